@@ -1,6 +1,6 @@
 """Measure how the time of a replay under EASY backfill grows with the length of the log, and draw it.
 
-Run as `python benchmarks/backfill_scale.py [JOBS ...] [--nodes N] [--load SHARE] [--jobs-per-day N]
+Run as `python benchmarks/backfill_scale.py [JOBS ...] [--nodes N] [--load SHARE] [--jobs-per-day N] [--conservative]
 [--figure FILE]`. So many jobs come a day, more on busy days, and ask for that share of the cluster's GPUs on average;
 durations are log-normal, limits users' estimates. Without `--jobs-per-day` the span follows from the durations instead.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from simsched_policies.production.slurm.options import Backfill
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched.applications import ApplicationsOptions, catalogue
@@ -69,8 +70,9 @@ def measure(jobs: int, given: argparse.Namespace) -> tuple[float, float]:
     recorder = Waits()
     options = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
     cluster = Cluster.uniform(given.nodes, PER_NODE, "gpu")
+    policy = SlurmBackfill(backfill=Backfill(kind="conservative" if given.conservative else "easy"))
     began = time.process_time()
-    simulate(cluster, specs, catalogue(ApplicationsOptions()), SlurmBackfill(), options, 1, recorder)
+    simulate(cluster, specs, catalogue(ApplicationsOptions()), policy, options, 1, recorder)
     spent = time.process_time() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     wait = np.percentile(recorder.waits, 90) / 3600
@@ -96,7 +98,8 @@ def draw(sizes: list[int], spent: list[float], memory: list[float], given: argpa
     right.axhline(1.5, color="C3", linestyle="--", linewidth=1, label="1.5 GiB")
     right.set(xlabel="jobs", ylabel="largest memory (GiB)", ylim=(0, None))
     right.legend(frameon=False)
-    figure.suptitle(f"EASY backfill, {given.nodes} nodes of {PER_NODE} GPUs at load {given.load}")
+    kind = "Conservative" if given.conservative else "EASY"
+    figure.suptitle(f"{kind} backfill, {given.nodes} nodes of {PER_NODE} GPUs at load {given.load}")
     figure.savefig(file, dpi=150)
 
 
@@ -107,6 +110,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=250)
     parser.add_argument("--load", type=float, default=0.95)
     parser.add_argument("--jobs-per-day", type=float)
+    parser.add_argument("--conservative", action="store_true", help="reserve for every job, not for the first alone")
     parser.add_argument("--figure", type=Path)
     given = parser.parse_args()
     measure(300, given)  # compiles

@@ -42,7 +42,7 @@ def write_log(path: Path, lines: int, seed: int = 1) -> int:
         file.write(HEADER + "\n")
         for job in range(jobs):
             times = [texts[job] for texts in moments]
-            tres = f"billing=8,cpu={8 * gpus[job] or 4},mem=64G,node=1"
+            tres = f"billing=8,cpu={8 * gpus[job] or 4},mem=64G,node={-(-gpus[job] // 8) or 1}"
             tres += f",gres/gpu:a100={gpus[job]},gres/gpu={gpus[job]}" if gpus[job] else ""
             name = f"{job // 5 * 5 + 100_000}_{job % 5}" if fate[job] < 0.2 else f"{job + 100_000}"
             state, elapsed = states[job], int(lasts[job])

@@ -34,7 +34,7 @@ SUITES = ("tests/unit", "tests/conformance", "tests/property", "tests/golden", "
 COVERAGE = ROOT / "out" / "mutation-coverage.json"
 COPIED = ("simsched", "policies", "tests", "experiments", "workloads", "traces", "benchmarks", "docs", "pyproject.toml")
 # What every child would import again; none of it is mutated.
-HEAVY = ("pytest", "numpy", "pandas", "pyarrow.parquet", "scipy.optimize", "numba", "simpy", "pydantic")
+HEAVY = ("pytest", "numpy", "pandas", "pyarrow.parquet", "scipy.optimize", "numba", "pydantic")
 #: What a worker says of a mutant.
 _DEAD, _ALIVE, _UNSEEN = "killed\n", "survives\n", "no test runs it\n"
 SWAPS = {

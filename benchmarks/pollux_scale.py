@@ -47,9 +47,9 @@ def synthetic_round(gpus: int, jobs: int, rng: np.random.Generator) -> Allocatio
 
 def running_jobs(
     caps: np.ndarray[tuple[int], np.dtype[np.int64]], nodes: int, fair: int, rng: np.random.Generator
-) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+) -> np.ndarray[tuple[int, int], np.dtype[np.int16]]:
     """Place most jobs, tightest node first; whole nodes for those that need more than one."""
-    current = np.zeros((caps.size, nodes), np.int64)
+    current = np.zeros((caps.size, nodes), np.int16)
     free = np.full(nodes, NODE_GPUS)
     for job in rng.permutation(caps.size)[: int(0.9 * caps.size)]:
         wanted = min(int(caps[job]), max(1, int(rng.poisson(fair))))

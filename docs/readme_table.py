@@ -2,9 +2,7 @@
 
     python docs/readme_table.py RUN OUTPUT
 
-RUN is the folder of the run, OUTPUT what the command printed. Policies whose agents fit models (`learnt` in their
-manifests) are compared, too, but may differ: such fits end in other last digits on other makes of processor, and with
-them a few allocations. All others have to be equal in every digit.
+RUN is the folder of the run, OUTPUT what the command printed. Rows have to be equal in every digit.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from simsched.knowledge import Known
 from simsched.results import read_run
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -47,19 +44,17 @@ def printed_in(readme: str) -> str:
     return rest.split("```")[1]
 
 
-def differences(
-    readme: str, output: str, exact: tuple[str, ...], fitting: tuple[str, ...]
-) -> tuple[list[str], list[str]]:
-    """Compare the README with what was printed: what differs of the exact policies, and of those that fit models."""
-    shown, made = printed_in(readme), output
-    found: list[list[str]] = []
-    for labels in (exact, fitting):
-        pairs = zip(rows(shown, labels), rows(made, labels), strict=False)
-        lines = [f"README: {' '.join(one)}\n   run: {' '.join(other)}" for one, other in pairs if one != other]
-        if len(rows(shown, labels)) != len(rows(made, labels)):
-            lines.append(f"README has {len(rows(shown, labels))} rows of {', '.join(labels)}, the run other ones")
-        found.append(lines)
-    return found[0], found[1]
+def differences(readme: str, output: str, labels: tuple[str, ...]) -> list[str]:
+    """Return what differs between the README and what was printed of some policies."""
+    shown, made = rows(printed_in(readme), labels), rows(output, labels)
+    found = [
+        f"README: {' '.join(one)}\n   run: {' '.join(other)}"
+        for one, other in zip(shown, made, strict=False)
+        if one != other
+    ]
+    if len(shown) != len(made):
+        found.append(f"README has {len(shown)} rows of {', '.join(labels)}, the run other ones")
+    return found
 
 
 def main() -> int:
@@ -68,19 +63,15 @@ def main() -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("output", type=Path)
     given = parser.parse_args()
-    knows = {cell.policy: cell.knows for cell in read_run(given.run).cells}
-    fitting = tuple(label for label, told in knows.items() if Known.LEARNT in told.values())
-    exact = tuple(label for label in knows if label not in fitting)
+    labels = tuple(dict.fromkeys(cell.policy for cell in read_run(given.run).cells))
     texts = (README.read_text(encoding="utf-8"), given.output.read_text(encoding="utf-8"))
-    if not exact or not rows(printed_in(texts[0]), exact):
-        sys.stderr.write("README.md: its table has no row of a policy of this run that fits nothing\n")
+    if not rows(printed_in(texts[0]), labels):
+        sys.stderr.write("README.md: its table has no row of a policy of this run\n")
         return _DIFFERENT
-    wrong, doubtful = differences(*texts, exact, fitting)
-    for line in doubtful:
-        sys.stdout.write(f"differs, as fits may on another processor:\n{line}\n")
+    wrong = differences(*texts, labels)
     for line in wrong:
         sys.stderr.write(f"the README is stale:\n{line}\n")
-    sys.stdout.write(f"README.md: rows of {', '.join(exact)} are {'stale' if wrong else 'as the run has them'}\n")
+    sys.stdout.write(f"README.md: rows of {', '.join(labels)} are {'stale' if wrong else 'as the run has them'}\n")
     return _DIFFERENT if wrong else 0
 
 

@@ -8,7 +8,7 @@ in linear algebra. What lies between a seed and a table uses these functions ins
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 import numpy as np
@@ -22,6 +22,14 @@ ROOT_HALF = 0.70710678118654752440
 _OVERFLOWS, VANISHES = 709.782712893384, -745.1332191019411
 #: Numbers of an array up to which it is taken one by one.
 _FEW = 12
+
+
+def ordered_sum(terms: Iterable[float]) -> float:
+    """Return the sum from left to right, each step rounded; the sum of Python 3.12 and later compensates floats."""
+    total = 0.0
+    for term in terms:
+        total += term
+    return total
 
 
 def log_of_parts(part: Any, power: Any) -> Any:

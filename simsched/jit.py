@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import cached_property, update_wrapper
 from hashlib import sha256
+from importlib import import_module
 from typing import Any, TypeVar, cast
-
-import numba
-import numba.core.options
-from numba.core import caching
 
 from simsched.version import __version__
 
@@ -21,11 +19,11 @@ Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 
 def jit(function: Kernel) -> Kernel:
-    """Compile a kernel that releases the interpreter lock, cached on disk where writable.
+    """Compile a kernel that releases the interpreter lock when it is first called, cached on disk where writable.
 
     Fast-math stays off: compiled and interpreted runs (`NUMBA_DISABLE_JIT=1`) do the same arithmetic.
     """
-    return _compile(function, {})
+    return cast("Kernel", _Later(function, bare=False))
 
 
 def leaf(function: Kernel) -> Kernel:
@@ -33,10 +31,44 @@ def leaf(function: Kernel) -> Kernel:
 
     Counting takes a third of the time of small kernels that pass arrays on. The option is internal to numba.
     """
-    return _compile(function, {"_nrt": False} if hasattr(numba.core.options.DefaultOptions, "_nrt") else {})
+    return cast("Kernel", _Later(function, bare=True))
+
+
+class _Later:
+    """A kernel that is compiled when it is first called, so that a command that calls none does not load numba."""
+
+    def __init__(self, function: Callable[..., Any], *, bare: bool) -> None:
+        self._place = function.__module__, function.__name__
+        self._function, self._bare = function, bare
+        update_wrapper(self, function)
+
+    def __call__(self, *values: Any) -> Any:
+        return self.compiled(*values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _at, self._place
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The compiled kernel; those that it calls take their places in its module, as numba looks for them there."""
+        names = self._function.__globals__
+        for name in self._function.__code__.co_names:
+            if isinstance(called := names.get(name), _Later) and called is not self:
+                names[name] = called.compiled
+        import numba.core.options  # slow to load
+
+        bare = self._bare and hasattr(numba.core.options.DefaultOptions, "_nrt")
+        return _compile(self._function, {"_nrt": False} if bare else {})
+
+
+def _at(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
 
 
 def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
+    import numba  # slow to load
+    from numba.core import caching
+
     try:
         compiled = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError as error:

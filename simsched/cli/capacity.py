@@ -2,63 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from simsched.cli.gate import trust_option
 from simsched.cli.operator_options import make_plan, operator_options
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators import Answer
+    from simsched.operators import Answer, Calibration, Target
     from simsched.report import TextTable
 
 
 @click.command()
-@operator_options
+@operator_options()
 @click.option("--target", required=True, metavar="METRIC<=X", help="What to reach, e.g. 'queueing_p90_h<=1'.")
 @click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each size.")
+@trust_option
 @click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
 @json_option
-def capacity(target: str, node_price: float | None, seeds: int, no_plots: bool, as_json: bool, **options: Any) -> None:
+def capacity(
+    target: str,
+    node_price: float | None,
+    seeds: int,
+    trust_anyway: bool,
+    no_plots: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Find how many nodes of each type, the others staying as they are, a log needs to meet a target.
 
-    What is found goes onto the page answers.html of the log's results.
+    The replay of today's cluster is judged first by what the log recorded: where it does not match, the answer is the
+    misfit. No fewer nodes than today's are recommended where the log recorded that these miss the target. What is found
+    goes onto the page answers.html of the log's results.
     """
-    from simsched.operators import Target, find_capacity
+    from simsched.cli.gate import publish_verdict, refused, verdict_json
+    from simsched.operators import Target, calibrate, find_capacity
 
     wanted = Target.parse(target)
     plan = make_plan(**options, node_price_per_h=node_price, seeds=seeds)
-    answers = [find_capacity(plan, wanted, group=group) for group in range(len(plan.groups))]
-    tables = [_table(answer, target, wanted.metric) for answer in answers]
+    found = calibrate(plan)
+    groups = range(len(plan.groups)) if found.verdict.is_open or trust_anyway else ()
+    answers = [find_capacity(found, wanted, group=group) for group in groups]
     paths: list[Path] = []
     if not no_plots:
-        from simsched.cli.answers import publish
-        from simsched.report.figures import capacity_curve
-        from simsched.report.page import Section
-        from simsched.results import find_metric
-
-        curves = {
-            f"nodes of {answer.gpu_type}": [(one.nodes, one.estimate.mean, one.cost_per_month) for one in answer.points]
-            for answer in answers
-        }
-        reading = find_metric(wanted.metric)
-        label = f"{reading.title} ({reading.unit})" if reading.unit else reading.title
-        drawn = capacity_curve(curves, metric=label, bound=wanted.bound, title=f"Capacity for {target}")
-        words = [f"Target: {label} {wanted.sign} {wanted.bound:g}.", *(table.notes[0] for table in tables)]
-        paths = publish(plan, Section("capacity", "How many nodes are needed?", words, tables, [drawn]))
+        publish_verdict(found)
+        paths = _publish(found, answers, target, wanted)
     if as_json:
-        print_json({"answers": [asdict(answer) for answer in answers], "figures": [str(path) for path in paths]})
-        return
+        shown = {"gate": verdict_json(found), "answers": [asdict(answer) for answer in answers]}
+        print_json({**shown, "figures": [str(path) for path in paths]})
+    elif not answers:
+        refused(found, plan, "recommendation", paths)
+    else:
+        _print(found, answers, target, wanted, paths)
+
+
+def _print(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target, paths: Sequence[Path]) -> None:
+    from simsched.cli.gate import marked
     from simsched.cli.tables import print_table
 
-    for table in tables:
-        print_table(table)
+    click.echo(found.verdict.said())
+    for answer in answers:
+        print_table(marked(_table(answer, target, wanted.metric), found.verdict))
     for path in paths:
         click.echo(f"{path}")
+
+
+def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target) -> list[Path]:
+    from simsched.cli.answers import publish
+    from simsched.cli.gate import BANNER, marked, titled
+    from simsched.report.figures import capacity_curve
+    from simsched.report.page import Section
+    from simsched.results import find_metric
+
+    reading = find_metric(wanted.metric)
+    label = f"{reading.title} ({reading.unit})" if reading.unit else reading.title
+    said = f"Target: {label} {wanted.sign} {wanted.bound:g}."
+    heading, verdict = "How many nodes are needed?", found.verdict
+    if not answers:
+        words = [said, "No recommendation: the replay does not match this log, as said above."]
+        return publish(found.plan, Section("capacity", heading, words, trusted=False))
+    curves = {
+        f"nodes of {answer.gpu_type}": [(one.nodes, one.value, one.cost_per_month) for one in answer.points]
+        for answer in answers
+    }
+    title = titled(f"Capacity for {target}", verdict)
+    drawn = capacity_curve(curves, metric=label, bound=wanted.bound, title=title)
+    tables = [_table(answer, target, wanted.metric) for answer in answers]
+    words = [*(table.notes[0] for table in tables), said]
+    words = words if verdict.is_open else [f"{BANNER}.", *words]
+    marked_tables = [marked(table, verdict) for table in tables]
+    return publish(found.plan, Section("capacity", heading, words, marked_tables, [drawn], verdict.is_open))
 
 
 def _table(answer: Answer, target: str, metric: str) -> TextTable:
@@ -66,7 +105,8 @@ def _table(answer: Answer, target: str, metric: str) -> TextTable:
 
     priced = answer.cost_per_month is not None or any(one.cost_per_month is not None for one in answer.points)
     rows = tuple(
-        (f"{one.nodes}", f"{one.gpus}", estimate_text(one.estimate), "yes" if one.met else "no")
+        (f"{one.nodes}", f"{one.gpus}", estimate_text(one.estimate), f"{one.value:.3g}{' (log)' * one.recorded}")
+        + ("yes" if one.met else "no",)
         + ((f"{one.cost_per_month:,.0f}",) if one.cost_per_month is not None else ())
         for one in answer.points
     )
@@ -76,5 +116,15 @@ def _table(answer: Answer, target: str, metric: str) -> TextTable:
     notes = [f"Nodes of {answer.gpu_type}: {found}."]
     if not answer.monotone:
         notes.append("More nodes made it worse somewhere; the answer holds for all larger numbers that were tried.")
-    headers = ("nodes", "GPUs in all", metric, "met", *(("cost of the cluster ($ a month)",) if priced else ()))
+    notes.append(
+        "With misfit: the replay's value times recorded over replayed today, where that is worse; (log): recorded."
+    )
+    headers = (
+        "nodes",
+        "GPUs in all",
+        f"{metric}, replayed",
+        "with misfit",
+        "met",
+        *(("cost of the cluster ($ a month)",) if priced else ()),
+    )
     return TextTable(target, headers, rows, tuple(notes), 0)

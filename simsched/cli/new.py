@@ -1,4 +1,4 @@
-"""`simsched new`: a commented template of a policy or experiment that runs as is."""
+"""`simsched new`: a commented template of a policy or experiment that runs as is, and a sample log."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ sweep: {{}}
 
 @click.group()
 def new() -> None:
-    """Write a commented start of a policy or an experiment, which runs as it is."""
+    """Write a commented start of a policy or an experiment, which runs as it is, or a sample log."""
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
@@ -103,6 +103,20 @@ def experiment(name: str, force: bool) -> None:
     path = Path(f"{name}.yaml")
     _write(path, _EXPERIMENT.format(name=name), force)
     click.echo(f"{path}: try `simsched run {path}`")
+
+
+@new.command()
+@click.argument("folder", default=".", type=click.Path(path_type=Path))
+@force_option
+def log(folder: Path, force: bool) -> None:
+    """Write a sample log of a small Slurm cluster, its configuration and its queue into FOLDER."""
+    from simsched.paths import data_folder
+    from simsched.reading import read_text
+
+    for source in sorted((data_folder("traces") / "slurm-sample").iterdir()):
+        path = folder / source.name.removesuffix(".gz")
+        _write(path, read_text(source), force)
+        click.echo(f"{path}")
 
 
 def refuse_to_overwrite(path: Path, force: bool) -> None:

@@ -20,7 +20,6 @@ _PARTS = (
     ("/simsched/model/", "applications"),
     ("/simsched/applications/", "applications"),
     ("/simsched/engine/", "engine"),
-    ("/simpy/", "engine"),
     ("/simsched/results/", "tables"),
     ("/pyarrow/", "tables"),
     ("/pandas/", "tables"),

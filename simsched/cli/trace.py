@@ -60,16 +60,35 @@ def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_js
 
 @trace.command()
 @click.argument("source", metavar="TRACE")
-@click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT.csv|OUT.swf", type=click.Path(path_type=Path))
 @format_option
+@click.option(
+    "--to",
+    type=click.Choice(["csv", "swf"]),
+    help="Format to write. [default: swf if the name ends with .swf or .swf.gz, else csv]",
+)
+@click.option(
+    "--processors-per-gpu",
+    "processors",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Count N processors of the trace as a GPU.",
+)
 @force_option
-def convert(source: str, target: Path, layout: str, force: bool) -> None:
-    """Write any trace as a plain trace CSV (compressed if the name ends with .gz)."""
-    from simsched.workload import write_trace_csv
+def convert(source: str, target: Path, layout: str, to: str | None, processors: int, force: bool) -> None:
+    """Write any trace as a plain trace CSV, or in the Standard Workload Format.
+
+    The file is compressed if its name ends with .gz.
+    """
+    from simsched.workload import in_gpus, swf_jobs, write_swf, write_trace_csv
 
     refuse_to_overwrite(target, force)
-    found = _read(source, layout)
-    write_trace_csv(found, target)
+    found = in_gpus(_read(source, layout), processors)
+    if to == "swf" or (to is None and target.name.endswith((".swf", ".swf.gz"))):
+        write_swf(swf_jobs(found), target, origin=found.origin)
+    else:
+        write_trace_csv(found, target)
     click.echo(f"{target}: {len(found)} jobs")
 
 
@@ -173,7 +192,7 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
     ]
     click.echo(found["name"])
     rows = [(name, _wrapped(value)) for name, value in facts if value]
-    click.echo(table(("property", "value"), rows, left=2))
+    click.echo(table(("property", "value"), rows, left=2, folded=True))
     mix = [
         (
             str(row["num_gpus"]),

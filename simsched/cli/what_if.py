@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simsched.cli.gate import trust_option
 from simsched.cli.operator_options import make_plan, operator_options
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators import Effect, ReplayPlan
+    from simsched.operators import Effect, Forecast, ReplayPlan, Verdict
     from simsched.report import TextTable
 
 #: The most groups shown of a kind.
@@ -21,32 +22,60 @@ _MOST = 12
 
 
 @click.command("what-if")
-@operator_options
+@operator_options()
 @click.option("--change", "changes", multiple=True, required=True, metavar="KEY=VALUE", help="A change. Repeatable.")
-@click.option("--by", multiple=True, type=click.Choice(["tenant", "queue", "user", "size"]), help="Only these groups.")
+@click.option(
+    "--by", multiple=True, type=click.Choice(["tenant", "queue", "user", "size", "type"]), help="Only these groups."
+)
+@click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
+@trust_option
 @click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
 @json_option
-def what_if(changes: tuple[str, ...], by: tuple[str, ...], no_plots: bool, as_json: bool, **options: Any) -> None:
+def what_if(
+    changes: tuple[str, ...],
+    by: tuple[str, ...],
+    node_price: float | None,
+    trust_anyway: bool,
+    no_plots: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Replay a log before and after a change, and show who gains and who loses.
 
-    A change is a key of an experiment, such as tenants.vision.max_gpus=64 or cluster.groups.0.nodes=50; policy.KEY is a
-    parameter of the policy and policy=NAME another policy. What is found goes onto the page answers.html of the log's
-    results.
+    The replay before the change is judged first by what the log recorded: where it does not match, the answer is the
+    misfit. A change is a key of an experiment, such as tenants.vision.max_gpus=64 or cluster.groups.0.nodes=50;
+    policy.KEY is a parameter of the policy and policy=NAME another policy. What is found goes onto the page
+    answers.html of the log's results.
     """
+    from simsched.cli.gate import publish_verdict, refused, verdict_json
     from simsched.operators import ALL_KINDS, what_if as compare
 
-    plan = make_plan(**options)
-    effects = compare(plan, changes, by=[kind for kind in ALL_KINDS if not by or kind in by])
-    shown = _shown(effects)
-    paths: list[Path] = []
+    plan = make_plan(**options, node_price_per_h=node_price)
+    kinds = [kind for kind in ALL_KINDS if not by or kind in by]
+    answer = compare(plan, changes, by=kinds, trust_anyway=trust_anyway)
+    effects, verdict = answer.effects, answer.calibration.verdict
+    paths: list[Path] = [] if no_plots else publish_verdict(answer.calibration)
+    shown = _shown(effects) if effects else []
     if not no_plots:
-        paths = _publish(plan, changes, effects, shown)
+        paths = _publish(plan, changes, effects, shown, verdict)
     if as_json:
-        print_json([{**asdict(effect), "verdict": effect.verdict} for effect in effects])
-        return
+        rows = [{**asdict(effect), "verdict": effect.verdict} for effect in effects]
+        print_json({"gate": verdict_json(answer.calibration), "effects": rows})
+    elif not effects:
+        refused(answer.calibration, plan, "answer", paths)
+    else:
+        _print(shown, len(effects) - len(shown), changes, verdict, paths)
+
+
+def _print(
+    shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict, paths: Sequence[Path]
+) -> None:
+    from simsched.cli.gate import marked
     from simsched.cli.tables import print_table
 
-    print_table(_table(shown, len(effects) - len(shown), changes))
+    click.echo(verdict.said())
+    for table in (_forecasts(shown, changes), _table(shown, hidden, changes), _usage(shown)):
+        print_table(marked(table, verdict))
     for path in paths:
         click.echo(f"{path}")
 
@@ -63,45 +92,111 @@ def _shown(effects: Sequence[Effect]) -> list[Effect]:
 
 
 def _publish(
-    plan: ReplayPlan, changes: Sequence[str], effects: Sequence[Effect], shown: Sequence[Effect]
+    plan: ReplayPlan, changes: Sequence[str], effects: Sequence[Effect], shown: Sequence[Effect], verdict: Verdict
 ) -> list[Path]:
     import pandas as pd
 
     from simsched.cli.answers import publish
+    from simsched.cli.gate import BANNER, marked, titled
     from simsched.report.figures import wait_changes
     from simsched.report.page import Section
 
+    heading, change = "What would a change do, and to whom?", f"Change: {', '.join(changes)}."
+    if not shown:
+        words = [change, "No answer: the replay does not match this log, as said above."]
+        return publish(plan, Section("what-if", heading, words, trusted=False))
     rows = [
         (one.by, one.before.group, one.before.mean_wait_s / 3600, one.after.mean_wait_s / 3600, one.verdict)
         for one in shown
     ]
     data = pd.DataFrame(rows, columns=["by", "group", "before_h", "after_h", "verdict"])
     data.loc[data["group"] == "all", ["by", "group"]] = ["all", "jobs"]
-    drawn = wait_changes(data, title="Who gains and who loses")
-    table = _table(shown, len(effects) - len(shown), changes)
-    words = [f"Change: {', '.join(changes)}.", _answer(shown[-1]), *_winners(effects), _cut(shown[-1])]
-    return publish(plan, Section("what-if", "What would a change do, and to whom?", words, [table], [drawn]))
+    drawn = wait_changes(data, title=titled("Who gains and who loses, in the replays", verdict))
+    tables = [
+        marked(table, verdict)
+        for table in (_forecasts(shown, changes), _table(shown, len(effects) - len(shown), changes), _usage(shown))
+    ]
+    words = [_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])]
+    words = words if verdict.is_open else [f"{BANNER}.", *words]
+    return publish(plan, Section("what-if", heading, words, tables, [drawn], verdict.is_open))
 
 
 def _answer(every: Effect) -> str:
-    before, after = every.before.mean_wait_s / 3600, every.after.mean_wait_s / 3600
+    found = every.forecast
+    if found is None:
+        return ""
     return (
-        f"On average a job waits {after:.2f} h instead of {before:.2f} h. {100 * every.sooner:.0f} % of the jobs wait "
-        f"less than before, {100 * every.later:.0f} % more."
+        f"A job waited {found.now_s / 3600:.2f} h on average, and will wait {_interval(found)}. "
+        f"{100 * every.sooner:.0f} % of the jobs wait less than before, {100 * every.later:.0f} % more."
     )
+
+
+def _interval(found: Forecast) -> str:
+    return f"{found.mean_s / 3600:.2f} h [{found.low_s / 3600:.2f}, {found.high_s / 3600:.2f}]"
 
 
 def _cut(every: Effect) -> str:
     return f"Jobs that end at a limit or are cancelled: {every.cut_before} before, {every.cut_after} after."
 
 
+def _forecasts(shown: Sequence[Effect], changes: Sequence[str]) -> TextTable:
+    from simsched.report import TextTable
+
+    rows = tuple(
+        ("" if one.before.group == "all" else one.by, one.before.group, f"{one.before.jobs}",
+         f"{one.forecast.now_s / 3600:.2f}", _interval(one.forecast).replace(" h", ""), one.forecast.direction)
+        for one in shown
+        if one.forecast is not None
+    )  # fmt: skip
+    notes = (
+        "Forecast: the recorded mean wait, changed as the replays change. In brackets the interval, which includes how "
+        "far the replay is off the log.",
+    )
+    headers = ("jobs by", "", "jobs", "recorded mean wait (h)", "forecast (h)", "wait")
+    return TextTable(f"Forecast of {', '.join(changes)}", headers, rows, notes, 2)
+
+
+def _usage(shown: Sequence[Effect]) -> TextTable:
+    from simsched.report import TextTable
+
+    known = [one.used for one in shown if one.used is not None]
+    powered, priced = (all(getattr(used[0], key) is not None for used in known) for key in ("energy_kwh", "cost"))
+    keys = [
+        ("GPU hours", "gpu_hours", 1.0),
+        ("of the GPUs (%)", "utilisation", 100.0),
+        ("lost GPU hours", "lost_gpu_hours", 1.0),
+    ]
+    keys += [("busy energy (kWh)", "energy_kwh", 1.0)] * powered + [("cost ($)", "cost", 1.0)] * priced
+    rows = tuple(
+        (
+            "" if one.before.group == "all" else one.by,
+            one.before.group,
+            *(f"{factor * getattr(used, key):,.1f}" for _, key, factor in keys for used in one.used),
+        )
+        for one in shown
+        if one.used is not None
+    )
+    notes = ["Of the time judged, in the replays. Lost: of jobs killed at a limit or cancelled, or undone by failures."]
+    if not powered:
+        notes.append("Energy: say what the GPUs draw, -o cluster.power={}, with idle_w and busy_w of unknown types.")
+    if not priced:
+        notes.append("Cost: --node-price.")
+    headers = ("jobs by", "", *(f"{name} {when}" for name, _, _ in keys for when in ("before", "after")))
+    return TextTable("GPU hours, energy and cost", headers, rows, tuple(notes), 2)
+
+
 def _winners(effects: Sequence[Effect]) -> list[str]:
-    """Name the tenants, queues and sizes that gain or lose."""
+    """Name the tenants, queues, sizes and types that are forecast to wait less or more."""
     said = []
-    for verdict, words in (("gains", "Less wait for"), ("loses", "More wait for")):
-        named = [one for one in effects if one.verdict == verdict and one.by != "user" and one.before.group != "all"]
+    for direction in ("less", "more"):
+        named = [
+            f"{one.by} {one.before.group}"
+            for one in effects
+            if one.forecast is not None and one.forecast.direction == direction
+            if one.by != "user" and one.before.group != "all"
+        ]
         if named:
-            said.append(f"{words} {', '.join(f'{one.by} {one.before.group}' for one in named)}.")
+            said.append(f"{direction.capitalize()} wait for {', '.join(named)}.")
     return said
 
 
@@ -125,11 +220,11 @@ def _table(shown: Sequence[Effect], hidden: int, changes: Sequence[str]) -> Text
     groups = hidden - (len({effect.by for effect in shown}) - 1)
     notes = [
         "Sooner and later: the shares of jobs that wait less and more than before.",
-        "Gains and loses: the mean wait changes by more than a minute and a twentieth.",
+        "Gains and loses: the mean wait in the replay changes by more than a minute and a twentieth.",
     ]
     every = shown[-1]
     if every.cut_before or every.cut_after:
         notes.append(_cut(every))
     if groups > 0:
         notes.append(f"{groups} groups whose mean wait changes less are left out; --json has all.")
-    return TextTable(f"Change: {', '.join(changes)}", headers, rows, tuple(notes), 2)
+    return TextTable(f"Replays before and after {', '.join(changes)}", headers, rows, tuple(notes), 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from simsched.errors import InputError, Problem
-from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Capacity, Cluster, JobSpec, NodeShape
 
 _MOST_PROBLEMS = 20
 
@@ -34,17 +34,23 @@ def check_jobs(
         problems.append(Problem("workload", "there are no jobs", "use a longer trace or a wider window"))
     seen: set[str] = set()
     before: float = 0
+    shapes: dict[NodeShape, str] = {}
     for spec in jobs:
         found = _faults(spec, cluster, applications, leave_out, rigid=rigid)
+        if spec.shape is not None and not found:
+            if spec.shape not in shapes:
+                shapes[spec.shape] = _misfit(spec.shape, cluster, rigid=rigid)
+            found += [(shapes[spec.shape], "enlarge the cluster, or leave the job out")] if shapes[spec.shape] else []
         if spec.id in seen:
             found.append(("its id is used twice", "give each job an id of its own"))
         if spec.submit_time_s < before:
             found.append(("the jobs are not sorted by submit time", "sort them"))
         seen.add(spec.id)
         before = max(before, spec.submit_time_s)
-        problems += [_problem(spec, fault) for fault in found]
-        if len(problems) >= _MOST_PROBLEMS:
-            break
+        if found:
+            problems += [_problem(spec, fault) for fault in found]
+            if len(problems) >= _MOST_PROBLEMS:
+                break
     if problems:
         raise InputError(*problems)
 
@@ -86,9 +92,10 @@ def _faults(
         message = f"it is submitted at {spec.submit_time_s} s, before the workload starts"
         faults.append((message, "count seconds from the first submission"))
     app = None if spec.application == FIXED_DURATION else applications.for_job(spec.request, spec.truth)
-    room = _room_for(app, cluster)
+    room = cluster.gpus_by_type if app is None else _room_for(app, cluster)
     most = max(room.values())
-    if spec.num_gpus < 1:
+    without = spec.num_gpus == 0 and spec.shape is not None and spec.shape.nodes > 0
+    if spec.num_gpus < 1 and not without:
         faults.append((f"it asks for {spec.num_gpus} GPUs", "ask for one at least"))
     elif rigid and spec.num_gpus > most:
         message = f"it asks for {spec.num_gpus} GPUs and can never fit {_said(room, cluster)}"
@@ -103,9 +110,20 @@ def _faults(
     return faults + _batch_faults(spec, app, rigid=rigid)
 
 
-def _room_for(app: Application | None, cluster: Cluster) -> Mapping[str, int]:
+def _misfit(shape: NodeShape, cluster: Cluster, *, rigid: bool) -> str:
+    """Say why a shape never fits the empty cluster; empty if it does."""
+    types = shape.gpu_types
+    if types is not None and not any(kind in types for kind in cluster.gpus_by_type):
+        return f"it asks for GPUs of type {' or '.join(types)}, of which the cluster has none"
+    idle = Capacity(cluster.nodes, [True] * len(cluster.nodes), [node.gpus for node in cluster.nodes])
+    if not rigid or idle.place_of(shape) is not None:
+        return ""
+    return f"it asks for {shape.said}, for which the empty cluster has no room"
+
+
+def _room_for(app: Application, cluster: Cluster) -> Mapping[str, int]:
     """Count the usable GPUs by type; all types where the application is known to run on none."""
-    types = None if app is None else app.gpu_types
+    types = app.gpu_types
     counts = {kind: gpus for kind, gpus in cluster.gpus_by_type.items() if types is None or kind in types}
     return counts or cluster.gpus_by_type
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simsched.engine.clock import Clock
-from simsched.engine.decision_record import NO_MOVES, Moves
+from simsched.engine.decision_record import Moves
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
@@ -23,6 +23,7 @@ from simsched.engine.validate import (
     plain_changes,
 )
 from simsched.engine.watches import Watches
+from simsched.model import Allocation
 from simsched.policy import Decision, Decline, Place
 
 
@@ -55,16 +56,15 @@ class Enactment:
 
     def carry_out(self, changes: Changes, decision: Decision) -> Moves:
         """Carry out a checked decision; raises `InfeasibleDecisionError` if jobs do not fit on the GPUs they share."""
-        moves = NO_MOVES
-        for job_id, action in changes.actions.items():
+        for job_id, action in changes.actions.items() if changes.actions else ():
             if isinstance(action, Decline):
                 self._active[job_id].declined = True
             elif isinstance(action, Place) and action.guaranteed is not None:
                 self._active[job_id].guaranteed = action.guaranteed
         try:
-            if changes.gpus or changes.actions:
-                moves = self._move(changes)
-            self._ledger.set_speeds()
+            moves = self._move(changes)
+            if self._ledger.neighbourhood is not None:
+                self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
         if decision.nodes is not None:
@@ -78,21 +78,21 @@ class Enactment:
     def _move(self, changes: Changes) -> Moves:
         active, ledger = self._active, self._ledger
         shared: Mapping[str, Place] = {}
-        started = stopped = moved = 0
+        placed: list[tuple[JobState, Allocation]] = []
+        held = moved = 0
         for job_id, allocation in changes.gpus.items():
             job = active[job_id]
             if job.allocation:
                 (ledger.release if changes.saves(job_id) else ledger.begin_anew)(job)
+                held += 1
                 moved += bool(allocation)
-                stopped += not allocation
-            else:
-                started += bool(allocation)
+            if allocation:
+                placed.append((job, allocation))
         if changes.actions:
             shared = changes.shared
             for job_id in changes.cancelled:
                 ledger.complete(active[job_id], CANCELLED)
-        for job_id, allocation in changes.gpus.items():
-            if allocation:
-                place = shared.get(job_id, ALONE)
-                ledger.place(active[job_id], allocation, place.beside, place.onto)
-        return Moves(started, stopped, moved)
+        for job, allocation in placed:
+            place = shared.get(job.request.id, ALONE) if shared else ALONE
+            ledger.place(job, allocation, place.beside, place.onto)
+        return Moves(len(placed) - moved, held - moved, moved)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from simsched.arithmetic import ordered_sum
 from simsched.model import SLACK, Allocation
 
 
@@ -100,7 +101,7 @@ class Holders:
         if self.share_of is not None and job_id in self._gpus:
             return self.share_of(job_id)
         shares = [1 / len(holders) for holders in self.sharers(job_id)]
-        return sum(shares) / len(shares) if shares else 1.0
+        return ordered_sum(shares) / len(shares) if shares else 1.0
 
     def most_on_a_gpu(self) -> int:
         """Return the largest number of holders of a GPU."""
@@ -111,13 +112,13 @@ class Holders:
         for node, gpus in enumerate(self._holders):
             for gpu, holders in enumerate(gpus):
                 if holders and self.share_of is not None:
-                    yield node, gpu, sum(map(self.share_of, holders))
+                    yield node, gpu, ordered_sum(map(self.share_of, holders))
 
     def _over(self, node: int, gpu: int, job_id: str) -> str | None:
         """Describe by how much a job's share would exceed a GPU, None if it fits."""
         if self.share_of is None:
             return None
-        taken, wanted = sum(map(self.share_of, self._holders[node][gpu])), self.share_of(job_id)
+        taken, wanted = ordered_sum(map(self.share_of, self._holders[node][gpu])), self.share_of(job_id)
         if taken + wanted <= 1 + SLACK:
             return None
         return f"{taken:g} of GPU {gpu} of node {node} is taken, and {wanted:g} is wanted"

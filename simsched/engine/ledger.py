@@ -7,6 +7,7 @@ published Pollux simulator, times round half to even, and progress snaps exactly
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from math import inf
 
 from simsched.agent import Measurement
@@ -91,6 +92,8 @@ class Ledger:
         if self.neighbourhood is not None:
             self._disturb(job)
         self._cluster.give_back(job.request.id, job.allocation)
+        if job.request.shape is not None:
+            self._cluster.count_beside(job.request.shape, job.allocation, -1)
         if job.appointment is not None:
             self._cancel(job)
         for lifecycle in self.lifecycles:
@@ -126,6 +129,8 @@ class Ledger:
             message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
             raise EngineError(message)
         self._cluster.take(job.request.id, allocation, beside, onto)
+        if job.request.shape is not None:
+            self._cluster.count_beside(job.request.shape, allocation, 1)
         job.allocation, job.site = allocation, site
         job.gpus = allocation[0][1] if len(allocation) == 1 else gpus_of(allocation)
         job.since = now
@@ -150,7 +155,7 @@ class Ledger:
         """Update service and progress to now, and record the interval that ends here."""
         now = self._clock.now
         ticks = now - job.since
-        if not ticks or not job.gpus:
+        if not ticks or not job.allocation:
             return
         begin = job.progress
         if job.running is not None:
@@ -234,7 +239,7 @@ class Ledger:
         """Schedule a job to run at a tick, after that instant's decision."""
         for lifecycle in self._hearing["resumes"]:
             lifecycle.resumes(job)
-        job.appointment = self._clock.at(time, Phase.RESUME, lambda: self.begin(job))
+        job.appointment = self._clock.at(time, Phase.RESUME, partial(self.begin, job))
 
     def begin(self, job: JobState) -> None:
         """Start running, or continue at another configuration."""
@@ -265,7 +270,7 @@ class Ledger:
             job.appointment = None
             return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
-        job.appointment = self._clock.at(now + whole, phase, lambda: self._end_epoch(job))
+        job.appointment = self._clock.at(now + whole, phase, partial(self._end_epoch, job))
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)
@@ -306,7 +311,8 @@ class Ledger:
             self.release(job)
         if self._disturbed:
             self.set_speeds()
-        self.stale.pop(job.request.id, None)
+        if self.stale:
+            self.stale.pop(job.request.id, None)
         for lifecycle in self._hearing["completed"]:
             lifecycle.completed(job)
         record = job_record(job, status or job.truth.status)

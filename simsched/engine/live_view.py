@@ -73,6 +73,11 @@ class LiveView:
         return self._clock.now_s
 
     @property
+    def beside(self) -> Sequence[tuple[int, int]] | None:
+        """What is taken of each node's cores and memory, None where that does not count."""
+        return self._cluster.beside
+
+    @property
     def up(self) -> Sequence[bool]:
         """Whether each node is up; a new object whenever that changes."""
         if self._up is not self._cluster.up:
@@ -103,8 +108,9 @@ class Delta:
 
     def go(self, job_id: str) -> None:
         """Add a finished job and drop its other changes."""
-        self._reached.pop(job_id, None)
-        self._lost.pop(job_id, None)
+        if self._reached or self._lost:
+            self._reached.pop(job_id, None)
+            self._lost.pop(job_id, None)
         self._gone.append(job_id)
 
     def reach(self, job: JobState) -> None:

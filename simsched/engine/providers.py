@@ -15,7 +15,18 @@ from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
 from simsched.engine.truth import LossReporter, TrueRemainingWork, true_rates
 from simsched.errors import InputError
-from simsched.model import ApplicationSource, BatchRegimes, Cluster, JobSpec, Site, StepTime, TabulatedJob, facts_of
+from simsched.model import (
+    PLANNED,
+    ApplicationSource,
+    BatchRegimes,
+    Cluster,
+    JobSpec,
+    Outage,
+    Site,
+    StepTime,
+    TabulatedJob,
+    facts_of,
+)
 from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
 
 
@@ -136,7 +147,7 @@ def views_at_submission(
     granted = Granted.at_first(wanted, cluster).job
     for spec in jobs:
         app = applications.for_job(spec.request, spec.truth)
-        state = JobState(spec.request, spec.truth, app, facts_of(app), clock, cluster)
+        state = JobState(spec.request, spec.truth, app, facts_of(app, spec.shape), clock, cluster)
         views.append(JobView(spec.request, state, granted))
     return views
 
@@ -152,6 +163,7 @@ class Granted:
         pairs: PairSpeeds,
         next_arrival: Callable[[], float],
         coming_jobs: Callable[[], Sequence[JobView]],
+        outages: Sequence[Outage],
         seed: int,
     ) -> None:
         """Grant `wanted`; raises `EngineError` for signals without a provider. `seed` is the run's."""
@@ -162,6 +174,7 @@ class Granted:
             signals.PAIR_SPEEDS: pairs,
             signals.NEXT_ARRIVAL: next_arrival,
             signals.COMING_JOBS: coming_jobs,
+            signals.PLANNED_OUTAGES: tuple(one for one in outages if one.kind == PLANNED),
         }
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
         made_up = sorted(str(signal) for signal in set(wanted) - of_jobs.keys() - of_views.keys() - self.files)
@@ -175,7 +188,7 @@ class Granted:
     @classmethod
     def at_first(cls, wanted: Collection[Signal], cluster: Cluster) -> Granted:
         """Grant the signals of a fresh cluster without shared GPUs."""
-        return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), 0)
+        return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), (), 0)
 
     def prepare(self, job: JobState) -> None:
         """Have a submitted job keep its measurements and report its losses where a signal reads them."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from simsched.arithmetic import ordered_sum
 from simsched.engine.errors import EngineError
 from simsched.engine.holders import Holders
 from simsched.engine.state import JobState
@@ -134,4 +135,4 @@ class TruePairs:
     @staticmethod
     def _standing(job: JobState) -> _Resident:
         stages_s, request = job.app.stages_s, job.request
-        return _Resident(request.application, _examples(job), sum(stages_s), stages_s, request.guaranteed)
+        return _Resident(request.application, _examples(job), ordered_sum(stages_s), stages_s, request.guaranteed)

@@ -13,7 +13,7 @@ from typing import Unpack
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.decision_record import NO_MOVES, Moves, decision_record
+from simsched.engine.decision_record import NO_MOVES, decision_record
 from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Failures
@@ -34,7 +34,7 @@ from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
 from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, facts_of
 from simsched.model.colocation import ConstantSharing, GuaranteedFirst
-from simsched.policy import Decision, JobView, Policy, View, no_decision
+from simsched.policy import SERVICE_HISTORY, Decision, JobView, Policy, View, no_decision
 from simsched.threads import one_thread, spared_by_the_collector
 
 _PROGRESS_EVERY = 50  # decisions
@@ -143,7 +143,8 @@ class Simulation:
             ledger.tell(TimeLimits(self._clock, ledger))
         pairs = TruePairs(model, self._active)
         coming = (self._next_arrival_s, self._coming_jobs)
-        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, seed)
+        outages = failures.outages if failures is not None else ()
+        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, outages, seed)
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
@@ -202,8 +203,12 @@ class Simulation:
         changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
         self._stage = _FAILED  # until it succeeds
         self._clock.stopped = False
-        moves = NO_MOVES if decision == _NO_CHANGE else self._enactment.carry_out(changes, decision)
-        self._record(moves, decision.diagnostics)
+        moves = NO_MOVES if changes is NO_CHANGES else self._enactment.carry_out(changes, decision)
+        cluster, stranded = self._cluster, NONE_STRANDED
+        if self._stranded is not None:
+            stranded = self._stranded.stranded(cluster.free, self._active)
+        now_s, active = self._clock.now * self._clock.unit_s, len(self._active)
+        self._recorder.decision(decision_record(now_s, active, cluster, moves, decision.diagnostics, stranded))
         if decision.renew_leases or self._leases.paused:
             self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:
@@ -279,7 +284,7 @@ class Simulation:
     def _submit(self, spec: JobSpec) -> None:
         request, truth = spec.request, spec.truth
         app = self._applications.for_job(request, truth)
-        facts = facts_of(app)
+        facts = facts_of(app, request.shape)
         job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
         agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         job.agent = agent
@@ -341,7 +346,8 @@ class Simulation:
         del self._active[job_id], self._views[job_id]
         self._delta.go(job_id)
         self._finished += 1
-        self._history_gpu_s.append(record.attained_gpu_s)
+        if SERVICE_HISTORY in self._granted.view:  # a list that grows with the trace
+            self._history_gpu_s.append(record.attained_gpu_s)
         del job.view  # breaks a reference cycle with the job
         if self._on_finish is not None:
             self._expect(self._on_finish(record))
@@ -369,12 +375,6 @@ class Simulation:
     def _on_join(self) -> None:
         if self._triggers.node_change:
             self._clock.asked = True
-
-    def _record(self, moves: Moves, diagnostics: Mapping[str, float]) -> None:
-        counted = self._stranded
-        stranded = NONE_STRANDED if counted is None else counted.stranded(self._cluster.free, self._active)
-        now_s, active = self._clock.now * self._clock.unit_s, len(self._active)
-        self._recorder.decision(decision_record(now_s, active, self._cluster, moves, diagnostics, stranded))
 
     def _after_decision(self) -> None:
         self._decisions += 1

@@ -22,8 +22,10 @@ from simsched.model import (
     Cluster,
     JobRequest,
     JobTruth,
+    NodeShape,
     Running,
     Site,
+    beside_of,
     describe,
     site_of,
 )
@@ -43,6 +45,10 @@ class ClusterState:
         #: Which nodes are up; a new list at every change makes changes cheap to detect.
         self.up = [node.index < first for node in cluster.nodes]
         self.free = [node.gpus if node.index < first else 0 for node in cluster.nodes]
+        #: What is taken of each node's cores and memory; None where none declares any and no job has nodes to itself.
+        self.beside: list[tuple[int, int]] | None = None
+        if any(node.cpu_milli is not None or node.memory_mib is not None for node in cluster.nodes):
+            self.beside = [(0, 0)] * len(cluster.nodes)
         self.available_gpus = sum(self.free)
         self.nodes_up = sum(self.up)
         #: Requested nodes that are not up yet, each with its start.
@@ -82,6 +88,16 @@ class ClusterState:
         for node, gpus in allocation:
             self.free[node] -= gpus
             self.allocated_gpus += gpus
+
+    def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
+        """Take, or with a `sign` of -1 give back, the cores and memory that go with GPUs."""
+        if self.beside is None and not shape.exclusive:
+            return
+        if self.beside is None:
+            self.beside = [(0, 0)] * len(self.up)
+        for node, (cpu, memory) in beside_of(self.cluster.nodes, shape, allocation):
+            had = self.beside[node]
+            self.beside[node] = had[0] + sign * cpu, had[1] + sign * memory
 
     @property
     def provisioned_nodes(self) -> int:
@@ -241,7 +257,7 @@ class JobState:
     def held_s(self) -> float:
         """Seconds during which the job held GPUs."""
         clock = self.clock
-        return clock.seconds(self.settled_held + (clock.now - self.since if self.gpus else 0))
+        return clock.seconds(self.settled_held + (clock.now - self.since if self.allocation else 0))
 
     @property
     def attained_gpu(self) -> float:
@@ -251,7 +267,7 @@ class JobState:
     @property
     def attained_gpu_s(self) -> float:
         """Service attained, in GPU-seconds."""
-        return self.clock.seconds(self.attained_gpu)
+        return self.attained_gpu * self.clock.unit_s
 
     @property
     def age_s(self) -> float:
@@ -261,7 +277,7 @@ class JobState:
     @property
     def first_start_s(self) -> float | None:
         """When the job first held GPUs, None before."""
-        return None if self.first_start is None else self.clock.seconds(self.first_start)
+        return None if self.first_start is None else self.first_start * self.clock.unit_s
 
     @property
     def paused(self) -> bool:

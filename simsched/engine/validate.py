@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.holders import Holders
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model import NOTHING, Allocation
+from simsched.model import NOTHING, Allocation, NodeShape, beside_of, cores_of, describe
 from simsched.policy import Action, Cancel, Decision, Place, Stop
 from simsched.words import counted
 
@@ -88,12 +88,13 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
     Evidently possible are plain GPUs, as many as asked for and of one type, for jobs that get others than they hold.
     None sends a decision to the checks that know all cases and say what is wrong.
     """
-    if decision.rest != "stays" or decision.nodes is not None or cluster.occupancy is not None:
+    plain = cluster.occupancy is None and cluster.beside is None
+    if not plain or decision.rest != "stays" or decision.nodes is not None:
         return None
     up, balance = cluster.up, dict[int, int]()
     for job_id, new in decision.jobs.items():
         job = active.get(job_id)
-        if job is None or type(new) is not tuple or new == job.allocation:
+        if job is None or type(new) is not tuple or new == job.allocation or job.request.shape is not None:
             return None
         for node, gpus in job.allocation:
             balance[node] = balance.get(node, 0) + gpus
@@ -103,7 +104,7 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
                 return None
             balance[node] = balance.get(node, 0) - gpus
             missing -= gpus
-        if missing or (len(new) > 1 and _malformed(new, cluster)):
+        if missing or (len(new) > 1 and _malformed(new, cluster, 1)):
             return None
     free = cluster.free
     for node, gpus in balance.items():
@@ -159,7 +160,7 @@ def check_changes(
             balance[node] = balance.get(node, 0) + gpus
         if new == NOTHING:
             continue
-        malformed = _malformed(new, cluster)
+        malformed = _malformed(new, cluster, min(job.request.num_gpus, 1))
         if malformed:
             reasons += [f"job '{job_id}': {reason}" for reason in malformed]
             continue
@@ -169,6 +170,8 @@ def check_changes(
             given += gpus
         if new and given != job.request.num_gpus:
             reasons += _wrong_count(job, given, rigid=rigid)
+        if job.request.shape is not None:
+            reasons += _out_of_shape(job, job.request.shape, new, cluster, rigid=rigid)
     if changes.actions:
         reasons += _wrong_neighbours(changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
@@ -180,8 +183,58 @@ def check_changes(
                 users = [job_id for job_id, new in changes.gpus.items() if any(node == at for at, _ in new)]
                 capacity = cluster.cluster.nodes[node].gpus
                 reasons.append(f"node {node} ({capacity} GPUs) is {-left} GPUs short for jobs {', '.join(users)}")
+    shaped = cluster.beside is not None or any(_to_itself(active[job_id]) for job_id in changes.gpus)
+    if shaped and not reasons:
+        reasons += _short_beside(changes, active, cluster, balance)
     if reasons:
         raise InfeasibleDecisionError(policy, now_s, reasons)
+
+
+def _to_itself(job: JobState) -> bool:
+    return job.request.shape is not None and job.request.shape.exclusive
+
+
+def _out_of_shape(
+    job: JobState, shape: NodeShape, new: Allocation, cluster: ClusterState, *, rigid: bool
+) -> Iterator[str]:
+    """Yield the faults of GPUs of another type than the job asked for or, under rigid policies, in another shape."""
+    kind = gpu_type_of(cluster.cluster, new)
+    wrong_type = shape.gpu_types is not None and kind not in shape.gpu_types
+    if wrong_type or (rigid and not shape.is_like(tuple(gpus for _, gpus in new))):
+        yield f"job '{job.request.id}' asked for {shape.said} and is given {describe(new)} (node:GPUs) of type {kind}"
+
+
+def _short_beside(
+    changes: Changes, active: Mapping[str, JobState], cluster: ClusterState, balance: Mapping[int, int]
+) -> Iterator[str]:
+    """Yield the nodes that lack cores or memory, or that a job is to have to itself and does not."""
+    nodes = cluster.cluster.nodes
+    taken: dict[int, tuple[int, int]] = {}
+    alone: dict[int, tuple[int, int]] = {}
+
+    def held(node: int) -> tuple[int, int]:
+        return (0, 0) if cluster.beside is None else cluster.beside[node]
+
+    for job_id, new in changes.gpus.items():
+        shape = active[job_id].request.shape
+        if shape is None:
+            continue
+        for sign, at in ((-1, active[job_id].allocation), (1, new)):
+            for (node, (cpu, memory)), (_, gpus) in zip(beside_of(nodes, shape, at), at, strict=True):
+                had = taken[node] if node in taken else held(node)
+                taken[node] = had[0] + sign * cpu, had[1] + sign * memory
+                if sign > 0 and shape.exclusive:
+                    alone[node] = cpu, gpus
+    for node in sorted({node for new in changes.gpus.values() for node, _ in new}):
+        (cpu, memory), has = taken.get(node, held(node)), nodes[node]
+        if node in alone:
+            idle = cluster.free[node] + balance.get(node, 0) + alone[node][1] == has.gpus
+            if not idle or cpu != alone[node][0]:
+                yield f"node {node} is to be one job's alone, and others hold some of it"
+        elif cpu > cores_of(has):
+            yield f"node {node} is {(cpu - cores_of(has)) / 1000:g} cores short, or another job's alone"
+        if has.memory_mib is not None and memory > has.memory_mib:
+            yield f"node {node} is {memory - has.memory_mib} MiB of memory short"
 
 
 def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:
@@ -242,19 +295,19 @@ def _whole(number: object) -> bool:
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 
-def _malformed(allocation: Allocation, cluster: ClusterState) -> list[str]:
+def _malformed(allocation: Allocation, cluster: ClusterState, least: int) -> list[str]:
     up, known = cluster.up, len(cluster.up)
     broken = [part for pair in allocation for part in pair if type(part) is not int and not _whole(part)]
     if broken:
         return [f"{broken[0]!r} is no whole number, as nodes and their GPUs are, in {allocation}"]
-    if len(allocation) == 1 and 0 <= allocation[0][0] < known and up[allocation[0][0]] and allocation[0][1] >= 1:
+    if len(allocation) == 1 and 0 <= allocation[0][0] < known and up[allocation[0][0]] and allocation[0][1] >= least:
         return []  # the common case
     nodes = [node for node, _ in allocation]
     reasons = [f"there is no node {node}" for node in nodes if not 0 <= node < known]
     if reasons:
         return reasons
     reasons += [f"node {node} is down" for node in nodes if not up[node]]
-    reasons += [f"{gpus} GPUs on node {node}" for node, gpus in allocation if gpus < 1]
+    reasons += [f"{gpus} GPUs on node {node}" for node, gpus in allocation if gpus < least]
     if len(set(nodes)) < len(nodes):
         reasons.append(f"a node is named twice in {allocation}")
     elif nodes and gpu_type_of(cluster.cluster, allocation) is None:

@@ -24,7 +24,7 @@ class Watches(Lifecycle):
     def watch(self, job: JobState, attained_gpu_s: float) -> None:
         """Watch a threshold, replacing the previous one."""
         self._gpu_ticks[job.request.id] = threshold = self._clock.ticks(attained_gpu_s)
-        if job.gpus:
+        if job.allocation:
             self.released(job)
             self._appoint(job, threshold)
 
@@ -35,6 +35,8 @@ class Watches(Lifecycle):
             self._appoint(job, threshold)
 
     def _appoint(self, job: JobState, threshold: float) -> None:
+        if not job.gpus:
+            return  # without GPUs it attains no service
         missing = threshold - job.attained_gpu
         ticks = missing / job.gpus if self._clock.continuous else -(-missing // job.gpus)
         self._due[job.request.id] = self._clock.at(self._clock.now + ticks, Phase.THRESHOLD, partial(self._reach, job))

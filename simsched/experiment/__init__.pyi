@@ -1,3 +1,4 @@
+from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
 from .physics import colocation_of as colocation_of

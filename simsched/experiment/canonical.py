@@ -74,10 +74,13 @@ class _Form:
 
 def _fields(form: _Form, value: Any) -> str:
     values = form.read(value)
-    if not form.files and _PLAIN.issuperset(map(type, values)):  # the common case among a million jobs
-        return form.head + repr(values)
-    told = (Path(one) if place in form.files and one is not None else one for place, one in enumerate(values))
-    return f"{form.head}({', '.join(map(canonical, told))}{',' * (len(values) == 1)})"
+    if form.files:
+        values = tuple(
+            Path(one) if place in form.files and one is not None else one for place, one in enumerate(values)
+        )
+    # A call for each field would take most of the time of a million jobs.
+    told = [repr(one) if type(one) in _PLAIN else canonical(one) for one in values]
+    return f"{form.head}({', '.join(told)}{',' * (len(values) == 1)})"
 
 
 @lru_cache(maxsize=256)

@@ -160,7 +160,7 @@ def _agent_problems(
     for job, application in _kinds(jobs, applications):
         try:
             with quiet_stdout():
-                facts = facts_of(application)
+                facts = facts_of(application, job.request.shape)
                 agent = agents.agent(job.request, facts)
                 told = agents is policy or GOODPUT not in policy.signals or agent.goodput is not None
                 if agents is not policy:
@@ -181,7 +181,7 @@ def _input_problems(
     """Yield a policy's input files that were made for other jobs."""
     if type(policy).check_jobs is Policy.check_jobs:
         return
-    from simsched.engine import views_at_submission  # loads simpy
+    from simsched.engine import views_at_submission  # loads the engine
 
     try:
         with quiet_stdout():

@@ -21,6 +21,27 @@ class GroupSpec(Section):
     gpu_type: str = Field(
         default="t4", min_length=1, description="GPU type, by which an application's speed is looked up"
     )
+    cores_per_node: int | None = Field(
+        default=None, ge=1, le=100_000, description="cores of each of them, if they count"
+    )
+    memory_gb_per_node: float | None = Field(
+        default=None, gt=0, le=1e6, description="memory of each of them in GiB, if it counts"
+    )
+    partitions: tuple[str, ...] = Field(
+        default=(), description="partitions (queues) that they are in; a queue that no group names may use all nodes"
+    )
+
+    def build(self) -> NodeGroup:
+        """Return the nodes as the cluster has them."""
+        cores, memory = self.cores_per_node, self.memory_gb_per_node
+        return NodeGroup(
+            self.nodes,
+            self.gpus_per_node,
+            self.gpu_type,
+            None if cores is None else 1000 * cores,
+            None if memory is None else round(1024 * memory),
+            self.partitions,
+        )
 
 
 def sorted_pairs(mapping: Any) -> Any:
@@ -127,7 +148,7 @@ class ClusterSpec(Section):
     def _nodes(self) -> Cluster:
         if self.groups is None:
             return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
-        return Cluster.of(*(NodeGroup(one.nodes, one.gpus_per_node, one.gpu_type) for one in self.groups))
+        return Cluster.of(*(one.build() for one in self.groups))
 
     def build(self) -> Cluster:
         """Build the cluster, with the catalogue's GPU memory."""

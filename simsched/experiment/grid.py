@@ -20,7 +20,7 @@ from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
 from simsched.experiment.shards import why_whole
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
-from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
+from simsched.experiment.task import AgentChoice, PolicyChoice, Task, digest_by_name, key_of
 from simsched.experiment.validation import Experiment, Point
 from simsched.model import ApplicationSource, Cluster
 from simsched.policy import Policy
@@ -125,10 +125,11 @@ def look_into(
 
     Creates all cells of up to `_MOST_CHECKED` on a recorded trace; otherwise the first seed's for each point, policy
     and workload file, from the first weeks of a generated year if those hold enough jobs. Other seeds are checked by
-    bounds over the recipe, and by drawing where bounds are inconclusive. Raises `InputError` as `make_grid` does, and
-    for what a policy raises before its first decision.
+    bounds over the recipe, and by drawing where bounds are inconclusive. No source is read: the tasks' keys tell these
+    cells apart but name no folder, and `about` has only `without`. Raises `InputError` as `make_grid` does, and for
+    what a policy raises before its first decision.
     """
-    maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True))
+    maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True), with_sources=False)
     shape = maker.shape()
     seeds = len(experiment.spec.seeds)
     drawn = experiment.spec.workload.file is None
@@ -140,7 +141,7 @@ def look_into(
         if progress is not None:
             progress(len(made), len(chosen))
     if drawn and maker.checks.problems:  # other jobs of a run need not have it
-        maker = _Maker(experiment, CellInputs(), Checks(failures=True))
+        maker = _Maker(experiment, CellInputs(), Checks(failures=True), with_sources=False)
         made = [maker.cell(index, shape) for index in chosen]
     maker.checks.raise_problems()
     if drawn or step > 1:
@@ -156,7 +157,7 @@ def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int
     doubtful = {first: found for first in firsts if (found := maker.doubts(first, shape))}
     if len(doubtful) * seeds > _MOST_DRAWN:
         raise InputError(*dict.fromkeys(problem for found in doubtful.values() for problem in found))
-    exact = _Maker(maker.experiment, CellInputs(), maker.checks)
+    exact = _Maker(maker.experiment, CellInputs(), maker.checks, with_sources=False)
     for first in doubtful:
         for index in range(first, first + seeds):
             exact.cell(index, shape)
@@ -166,9 +167,12 @@ def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int
 class _Maker:
     """Creates cells; reads and hashes what they share once."""
 
-    def __init__(self, experiment: Experiment, inputs: CellInputs, checks: Checks) -> None:
+    def __init__(
+        self, experiment: Experiment, inputs: CellInputs, checks: Checks, *, with_sources: bool = True
+    ) -> None:
         self.experiment = experiment
         self.checks = checks
+        self._with_sources = with_sources
         self._inputs = inputs
         self._point: tuple[int, Point, tuple[str, ...]] | None = None
         self._sources_of_applications: dict[object, ApplicationSource] = {}
@@ -241,17 +245,21 @@ class _Maker:
         drawn = self._drawn(spec, workload, seed, file)
         task = self._given(spec, policy, seed, drawn)
         made = self._check(task, spec, policy, drawn, file, self.checks)
-        choice, agents = self._choice(task.policy), None if task.agent is None else self._choice(task.agent)
         digests = {
-            "policy": choice.digest,
             "cluster": self._cluster(spec.cluster)[1],
             "jobs": drawn.digest,
             "applications": self._digest_of(task.applications),
         }
-        name = Path(file).stem if file else self._inputs.workload_name(workload)
-        about = {"experiment": spec.name, **about_task(task, made, choice, agents, digests)}
         met = Conditions(task.cluster, task.engine, task.jobs, self._applications(task), task.policy.params)
-        about["without"] = lacking(made, met)
+        without = lacking(made, met)
+        if not self._with_sources:
+            named = {"policy": digest_by_name(task.policy), "code": "any"}
+            named |= {} if task.agent is None else {"agent": digest_by_name(task.agent)}
+            return replace(task, key=key_of(task, digests | named), about={"without": without})
+        choice, agents = self._choice(task.policy), None if task.agent is None else self._choice(task.agent)
+        digests["policy"] = choice.digest
+        name = Path(file).stem if file else self._inputs.workload_name(workload)
+        about = {"experiment": spec.name, **about_task(task, made, choice, agents, digests), "without": without}
         if spec.tuning is None:
             about |= {"workload": {"name": name, **workload.model_dump()}, "left_out": drawn.left_out}
         else:

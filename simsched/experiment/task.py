@@ -44,7 +44,7 @@ class PolicyChoice:
         """Create the policy for one run."""
         return make_policy(self.load(), self.params, self.diagnostics)
 
-    def canonical(self) -> object:
+    def canonical(self) -> tuple[type[Any], dict[str, Any]]:
         """Return its class with sources, all parameters and the content of input files."""
         return _meant(self.load(), self.params, self.diagnostics)
 
@@ -66,12 +66,14 @@ class AgentChoice:
         made: AgentFactory = make_policy(self.load(), self.params)  # type: ignore[arg-type]
         return made
 
-    def canonical(self) -> object:
+    def canonical(self) -> tuple[type[Any], dict[str, Any]]:
         """Return its canonical form, as for a policy."""
         return _meant(self.load(), self.params)
 
 
-def _meant(kind: type[Any], params: Mapping[str, Any], diagnostics: tuple[str, ...] = ()) -> object:
+def _meant(
+    kind: type[Any], params: Mapping[str, Any], diagnostics: tuple[str, ...] = ()
+) -> tuple[type[Any], dict[str, Any]]:
     files = {name: Path(path) for name, path in input_files(kind, params).items()}
     return kind, full_params(kind, params, diagnostics) | files
 
@@ -109,9 +111,15 @@ def code() -> Closure:
     return closure_of([RUNNER], without=_AFTERWARDS)
 
 
+def digest_by_name(choice: PolicyChoice | AgentChoice) -> str:
+    """Hash a choice with its class by name, which tells choices of one process apart without reading any source."""
+    kind, params = choice.canonical()
+    return digest_of((kind.__module__, kind.__qualname__, params))
+
+
 def key_of(task: Task, known: Mapping[str, str]) -> str:
-    """Return a cell's key from its simulation's inputs and code; `known` holds digests of shared fields."""
+    """Return a cell's key from its simulation's inputs and code; `known` holds digests of what is shared."""
     parts = {one.name: known.get(one.name) or digest_of(getattr(task, one.name)) for one in fields(task) if one.compare}
     if task.cuts is not None and task.cuts.warm_up_s:
         parts["cuts"] = digest_of(task.cuts)
-    return digest_of({**parts, "code": code().digest})[:20]
+    return digest_of({**parts, "code": known.get("code") or code().digest})[:20]

@@ -19,14 +19,11 @@ from .batch import (
     split_batch as split_batch,
 )
 from .capacity import (
-    Amount as Amount,
     Capacity as Capacity,
     Claim as Claim,
-    NodeShape as NodeShape,
-    Placer as Placer,
-    Pool as Pool,
     Room as Room,
-    lowest_node as lowest_node,
+    beside_of as beside_of,
+    cores_of as cores_of,
 )
 from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
 from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training
@@ -47,6 +44,7 @@ from .measured import (
     TrainingCurve as TrainingCurve,
 )
 from .outages import (
+    PLANNED as PLANNED,
     AttemptPlan as AttemptPlan,
     JobFailures as JobFailures,
     Outage as Outage,
@@ -70,6 +68,7 @@ from .pod import (
     models_of as models_of,
     usual_requests as usual_requests,
 )
+from .pool import Placer as Placer, Pool as Pool, lowest_node as lowest_node
 from .regimes import (
     BatchRegimes as BatchRegimes,
     CriticalEpochs as CriticalEpochs,
@@ -81,6 +80,7 @@ from .regimes import (
 from .relative import RelativeSteps as RelativeSteps, with_types as with_types
 from .scaled import ScaledApplication as ScaledApplication
 from .scaling import ScalingCurve as ScalingCurve, micro_batches as micro_batches
+from .shape import Amount as Amount, NodeShape as NodeShape, Terms as Terms
 from .speedup import Speedup as Speedup
 from .step_model import (
     PlacementClass as PlacementClass,

@@ -18,6 +18,7 @@ from simsched.arithmetic import exp, log
 from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes
+from simsched.model.shape import NodeShape
 
 
 class BatchChoice(NamedTuple):
@@ -248,8 +249,11 @@ _FACTS = tuple(field.name for field in fields(ApplicationFacts))
 _DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in fields(ApplicationFacts)}
 
 
-def facts_of(application: Application) -> ApplicationFacts:
-    """Return what may be told of an application to anybody."""
+def facts_of(application: Application, shape: NodeShape | None = None) -> ApplicationFacts:
+    """Return what may be told of an application to anybody, for a job whose shape may name the GPU types allowed."""
+    if shape is not None and shape.gpu_types is not None:
+        facts, types = facts_of(application), shape.gpu_types
+        return replace(facts, gpu_types=tuple(kind for kind in types if facts.runs_on(kind)))
     if (
         application.name == _NO_FACTS.name and application.gpu_types is None
     ):  # of which a trace has hundreds of thousands

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -14,33 +14,13 @@ from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Node
 from simsched.model.placement import Allocation
 from simsched.model.pod import GPU_MILLI
+from simsched.model.pool import Placer, Pool
+from simsched.model.shape import Amount, NodeShape
 
 Ints = npt.NDArray[np.int64]
 
 #: What a node has of something that it does not declare.
 _PLENTY = 1 << 60
-
-
-class Amount(NamedTuple):
-    """What is wanted of a node: GPUs, thousandths of each of them, thousandths of cores, and memory in MiB."""
-
-    gpus: int
-    gpu_milli: int = GPU_MILLI
-    cpu_milli: int = 0
-    memory_mib: int = 0
-
-
-class NodeShape(NamedTuple):
-    """So many nodes of one type with so much on `each`.
-
-    `gpu_types` are those allowed (None: any); `within` is the level of which all nodes are in one domain, counted from
-    0, the lowest above the nodes (None: they may be anywhere).
-    """
-
-    nodes: int
-    each: Amount
-    gpu_types: tuple[str, ...] | None = None
-    within: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +30,8 @@ class Claim:
     nodes: tuple[int, ...]
     each: Amount
     gpus: tuple[tuple[int, ...], ...] = ()
+    #: Whether the nodes are nobody else's.
+    alone: bool = False
 
     @property
     def allocation(self) -> Allocation:
@@ -66,8 +48,13 @@ class Room(NamedTuple):
     gpu_milli: Ints
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], free: Sequence[int] | None = None) -> Room:
-        """Take nodes of which the first `free` GPUs (None: all) are free, and all of the cores and memory."""
+    def of(
+        cls,
+        nodes: Sequence[Node],
+        free: Sequence[int] | None = None,
+        beside: Sequence[tuple[int, int]] | None = None,
+    ) -> Room:
+        """Take nodes of which the first `free` GPUs (None: all) are free; `beside` is taken of cores and memory."""
         rows = [
             (node.gpus, *(_PLENTY if has is None else has for has in (node.cpu_milli, node.memory_mib)))
             for node in nodes
@@ -75,108 +62,22 @@ class Room(NamedTuple):
         gpus, cpu, memory = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
         whole = gpus if free is None else np.array(free, dtype=np.int64)
         milli = np.where(np.arange(max(gpus, default=0)) < whole[:, None], GPU_MILLI, 0)
+        if beside is not None:
+            taken = np.array(beside, dtype=np.int64).reshape(-1, 2)
+            cpu, memory = cpu - taken[:, 0], memory - taken[:, 1]
         return cls(gpus, cpu, memory, milli.astype(np.int64))
 
 
-class Pool:
-    """The free GPUs of the nodes of one type.
-
-    `nodes_with[n]` has a bit for every node with n GPUs free, so that the node of lowest index is found at once.
-    `levels` has, for each level above the nodes, the bits of the nodes of each domain with the GPUs of these nodes.
-    """
-
-    __slots__ = ("_fewest", "_largest", "levels", "nodes_with", "total")
-
-    def __init__(
-        self, capacity: Mapping[int, int], free: Sequence[int], domains: Mapping[int, Sequence[int]] | None = None
-    ) -> None:
-        """Hold nodes with their GPUs (`capacity`, by node index), of which `free` (by node index) are free.
-
-        `domains` has, by node index, the domain that it is in at each level above the nodes; None without levels.
-        """
-        self.levels = _levels(capacity, domains or {})
-        self._largest = sorted(capacity.values(), reverse=True)
-        self._fewest: dict[int, int] = {}
-        self.nodes_with = [0] * (max(self._largest, default=0) + 1)
-        self.total = 0
-        for node in sorted(capacity):
-            self.nodes_with[free[node]] |= 1 << node
-            self.total += free[node]
-
-    def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
-        """Return nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
-        return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
-
-    def least_free(self, within: int = -1, fewest: int = 1) -> Iterator[tuple[int, int]]:
-        """Return nodes and their free GPUs, the least free first, by index on a tie, from `fewest` free GPUs on."""
-        return self._nodes(range(fewest, len(self.nodes_with)), within)
-
-    def best_fit(self, gpus: int, within: int = -1) -> int | None:
-        """Find the node with the fewest free GPUs that has `gpus`, among the bits of `within`."""
-        for count in range(gpus, len(self.nodes_with)):
-            nodes = self.nodes_with[count] & within
-            if nodes:
-                return lowest_node(nodes)
-        return None
-
-    def free_within(self, nodes: int) -> int:
-        """Count the free GPUs of the nodes whose bits are in `nodes`."""
-        return sum(count * (having & nodes).bit_count() for count, having in enumerate(self.nodes_with))
-
-    def fewest_nodes(self, gpus: int) -> int | None:
-        """Count the nodes that `gpus` GPUs need at least in the empty cluster, None where it has fewer GPUs."""
-        known = self._fewest.get(gpus)
-        if known is not None:
-            return known
-        missing = gpus
-        for count, size in enumerate(self._largest, start=1):
-            missing -= size
-            if missing <= 0:
-                self._fewest[gpus] = count
-                return count
-        return None
-
-    def domains_at(self, level: int | None) -> list[int]:
-        """Return the bits of the nodes of each domain of a level, the least free first; of all nodes without one."""
-        if level is None:
-            return [-1]
-        return sorted((nodes for nodes, _ in self.levels[level]), key=self.free_within) if self.levels else []
-
-    def _nodes(self, counts: range, within: int = -1) -> Iterator[tuple[int, int]]:
-        for count in counts:
-            nodes = self.nodes_with[count] & within
-            while nodes:
-                node = lowest_node(nodes)
-                yield node, count
-                nodes &= nodes - 1
+def beside_of(nodes: Sequence[Node], shape: NodeShape, allocation: Allocation) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield what a shape takes of the cores and memory of each of its nodes, of one to itself more than there are."""
+    for node, gpus in allocation:
+        cpu, memory = shape.beside(gpus)
+        yield node, (cores_of(nodes[node]) + 1 if shape.exclusive else cpu, memory)
 
 
-def _levels(
-    capacity: Mapping[int, int], domains: Mapping[int, Sequence[int]]
-) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return, for each level and each domain with such nodes, the bits of its nodes and the GPUs of these."""
-    if not domains:
-        return ()
-    found: list[dict[int, tuple[int, int]]] = [{} for _ in next(iter(domains.values()), ())]
-    for node, gpus in sorted(capacity.items()):
-        for level, domain in zip(found, domains.get(node, ()), strict=False):
-            bits, so_far = level.get(domain, (0, 0))
-            level[domain] = bits | 1 << node, so_far + gpus
-    return tuple(tuple(level.values()) for level in found)
-
-
-def lowest_node(nodes: int) -> int:
-    """Return the lowest node of a set of bits."""
-    return (nodes & -nodes).bit_length() - 1
-
-
-@dataclass(frozen=True)
-class Placer:
-    """A way to choose GPUs; `waits` tells that it may refuse a job although there are enough free GPUs."""
-
-    name: str
-    choose: Callable[[Pool, int], Allocation | None]
-    waits: bool = False
+def cores_of(node: Node) -> int:
+    """Return the thousandths of cores of a node, a very large number where it declares none."""
+    return _PLENTY if node.cpu_milli is None else node.cpu_milli
 
 
 class _Shown(Protocol):
@@ -188,6 +89,8 @@ class _Shown(Protocol):
     def up(self) -> Sequence[bool]: ...
     @property
     def free(self) -> Sequence[int]: ...
+    @property
+    def beside(self) -> Sequence[tuple[int, int]] | None: ...
 
 
 class Capacity:
@@ -196,7 +99,15 @@ class Capacity:
     Types are named by their places in `types`, which has them in the order of the nodes.
     """
 
-    def __init__(self, nodes: Sequence[Node], up: Sequence[bool], free: Sequence[int], *, parts: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        up: Sequence[bool],
+        free: Sequence[int],
+        beside: Sequence[tuple[int, int]] | None = None,
+        *,
+        parts: bool = False,
+    ) -> None:
         """Take the state as a view shows it; `parts` tells that GPUs are given away in parts."""
         self.nodes = nodes
         self.up = list(up)
@@ -207,15 +118,20 @@ class Capacity:
         #: The pool of each node, once somebody has asked for a pool.
         self._pool_of: list[Pool] = []
         self._room: Room | None = None
-        if parts or any(node.cpu_milli is not None or node.memory_mib is not None for node in nodes):
-            self._room = Room.of(nodes, self.free)
-            #: The places of the GPUs that are held by count.
-            self._held = [list(range(free, node.gpus)) for free, node in zip(self.free, nodes, strict=True)]
+        declared = any(node.cpu_milli is not None or node.memory_mib is not None for node in nodes)
+        if parts or beside is not None or declared:
+            self._open_room(beside)
+
+    def _open_room(self, beside: Sequence[tuple[int, int]] | None = None) -> Room:
+        self._room = Room.of(self.nodes, self.free, beside)
+        #: The places of the GPUs that are held by count.
+        self._held = [list(range(free, node.gpus)) for free, node in zip(self.free, self.nodes, strict=True)]
+        return self._room
 
     @classmethod
     def of(cls, view: _Shown) -> Capacity:
         """Return what is free as a view shows it."""
-        return cls(view.nodes, view.up, view.free)
+        return cls(view.nodes, view.up, view.free, view.beside)
 
     @classmethod
     def idle(cls, view: _Shown, held: Iterable[Allocation] = ()) -> Capacity:
@@ -238,6 +154,8 @@ class Capacity:
             if up:
                 sizes[node.gpu_type][node.index] = node.gpus
         pools = {kind: Pool(gpus, self.free, domains) for kind, gpus in sizes.items()}
+        for pool in pools.values():
+            pool.shaped = partial(self._shaped, pool)
         self._pool_of = [pools[node.gpu_type] for node in self.nodes]
         return list(pools.values())
 
@@ -245,6 +163,11 @@ class Capacity:
     def _type_of(self) -> list[int]:
         place = {kind: i for i, kind in enumerate(self.types)}
         return [place[node.gpu_type] for node in self.nodes]
+
+    @property
+    def room(self) -> Room | None:
+        """What is free of cores, memory and parts of GPUs, None where GPUs alone count."""
+        return self._room
 
     def fitting(self, facts: ApplicationFacts) -> tuple[int, ...]:
         """List the types on which an application runs, in the order of the nodes."""
@@ -282,38 +205,60 @@ class Capacity:
             self.take(found)
         return found
 
-    def holds(self, allocation: Allocation) -> bool:
-        """Return whether these very GPUs are free."""
-        return all(self.free[node] >= gpus for node, gpus in allocation)
+    def holds(self, allocation: Allocation, shape: NodeShape | None = None) -> bool:
+        """Return whether these very GPUs are free, and what goes with them for a shape."""
+        return all(self.free[node] >= gpus for node, gpus in allocation) and (
+            shape is None or all(self._room_beside(node, gpus, shape) for node, gpus in allocation)
+        )
 
-    def take(self, allocation: Allocation) -> None:
-        """Mark whole GPUs as held."""
-        if self._room is not None:
+    def take(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
+        """Mark whole GPUs as held, and what goes with them for a shape."""
+        room = self._room if shape is None else self._counted(shape, allocation, -1)
+        if room is not None:
             for node, gpus in allocation:
-                places = np.flatnonzero(self._room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
-                self._room.gpu_milli[node, places] = 0
+                places = np.flatnonzero(room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
+                room.gpu_milli[node, places] = 0
                 self._held[node] += places
         self._change(allocation, -1)
 
-    def give_back(self, allocation: Allocation) -> None:
-        """Mark whole GPUs as free."""
-        if self._room is not None:
+    def give_back(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
+        """Mark whole GPUs as free, and what goes with them for a shape."""
+        room = self._room if shape is None else self._counted(shape, allocation, 1)
+        if room is not None:
             for node, gpus in allocation:
-                self._room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
+                room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
         self._change(allocation, 1)
+
+    def _counted(self, shape: NodeShape, allocation: Allocation, sign: int) -> Room | None:
+        """Take, or give back, cores and memory; return the room, None where only GPUs count."""
+        room = self._room
+        if room is not None or shape.exclusive:
+            room = room or self._open_room()
+            for node, (cpu, memory) in beside_of(self.nodes, shape, allocation):
+                room.cpu_milli[node] += sign * cpu
+                room.memory_mib[node] += sign * memory
+        return room
 
     def fit(self, shape: NodeShape) -> Claim | None:
         """Return what a shape gets, None where it does not fit; changes nothing.
 
         Of types the first one serves that has room, of its domains the least free, and in it the least free nodes.
         """
-        for kind, pool in zip(self.types, self._pools, strict=True):
-            if shape.gpu_types is None or kind in shape.gpu_types:
-                for domain in pool.domains_at(shape.within):
-                    nodes = self._with_room(pool, domain, shape)
-                    if len(nodes) == shape.nodes:
-                        return Claim(tuple(nodes), shape.each, tuple(self._places(node, shape.each) for node in nodes))
+        for pool in self._pools_of(shape):
+            nodes = self._nodes_for(pool, shape)
+            if nodes is not None:
+                places = tuple(self._places(node, shape.each) for node in nodes)
+                return Claim(tuple(nodes), shape.each, places, shape.exclusive)
         return None
+
+    def _pools_of(self, shape: NodeShape) -> Iterator[Pool]:
+        named = shape.gpu_types
+        return (pool for kind, pool in zip(self.types, self._pools, strict=True) if named is None or kind in named)
+
+    def place_of(self, shape: NodeShape, among: int = -1) -> Allocation | None:
+        """Return whole GPUs for a shape on nodes with a bit in `among`, None where it does not fit; changes nothing."""
+        found = (self._shaped(pool, shape, among) for pool in self._pools_of(shape))
+        return next((one for one in found if one is not None), None)
 
     def hold(self, claim: Claim) -> None:
         """Mark what a shape gets as held."""
@@ -323,26 +268,53 @@ class Capacity:
         """Mark what a shape held as free."""
         self._settle(claim, 1)
 
+    def copy(self) -> Capacity:
+        """Return the same capacity apart."""
+        twin = Capacity(self.nodes, self.up, self.free)
+        if self._room is not None:
+            twin._room = Room(*(column.copy() for column in self._room))
+            twin._held = [list(places) for places in self._held]
+        return twin
+
     def when(self, shape: NodeShape, ends: Iterable[tuple[float, Allocation | Claim]], now_s: float) -> float | None:
         """Return the earliest time at which a shape fits where what runs gives back what it holds at its end.
 
         None where it does not fit the empty cluster. What is past its end counts as ending now.
         """
-        later = Capacity(self.nodes, self.up, self.free)
-        if self._room is not None:
-            later._room = Room(*(column.copy() for column in self._room))
-            later._held = [list(places) for places in self._held]
+        later = self.copy()
+        fits = later.fit if shape.nodes else later.place_of
         time_s = now_s
         for end_s, held in sorted(ends, key=lambda one: one[0]):
             if end_s > time_s:
-                if later.fit(shape) is not None:
+                if fits(shape) is not None:
                     return time_s
                 time_s = end_s
             if isinstance(held, Claim):
                 later.let_go(held)
             else:
                 later.give_back(held)
-        return time_s if later.fit(shape) is not None else None
+        return time_s if fits(shape) is not None else None
+
+    def _shaped(self, pool: Pool, shape: NodeShape, among: int = -1) -> Allocation | None:
+        """Choose whole GPUs for a shape, as `fit` does; with no number of nodes, on the least free that have any."""
+        if shape.nodes:
+            nodes = self._nodes_for(pool, shape, among)
+            return None if nodes is None else tuple((node, shape.each.gpus) for node in nodes)
+        for domain in pool.domains_at(shape.within):
+            picked, missing = list[tuple[int, int]](), shape.each.gpus
+            for node, free in pool.least_free(domain & among):
+                most = next((n for n in range(min(free, missing), 0, -1) if self._room_beside(node, n, shape)), 0)
+                if most:
+                    picked.append((node, most))
+                    missing -= most
+                if not missing:
+                    return tuple(picked)
+        return None
+
+    def _nodes_for(self, pool: Pool, shape: NodeShape, among: int = -1) -> list[int] | None:
+        """Choose as many nodes as a shape has, None where there are not so many."""
+        found = (self._with_room(pool, domain & among, shape) for domain in pool.domains_at(shape.within))
+        return next((nodes for nodes in found if len(nodes) == shape.nodes), None)
 
     def _with_room(self, pool: Pool, domain: int, shape: NodeShape) -> list[int]:
         """List the first nodes of a domain with room for a part of a shape, as many as it wants at most."""
@@ -351,13 +323,21 @@ class Capacity:
         for node, _ in pool.least_free(domain, each.gpus if whole else 0):
             if len(found) == shape.nodes:
                 break
-            if self._room is None or self._has_room(self._room, node, each):
+            if self._room_beside(node, each.gpus, shape) and (whole or len(self._places(node, each)) == each.gpus):
                 found.append(node)
         return found
 
-    def _has_room(self, room: Room, node: int, each: Amount) -> bool:
-        beside = room.cpu_milli[node] >= each.cpu_milli and room.memory_mib[node] >= each.memory_mib
-        return bool(beside) and len(self._places(node, each)) == each.gpus
+    def _room_beside(self, node: int, gpus: int, shape: NodeShape) -> bool:
+        """Say whether a node has the cores and memory that go with GPUs of a shape, or is idle if it must be."""
+        room, one = self._room, self.nodes[node]
+        if shape.exclusive and self.free[node] < one.gpus:
+            return False
+        if room is None:
+            return True
+        cpu, memory = shape.beside(gpus)
+        if shape.exclusive:
+            cpu, memory = cores_of(one), _PLENTY if one.memory_mib is None else one.memory_mib
+        return bool(room.cpu_milli[node] >= cpu and room.memory_mib[node] >= memory)
 
     def _places(self, node: int, each: Amount) -> tuple[int, ...]:
         """Choose single GPUs of a node: those with the least free that has room."""
@@ -368,15 +348,14 @@ class Capacity:
         return tuple(sorted(able, key=lambda gpu: free[gpu])[: each.gpus])
 
     def _settle(self, claim: Claim, sign: int) -> None:
-        each = claim.each
+        shape = NodeShape(len(claim.nodes), claim.each, exclusive=claim.alone)
+        if self._room is None or not any(claim.gpus):
+            (self.give_back if sign > 0 else self.take)(tuple((node, claim.each.gpus) for node in claim.nodes), shape)
+            return
+        room = self._counted(shape, tuple((node, claim.each.gpus) for node in claim.nodes), sign) or self._room
         for i, node in enumerate(claim.nodes):
-            more = sign * each.gpus
-            if self._room is not None:
-                self._room.cpu_milli[node] += sign * each.cpu_milli
-                self._room.memory_mib[node] += sign * each.memory_mib
-                self._room.gpu_milli[node, list(claim.gpus[i])] += sign * each.gpu_milli
-                more = int((self._room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]
-            self._change(((node, more),), 1)
+            room.gpu_milli[node, list(claim.gpus[i])] += sign * claim.each.gpu_milli
+            self._change(((node, int((room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]),), 1)
 
     def _change(self, allocation: Allocation, sign: int) -> None:
         free, pools = self.free, self._pool_of

@@ -22,6 +22,8 @@ class Node:
     #: Thousandths of cores, and memory, where they are declared.
     cpu_milli: int | None = None
     memory_mib: int | None = None
+    #: The partitions (queues) that it is in; a queue that no node names may use all.
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class NodeGroup:
     nodes: int
     gpus_per_node: int
     gpu_type: str = "t4"
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,12 @@ class Cluster:
     def of(cls, *groups: NodeGroup) -> Cluster:
         """Build a cluster of groups of nodes, numbered from 0 in the order given."""
         makes = [group for group in groups for _ in range(group.nodes)]
-        return cls(tuple(Node(i, make.gpus_per_node, make.gpu_type) for i, make in enumerate(makes)))
+        return cls(
+            tuple(
+                Node(i, one.gpus_per_node, one.gpu_type, (), "", one.cpu_milli, one.memory_mib, one.partitions)
+                for i, one in enumerate(makes)
+            )
+        )
 
     @classmethod
     def uniform(cls, nodes: int = 16, gpus_per_node: int = 4, gpu_type: str = "t4") -> Cluster:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from simsched.model.shape import NodeShape, Terms
 from simsched.model.speedup import Speedup
 
 #: The application name of jobs that know only GPUs and seconds.
@@ -33,7 +34,8 @@ class JobRequest(NamedTuple):
     the rule that changes the batch (empty: none), `weight` counts in policies with weights. `profile` is the profile of
     the job on the GPUs asked for (None: not profiled). `queue` is the queue or partition, `qos` the quality of service;
     jobs of higher `priority` are more urgent. `gpu_share` is the part of each GPU that the job wants, which counts
-    where the engine gives out parts of GPUs.
+    where the engine gives out parts of GPUs. `shape` says on how many nodes of which types it wants them, with how many
+    cores and how much memory (None: `num_gpus` anywhere), `terms` what else its start waits for.
     """
 
     id: str
@@ -54,6 +56,8 @@ class JobRequest(NamedTuple):
     priority: float = 0
     qos: str = ""
     gpu_share: float = 1.0
+    shape: NodeShape | None = None
+    terms: Terms | None = None
 
 
 class JobTruth(NamedTuple):
@@ -106,6 +110,8 @@ class JobSpec:
     priority: float = 0
     qos: str = ""
     gpu_share: float = 1.0
+    shape: NodeShape | None = None
+    terms: Terms | None = None
 
     @property
     def request(self) -> JobRequest:

@@ -22,8 +22,6 @@ from simsched.model.placement import Shape, Site, canonical_rotation
 Floats = NDArray[np.float64]
 
 _MOST_NODES = 16  # more nodes count as so many beyond the placements measured one by one
-_FLAT = 1e-14  # volume of a simplex without any, of the cube around its longest edge
-_OUTSIDE = 1e-12  # share of a corner by which a place may lie outside a simplex, for rounding
 
 
 @dataclass(frozen=True)
@@ -219,28 +217,29 @@ class _Surface:
         points = [*averaged, *((row.nodes, row.gpus, row.local_bsz) for row in rows)]
         values = [*averaged.values(), *((row.step_s, row.sync_s) for row in rows)]
         try:
-            simplices = Delaunay(np.array(points, dtype=np.float64)).simplices
+            self._triangulation = Delaunay(np.array(points, dtype=np.float64))
         except (QhullError, ValueError):
             message = f"{name} was measured on too few placements to tell its speed on others"
             raise ValueError(message) from None
-        corners = np.array(points, dtype=np.float64)[simplices]
-        self._origins, edges = corners[:, 3], corners[:, :3] - corners[:, 3:]
-        # The inverse of a matrix of three edges, by cross products: scipy's own goes through LAPACK.
-        normals = np.cross(edges[:, [1, 2, 0]], edges[:, [2, 0, 1]])
-        volumes = (edges[:, 0] * normals[:, 0]).sum(axis=1)
-        flat = np.abs(volumes) <= _FLAT * np.abs(edges).max(axis=(1, 2)) ** 3
-        self._weights = normals / np.where(flat, np.nan, volumes)[:, None, None]
-        self._values = np.array(values)[simplices]
+        self._values = np.array(values)
 
     def __call__(self, nodes: int, gpus: int, local_bsz: int) -> Floats:
-        """Return step and synchronisation in the simplex in which the place lies deepest; NaN where it lies in none."""
-        away = np.array([nodes, gpus, local_bsz], dtype=np.float64) - self._origins
-        shares = (self._weights * away[:, None, :]).sum(axis=2)
-        shares = np.column_stack([shares, 1.0 - shares.sum(axis=1)])
-        depth = np.where(np.isnan(shares[:, 0]), -np.inf, shares.min(axis=1))
-        deepest = int(depth.argmax())
-        inside = depth[deepest] >= -_OUTSIDE
-        return np.where(inside, (shares[deepest][:, None] * self._values[deepest]).sum(axis=0), np.nan)
+        """Return step and synchronisation, NaN where the place lies outside.
+
+        The shares of the corners follow from Cramer's rule, exact but for one division, as places are whole numbers;
+        those of `scipy.interpolate` come out of LAPACK, whose last bits differ between processors.
+        """
+        place = np.array([nodes, gpus, local_bsz], dtype=np.float64)
+        found = int(self._triangulation.find_simplex(place))
+        if found < 0:
+            return np.full(2, np.nan)
+        corners = self._triangulation.simplices[found]
+        last = self._triangulation.points[corners[3]]
+        edges, away = self._triangulation.points[corners[:3]] - last, place - last
+        normals = np.cross(edges[[1, 2, 0]], edges[[2, 0, 1]])
+        shares = (normals * away).sum(axis=1) / (normals[0] * edges[0]).sum()
+        weights = np.append(shares, 1.0 - shares.sum())
+        return np.asarray((weights[:, None] * self._values[corners]).sum(axis=0), dtype=np.float64)
 
 
 def _average(placements: Mapping[Shape, StepTable]) -> dict[tuple[int, int, int], tuple[float, float]]:

@@ -8,6 +8,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+#: The kind of an outage that is announced beforehand.
+PLANNED = "maintenance"
+
 
 class Outage(NamedTuple):
     """A node that is down between two seconds, and the kind of outage in the words of its source."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from simsched.arithmetic import ordered_sum
 from simsched.keys import key
 
 #: The parameter of a policy that is filled from the experiment's section `tenants`.
@@ -48,7 +49,7 @@ Tenants = Mapping[str, Tenant]
 
 def excess(tenants: Tenants) -> str:
     """Say what is wrong with the shares of tenants taken together; empty if nothing is."""
-    total = sum(tenant.share or 0.0 for tenant in tenants.values() if tenant.gpus is None)
+    total = ordered_sum(tenant.share or 0.0 for tenant in tenants.values() if tenant.gpus is None)
     return f"the shares add up to {total:g}, more than the whole cluster" if total > 1 + 1e-9 else ""
 
 

@@ -5,15 +5,29 @@ from .bound import (
     distances as distances,
     grid_of as grid_of,
 )
-from .calibrate import WaitRow as WaitRow, calibrate as calibrate
+from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
+from .forecast import Forecast as Forecast
+from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
+from .live import (
+    Backtest as Backtest,
+    Queue as Queue,
+    Start as Start,
+    backtest as backtest,
+    forecast_starts as forecast_starts,
+    read_queue as read_queue,
+)
 from .log_input import (
     cluster_groups as cluster_groups,
+    fitted_to as fitted_to,
+    groups_of as groups_of,
     inferred_groups as inferred_groups,
     largest_type as largest_type,
-    node_names as node_names,
+    policy_settings as policy_settings,
     read_operator_log as read_operator_log,
+    slurm_nodes as slurm_nodes,
+    with_partitions as with_partitions,
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan
-from .what_if import ALL_KINDS as ALL_KINDS, Effect as Effect, what_if as what_if
+from .what_if import ALL_KINDS as ALL_KINDS, Change as Change, Effect as Effect, what_if as what_if

@@ -1,52 +1,44 @@
-"""Simulated waits against those that a log recorded under the policy in force."""
+"""A replay of the log as it was, and what the gate makes of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error
 from simsched.experiment.running import Listener
-from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.results import SIZES, size_of
-
-Numbers = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class WaitRow:
-    """Recorded and simulated waits of a class of jobs in seconds: median, 90th percentile and mean.
-
-    `close` is the share of jobs whose simulated wait is within 5 minutes or a fifth of the recorded one.
-    """
-
-    kind: str
-    group: str
-    jobs: int
-    recorded_median_s: float
-    simulated_median_s: float
-    recorded_p90_s: float
-    simulated_p90_s: float
-    recorded_mean_s: float
-    simulated_mean_s: float
-    close: float
+from simsched.operators.beginning import Beginning, counted, with_state
+from simsched.operators.gate import Verdict, judge_replay
+from simsched.operators.replays import ReplayPlan, counted_from, run_replay
+from simsched.results import Cell, size_of
+from simsched.workload.readers import ClusterLog
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Waits by class, all jobs first, and by job: `job_id, size, queue, recorded_s, simulated_s`."""
+    """The gate's verdict, and the jobs of the whole time judged.
 
-    rows: tuple[WaitRow, ...]
+    `jobs` has `job_id, size, queue, submit_s, recorded_s, simulated_s`, the submission in seconds since 1970; `cell` is
+    the replay, `plan` what was replayed, and `said` what was made of the ends of the log. Judged are the jobs from
+    `judged_s`, in seconds since 1970, to the last submission.
+    """
+
+    verdict: Verdict
     jobs: pd.DataFrame
+    cell: Cell
+    plan: ReplayPlan
+    begin: Beginning
+    judged_s: float
+    said: tuple[str, ...]
 
 
 def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | None = None) -> Calibration:
-    """Replay a log under a policy and compare waits, skipping `skip_h` hours of warm-up.
+    """Replay a log as it was and judge the replay by its waits, from when the cluster was full to the last submission.
 
-    Raises `InputError` if the log records no waits or no job is left.
+    `skip_h` leaves out more hours, from the log's begin on. Raises `InputError` if the log records no waits, or no job
+    is left to judge.
     """
     log = plan.log.log
     if log is None:
@@ -54,47 +46,32 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
     if not log.waits_s.any():
         remedy = "give a log with the times of submission; Alibaba PAI has none"
         raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)
-    run = run_replay(plan, "calibrate", listener=listener)
-    simulated = run.cells[0].jobs[["job_id", "queueing_s", "submit_time_s"]]
-    table = log.table
+    begin = with_state(plan.log, log, plan.groups)
+    whole = counted_from(plan, begin.log)
+    cell = run_replay(whole, "calibrate", listener=listener).cells[0]
+    jobs = _both(log, cell, begin)
+    judged_s = max(begin.full_s, float(jobs["submit_s"].min()) + skip_h * 3600)
+    judged = jobs[jobs["submit_s"].between(judged_s, begin.last_s)]
+    if judged.empty:
+        remedy = "skip less" if skip_h else "give a longer log"
+        raise input_error(log.name, "no job came after the cluster was full", remedy)
+    judged = judged.reset_index(drop=True)
+    verdict = judge_replay(judged, log, plan.groups, plan.policy)
+    return Calibration(verdict, judged, cell, whole, begin, judged_s, tuple(counted(begin)))
+
+
+def _both(log: ClusterLog, cell: Cell, begin: Beginning) -> pd.DataFrame:
+    """Return recorded and simulated waits by job, without those that still waited when the log ended."""
+    table = log.every[log.every["start_s"] >= 0]
     recorded = pd.DataFrame(
         {
             "job_id": table["job_id"].astype(str),
             "size": size_of(np.ceil(table["gpus"].to_numpy("float64"))),
             "queue": table["queue"].where(table["queue"] != "", "(none)"),
-            "recorded_s": log.waits_s.astype("float64"),
+            "submit_s": table["eligible_s"],
+            "recorded_s": (table["start_s"] - table["eligible_s"]).astype("float64"),
         }
     )
-    both = recorded.merge(simulated, on="job_id")
-    both = both[both["submit_time_s"] >= skip_h * 3600]
-    if both.empty:
-        raise input_error(plan.log.trace.name, f"no job came after the first {skip_h:g} h", "skip less")
-    both = both.rename(columns={"queueing_s": "simulated_s"}).astype({"simulated_s": "float64"})
-    return Calibration(tuple(compare_waits(both)), both.drop(columns="submit_time_s").reset_index(drop=True))
-
-
-def compare_waits(jobs: pd.DataFrame) -> list[WaitRow]:
-    """Compare waits over all jobs, by size and by queue; `jobs` has the columns of `Calibration.jobs`."""
-    rows = [_row("all", "all jobs", jobs)]
-    rows += [_row("size", name, part) for name, _ in SIZES if len(part := jobs[jobs["size"] == name])]
-    queues = sorted(set(jobs["queue"]))
-    rows += [_row("queue", name, jobs[jobs["queue"] == name]) for name in queues if len(queues) > 1]
-    return rows
-
-
-def _row(kind: str, group: str, jobs: pd.DataFrame) -> WaitRow:
-    recorded: Numbers = jobs["recorded_s"].to_numpy("float64")
-    simulated: Numbers = jobs["simulated_s"].to_numpy("float64")
-    near = np.abs(simulated - recorded) <= np.maximum(300.0, 0.2 * recorded)
-    return WaitRow(
-        kind,
-        group,
-        len(jobs),
-        float(np.median(recorded)),
-        float(np.median(simulated)),
-        float(np.percentile(recorded, 90)),
-        float(np.percentile(simulated, 90)),
-        float(recorded.mean()),
-        float(simulated.mean()),
-        float(near.mean()),
-    )
+    both = recorded.merge(cell.jobs[["job_id", "start_time_s"]], on="job_id")
+    both["simulated_s"] = (both.pop("start_time_s") + begin.zero_s - both["submit_s"]).astype("float64")
+    return both.sort_values("submit_s", kind="stable", ignore_index=True)

@@ -7,12 +7,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from simsched.errors import input_error
 from simsched.experiment.running import Listener
+from simsched.operators.calibrate import Calibration
 from simsched.operators.log_input import largest_type, total_gpus
 from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.results import Estimate, comparison, find_metric
+from simsched.results import Cell, Estimate, estimate, find_metric, summarise
 
 _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
@@ -51,6 +56,7 @@ class Target:
 class Point:
     """The metric at a number of nodes, in the target's unit over all seeds, and whether it meets the target.
 
+    `estimate` is the replay's; `value`, which counts, has its misfit added, or is what the log `recorded`.
     `cost_per_month` covers the whole cluster for 730 hours, None without prices.
     """
 
@@ -59,6 +65,8 @@ class Point:
     estimate: Estimate
     met: bool
     cost_per_month: float | None = None
+    value: float = float("nan")
+    recorded: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,44 +138,113 @@ class Search:
             self.known |= self.measure(new)
 
 
-def find_capacity(plan: ReplayPlan, target: Target, *, group: int = 0, listener: Listener | None = None) -> Answer:
-    """Find the least nodes of one group, the others fixed, that meet a target.
+def find_capacity(found: Calibration, target: Target, *, group: int = 0, listener: Listener | None = None) -> Answer:
+    """Find the least nodes of one group, the others fixed, that meet a target by the jobs that were judged.
 
-    Runs several numbers at once if the plan has several workers. Raises `InputError` as a run does.
+    Where the log recorded that today's nodes miss the target, no fewer are tried; elsewhere the misfit of the replay of
+    today counts against the answer. Runs several numbers at once if the plan has several workers. Raises `InputError`
+    as a run does.
     """
+    plan, reader = found.plan, _Reader(found, target)
     groups = [dict(one) for one in plan.groups]
-    per_node = int(groups[group].get("gpus_per_node", 4))
+    per_node, now = int(groups[group].get("gpus_per_node", 4)), int(groups[group]["nodes"])
     points: dict[int, Point] = {}
 
     def cost(number: int) -> float | None:
-        price, others = plan.node_price_per_h, _nodes(groups) - int(groups[group]["nodes"])
+        price, others = plan.node_price_per_h, _nodes(groups) - now
         return None if price is None else price * MONTH_H * (others + number)
 
     def measure(numbers: Sequence[int]) -> Mapping[int, bool]:
-        for number, estimate in _values(plan, target, group, numbers, listener).items():
-            gpus = total_gpus(groups) + (number - int(groups[group]["nodes"])) * per_node
-            points[number] = Point(number, gpus, estimate, target.met(estimate.mean), cost(number))
-        return {number: points[number].met for number in numbers}
+        refuted = {number: False for number in numbers if number <= now and reader.refuted}
+        new = [number for number in numbers if number not in refuted or number == now]
+        for number, one in _values(plan, reader, group, new, listener).items() if new else ():
+            gpus = total_gpus(groups) + (number - now) * per_node
+            known = number == now and reader.recorded is not None
+            value = reader.recorded if known and reader.recorded is not None else reader.carried(one.mean)
+            met = target.met(value)
+            points[number] = Point(number, gpus, one, met, cost(number), value, known)
+        return refuted | {number: points[number].met for number in new}
 
-    largest = int(plan.log.trace.table["num_gpus"].max())
-    others = [one for place, one in enumerate(groups) if place != group]
-    least = 1 if others and largest_type(others) >= largest else max(1, -(-largest // per_node))
-    first = max(int(groups[group]["nodes"]), least)
-    nodes = Search(measure, plan.workers).find(least, first, first * MOST_TIMES)
+    least = _least(plan.log.trace.table, groups, group)
+    nodes = Search(measure, plan.workers).find(least, max(now, least), max(now, least) * MOST_TIMES)
     tried = tuple(points[number] for number in sorted(points))
-    values = [point.estimate.mean for point in tried]
+    values = [point.value for point in tried]
     order = operator.ge if target.sign == "<=" else operator.le
     monotone = all(order(one, other) for one, other in pairwise(values))
     price = None if nodes is None else cost(nodes)
     return Answer(str(groups[group].get("gpu_type", "gpu")), nodes, tried, monotone, price)
 
 
+def _least(table: pd.DataFrame, groups: Sequence[Mapping[str, Any]], group: int) -> int:
+    """Return the fewest nodes of a group with which every job of a trace has room on it or on another group."""
+    per_node = int(groups[group].get("gpus_per_node", 4))
+    others = [one for place, one in enumerate(groups) if place != group]
+    nodes = table.get("num_nodes", 0)
+    least = np.maximum(nodes, np.ceil(table["num_gpus"] / per_node))
+    types = table["gpu_types"] if "gpu_types" in table else pd.Series("", index=table.index)
+    alone = 1
+    for (queue, kinds), largest in least.groupby([table["queue"], types]).max().items():
+        jobs = table[(table["queue"] == queue) & (types == kinds)]
+        room = [one for one in others if _serves(one, others, str(queue), str(kinds))]
+        if not (room and largest_type(room) >= int(jobs["num_gpus"].max())) and _serves(
+            groups[group], groups, str(queue), str(kinds)
+        ):
+            alone = max(alone, int(largest))
+    return alone
+
+
+def _serves(one: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], queue: str, types: str) -> bool:
+    """Say whether jobs of a queue that may run on some types may run on a group; a queue that none names on any."""
+    named = any(queue in other.get("partitions", ()) for other in groups)
+    return (not types or one.get("gpu_type") in types.split("|")) and (not named or queue in one.get("partitions", ()))
+
+
 def _nodes(groups: Sequence[Mapping[str, object]]) -> int:
     return sum(int(str(one["nodes"])) for one in groups)
 
 
+class _Reader:
+    """Reads a target's metric of the jobs judged, in its unit; `recorded` is that of the log, if it is one of waits."""
+
+    def __init__(self, found: Calibration, target: Target) -> None:
+        self.reading, self.target = find_metric(target.metric), target
+        self._jobs = found.jobs.set_index("job_id")
+        self.recorded = self._of_jobs(found.cell, self._jobs["recorded_s"])
+        self.simulated = self._of_jobs(found.cell, self._jobs["simulated_s"])
+
+    @property
+    def refuted(self) -> bool:
+        """Return whether the log recorded that today's nodes miss the target."""
+        return self.recorded is not None and not self.target.met(self.recorded)
+
+    def of(self, cell: Cell) -> float | None:
+        """Return the metric of a replay."""
+        value = self._of_jobs(cell)
+        return (
+            value
+            if value is not None or self.reading.key not in cell.summary
+            else (cell.summary[self.reading.key] * self.reading.factor)
+        )
+
+    def carried(self, value: float) -> float:
+        """Return a replay's value with the misfit, where that counts against the target."""
+        if self.recorded is None or not self.simulated:
+            return value
+        moved = value * self.recorded / self.simulated
+        return max(value, moved) if self.target.sign == "<=" else min(value, moved)
+
+    def _of_jobs(self, cell: Cell, waits_s: pd.Series | None = None) -> float | None:
+        jobs = cell.jobs[cell.jobs["job_id"].isin(self._jobs.index)]
+        if waits_s is not None:
+            waits = jobs["job_id"].map(waits_s)
+            jobs = jobs.assign(queueing_s=waits, jct_s=jobs["held_s"] + waits)
+        gpus = sum(one["nodes"] * one["gpus_per_node"] for one in cell.manifest["cluster"])
+        value = summarise(jobs, None, None, gpus).get(self.reading.key)
+        return None if value is None else value * self.reading.factor
+
+
 def _values(
-    plan: ReplayPlan, target: Target, group: int, numbers: Sequence[int], listener: Listener | None
+    plan: ReplayPlan, reader: _Reader, group: int, numbers: Sequence[int], listener: Listener | None
 ) -> dict[int, Estimate]:
     key = f"cluster.groups.{group}.nodes"
     largest = int(plan.log.trace.table["num_gpus"].max())
@@ -175,13 +252,12 @@ def _values(
     smallest[group]["nodes"] = min(numbers)
     replay = replace(plan, groups=smallest, max_gpus=largest)
     run = run_replay(replay, "capacity", sweep={key: list(numbers)}, listener=listener)
-    reading = find_metric(target.metric)
     found: dict[int, Estimate] = {}
-    for row in comparison(run):
-        estimate = row.estimate(reading.key)
-        if estimate is None:
-            raise input_error("--target", f"the runs give no '{target.metric}'", "choose another metric")
-        scaled = (None if value is None else value * reading.factor for value in (estimate.low, estimate.high))
-        low, high = scaled
-        found[int(row.point[key])] = replace(estimate, mean=estimate.mean * reading.factor, low=low, high=high)
+    for number in numbers:
+        values = [reader.of(cell) for cell in run.cells if cell.point[key] == number]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values) or not known:
+            message = f"the runs give no '{reader.target.metric}'"
+            raise input_error("--target", message, "choose another metric")
+        found[number] = estimate(known)
     return found

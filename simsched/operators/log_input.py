@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from simsched.documents import yaml_lines
 from simsched.errors import input_error
+from simsched.experiment import ClusterSpec, GroupSpec
+from simsched.model import Capacity
 from simsched.reading import read_text
-from simsched.workload import Trace, make_trace
-from simsched.workload.readers import ClusterLog, Limits, head_of, is_log, read_log, read_nodes, read_trace
+from simsched.words import counted
+from simsched.workload import SHAPE_COLUMNS, Trace, kinds_of, make_trace, shapes_of
+from simsched.workload.readers import (
+    ClusterLog,
+    Limits,
+    SlurmCluster,
+    SlurmNode,
+    describes_nodes,
+    head_of,
+    is_log,
+    read_log,
+    read_nodes,
+    read_settings,
+    read_trace,
+)
 
 #: Groups of equal nodes, as in an experiment's `cluster.groups`.
 Groups = Sequence[Mapping[str, Any]]
@@ -38,21 +54,26 @@ def read_operator_log(
     time_zone: str = "UTC",
     gpus: int = 0,
     nodes: frozenset[str] = frozenset(),
+    with_gpus: frozenset[str] = frozenset(),
     strict: bool = False,
 ) -> OperatorLog:
     """Read a scheduler's log, or any trace if waits do not matter.
 
-    Leaves out (`strict`: rejects) invalid jobs, and those of more than `gpus` GPUs (0: any) or on other `nodes`.
+    Leaves out (`strict`: rejects) invalid jobs, and those of more than `gpus` GPUs (0: any) or on other `nodes`. Jobs
+    without GPUs are kept that ran on nodes `with_gpus` only.
     """
     if not path.exists():
         raise input_error(path, "there is no such file", "name the log of your cluster")
     if path.is_dir() or not (layout != "auto" or is_log(head_of(path))):
         trace = read_trace(path)
         return OperatorLog(trace, None, f"{path}: {len(trace)} jobs read, without recorded waits")
-    log = read_log(path, head_of(path), layout=layout, time_zone=time_zone, limits=Limits(gpus, nodes), strict=strict)
+    limits = Limits(gpus, nodes, with_gpus)
+    log = read_log(path, head_of(path), layout=layout, time_zone=time_zone, limits=limits, strict=strict)
     jobs = log.jobs()
     trace = make_trace(log.name, log.source, jobs.columns, origin=jobs.origin)
-    return OperatorLog(trace, log, log.summary())
+    more = {what: count for what, count in jobs.adjusted.items() if count and what not in log.adjusted}
+    said = [log.summary(), *(f"  changed: {count} {what}" for what, count in sorted(more.items()))]
+    return OperatorLog(trace, log, "\n".join(said))
 
 
 def cluster_groups(path: Path) -> Groups:
@@ -61,11 +82,8 @@ def cluster_groups(path: Path) -> Groups:
     Raises `InputError` for a file without GPUs.
     """
     text = read_text(path)
-    if "NodeName=" in text or "NODELIST" in text:
-        groups = [
-            {"nodes": nodes, "gpus_per_node": gpus, "gpu_type": kind or _UNNAMED_TYPE}
-            for nodes, gpus, kind in read_nodes(path).groups()
-        ]
+    if describes_nodes(text):
+        groups = groups_of(read_nodes(path))
         if not groups:
             raise input_error(path, "none of its nodes has GPUs", "give nodes with Gres=gpu:...")
         return groups
@@ -78,12 +96,104 @@ def cluster_groups(path: Path) -> Groups:
     raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
 
 
-def node_names(path: Path) -> frozenset[str]:
-    """Return the node names of a Slurm cluster; none for YAML."""
+def groups_of(nodes: SlurmCluster) -> Groups:
+    """Return the nodes with GPUs as groups of equal ones."""
+    return [_group(make) for make in nodes.makes()]
+
+
+def with_partitions(nodes: SlurmCluster, log: ClusterLog) -> SlurmCluster:
+    """Return the nodes with their partitions: where none is named, those whose jobs ran on a node."""
+    if any(node.partitions for node in nodes.nodes):
+        return nodes
+    ran: dict[str, set[str]] = {}
+    for queue, names in log.table[["queue", "nodes"]].drop_duplicates().itertuples(index=False, name=None):
+        for name in names.split(",") if queue and names else ():
+            ran.setdefault(name, set()).add(queue)
+    return SlurmCluster(tuple(replace(node, partitions=tuple(sorted(ran.get(node.name, ())))) for node in nodes.nodes))
+
+
+def _group(make: Sequence[SlurmNode]) -> Mapping[str, Any]:
+    """Return a group of equal nodes; cores, memory and partitions where they are named."""
+    one = make[0]
+    more = {
+        "cores_per_node": one.cpus,
+        "memory_gb_per_node": one.memory_mb / 1024,
+        "partitions": list(one.partitions),
+    }
+    group = {"nodes": len(make), "gpus_per_node": one.gpus, "gpu_type": one.gpu_type or _UNNAMED_TYPE}
+    return {**group, **{key: value for key, value in more.items() if value}}
+
+
+def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None = None) -> tuple[OperatorLog, Groups]:
+    """Bring a log and a cluster together; what of either cannot be used is said.
+
+    GPU types that the cluster does not have bind nobody. Cores and memory count where both the log and the cluster name
+    them. Jobs for which the idle nodes of their partition have no room are left out.
+    """
+    said, table = [found.said], found.trace.table
+    types = {str(one.get("gpu_type", "")).lower(): str(one.get("gpu_type", "")) for one in groups}
+    if "gpu_types" in table:
+        named = {
+            text: [types.get(kind.lower(), "") for kind in text.split("|")] for text in table["gpu_types"].unique()
+        }
+        unknown = sorted(text for text, kinds in named.items() if text and not all(kinds))
+        if unknown:
+            count = int(table["gpu_types"].isin(unknown).sum())
+            said.append(
+                f"  {counted(count, 'job')} on {', '.join(unknown)}, which the cluster lacks, may run on any type"
+            )
+        kept = {text: "|".join(kinds) if all(kinds) else "" for text, kinds in named.items()}
+        table = table.assign(gpu_types=table["gpu_types"].map(kept))
+    beside = [name for name in ("cpu_milli", "memory_mib") if name in table]
+    if not beside or not any("cores_per_node" in one or "memory_gb_per_node" in one for one in groups):
+        keys = ("cores_per_node", "memory_gb_per_node")
+        groups = [{key: value for key, value in one.items() if key not in keys} for one in groups]
+        table = table.drop(columns=beside)
+    away = sum(not node.works for node in nodes.nodes if node.gpus) if nodes is not None else 0
+    said += (
+        [f"  {counted(away, 'node')} down or draining when the cluster was described; they count as up"] if away else []
+    )
+    table, misfits = _with_room(table, groups)
+    said += (
+        [f"  left out: {counted(misfits, 'job')} with no room on the idle nodes of their partition"] if misfits else []
+    )
+    columns = {str(name): table[name] for name in table}
+    return replace(found, trace=replace(found.trace, columns=columns), said="\n".join(said)), groups
+
+
+def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
+    """Leave out the jobs for whose shape the idle nodes of their queue have no room, and count them."""
+    rows, number = kinds_of(table, ("queue", "num_gpus", *SHAPE_COLUMNS))
+    shapes = shapes_of(rows).get("shape")
+    if shapes is None:
+        return table, 0
+    made = [GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups]
+    nodes = ClusterSpec(groups=tuple(made)).build().nodes
+    named = {name for node in nodes for name in node.partitions}
+    fits: dict[tuple[str, Any], bool] = {}
+    for queue, shape in zip(rows["queue"], shapes, strict=True):
+        if (queue, shape) not in fits:
+            up = [queue not in named or queue in node.partitions for node in nodes]
+            free = [node.gpus if works else 0 for node, works in zip(nodes, up, strict=True)]
+            fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
+    fit = np.array([fits[one] for one in zip(rows["queue"], shapes, strict=True)], dtype=bool)
+    keep = fit[number]
+    return (table if keep.all() else table[keep].reset_index(drop=True)), int((~keep).sum())
+
+
+def policy_settings(
+    paths: Sequence[Path], found: OperatorLog, nodes: SlurmCluster | None, *, time_zone: str = "UTC"
+) -> tuple[dict[str, Any], str]:
+    """Return the parameters of `slurm-backfill` that an administrator's files say, and what they say besides."""
+    settings = read_settings(paths)
+    names = [one.name for make in nodes.makes() for one in make] if nodes is not None else []
+    return settings.params_from(found.trace.origin, names, time_zone), settings.said()
+
+
+def slurm_nodes(path: Path) -> SlurmCluster | None:
+    """Return the nodes of a Slurm cluster; None for YAML."""
     text = read_text(path)
-    if "NodeName=" not in text and "NODELIST" not in text:
-        return frozenset()
-    return frozenset(node.name for node in read_nodes(path).nodes)
+    return read_nodes(path) if describes_nodes(text) else None
 
 
 def total_gpus(groups: Groups) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,38 @@ class ReplayPlan:
     max_gpus: int | None = None
 
 
+def counted_from(plan: ReplayPlan, log: OperatorLog) -> ReplayPlan:
+    """Return the plan with another trace of its log, whose second 0 the times of reservations are then counted from."""
+    limits = dict(plan.params.get("limits", {}))
+    old, new = plan.log.trace.origin, log.trace.origin
+    if limits.get("reservations") and old is not None and new is not None:
+        later_s = int((old - new).total_seconds())
+        moved = {"start_s": later_s, "end_s": later_s}
+        limits["reservations"] = [
+            {key: value + moved[key] if key in moved else value for key, value in dict(one).items()}
+            for one in limits["reservations"]
+        ]
+    return replace(plan, log=log, params={**plan.params, "limits": limits} if limits else plan.params)
+
+
 def run_replay(
-    plan: ReplayPlan, name: str, *, sweep: Mapping[str, Sequence[Any]] | None = None, listener: Listener | None = None
+    plan: ReplayPlan,
+    name: str,
+    *,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    traces: Mapping[str, Trace] | None = None,
+    listener: Listener | None = None,
 ) -> Run:
-    """Replay the log, reusing earlier runs; raises `InputError` for bad input and if the policy fails."""
+    """Replay the log, or several `traces` by the name of their file, each a point of a sweep; reuses earlier runs.
+
+    Raises `InputError` for bad input and if the policy fails.
+    """
     plan.folder.mkdir(parents=True, exist_ok=True)
-    trace = plan.folder / LOG_FILE
-    write_trace_csv(plan.log.trace, trace)
+    for file_name, trace in (traces or {LOG_FILE: plan.log.trace}).items():
+        (plan.folder / file_name).parent.mkdir(exist_ok=True)
+        write_trace_csv(trace, plan.folder / file_name)
+    if traces:
+        sweep = {"workload.path": [str((plan.folder / one).resolve()) for one in traces], **(sweep or {})}
     cluster: dict[str, Any] = {"groups": [dict(one) for one in plan.groups]}
     if plan.node_price_per_h is not None:
         cluster["node_price_per_h"] = plan.node_price_per_h
@@ -53,7 +78,11 @@ def run_replay(
         "name": name,
         "description": f"{plan.log.trace.name} under {plan.policy}",
         "cluster": cluster,
-        "workload": {"path": LOG_FILE, "recipe": "replay", "max_gpus": plan.max_gpus or largest_type(plan.groups)},
+        "workload": {
+            "path": next(iter(traces or (LOG_FILE,))),
+            "recipe": "replay",
+            "max_gpus": plan.max_gpus or largest_type(plan.groups),
+        },
         "engine": {"restart_delay_s": 0, "kill_at_time_limit": True},
         "policies": [{"name": plan.policy, "params": dict(plan.params)}],
         "seeds": plan.seeds,

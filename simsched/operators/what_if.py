@@ -1,23 +1,23 @@
-"""The effect of a change by group: one log replayed before and after it."""
+"""The effect of a change by group: one log replayed before and after it, and what that says of the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from simsched.experiment.running import Listener
+from simsched.operators.calibrate import Calibration, calibrate
+from simsched.operators.forecast import LEAST_CHANGE, LEAST_CHANGE_S, Forecast, forecast_mean
 from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.results import By, GroupRow, by_group, changes, size_of
+from simsched.operators.usage import CUT_SHORT, Usage, Used
+from simsched.results import By, Cell, GroupRow, by_group, changes, size_of
 
-#: Smaller changes of a wait, in seconds and as a share, count as unchanged.
-LEAST_CHANGE_S, LEAST_CHANGE = 60.0, 0.05
-#: Final states of jobs that did not run to completion.
-CUT_SHORT: Sequence[str] = ("TimeLimit", "Cancelled")
-#: The groupings of jobs.
-ALL_KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
+#: The groupings of jobs; types are those on which they ran before the change.
+ALL_KINDS: Sequence[str] = ("tenant", "queue", "user", "size", "type")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Effect:
     """A group of jobs before and after a change; `verdict` is `gains`, `loses` or `as before`, by mean wait.
 
     `sooner` and `later` are the shares of its jobs that wait less and more, unchanged ones aside; `cut_before` and
-    `cut_after` count jobs that hit a limit or are cancelled.
+    `cut_after` count jobs that hit a limit or are cancelled. `forecast` is of the cluster, with the misfit; the others
+    are of the replays. `used` are the GPU hours, losses, energy and cost before and after.
     """
 
     by: str
@@ -35,6 +36,8 @@ class Effect:
     later: float = 0.0
     cut_before: int = 0
     cut_after: int = 0
+    forecast: Forecast | None = None
+    used: tuple[Usage, Usage] | None = None
 
     @property
     def verdict(self) -> str:
@@ -45,40 +48,82 @@ class Effect:
         return "gains" if change < 0 else "loses"
 
 
+@dataclass(frozen=True)
+class Change:
+    """The replay's calibration, and the effects of a change: none where the gate is shut."""
+
+    calibration: Calibration
+    effects: tuple[Effect, ...]
+
+
 def what_if(
-    plan: ReplayPlan, change: Sequence[str], *, by: Sequence[By] = ALL_KINDS, listener: Listener | None = None
-) -> list[Effect]:
-    """Replay the log as planned and with every `change`; compare by tenant, queue, user and size.
+    plan: ReplayPlan,
+    change: Sequence[str],
+    *,
+    by: Sequence[str] = ALL_KINDS,
+    trust_anyway: bool = False,
+    listener: Listener | None = None,
+) -> Change:
+    """Replay the log as it was, judge that, and replay it with every `change`.
 
-    Omits queues if the log names at most one. Raises `InputError` for changes that the experiment rejects.
+    Compares the jobs judged, by tenant, queue, user, size and GPU type; queues and types only where there are several.
+    Without `trust_anyway` there are no effects where the gate is shut. Raises `InputError` for changes that the
+    experiment rejects.
     """
-    before = run_replay(plan, "before", listener=listener).cells[0].jobs
-    after_plan = replace(plan, changes=(*plan.changes, *change))
-    after = run_replay(after_plan, "after", listener=listener).cells[0].jobs
-    trace = plan.log.trace.table
+    found = calibrate(plan, listener=listener)
+    if not (found.verdict.is_open or trust_anyway):
+        return Change(found, ())
+    planned = replace(found.plan, changes=(*plan.changes, *change))
+    after_cell = run_replay(planned, "after", listener=listener).cells[0]
+    zero_s = found.begin.zero_s
+    from_s, until_s = found.judged_s - zero_s, float(found.begin.last_s - zero_s)
+    used = [Used.of(cell, from_s, until_s, plan.node_price_per_h) for cell in (found.cell, after_cell)]
+    trace = found.plan.log.trace.table
     queues = dict(zip(trace["job_id"].astype(str), trace["queue"], strict=True))
-    before, after = (jobs.assign(queue=jobs["job_id"].map(queues).fillna("")) for jobs in (before, after))
-    kinds = [kind for kind in by if kind != "queue" or before["queue"].nunique() > 1]
-    return [effect for kind in kinds for effect in compare_groups(before, after, kind)]
+    before, after = (_judged(cell, found, queues, used[0].type_of) for cell in (found.cell, after_cell))
+    kinds = [kind for kind in by if kind not in ("queue", "type") or before[kind].nunique() > 1]
+    effects = [effect for kind in kinds for effect in compare_groups(before, after, kind)]
+    jobs = found.jobs.merge(after[["job_id", "queueing_s"]], on="job_id")
+    jobs = jobs.merge(before[["job_id", "tenant", "user", "type"]], on="job_id")
+    return Change(found, tuple(_with_forecast(effect, jobs, before, used) for effect in effects))
 
 
-def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: By) -> list[Effect]:
+def _judged(cell: Cell, found: Calibration, queues: dict[str, str], types: pd.Series) -> pd.DataFrame:
+    """Return the rows of a replay of the jobs judged."""
+    jobs = cell.jobs[cell.jobs["job_id"].isin(found.jobs["job_id"])]
+    return jobs.assign(
+        queue=jobs["job_id"].map(queues).fillna(""), type=jobs["job_id"].map(types).fillna("").astype(str)
+    )
+
+
+def _with_forecast(effect: Effect, jobs: pd.DataFrame, before: pd.DataFrame, used: Sequence[Used]) -> Effect:
+    name = effect.before.group
+    every = name == "all"
+    named = "" if name == "(none)" and effect.by != "queue" else name
+    mine = jobs if every else jobs[jobs[effect.by] == named]
+    columns = (mine[key].to_numpy("float64") for key in ("recorded_s", "simulated_s", "queueing_s", "submit_s"))
+    kind = name if effect.by == "type" and not every else ""
+    parts = [one.part(None if every or kind else set(mine["job_id"]), kind) for one in used]
+    return replace(effect, forecast=forecast_mean(*columns), used=(parts[0], parts[1]))
+
+
+def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: str) -> list[Effect]:
     """Compare the groups of one kind in two tables of the same jobs."""
     both = before.merge(after[["job_id", "queueing_s"]], on="job_id", suffixes=("", "_after"))
     old, new = both["queueing_s"].to_numpy("float64"), both["queueing_s_after"].to_numpy("float64")
     changed = np.abs(new - old) >= np.maximum(LEAST_CHANGE_S, LEAST_CHANGE * old)
     keys = size_of(both["num_gpus"].to_numpy()) if kind == "size" else both[kind].to_numpy()
     effects = []
-    for name, one, other in changes(by_group(before, kind), by_group(after, kind)):
+    for name, one, other in changes(by_group(before, cast("By", kind)), by_group(after, cast("By", kind))):
         mine = np.ones(len(both), dtype=bool) if one.group == "all" else keys == ("" if name == "(none)" else name)
         sooner, later = ((changed & mine & way).sum() / max(int(mine.sum()), 1) for way in (new < old, new > old))
         named = "" if name == "(none)" else name
         cut = [_cut_short(jobs, kind, None if one.group == "all" else named) for jobs in (before, after)]
-        effects.append(Effect(kind, one, other, float(sooner), float(later), *cut))
+        effects.append(Effect(kind, one, other, float(sooner), float(later), cut[0], cut[1]))
     return effects
 
 
-def _cut_short(jobs: pd.DataFrame, kind: By, group: str | None) -> int:
+def _cut_short(jobs: pd.DataFrame, kind: str, group: str | None) -> int:
     """Count a group's jobs (None: all) that hit a limit or were cancelled, 0 if states are unknown."""
     if "status" not in jobs:
         return 0

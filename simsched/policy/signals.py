@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simsched.agent import GoodputReport, Prior
 from simsched.knowledge import Known
-from simsched.model import BatchRegimes, Site, StepTime
+from simsched.model import BatchRegimes, Outage, Site, StepTime
 
 T = TypeVar("T")
 
@@ -212,6 +212,10 @@ PAIR_SPEEDS: ViewSignal[PairSpeeds] = ViewSignal(
 #: When the next job of the workload arrives, in seconds (infinity: none does), which only a replay can know.
 NEXT_ARRIVAL: ViewSignal[Callable[[], float]] = ViewSignal(
     "next_arrival", "when the next job of the workload will be submitted", Known.ORACLE
+)
+#: Outages that are announced, those of the kind maintenance: which nodes will be down when.
+PLANNED_OUTAGES: ViewSignal[Sequence[Outage]] = ViewSignal(
+    "planned_outages", "when which nodes will be down for maintenance", Known.REPORTED
 )
 #: The jobs of the workload that will still be submitted, in its order: `JobView`s, which need the signals, of
 #: what they will be then. For replays that look ahead.

@@ -185,6 +185,10 @@ class View(Protocol):
         """Whether each node is up."""
 
     @property
+    def beside(self) -> Sequence[tuple[int, int]] | None:
+        """Thousandths of cores and MiB taken of each node, None where these do not count."""
+
+    @property
     def arrived(self) -> Sequence[JobView]:
         """Jobs submitted since the last decision, in workload order."""
 

@@ -1,3 +1,4 @@
+from .exports import batsim_jobs as batsim_jobs, write_perfetto as write_perfetto
 from .filled_page import (
     FilledPage as FilledPage,
     filled as filled,

@@ -103,6 +103,7 @@ from .stays import (
     OFF as OFF,
     Stay as Stay,
     colour_groups as colour_groups,
+    node_sizes as node_sizes,
     outages_told as outages_told,
     stays as stays,
     waiting_by as waiting_by,

@@ -14,7 +14,7 @@ from simsched.results.metric import jain_index
 
 #: Classes of jobs by GPUs asked for: name and largest number of GPUs (None: no bound).
 SIZES: Sequence[tuple[str, int | None]] = (
-    ("1 GPU", 1), ("2-4 GPUs", 4), ("5-8 GPUs", 8), ("9-32 GPUs", 32), ("over 32 GPUs", None),
+    ("no GPU", 0), ("1 GPU", 1), ("2-4 GPUs", 4), ("5-8 GPUs", 8), ("9-32 GPUs", 32), ("over 32 GPUs", None),
 )  # fmt: skip
 #: What jobs can be grouped by.
 By = Literal["tenant", "user", "queue", "size"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from simsched.arithmetic import dot
+from simsched.arithmetic import dot, ordered_sum
 from simsched.results.integrals import integral
 from simsched.results.metric import IF_THERE, LOWER, Columns, Metric, Tables, makespan_s
 from simsched.results.power import Power
@@ -26,7 +26,7 @@ def energy_kwh(tables: Tables) -> float | None:
     if parts is None or tables.power is None:
         return None
     power = tables.power
-    busy_ws = sum(power.busy_w[kind] * busy_s for kind, (busy_s, _) in parts.items())
+    busy_ws = ordered_sum(power.busy_w[kind] * busy_s for kind, (busy_s, _) in parts.items())
     return (busy_ws + _unused_ws(tables, power, parts)) / WATT_S_PER_KWH
 
 
@@ -42,7 +42,7 @@ def _unused_ws(tables: Tables, power: Power, parts: Mapping[str, tuple[float, fl
     assert tables.decided is not None  # or there would be no parts
     span_s = int(makespan_s(tables) or 0)
     up_s = integral(tables.decided, "provisioned_nodes", span_s)
-    gpus_ws = sum(power.idle_w[kind] * idle_s for kind, (_, idle_s) in parts.items())
+    gpus_ws = ordered_sum(power.idle_w[kind] * idle_s for kind, (_, idle_s) in parts.items())
     return gpus_ws + power.node_w * up_s + power.asleep_w * (power.nodes * span_s - up_s)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from simsched.arithmetic import ordered_sum
 from simsched.errors import InputError, Problem, input_error
 from simsched.results.reader import RUN_FILE, Cell, read_cell, read_run
 
@@ -87,8 +88,8 @@ def _agreement(cell: Cell, expected: Mapping[str, int], path: Path) -> Agreement
         workload=cell.workload_name,
         equal=len(expected) - len(different),
         different=different,
-        expected_mean_s=sum(expected.values()) / len(expected),
-        found_mean_s=sum(found[job] for job in expected) / len(expected),
+        expected_mean_s=ordered_sum(expected.values()) / len(expected),
+        found_mean_s=ordered_sum(found[job] for job in expected) / len(expected),
     )
 
 

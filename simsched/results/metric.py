@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import ordered_sum
 from simsched.results.power import Power
 
 if TYPE_CHECKING:
@@ -195,5 +196,5 @@ def total(tables: Tables, column: str) -> float:
 
 def jain_index(values: Sequence[float]) -> float:
     """Return Jain's fairness index, (sum x)^2 / (n sum x^2); 1 for no values. Source: Jain et al. (1984)."""
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+    squares = ordered_sum(value * value for value in values)
+    return ordered_sum(values) ** 2 / (len(values) * squares) if squares else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -124,6 +125,7 @@ def _pairs(values: Mapping[Replica, float], reference: Mapping[Replica, float]) 
     return [(values[key], reference[key]) for key in values if key in reference]
 
 
+@cache
 def student_t(degrees: int, confidence: float) -> float:
     """Return within how many standard errors of its mean a share `confidence` of Student's t distribution lies."""
     from scipy.special import stdtrit  # slow to load, and a single seed has no interval

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -122,6 +122,18 @@ def _runs(places: list[int]) -> list[list[int]]:
         else:
             runs.append([place])
     return runs
+
+
+def node_sizes(cluster: object, intervals: Iterable[pd.DataFrame]) -> list[int]:
+    """Return the GPUs of each node by a manifest's `cluster`, or the most that `intervals` show if it does not say."""
+    if isinstance(cluster, list):
+        return [int(group["gpus_per_node"]) for group in cluster for _ in range(int(group["nodes"]))]
+    sizes: dict[int, int] = {}
+    for placement in pd.concat([table["placement"] for table in intervals]).unique():
+        for pair in str(placement).split():
+            node, gpus = (int(part) for part in pair.split(":"))
+            sizes[node] = max(sizes.get(node, 1), gpus)
+    return [sizes.get(node, 1) for node in range(max(sizes, default=-1) + 1)]
 
 
 def outages_told(outages: pd.DataFrame) -> str:

@@ -189,7 +189,7 @@ class FakeJob:
     @property
     def facts(self) -> ApplicationFacts:
         """Return what is known of the application."""
-        return facts_of(self.app)
+        return facts_of(self.app, self.request.shape)
 
     @property
     def live_progress(self) -> float:
@@ -218,6 +218,7 @@ class FakeView:
     jobs: dict[str, JobView] = field(default_factory=dict)
     now_s: float = 60
     up: Sequence[bool] = ()
+    beside: Sequence[tuple[int, int]] | None = None
     arrived: Sequence[JobView] = ()
     finished: Sequence[str] = ()
     reached_threshold: Sequence[JobView] = ()
@@ -265,7 +266,7 @@ def fresh_view(
     views: dict[str, JobView] = {}
     for spec in jobs:
         app = applications.for_job(spec.request, spec.truth)
-        agent = policy.agent(spec.request, facts_of(app))
+        agent = policy.agent(spec.request, facts_of(app, spec.shape))
         found[spec.id] = FakeJob(spec, app, agent, cluster)
         views[spec.id] = fake_job_view(found[spec.id], policy.signals)
     return FakeView(cluster, views, arrived=list(views.values())), found

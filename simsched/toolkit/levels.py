@@ -42,6 +42,11 @@ class Levels:
         self._due: list[tuple[float, int, str]] = []
         self._versions = count(1)
 
+    @property
+    def promotes(self) -> bool:
+        """Whether jobs that have waited return to level 0."""
+        return self._knob is not None
+
     def __contains__(self, job_id: str) -> bool:
         """Return whether a job is known."""
         return job_id in self._standings
@@ -124,6 +129,7 @@ def start_order(job: JobView, *, runs: bool) -> tuple[float, float]:
 
     `runs` says that the job starts now, which the view shows only after the decision.
     """
-    if job.first_start_s is not None:
-        return (0, job.first_start_s)
+    first_s = job.first_start_s
+    if first_s is not None:
+        return (0, first_s)
     return (0, job.request.submit_time_s + job.age_s) if runs else (1, job.request.submit_time_s)

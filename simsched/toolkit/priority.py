@@ -96,7 +96,9 @@ class PriorityScheduler:
             entry = self._entries.pop(job_id, None)
             if entry is not None and entry.allocation:
                 self._running[entry.on].leave(entry)
-                self._free.give_back(entry.allocation)
+                self._free.give_back(entry.allocation, entry.shape)
+        if view.beside is not None:
+            self._free = Capacity.of(view)
 
     def add(self, job: JobView, key: Key, placer: Placer) -> None:
         """Let a job wait for GPUs that `placer` will choose."""
@@ -104,7 +106,7 @@ class PriorityScheduler:
         entry = self._newest = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
         if self._blocking:  # the first of all decides, so that they share a queue
             entry.kind = (0, "", ())
-        self._at_once |= placer.waits
+        self._at_once |= entry.placer.waits
         self._wait(entry)
 
     def take_in(self, view: View, key: Callable[[JobView], Key], placer: Placer) -> None:
@@ -133,7 +135,7 @@ class PriorityScheduler:
         about to lose their GPUs.
         """
         self._fresh_key = fresh_key
-        changes = self._changes = Changes({}, [])
+        changes = self._changes = tuple.__new__(Changes, ({}, []))  # half the time of a call of the class
         waiting = len(self._entries)
         for on in self._running:
             waiting -= len(on.items)
@@ -194,13 +196,13 @@ class PriorityScheduler:
         """Place admitted jobs once everything that stops has given back its GPUs."""
         for entry in self._stopped:
             if not self._at_once:
-                self._free.give_back(entry.allocation)
+                self._free.give_back(entry.allocation, entry.shape)
             entry.allocation = NOTHING
             self._wait(entry)
             self._changes.stop.append(entry.id)
         for entry in self._admitted:
             if entry.allocation:  # it moves to another type
-                self._free.give_back(entry.allocation)
+                self._free.give_back(entry.allocation, entry.shape)
         for entry, kind in self._admitted.items():
             allocation = self._free.choose_of(kind, entry.placer, entry.gpus)
             assert allocation is not None, "placers that never wait place whatever fits"
@@ -233,10 +235,10 @@ class PriorityScheduler:
         """Let jobs that yielded more than needed run on, as far as there is room."""
         own = self._running[entry.on]
         if entry.gpus <= own.budget:
-            if not self._at_once or self._free.holds(entry.allocation):
+            if not self._at_once or self._free.holds(entry.allocation, entry.shape):
                 own.budget -= entry.gpus
                 if self._at_once:
-                    self._free.take(entry.allocation)
+                    self._free.take(entry.allocation, entry.shape)
                 self._join(entry)
                 return
             if self._admit_on(entry, entry.on):
@@ -296,15 +298,14 @@ class PriorityScheduler:
             for item in list(on.items):
                 self.rekey(item[3].id, self._fresh_key(item[3].id))
         less_urgent = on.items[on.place_of(entry) :]
-        free = list(self._free.free)
+        without = self._free.copy()
         for item in less_urgent:
-            for node, gpus in item[3].allocation:
-                free[node] += gpus
-        allocation = Capacity(self._free.nodes, self._free.up, free).choose_of(kind, entry.placer, entry.gpus)
+            without.give_back(item[3].allocation, item[3].shape)
+        allocation = without.choose_of(kind, entry.placer, entry.gpus)
         if allocation is None:
             return None
         for item in reversed(less_urgent):
-            short = [node for node, gpus in allocation if self._free.free[node] < gpus]
+            short = [one[0] for one in allocation if not self._free.holds((one,), entry.shape)]
             if not short:
                 break
             other = item[3]
@@ -330,11 +331,11 @@ class PriorityScheduler:
         on.gpus -= entry.gpus
         on.budget += entry.gpus
         if self._at_once:
-            self._free.give_back(entry.allocation)
+            self._free.give_back(entry.allocation, entry.shape)
         heapq.heappush(self._heads, (entry.key, entry.number, entry.version, entry))
 
     def _place(self, entry: Entry, allocation: Allocation) -> None:
-        self._free.take(allocation)
+        self._free.take(allocation, entry.shape)
         entry.allocation = allocation
         entry.on = self._free.type_of(allocation) if len(self._running) > 1 else 0
         self._join(entry)

@@ -15,16 +15,17 @@ Key = tuple[float, ...]
 class Entry:
     """A job as the scheduler knows it; `types` are those on which it can run; jobs of one `kind` fit alike."""
 
-    __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "on", "placer", "types", "version")
+    __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "on", "placer", "shape", "types", "version")
 
     def __init__(self, job: JobView, key: Key, placer: Placer, number: int, types: tuple[int, ...]) -> None:
         """Begin without GPUs; `number` is the job's place among all that were added."""
         self.id = job.id
         self.gpus = gpus = job.request.num_gpus
         self.key = key
-        self.placer = placer
+        self.shape = job.request.shape
+        self.placer = placer.within(self.shape)
         self.types = types
-        self.kind = (gpus, placer.name, types)
+        self.kind = (gpus, self.placer.name, types)
         self.number = number
         self.version = 0
         self.allocation: Allocation = NOTHING

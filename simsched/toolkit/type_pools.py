@@ -28,6 +28,7 @@ class NarrowedView:
         self.jobs: Mapping[str, JobView] = view.jobs if jobs is None else jobs
         self.nodes: Sequence[Node] = view.nodes
         self.up: Sequence[bool] = [node.index in allowed for node in view.nodes]
+        self.beside = view.beside
         self.free: Sequence[int] = [free if up else 0 for free, up in zip(view.free, self.up, strict=True)]
         self.arrived: Sequence[JobView] = self._of(view.arrived)
         self.finished: Sequence[str] = view.finished

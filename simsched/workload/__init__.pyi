@@ -14,6 +14,7 @@ from .philly_statistics import (
 from .places import located as located
 from .pods import read_nodes as read_nodes, read_pods as read_pods
 from .recipes.recipe import HOUR_S as HOUR_S, MAX_GPU_TIME_S as MAX_GPU_TIME_S, size_class_of as size_class_of
+from .shapes import SHAPE_COLUMNS as SHAPE_COLUMNS, kinds_of as kinds_of, shapes_of as shapes_of
 from .source import (
     GENERATED as GENERATED,
     NAMED_SOURCES as NAMED_SOURCES,
@@ -27,5 +28,6 @@ from .source import (
     make_workload as make_workload,
 )
 from .summary import batch_numbers as batch_numbers, describe as describe, trace_statistics as trace_statistics
-from .trace import MOST_SECONDS as MOST_SECONDS, Trace as Trace, make_trace as make_trace
+from .swf import swf_jobs as swf_jobs, write_swf as write_swf
+from .trace import MOST_SECONDS as MOST_SECONDS, Trace as Trace, in_gpus as in_gpus, make_trace as make_trace
 from .write import write_trace_csv as write_trace_csv, write_workload_csv as write_workload_csv

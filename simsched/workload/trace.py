@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from simsched.errors import InputError, Problem
 from simsched.model import FIXED_DURATION
+from simsched.workload.shapes import SHAPE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "qos": "quality of service or priority class; empty where the trace names none",
         "group": "job array or group that the job belongs to; empty where the trace names none",
         "gpu_share": "part of each of its GPUs that the job wants, above 0 and at most 1",
+        **{name: column.meaning for name, column in SHAPE_COLUMNS.items()},
         "row": "0-based place of the job in the source, before sorting by submission",
     }
 )
@@ -63,11 +65,12 @@ class Trace:
     """The jobs of a cluster, sorted by submission, ties in the order of the source.
 
     `columns` holds the columns of `COLUMNS` by name, each an array or Series of one value a job, and `table` the same
-    as a DataFrame; do not change either. `origin` is the time of second 0 (no time zone), None where the source counts
-    seconds from an unknown day; `start_s` is then the second of the source's own clock at which the first job came.
-    `dropped` counts the rows of the source that are no jobs to replay, by reason; `adjusted` counts the jobs whose
-    values were rounded, by what was done; `examples` are the first of either by line and job, for reasons of which the
-    reader keeps any; `unused` names the columns of the source that the trace has nothing of.
+    as a DataFrame; do not change either. Columns of shapes that say nothing are left out. `origin` is the time of
+    second 0 (no time zone), None where the source counts seconds from an unknown day; `start_s` is then the second of
+    the source's own clock at which the first job came. `dropped` counts the rows of the source that are no jobs to
+    replay, by reason; `adjusted` counts the jobs whose values were rounded, by what was done; `examples` are the first
+    of either by line and job, for reasons of which the reader keeps any; `unused` names the columns of the source that
+    the trace has nothing of.
     """
 
     name: str
@@ -140,7 +143,8 @@ def sorted_trace(name: str, source: str, columns: Mapping[str, npt.NDArray[Any]]
         if column not in whole:
             whole[column] = np.full(jobs, default, dtype=object if isinstance(default, str) else None)
     whole |= {column: whole[column].astype(np.int64) for column in _INTEGERS}
-    return Trace(name, source, {column: whole[column] for column in COLUMNS}, origin + timedelta(seconds=first))
+    kept = {column: whole[column] for column in COLUMNS if column in whole}
+    return Trace(name, source, kept, origin + timedelta(seconds=first))
 
 
 def _names(jobs: int) -> npt.NDArray[Any]:
@@ -182,8 +186,25 @@ def make_trace(
     table = table.astype(dict.fromkeys(_INTEGERS, "int64") | {"duration_s": "float64"})
     start = None if origin is None else origin + timedelta(seconds=first)
     start_s = first if origin is None else 0
-    kept = {column: table[column] for column in COLUMNS}
+    kept = {column: table[column] for column in COLUMNS if column in table}
     return Trace(name, source, kept, start, _frozen(dropped), _frozen(adjusted), start_s, examples, unused)
+
+
+_PROCESSORS = "whose processors are no whole number of GPUs; more than one GPU is rounded up"
+
+
+def in_gpus(trace: Trace, processors: int) -> Trace:
+    """Count so many processors, which a trace has for GPUs, as one GPU.
+
+    Less than one GPU is a part of one; more, but no whole number, is rounded up, and how many jobs that meets is told.
+    """
+    if processors == 1:
+        return trace
+    gpus = trace.column("num_gpus") * trace.column("gpu_share") / processors
+    whole = np.maximum(np.ceil(gpus), 1)
+    columns = {"num_gpus": whole.astype(np.int64), "gpu_share": np.minimum(gpus, 1.0)}
+    uneven = {_PROCESSORS: int((gpus != np.ceil(gpus)).sum())}
+    return replace(trace, columns={**trace.columns, **columns}, adjusted=_frozen({**trace.adjusted, **uneven}))
 
 
 #: The longest time that a trace may name: three hundred years.
@@ -206,7 +227,11 @@ def _problems(name: str, table: pd.DataFrame) -> Iterator[Problem]:
     import pandas as pd
 
     rows = table["row"].to_numpy() + 1
-    for column, least in (("submit_time_s", -np.inf), ("duration_s", 0), ("num_gpus", 1)):
+    for column, least in (
+        ("submit_time_s", -np.inf),
+        ("duration_s", 0),
+        ("num_gpus", 0 if "num_nodes" in table else 1),
+    ):
         values = pd.to_numeric(table[column], errors="coerce").to_numpy("float64")
         for i in np.flatnonzero(~np.isfinite(values)).tolist():
             yield Problem(name, f"row {rows[i]}: column '{column}' has no number")

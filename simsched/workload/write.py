@@ -13,6 +13,7 @@ from simsched.files import written_aside
 from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.readers import plain
 from simsched.workload.readers.format import WORKLOAD_KIND, version_line
+from simsched.workload.shapes import SHAPE_COLUMNS
 from simsched.workload.trace import Trace
 
 #: Optional columns of a trace CSV, and the value with which a column throughout is left out.
@@ -42,7 +43,8 @@ def write_trace_csv(trace: Trace, path: str | Path) -> None:
     columns = {"submit_time": submit, "num_gpus": table["num_gpus"], "duration": _shortest(table["duration_s"])}
     if any(name != f"job-{i}" for i, name in enumerate(table["job_id"])):
         columns["job_id"] = table["job_id"]
-    columns |= {name: table[name] for name, idle in _TRACE_EXTRAS if (table[name] != idle).any()}
+    extras = (*_TRACE_EXTRAS, *((name, column.idle) for name, column in SHAPE_COLUMNS.items() if name in table))
+    columns |= {name: table[name] for name, idle in extras if (table[name] != idle).any()}
     _write(pd.DataFrame(columns), Path(path), plain.KIND)
 
 
@@ -70,9 +72,16 @@ def _shortest(values: pd.Series[float]) -> pd.Series[float] | pd.Series[int]:
 
 
 def _write(table: pd.DataFrame, path: Path, kind: str) -> None:
-    """Write beside the target and rename, so that nobody ever sees half a file."""
     head = f"{version_line(kind)}\n" if kind else ""
-    data = (head + table.to_csv(index=False, lineterminator="\n")).encode()
+    write_whole(path, head + table.to_csv(index=False, lineterminator="\n"))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write beside the target and rename, so that nobody ever sees half a file; .gz is compressed.
+
+    Raises `InputError` where the file cannot be written.
+    """
+    data = text.encode()
     try:
         # Without a time stamp in it, a compressed file depends on its content alone.
         with written_aside(path) as aside:

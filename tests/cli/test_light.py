@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("numpy", "pandas", "numba", "scipy", "matplotlib", "pyarrow", "pydantic", "yaml", "simpy", "rich")
+HEAVY = ("numpy", "pandas", "numba", "scipy", "matplotlib", "pyarrow", "pydantic", "yaml", "rich")
 SCRIPT = """
 import sys
 from simsched.cli.main import cli

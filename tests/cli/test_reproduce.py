@@ -95,15 +95,14 @@ b †    +42.9
 
 
 @pytest.mark.parametrize(
-    ("output", "wrong", "doubtful"),
+    ("output", "wrong"),
     [
-        ("a      0.72 ±0.13\nb †  1.03 ±0.19\n", 0, 0),
-        ("a      0.73 ±0.13\nb †  1.03 ±0.19\nDifference from a\nb †    +1\n", 0, 1),
-        ("a      0.72 ±0.13\nb †  1.04 ±0.19\n", 1, 0),
-        ("a      0.72 ±0.13\nb    1.03 ±0.19\n", 1, 0),
-        ("a      0.72 ±0.13\n", 1, 0),
+        ("a      0.72 ±0.13\nb †  1.03 ±0.19\n", 0),
+        ("a      0.72 ±0.13\nb †  1.03 ±0.19\nDifference from a\nb †    +1\n", 0),
+        ("a      0.73 ±0.13\nb †  1.03 ±0.19\n", 1),
+        ("a      0.72 ±0.13\nb    1.03 ±0.19\n", 1),
+        ("a      0.72 ±0.13\n", 1),
     ],
 )
-def test_the_table_of_the_readme_is_stale_where_a_row_that_fits_nothing_differs(output, wrong, doubtful):
-    found = readme_table.differences(README, output, ("b",), ("a",))
-    assert [len(lines) for lines in found] == [wrong, doubtful]
+def test_the_table_of_the_readme_is_stale_where_a_row_differs(output, wrong):
+    assert len(readme_table.differences(README, output, ("b", "a"))) == wrong

@@ -31,10 +31,13 @@ SHAPES = st.builds(
     st.integers(1, 4).map(Amount),
     st.sampled_from([None, ("a",), ("b",), ("b", "a")]),
     st.sampled_from([None, 0]),
+    st.booleans(),
 )
+SHARING = SHAPES.map(lambda shape: shape._replace(exclusive=False))
 RICH = st.builds(
     lambda shape, milli, cpu, memory: shape._replace(
-        each=Amount(shape.each.gpus if milli == 1000 else min(shape.each.gpus, 2), milli, cpu, memory)
+        each=Amount(shape.each.gpus if milli == 1000 else min(shape.each.gpus, 2), milli, cpu, memory),
+        exclusive=False,
     ),
     SHAPES,
     st.sampled_from([1000, 1000, 700, 500, 250]),
@@ -94,7 +97,12 @@ def test_a_shape_fits_where_some_nodes_of_one_type_and_rack_have_room(
 ) -> None:
     free = [max(node.gpus - some, 0) if works else 0 for node, some, works in zip(NODES, held, up, strict=True)]
     found = Capacity(NODES, up, free).fit(shape)
-    assert (found is not None) == fits_by_enumeration(NODES, shape, (n for n in range(6) if free[n] >= shape.each.gpus))
+    least = [node.gpus if shape.exclusive else shape.each.gpus for node in NODES]
+    able = [n for n in range(6) if up[n] and free[n] >= max(least[n], shape.each.gpus)]
+    assert (found is not None) == fits_by_enumeration(NODES, shape, able)
+    place = Capacity(NODES, up, free).place_of(shape)
+    assert (place is None) == (found is None)
+    assert place is None or shape.is_like(tuple(gpus for _, gpus in place))
     assert found is None or (is_of(shape, found) and all(free[node] >= gpus for node, gpus in found.allocation))
 
 
@@ -142,7 +150,7 @@ def test_cores_memory_and_parts_of_gpus_are_counted_where_they_are_declared(aske
 
 
 @FEW
-@given(st.lists(st.tuples(st.integers(0, 9), SHAPES), max_size=5), SHAPES)
+@given(st.lists(st.tuples(st.integers(0, 9), SHARING), max_size=5), SHARING)
 def test_a_shape_fits_as_soon_as_enough_has_ended(runs: list[tuple[int, NodeShape]], shape: NodeShape) -> None:
     capacity = Capacity(NODES, [True] * 6, [node.gpus for node in NODES])
     ends: list[tuple[float, tuple[tuple[int, int], ...]]] = []

@@ -43,3 +43,8 @@ def test_the_ends_of_the_range():
     assert arithmetic.exp([-np.inf, -800.0, 0.0, 710.0, np.inf]).tolist() == [0.0, 0.0, 1.0, np.inf, np.inf]
     assert np.isnan(arithmetic.exp(np.nan))
     assert arithmetic.log(math.e) == pytest.approx(1.0)
+
+
+def test_an_ordered_sum_rounds_each_step_under_every_python() -> None:
+    assert arithmetic.ordered_sum([1e16, 1.0, -1e16]) == 0.0
+    assert arithmetic.ordered_sum([]) == 0.0

@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,13 @@ import simsched
 from simsched import sources
 from simsched.experiment import task as task_module
 from simsched.experiment.canonical import canonical, digest_of
-from simsched.experiment.cuts import Cuts, Shard
-from simsched.experiment.grid import make_grid
+from simsched.experiment.grid import look_into, make_grid
 from simsched.experiment.task import RUNNER, AgentChoice, PolicyChoice, Task, code, key_of
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster, Node
 from simsched.model.job import JobRequest, JobSpec
 from simsched.paths import data_folder
-from simsched.sources import Closure, closure_of
+from simsched.sources import Closure, _providers, closure_of
 
 TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n"
 EXPERIMENT = """\
@@ -83,11 +83,6 @@ def test_every_field_of_a_task_counts_but_those_that_follow_from_the_others(make
     assert before.key == key_of(before, {})
     fields = {field.name: field.compare for field in dataclasses.fields(Task)}
     assert [name for name, compared in fields.items() if not compared] == ["cuts", "key", "about"]
-    whole, early = Shard(0, 2, 0, 2, 0.0, 9.0), Shard(0, 2, 0, 3, 0.0, 9.0)
-    cuts = (Cuts((whole,)), Cuts((whole,), 60.0), Cuts((early,), 60.0))  # without a warm-up the tables are the same
-    keys = [key_of(dataclasses.replace(before, cuts=one), {}) for one in cuts]
-    assert keys[0] == before.key
-    assert len(set(keys)) == 3
     others = {
         "policy": PolicyChoice("srtf", before.policy.folder),
         "cluster": dataclasses.replace(before.cluster, memory_mb={"t4": 1000.0}),
@@ -140,7 +135,7 @@ def test_equal_values_have_one_form_and_others_another():
 
 def test_numbers_of_numpy_are_numbers():
     assert canonical(Node(np.int64(0), 4)) == canonical(Node(0, 4))
-    assert canonical(Node(0, 4)).endswith("(0, 4, 't4', [], '', None, None)")
+    assert canonical(Node(0, 4)).endswith("(0, 4, 't4', [], '', None, None, [])")
     assert canonical(np.array([1.5, 2.0])) == "array [1.5,2.0]"
 
 
@@ -234,7 +229,7 @@ def test_the_code_that_counts_is_what_the_runner_imports(copied_package, module,
 def test_libraries_are_found_by_their_imports_and_count_by_version(make, monkeypatch):
     assert {"numpy", "scipy", "numba", "pyarrow", "PyYAML"} <= code().libraries.keys()
     before = make()["fifo"].key
-    other = Closure(code().modules, {**code().libraries, "numpy": "0.0.1"}, code().data)
+    other = Closure(code().modules, {**code().libraries, "numba": "0.0.1"}, code().data)
     monkeypatch.setattr(task_module, "code", lambda: other)
     assert make()["fifo"].key != before
 
@@ -261,3 +256,35 @@ def test_the_names_of_an_experiment_do_not_count(make):
     after = make("name=other", "description=x", "policies.fifo.label=F", "report.plots=false", "seeds=[1]")
     assert {name: task.key for name, task in after.items()} == before
     assert {task.about["experiment"] for task in after.values()} == {"other"}
+
+
+def test_a_library_is_of_the_distributions_that_the_standard_library_finds_for_it():
+    found = packages_distributions()
+    assert "PyYAML" in found["yaml"]
+    for top in ("yaml", "click", "numpy", "simsched_policies", "no_such_package"):
+        assert _providers(top) == set(found.get(top, ())), top
+
+
+def test_a_check_tells_apart_the_cells_that_a_run_tells_apart(tmp_path):
+    """Labels, and values that a policy has anyway, make no other cell; other files and parameters do."""
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    (tmp_path / "mine.py").write_text(POLICY)
+    for name, text in {"a": "one", "b": "one", "c": "two"}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    entries = [
+        {"label": label, "name": "mine.py:Mine", "params": params}
+        for label, params in {
+            "1": {"path": "a.csv"}, "2": {"path": "b.csv"}, "3": {"path": "c.csv"},
+            "4": {"path": "a.csv", "patience": 1.0},
+            "5": {"path": "a.csv", "patience": 2.0},
+        }.items()
+    ]  # fmt: skip
+    named = [line for line in EXPERIMENT.splitlines() if not line.startswith("policies")]
+    (tmp_path / "e.yaml").write_text("\n".join([*named, "seeds: [1]", f"policies: {entries}"]))
+    read = read_experiment(tmp_path / "e.yaml")
+
+    def groups(cells):
+        keys = [cell.task.key for cell in cells]
+        return [keys.index(key) for key in keys]
+
+    assert groups(look_into(read)[1]) == groups(make_grid(read).cells) == [0, 0, 2, 0, 4]

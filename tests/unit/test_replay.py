@@ -54,6 +54,8 @@ def test_the_columns_are_in_the_order_of_the_fields_of_a_job():
         "priority",
         "qos",
         "gpu_share",
+        "shape",
+        "terms",
     )  # not for all traces
 
 

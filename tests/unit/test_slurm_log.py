@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from simsched.errors import InputError
-from simsched.operators.log_input import node_names, read_operator_log
+from simsched.model import Amount, NodeShape, Terms
+from simsched.operators.log_input import fitted_to, groups_of, read_operator_log, slurm_nodes, with_partitions
+from simsched.workload import make_trace, write_trace_csv
 from simsched.workload.readers import log as log_reader, read_trace
 from simsched.workload.readers.log import LOG_COLUMNS, Limits
 from simsched.workload.readers.slurm import read_sacct
-from simsched.workload.readers.slurm_nodes import expand_nodes, read_nodes
+from simsched.workload.readers.slurm_nodes import SlurmCluster, SlurmNode, expand_nodes, read_nodes
+from simsched.workload.recipes.as_is import specs_of
 
 HEADER = "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|Elapsed|Timelimit|ReqTRES|AllocTRES|State"
 HEADER += "|Priority|NodeList"
@@ -65,7 +69,7 @@ BAD = [
 
 def test_a_job_with_all_its_fields(tmp_path: Path) -> None:
     found = read_sacct(log(tmp_path, line()))
-    assert list(found.table.columns) == list(LOG_COLUMNS)
+    assert list(found.table.columns) == [*LOG_COLUMNS, "num_nodes", "cpu_milli", "memory_mib"]
     (job,) = found.table.to_dict("records")
     assert job["submit_s"] == 1709287200
     assert (job["gpus"], job["gpu_type"], job["time_limit_s"]) == (2.0, "a100", 26 * 3600.0)
@@ -152,7 +156,7 @@ def test_one_summary_of_what_makes_no_sense(tmp_path: Path) -> None:
     assert reasons(found) == {
         "line is cut short": 1,
         "used no GPU": 1,
-        "end is not recorded": 1,
+        "still ran when the log ended": 1,
         "end before their start": 2,
         "start before their submission": 1,
         "ran on a node that the cluster does not have": 1,
@@ -161,7 +165,8 @@ def test_one_summary_of_what_makes_no_sense(tmp_path: Path) -> None:
     assert "left out: 2 jobs: end before their start (line 3: 2, line 9: 8)" in found.summary()
     with pytest.raises(InputError) as caught:
         read_sacct(path, limits=limits, strict=True)
-    assert len(caught.value.problems) == 6
+    assert len(caught.value.problems) == 5
+    assert found.still[["start_s", "end_s"]].to_numpy().tolist() == [[1709287500, -1]]
     assert "line 10: 9" in str(caught.value)
 
 
@@ -177,7 +182,7 @@ WRONG = {
 @pytest.mark.parametrize("reason", WRONG)
 def test_operators_are_told_what_is_left_out_with_three_examples(reason: str, tmp_path: Path) -> None:
     (tmp_path / "nodes.txt").write_text("NodeName=g01 Gres=gpu:8\nNodeName=g02 Gres=gpu:8\n", encoding="utf-8")
-    nodes = node_names(tmp_path / "nodes.txt")
+    nodes = frozenset(node.name for node in slurm_nodes(tmp_path / "nodes.txt").nodes)
     path = log(tmp_path, line("1"), *(line(f"{i}", **WRONG[reason]) for i in range(2, 7)))
     found = read_operator_log(path, gpus=8, nodes=nodes)
     assert len(found.trace) == 1
@@ -267,3 +272,138 @@ def test_nodes_of_sinfo(tmp_path: Path) -> None:
     path.write_text("hello", encoding="utf-8")
     with pytest.raises(InputError, match="does not describe nodes"):
         read_nodes(path)
+
+
+FULL = "JobID|Submit|Start|End|State|AllocTRES|ReqTRES|NodeList|Reservation|Licenses|SubmitLine"
+TIMES = "2024-03-01T10:00:00|2024-03-01T10:05:00|2024-03-01T11:05:00|COMPLETED"
+EIGHT = "billing=9,cpu=64,gres/gpu:a100=8,gres/gpu=8,mem=512G,node=2"
+
+
+def specs(folder, *lines):
+    """Return the jobs of a log by id."""
+    path = folder / "sacct.txt"
+    path.write_text("\n".join([FULL, *lines]) + "\n")
+    jobs = read_sacct(path, limits=Limits(0, frozenset({"g1", "g2", "c1"}), frozenset({"g1", "g2"}))).jobs()
+    trace = make_trace("log", "slurm", jobs.columns, origin=jobs.origin)
+    plain = folder / "trace.csv"
+    write_trace_csv(trace, plain)
+    found = {job.id: job for job in specs_of(trace.table)}
+    assert {job.id: (job.shape, job.terms) for job in specs_of(read_trace(plain).table)} == {
+        name: (job.shape, job.terms) for name, job in found.items()
+    }
+    return found
+
+
+def test_a_job_keeps_the_shape_that_the_log_tells(tmp_path: Path) -> None:
+    submit = "sbatch -N 2 --exclusive --dependency=afterok:7:8,afterany:9 --array=0-5%3 x.sh"
+    found = specs(
+        tmp_path,
+        f"1|{TIMES}|{EIGHT}|{EIGHT}|g[1-2]|course|matlab:2,ansys@host:1|{submit}",
+        f"2|{TIMES}|cpu=6,mem=2048M,node=1|cpu=6|g1|||srun x",
+        f"3|{TIMES}|cpu=6,mem=2048M,node=1|cpu=6|c1|||srun x",
+        f"4|{TIMES}|cpu=8,gres/gpu=3,node=2|cpu=8|g[1-2]|||srun x",
+        f"5|{TIMES}|cpu=8,gres/gpu:1g.10gb=2,node=1|cpu=8|g1|||srun x",
+    )
+    assert set(found) == {"1", "2", "4", "5"}
+    each = Amount(4, cpu_milli=32_000, memory_mib=256 * 1024)
+    assert found["1"].shape == NodeShape(2, each, ("a100",), exclusive=True)
+    assert found["1"].terms == Terms("course", ("7", "8", "9"), 3, (("matlab", 2), ("ansys", 1)))
+    assert (found["2"].num_gpus, found["2"].shape) == (0, NodeShape(1, Amount(0, cpu_milli=6000, memory_mib=2048)))
+    assert found["4"].shape == NodeShape(0, Amount(3, cpu_milli=8000))
+    assert (found["5"].num_gpus, found["5"].gpu_share) == (1, pytest.approx(2 / 7))
+    assert found["5"].terms is None
+
+
+def test_a_heterogeneous_job_is_one_job(tmp_path: Path) -> None:
+    alike = "cpu=8,gres/gpu:a100=4,node=1"
+    found = specs(
+        tmp_path,
+        f"1+0|{TIMES}|{alike}|cpu=8|g1|||",
+        f"1+1|{TIMES}|{alike}|cpu=8|g2|||",
+        f"2+0|{TIMES}|{alike}|cpu=8|g1|||",
+        f"2+1|{TIMES}|cpu=8,gres/gpu:a100=2,node=1|cpu=8|g2|||",
+    )
+    assert found["1"].shape == NodeShape(2, Amount(4, cpu_milli=8000), ("a100",))
+    assert found["2"].shape == NodeShape(0, Amount(6, cpu_milli=16_000), ("a100",))
+
+
+def test_what_got_nothing_and_ended_at_once_never_started(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    at = "2024-03-01T10:00:00|2024-03-01T10:05:00|2024-03-01T10:05:00"
+    given = f"1|{at}|COMPLETED|gres/gpu=1|gres/gpu=1|g1|||"
+    path.write_text("\n".join([FULL, given, f"2|{at}|CANCELLED by 5||gres/gpu=1|None assigned|||"]) + "\n")
+    found = read_sacct(path)
+    assert found.table["job_id"].tolist() == ["1"]
+    assert [str(entry) for entry in found.left_out] == ["1 job: never started (line 3: 2)"]
+
+
+def test_json_says_the_same_as_lines(tmp_path: Path) -> None:
+    def tres(*counts):
+        return [{"type": kind, "name": name, "count": count} for kind, name, count in counts]
+
+    begin = 1709287200  # 2024-03-01 10:00:00 UTC
+    amounts = tres(("cpu", "", 64), ("mem", "", 524288), ("node", "", 2), ("gres", "gpu", 8), ("gres", "gpu:a100", 8))
+    time = {"submission": begin, "eligible": begin, "start": begin + 300, "end": begin + 3900, "elapsed": 3600}
+    job = {
+        "job_id": 12,
+        "array": {"job_id": 0, "task_id": {"set": False, "number": 0}},
+        "het": {"job_id": 0},
+        "time": {**time, "limit": {"set": True, "infinite": False, "number": 120}},
+        "state": {"current": ["COMPLETED"], "reason": "None"},
+        "tres": {"allocated": amounts, "requested": amounts},
+        "partition": "gpu",
+        "qos": "normal",
+        "account": "lab",
+        "user": "ann",
+        "nodes": "g[1-2]",
+        "priority": {"set": True, "number": 7},
+    }
+    task = {**job, "job_id": 14, "array": {"job_id": 13, "task_id": {"set": True, "number": 4}}}
+    path = tmp_path / "sacct.json"
+    path.write_text(json.dumps({"jobs": [job, task]}))
+    found = read_sacct(path)
+    header = "JobID|Submit|Start|End|Timelimit|State|AllocTRES|Partition|QOS|Account|User|NodeList|Priority"
+    row = f"{TIMES.removesuffix('|COMPLETED')}|02:00:00|COMPLETED|{EIGHT}|gpu|normal|lab|ann|g[1-2]|7"
+    (tmp_path / "sacct.txt").write_text(f"{header}\n12|{row}\n13_4|{row}\n")
+    lines = read_sacct(tmp_path / "sacct.txt").table
+    pd.testing.assert_frame_equal(found.table.drop(columns="line"), lines.drop(columns="line"))
+    assert read_trace(path).table["job_id"].tolist() == ["12", "13_4"]
+    path.write_text('{"jobs": [{"job_id": 1}]}')
+    with pytest.raises(InputError, match="job 1 of the list is not as sacct writes it"):
+        read_sacct(path)
+
+
+def test_a_partition_has_the_nodes_on_which_its_jobs_ran_where_nothing_names_them(tmp_path: Path) -> None:
+    nodes = SlurmCluster(tuple(SlurmNode(name, 8, "a100", 64, 1024) for name in ("g1", "g2", "g3")))
+    found = read_sacct(log(tmp_path, line("1", NodeList="g[1-2]"), line("2", NodeList="g2", Partition="debug")))
+    placed = with_partitions(nodes, found)
+    assert [node.partitions for node in placed.nodes] == [("gpu",), ("debug", "gpu"), ()]
+    named = SlurmCluster((SlurmNode("g1", 8, partitions=("x",)), SlurmNode("g2", 8)))
+    assert with_partitions(named, found) == named
+    assert groups_of(placed)[0] == {
+        "nodes": 1, "gpus_per_node": 8, "gpu_type": "a100", "cores_per_node": 64, "memory_gb_per_node": 1.0,
+    }  # fmt: skip
+
+
+def test_a_log_and_a_cluster_are_brought_together_and_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    lines = [
+        f"1|{TIMES}|cpu=8,gres/gpu:A100=8,node=1|cpu=8|g1|||",
+        f"2|{TIMES}|cpu=8,gres/gpu:v100=1,node=1|cpu=8|g1|||",
+        f"3|{TIMES}|cpu=99,gres/gpu:a100=1,node=1|cpu=8|g1|||",
+    ]
+    path.write_text("\n".join([FULL, *lines]) + "\n")
+    groups = [{"nodes": 2, "gpus_per_node": 8, "gpu_type": "a100", "cores_per_node": 64}]
+    found, kept = fitted_to(read_operator_log(path), groups)
+    assert kept == groups
+    jobs = {job.id: job.shape for job in specs_of(found.trace.table)}
+    assert jobs == {
+        "1": NodeShape(1, Amount(8, cpu_milli=8000), ("a100",)),
+        "2": NodeShape(1, Amount(1, cpu_milli=8000)),
+    }
+    assert "1 job on v100, which the cluster lacks, may run on any type" in found.said
+    assert "left out: 1 job with no room on the idle nodes of their partition" in found.said
+    bare, without = fitted_to(read_operator_log(path), [{"nodes": 2, "gpus_per_node": 8, "gpu_type": "a100"}])
+    assert "cpu_milli" not in bare.trace.table
+    assert len(bare.trace) == 3
+    assert without == [{"nodes": 2, "gpus_per_node": 8, "gpu_type": "a100"}]

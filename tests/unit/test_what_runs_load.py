@@ -33,6 +33,8 @@ from simsched.cli.main import cli
 print(sorted(set(sys.argv[1:]) & set(sys.modules)))
 cli(["validate", "quickstart", "-o", "seeds=10000"], standalone_mode=False)
 print(sorted(set(sys.argv[1:]) & set(sys.modules)))
+from simsched import sources
+print(sources._read.cache_info().misses, "sources")
 """
 
 
@@ -49,9 +51,10 @@ def test_a_run_loads_no_compiler_no_optimiser_and_no_pandas_unless_it_needs_them
 
 
 def test_the_command_begins_with_next_to_nothing_and_validate_loads_only_what_reads_experiments():
-    before, _, after = loaded_by(VALIDATE, *HEAVY, "numpy", "pyarrow", "pydantic", "simpy", "yaml")
+    before, _, after, read = loaded_by(VALIDATE, *HEAVY, "numpy", "pyarrow", "pydantic", "yaml")
     assert before == "[]"
     assert after == "['numpy', 'pydantic', 'yaml']"
+    assert read == "0 sources", "keys need the sources, a check needs no keys"
 
 
 def imports_of(name):

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity, Tenant, gpus_of
 from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName, available_gpus
@@ -30,11 +31,11 @@ def deserved(weights: Mapping[str, float], wanted: Mapping[str, int], total: int
     found = dict.fromkeys(wanted, 0.0)
     left, hungry = float(total), [name for name in sorted(wanted) if weights[name] > 0 and wanted[name] > 0]
     while hungry and left > 1e-9:
-        weight = sum(weights[name] for name in hungry)
+        weight = ordered_sum(weights[name] for name in hungry)
         parts = {name: min(left * weights[name] / weight, wanted[name] - found[name]) for name in hungry}
         for name, part in parts.items():
             found[name] += part
-        left -= sum(parts.values())
+        left -= ordered_sum(parts.values())
         full = [name for name in hungry if wanted[name] - found[name] <= 1e-9]
         if not full:
             break
@@ -109,7 +110,7 @@ class _Session:
         asking = {queue: list(jobs) for queue, jobs in self._waiting.items()}
         while asking and self._free.total:
             queue = min(asking, key=self._standing)
-            if self._held[queue] >= self._due[queue]:
+            if self._held[queue] >= self._due[queue] and any(job.num_gpus for job in asking[queue]):
                 del asking[queue]
                 continue
             job = min(asking[queue], key=self._urgency)
@@ -166,7 +167,7 @@ class _Session:
         queue = job.request.tenant
         if self._held[queue] + job.num_gpus > self._most[queue]:
             return None
-        return self._free.choose(self._placer, job.num_gpus, self._free.fitting(job.facts))
+        return self._free.choose(self._placer.within(job.request.shape), job.num_gpus, self._free.fitting(job.facts))
 
     def _place(self, job: JobView, allocation: Allocation) -> None:
         self._hold(job, allocation)
@@ -174,11 +175,11 @@ class _Session:
         self.start[job.id] = allocation
 
     def _hold(self, job: JobView, allocation: Allocation) -> None:
-        self._free.take(allocation)
+        self._free.take(allocation, job.request.shape)
         self._count(job, gpus_of(allocation))
 
     def _release(self, job: JobView) -> None:
-        self._free.give_back(job.allocation)
+        self._free.give_back(job.allocation, job.request.shape)
         self._count(job, -gpus_of(job.allocation))
 
     def _count(self, job: JobView, gpus: int) -> None:

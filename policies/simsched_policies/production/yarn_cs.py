@@ -19,8 +19,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from simsched.agent import Agent, fixed_agent
+from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
-from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, NodeShape, gpus_of
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View, Wants
 from simsched.toolkit import PLACERS, PlacerName
 
@@ -35,6 +36,7 @@ class _Waiting(NamedTuple):
     id: str
     gpus: int
     types: tuple[int, ...]
+    shape: NodeShape | None
 
 
 class _Queue:
@@ -81,7 +83,7 @@ class YarnCs(Policy):
 
     def __post_init__(self) -> None:
         """Open the queues; refuse invalid shares."""
-        rest = 1 - sum(self.capacities.values())
+        rest = 1 - ordered_sum(self.capacities.values())
         if rest < -1e-9 or any(not 0 < share <= 1 for share in self.capacities.values()):
             message = f"capacities must be above 0 and at most 1 in all, not {dict(self.capacities)}"
             raise ValueError(message)
@@ -117,9 +119,9 @@ class YarnCs(Policy):
         open_queues = [queue for queue in self._queues.values() if queue.waiting]
         while open_queues and (self._free.total or self.preemption):
             queue = min(open_queues, key=lambda one: one.used / one.share)
-            job_id, gpus, types = queue.waiting[0]
+            job_id, gpus, types, shape = queue.waiting[0]
             within = self.elastic or queue.used + gpus <= queue.gpus_of(self._capacity)
-            allocation = self._free.choose(PLACERS[self.placement], gpus, types) if within else None
+            allocation = self._free.choose(PLACERS[self.placement].within(shape), gpus, types) if within else None
             if allocation is None and self.preemption:
                 allocation = self._take_back(queue, view, start, stop)
             if allocation is None:
@@ -127,7 +129,7 @@ class YarnCs(Policy):
                 continue
             queue.waiting.popleft()
             queue.short_since_s = None
-            self._hold(job_id, queue, allocation)
+            self._hold(job_id, queue, allocation, shape)
             start[job_id] = allocation
             stop.pop(job_id, None)
             if not queue.waiting:
@@ -146,7 +148,8 @@ class YarnCs(Policy):
 
         Nobody is stopped where that does not help.
         """
-        _, gpus, types = queue.waiting[0]
+        _, gpus, types, shape = queue.waiting[0]
+        placer = PLACERS[self.placement].within(shape)
         if queue.used + gpus > queue.gpus_of(self._capacity):
             queue.short_since_s = None
             return None
@@ -159,13 +162,13 @@ class YarnCs(Policy):
         for job_id in [one for one in reversed(self._held) if one not in start]:
             other, held = self._held[job_id]
             if allocation is None and other is not queue and other.used > other.gpus_of(self._capacity):
-                self._free.give_back(held)
+                self._free.give_back(held, view.jobs[job_id].request.shape)
                 other.used -= gpus_of(held)
                 victims.append((job_id, other, held))
-                allocation = self._free.choose(PLACERS[self.placement], gpus, types)
+                allocation = self._free.choose(placer, gpus, types)
         for job_id, other, held in victims:
             if allocation is None:
-                self._free.take(held)
+                self._free.take(held, view.jobs[job_id].request.shape)
                 other.used += gpus_of(held)
             else:
                 del self._held[job_id]
@@ -173,8 +176,8 @@ class YarnCs(Policy):
                 stop[job_id] = None
         return allocation
 
-    def _hold(self, job_id: str, queue: _Queue, allocation: Allocation) -> None:
-        self._free.take(allocation)
+    def _hold(self, job_id: str, queue: _Queue, allocation: Allocation, shape: NodeShape | None) -> None:
+        self._free.take(allocation, shape)
         queue.used += sum(gpus for _, gpus in allocation)
         self._held[job_id] = (queue, allocation)
 
@@ -184,9 +187,9 @@ class YarnCs(Policy):
             queue, allocation = self._held.pop(job_id, (None, ()))
             if queue is not None:
                 queue.used -= sum(gpus for _, gpus in allocation)
-                if not changed:
+                if not changed and view.beside is None:
                     self._free.give_back(allocation)
-        if changed:
+        if changed or view.beside is not None:
             self._free = Capacity.of(view)
         for job in view.arrived:
             self._queue_of(job.request.tenant).waiting.append(self._waiting(job))
@@ -202,7 +205,7 @@ class YarnCs(Policy):
             queue.waiting.appendleft(self._waiting(job))
 
     def _waiting(self, job: JobView) -> _Waiting:
-        return _Waiting(job.id, job.num_gpus, self._free.fitting(job.facts))
+        return _Waiting(job.id, job.num_gpus, self._free.fitting(job.facts), job.request.shape)
 
     def _queue_of(self, tenant: str) -> _Queue:
         return self._queues.get(tenant) or self._queues[_OTHERS]

@@ -88,18 +88,22 @@ class Tiresias(Policy):
         for job in view.arrived:
             levels.enter(job.id)
             scheduler.add(job, self._key(job, runs=False), self._placement.placer(job.id))
-        moved = [*self._demote(view), *levels.promote_all(view)]
+        moved = self._demote(view) if view.reached_threshold or self.interval_s is not None else []
+        if levels.promotes:
+            moved += levels.promote_all(view)
         for job_id in moved:
             scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=scheduler.runs(job_id)))
         start, stop = scheduler.schedule()
         for job_id in start:
-            levels.started(job_id)
-            if self.interval_s is None and view.jobs[job_id].first_start_s is None:
-                scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=True))
+            if self.interval_s is None and (job := view.jobs[job_id]).first_start_s is None:
+                scheduler.rekey(job_id, self._key(job, runs=True))
                 moved.append(job_id)
-        for job_id in stop:
-            levels.stopped(job_id, view.now_s, view.jobs[job_id].held_s)
-        if self.interval_s is not None:
+        if levels.promotes:
+            for job_id in start:
+                levels.started(job_id)
+            for job_id in stop:
+                levels.stopped(job_id, view.now_s, view.jobs[job_id].held_s)
+        if self.interval_s is not None or not (moved or levels.promotes):
             return Decision.change(start, stop)
         return Decision.change(start, stop, watch=self._watch(moved), wake_at_s=levels.next_promotion_s())
 

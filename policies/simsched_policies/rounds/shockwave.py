@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from simsched.arithmetic import ordered_sum
 from simsched.policy import (
     BATCH_RULES,
     REMAINING_WORK,
@@ -105,7 +106,7 @@ class Planner:
         reach_s = min(options.rounds * options.round_s, remaining_s)
         ahead = epochs_within(job.epoch_s, done, reach_s)
         gain = max(ahead / epochs / (reach_s / options.round_s), _LEAST)
-        fair_s = averaged_fair_s(self._fair_s.get(job.id), sum(job.epoch_s), share, options.momentum)
+        fair_s = averaged_fair_s(self._fair_s.get(job.id), ordered_sum(job.epoch_s), share, options.momentum)
         self._fair_s[job.id] = fair_s
         return min(done / epochs, 1 - _LEAST), gain, remaining_s, job.age_s, fair_s
 

@@ -32,6 +32,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from simsched.arithmetic import ordered_sum
 from simsched.policy import (
     GROUPS,
     REMAINING_WORK,
@@ -79,13 +80,13 @@ class _Application:
         used = sum(job.num_gpus for job in self.fitting(gpus))
         if not used:
             return math.inf
-        work_gpu_s = sum(self.remaining_s[job.id] * job.num_gpus for job in self.jobs)
+        work_gpu_s = ordered_sum(self.remaining_s[job.id] * job.num_gpus for job in self.jobs)
         return max(work_gpu_s / used, max(self.remaining_s.values()))
 
     def alone_s(self, share_gpus: float) -> float:
         """Return the seconds of the remaining work alone on a share of the cluster."""
-        done_gpu_s = sum(job.attained_gpu_s for job in self.jobs)
-        work_gpu_s = done_gpu_s + sum(self.remaining_s[job.id] * job.num_gpus for job in self.jobs)
+        done_gpu_s = ordered_sum(job.attained_gpu_s for job in self.jobs)
+        work_gpu_s = done_gpu_s + ordered_sum(self.remaining_s[job.id] * job.num_gpus for job in self.jobs)
         return max(work_gpu_s / min(share_gpus, self.gpus), 1e-9)
 
 

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from simsched.arithmetic import ordered_sum
 from simsched.model import SLACK, Allocation, Capacity, usual_requests
 from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName
@@ -47,10 +48,10 @@ class UsualJobs:
         `left` is what is left of each GPU of a node of `size`. All of it counts for a job that does not fit on the
         node, for others the GPUs with less left than they want.
         """
-        lost, total = 0.0, sum(left)
+        lost, total = 0.0, ordered_sum(left)
         for gpus, part, share in self.classes():
             fitting = [one for one in left if one + SLACK >= part]
-            lost += share * (total - sum(fitting) if len(fitting) >= min(gpus, size) else total)
+            lost += share * (total - ordered_sum(fitting) if len(fitting) >= min(gpus, size) else total)
         return lost
 
     def growth(self, left: Sequence[float], taken: Sequence[float], part: float, size: int) -> float:
@@ -80,7 +81,7 @@ class _SharedGpu:
 
     @property
     def left(self) -> float:
-        return 1 - sum(self.parts.values())
+        return 1 - ordered_sum(self.parts.values())
 
 
 @dataclass

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity
 from simsched.model.colocation import StageInterleaving
 from simsched.policy import (
@@ -128,7 +129,7 @@ class _Muri(Policy):
         if not all(len(one) == _RESOURCES for one in stages):
             return 0.0
         together_s = self._model.iteration_s([(one[0], one[1], one[2]) for one in stages])
-        return efficiency([sum(one) for one in stages], together_s)
+        return efficiency([ordered_sum(one) for one in stages], together_s)
 
 
 class MuriS(_Muri):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from simsched.applications.calibration.bends import cheapest_bends
 from simsched.applications.published import LossMetric
@@ -23,6 +22,8 @@ def fit_loss(measured: MeasuredApplication, metric: LossMetric) -> LossCurve | N
     Evaluations go up and down; the curve never rises. How far they are from it is its noise. Returns None where the
     run holds no evaluations.
     """
+    from scipy.optimize import isotonic_regression  # slow to load
+
     values = np.asarray(measured.curves[0].metric, dtype=np.float64)
     if len(values) < 2:
         return None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from simsched.applications.calibration.bends import cheapest_bends
 from simsched.model import MeasuredApplication, NoiseCurve
@@ -110,6 +109,8 @@ def _bounds(data: _Data) -> tuple[float, float]:
 
 def _fit_at(data: _Data, knots: list[int]) -> Floats:
     """Fit the noise at given knots: efficiency by logarithm (so that time per epoch counts), smoothly over anchors."""
+    from scipy.optimize import least_squares  # slow to load
+
     size = len(knots), len(data.log_anchors)
     target = np.log(data.efficiency)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from simsched.model import MeasuredApplication, PlacementClass, PlacementModel, Placements, StepModel
 
@@ -66,6 +65,8 @@ def step_errors(table: Measured, model: StepModel) -> tuple[Floats, Floats]:
 
 def fit_placement_model(table: Measured) -> PlacementModel:
     """Fit by robust least squares of logarithms of step and computation time."""
+    from scipy.optimize import least_squares  # slow to load
+
     space = _Space.of(table)
     weight = np.where(table.consolidated, _CONSOLIDATED_WEIGHT, 1.0)
     weight = np.where(table.placements.nodes == 1, _ONE_NODE_WEIGHT, weight)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from simsched.arithmetic import exp, log
 from simsched.model import Application, ApplicationSource, JobSpec, LossCurve
 from simsched.results import LossTable
 
@@ -24,7 +25,7 @@ def loss_tables(jobs: Sequence[JobSpec], applications: ApplicationSource) -> dic
 
 def loss_table(app: Application, curve: LossCurve) -> LossTable:
     """Return the losses of a full training, from 1 to 0, at points denser at the start."""
-    epochs = np.expm1(np.linspace(0, np.log1p(app.epochs), _POINTS))
+    epochs = exp(np.linspace(0, log(1.0 + app.epochs), _POINTS)) - 1.0
     losses = curve.at(epochs)
     ends = [0.0, *(app.epoch_end(epoch) for epoch in range(app.epochs))]
     progress = np.interp(epochs, np.arange(app.epochs + 1.0), ends)

@@ -15,7 +15,7 @@ from simsched.experiment.validation import Experiment
 from simsched.results import read_curves
 from simsched.version import __version__
 
-_PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow", "simpy")
+_PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
 
 
 def describe_environment() -> dict[str, Any]:

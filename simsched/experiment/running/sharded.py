@@ -63,7 +63,7 @@ def _run_cut(cell: GridCell, folder: Path, beside: Path, run: Run) -> float:
             shards, places = _apart(cell, cuts, store, run)
             parts = [Part(place) for place in places]
             cuts, told = Cuts(shards), {"busy_cuts": len(cuts.shards) - len(shards)}
-        about = {"shards": {"cuts_s": [shard.from_s for shard in cuts.shards[1:]], **told}}
+        about = {"cuts_s": [shard.from_s for shard in cuts.shards[1:]], **told}
         return write_cell(task, folder, describe_environment(), lambda path: _joined(task, path, parts, about))
 
 
@@ -123,12 +123,15 @@ def _part_of(jobs: Sequence[JobSpec], shard: Shard, place: Path) -> Part:
 def _joined(task: Task, folder: Path, parts: Sequence[Part], about: Mapping[str, Any]) -> Filled:
     """Write the tables of a cell from those of its shards."""
     agents: dict[str, str] = {}
+    cpu_s = 0.0
     for part in parts:
         strange = sorted({path.name for path in part.folder.iterdir()} - OWN_FILES)
         if strange:
             message = f"its policy writes '{strange[0]}', which cannot be joined; leave the section 'shards' out"
             raise CellError("shard", message)
-        agents |= read_json(part.folder / MANIFEST_FILE)["agents"]
+        manifest = read_json(part.folder / MANIFEST_FILE)
+        agents |= manifest["agents"]
+        cpu_s += manifest["timing"]["cpu_s"]
     with table_writer(task, folder) as writer:
         join_tables(parts, writer)
-    return Filled(agents, writer.short, writer.contents, about)
+    return Filled(agents, writer.short, writer.contents, {"shards": {**about, "cpu_s": round(cpu_s, 3)}})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
 
 
@@ -58,10 +59,10 @@ class GuaranteedFirst:
         """
         refuse_two_guaranteed(on_one_gpu)
         below = self.beneath.speeds(on_one_gpu, gpu_type)
-        others = sum(speed for who, speed in zip(on_one_gpu, below, strict=True) if not who.guaranteed)
+        others = ordered_sum(speed for who, speed in zip(on_one_gpu, below, strict=True) if not who.guaranteed)
         if not others or not any(who.guaranteed for who in on_one_gpu):
             return below
-        left = max(0.0, sum(below) - 1)
+        left = max(0.0, ordered_sum(below) - 1)
         return tuple(
             1.0 if who.guaranteed else left * speed / others for who, speed in zip(on_one_gpu, below, strict=True)
         )

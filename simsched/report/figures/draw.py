@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +27,17 @@ from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.tenants import tenant_figures
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
 from simsched.report.figures.trials import trials_data, trials_over_time
-from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, Cell, Row, Run, comparison, read_trials, short_keys
+from simsched.results import (
+    HELD_COLUMNS,
+    OCCUPANCY_COLUMNS,
+    Cell,
+    Row,
+    Run,
+    comparison,
+    node_sizes,
+    read_trials,
+    short_keys,
+)
 
 #: More rows than this (policies times sweep points) are not told apart in one figure.
 MOST_ROWS = 8
@@ -195,23 +205,10 @@ def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
     outages = {name: cell.outages for name, cell in cells.items() if len(cell.outages)}
     return occupancy(
         tables,
-        node_sizes(rows[0].cells[0], [table for _, table in tables.values()]),
+        node_sizes(rows[0].cells[0].manifest.get("cluster"), [table for _, table in tables.values()]),
         title=f"{run.name}: who held which GPUs (seed {seed})",
         outages=outages,
     )
-
-
-def node_sizes(cell: Cell, intervals: Iterable[pd.DataFrame]) -> list[int]:
-    """Return the GPUs of each node from a cell's manifest, or the most that `intervals` show where it does not say."""
-    groups = cell.manifest.get("cluster")
-    if isinstance(groups, list):
-        return [int(group["gpus_per_node"]) for group in groups for _ in range(int(group["nodes"]))]
-    sizes: dict[int, int] = {}
-    for placement in pd.concat([table["placement"] for table in intervals]).unique():
-        for pair in str(placement).split():
-            node, gpus = (int(part) for part in pair.split(":"))
-            sizes[node] = max(sizes.get(node, 1), gpus)
-    return [sizes.get(node, 1) for node in range(max(sizes, default=-1) + 1)]
 
 
 def _queue(run: Run, rows: Sequence[Row]) -> Drawn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axis import Axis
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.text import Text
@@ -79,20 +81,33 @@ def _with_few_accents(text: str) -> str:
     return "".join(kept)
 
 
-def write_figure(figure: Figure, target: Any, *, glyphs: bool = True, **how: Any) -> None:
-    """Write a figure as `Figure.savefig` does, shortening names until there is room for the panels.
+def write_figure(figure: Figure, target: Any, **how: Any) -> None:
+    """Write a figure as `Figure.savefig` does, shortening names until there is room for the panels."""
+    _write(figure, lambda: figure.savefig(target, **how), glyphs=True)
 
-    Without `glyphs`, for drawings whose texts stay texts, the viewer finds the fonts.
-    """
+
+def write_texts(figure: Figure, target: io.BytesIO) -> None:
+    """Write a figure as SVG whose texts stay texts: the viewer finds the fonts."""
+    canvas: Any = FigureCanvasSVG(figure)
+
+    def save() -> None:  # `Figure.savefig` would draw twice, once for the layout alone
+        target.seek(0)
+        target.truncate()
+        canvas.print_svg(target, metadata={"Date": None})
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        _write(figure, save, glyphs=False)
+
+
+def _write(figure: Figure, save: Callable[[], None], *, glyphs: bool) -> None:
     for longest in _LENGTHS:
         _settle(figure, longest, glyphs)
         with warnings.catch_warnings():
             if longest != _LENGTHS[-1]:
                 warnings.filterwarnings("error", _NO_ROOM, UserWarning)
-            if not glyphs:
-                warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
             try:
-                figure.savefig(target, **how)
+                save()
             except UserWarning as warning:
                 if not str(warning).startswith(_NO_ROOM):
                     raise

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from simsched.report.figures.lettering import write_figure
+from simsched.report.figures.lettering import write_texts
 from simsched.report.figures.style import styled, take_words
 
 #: Verdana is as wide as the font that the figures are laid out with; elsewhere any font without serifs will do.
@@ -39,7 +39,7 @@ def inline_svg(figure: Figure, prefix: str) -> Picture:
     words = take_words(figure)
     written = io.BytesIO()
     with styled(), mpl.rc_context({"svg.fonttype": "none"}):
-        write_figure(figure, written, glyphs=False, format="svg", metadata={"Date": None})
+        write_texts(figure, written)
     root = ElementTree.fromstring(written.getvalue())
     _plain_names(root)
     _own_ids(root, prefix)

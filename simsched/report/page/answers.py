@@ -16,30 +16,37 @@ from simsched.report.tables import TextTable
 #: The page, and the folder of its sections, in the folder of a log's results.
 PAGE, PARTS = "answers.html", "answers"
 #: The sections in the order of the page.
-ORDER = ("calibrate", "what-if", "capacity")
+ORDER = ("calibrate", "what-if", "capacity", "forecast")
 #: What the words of the tables mean.
 _GLOSSARY = (
     ("Wait", "the time from when a job could have started until it did, and while it was stopped for others."),
     ("Mean, median, p90", "the average; half of the jobs wait at most the median, nine of ten at most the p90."),
     ("Slow-down", "how many times longer a job took, waiting and running, than it ran: 1 is no wait at all."),
     ("Gains, loses", "the mean wait falls or rises by more than a minute and by more than a twentieth."),
-    ("Close", "a job's simulated wait is within five minutes or a fifth of the one that the log recorded."),
+    ("Replay", "the log's own jobs, submitted as they were, under a simulated scheduler."),
+    ("Skill", "how much of a guess's error the replay takes away: 0 is no better than guessing, 1 is right."),
+    ("Forecast", "the recorded wait, changed as the replay changes; its interval includes how far the replay was off."),
+    ("Lost", "GPU hours of jobs that were killed at a limit or cancelled, or that failures undid."),
 )
 _LIMITS = (
-    "The same jobs come at the same times whatever they have to wait. Only GPUs are counted: a job that waited for "
-    "processors or memory, for a reservation or for a node that was down waits less here."
+    "The same jobs come at the same times whatever they have to wait. What the log and the configuration do not say, "
+    "the replay does not know."
 )
 
 
 @dataclass(frozen=True)
 class Section:
-    """An answer: `key` is one of `ORDER`, `words` are its paragraphs, the first of them the answer itself."""
+    """An answer: `key` is one of `ORDER`, `words` are its paragraphs, the first of them the answer itself.
+
+    One that is not `trusted` is framed as a warning.
+    """
 
     key: str
     heading: str
     words: Sequence[str]
     tables: Sequence[TextTable] = ()
     drawn: Sequence[Drawn] = ()
+    trusted: bool = True
 
 
 def write_answer(section: Section, folder: Path, title: str) -> Path:
@@ -58,7 +65,8 @@ def write_answer(section: Section, folder: Path, title: str) -> Path:
 
 def _section(section: Section) -> str:
     blocks = [f"<h2>{html_text(section.heading)}</h2>"]
-    blocks += [f"<p>{html_text(text)}</p>" for text in section.words]
+    tone = "" if section.trusted else ' class="warning"'
+    blocks += [f"<p{tone}>{html_text(text)}</p>" for text in section.words]
     blocks += [
         figure_block(inline_svg(figure, f"{section.key}{number}-"))
         for number, (figure, _) in enumerate(section.drawn, start=1)

@@ -7,9 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 from simsched.outlets import html_data, html_text
-from simsched.report.figures.draw import node_sizes
 from simsched.report.figures.style import PALETTE
-from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, stays
+from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, node_sizes, stays
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8
@@ -34,13 +33,19 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     if not cells or not all(cell.has("allocations") for cell in cells.values()):
         return ""
     first = next(iter(cells.values()))
-    nodes = node_sizes(first, [cell.table("allocations", HELD_COLUMNS) for cell in cells.values()])[:_MOST_NODES]
+    nodes = node_sizes(
+        first.manifest.get("cluster"), [cell.table("allocations", HELD_COLUMNS) for cell in cells.values()]
+    )[:_MOST_NODES]
     by, groups = colour_groups(first.table("jobs", OCCUPANCY_COLUMNS), len(PALETTE) - 1)
     names = sorted(set(groups.values()))
     places = {job: names.index(group) for job, group in groups.items()}
-    panels = {name: _panel(cell, len(nodes), places) for name, cell in cells.items()}
-    if sum(len(panel["stays"]) + len(panel["outages"]) for panel in panels.values()) > _MOST_STAYS:
-        return ""
+    panels: dict[str, dict[str, Any]] = {}
+    drawn = 0
+    for name, cell in cells.items():
+        panels[name] = _panel(cell, len(nodes), places)
+        drawn += len(panels[name]["stays"]) + len(panels[name]["outages"])
+        if drawn > _MOST_STAYS:
+            return ""
     until = max((stay[6] for panel in panels.values() for stay in panel["stays"]), default=1)
     data = {"nodes": _heights(nodes, panels), "until": until, "colours": list(PALETTE), "panels": panels}
     asking = " Hovering a node that is out of use tells why." if any(p["outages"] for p in panels.values()) else ""

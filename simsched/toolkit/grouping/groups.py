@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import ordered_sum
 from simsched.toolkit.grouping.matching import max_weight_matching
 
 
@@ -73,7 +74,7 @@ def take(jobs: Sequence[J], fits: Callable[[int], bool], most_jobs: int = 4) -> 
 
 def efficiency(busy_s: Sequence[float], together_s: float) -> float:
     """Return the share of four resources that a group keeps busy: total stage time over 4 x seconds of an iteration."""
-    return sum(busy_s) / together_s / _RESOURCES
+    return ordered_sum(busy_s) / together_s / _RESOURCES
 
 
 def merge_in_order(buckets: Mapping[int, Bucket[J]], rules: Rules) -> list[tuple[J, ...]]:
@@ -123,7 +124,7 @@ def split_slow(
     """Undo the groups that are slower than their members one after the other ("autopack")."""
     kept: list[tuple[J, ...]] = []
     for group in groups:
-        if together_s(group) / sum(alone_s(job) for job in group) > 1:
+        if together_s(group) / ordered_sum(alone_s(job) for job in group) > 1:
             kept += [(job,) for job in group]
         else:
             kept.append(group)

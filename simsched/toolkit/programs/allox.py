@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from simsched.errors import input_error
 from simsched.toolkit.programs.problem import Floats, Integers
@@ -42,6 +41,8 @@ def candidates(age_s: Floats, free_gpus: int, alpha: float = 1.0) -> Integers:
 
 def _types(duration_s: Floats, free_gpus: Integers) -> Integers:
     """Return each job's type in the best assignment to places."""
+    from scipy.optimize import linear_sum_assignment  # slow to load
+
     jobs = len(duration_s)
     costs, types = [], []
     for gpu_type in np.flatnonzero(free_gpus > 0):

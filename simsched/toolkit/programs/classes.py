@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
 from simsched.toolkit.programs.solver import Csr, Rows, on_top, scale_columns, scale_rows, with_column
@@ -238,6 +237,8 @@ class Classes:
 
     def _matrix(self, data: Floats, row: Integers, column: Integers, rows: int) -> Rows:
         """Make a matrix of entries, those in one place added up."""
+        from scipy import sparse  # slow to load
+
         shape = (rows, self.num_variables)
         if self.num_classes * self.num_variables > _MOST_DENSE:
             return sparse.csr_array((data, (row, column)), shape=shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from simsched.arithmetic import dot
 from simsched.errors import input_error
@@ -113,6 +112,8 @@ def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Pro
 
 def _next(ratios: _Ratios, prices: Floats, level: float, required: Floats, ratio: float, low: float) -> float:
     """Return the least ratio from `low` on that these prices allow: what they value at most must cover what is due."""
+    from scipy.optimize import brentq  # slow to load
+
     most = level * dot(prices, required)
 
     def missing(candidate: float) -> float:

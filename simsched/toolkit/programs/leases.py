@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,6 +51,9 @@ def reserve_in_order(need_s: Floats, gpus: Integers, usable_s: Floats, room: Int
 
 
 def _program(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to load
+    from scipy.sparse import coo_array  # slow to load
+
     jobs, leases = np.nonzero(usable_s > 0)
     if not 0 < len(jobs) <= MOST_CHOICES or (gpus * need_s).sum() > (room * usable_s.max(axis=0)).sum():
         return None

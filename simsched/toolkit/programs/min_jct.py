@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from simsched.toolkit.programs.classes import Classes, classify
 from simsched.toolkit.programs.level import Levels, can_run, settle
@@ -57,6 +56,8 @@ def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> 
 
 def _improved(classes: Classes, work: Floats, rates: Floats, method: Method, gap: float) -> tuple[Floats, float]:
     """Return the best rates of the classes that have one, and their total of work / rate, relative to those given."""
+    from scipy import sparse  # slow to load
+
     live = np.flatnonzero(rates > 0)
     weight = work[live] / rates[live]
     weight = weight / weight.sum()
@@ -88,5 +89,7 @@ def _improved(classes: Classes, work: Floats, rates: Floats, method: Method, gap
 
 def _tangent(relative: Rows, point: Floats) -> Rows:
     """Rows of r0 x cost >= 2 - r / r0, the tangent of 1 / r at r0 in a form whose entries the solver does not drop."""
+    from scipy import sparse  # slow to load
+
     cost = sparse.diags_array(-point)
     return sparse.hstack([sparse.csr_array(scale_rows(relative, -1.0 / point)), cost], format="csr")

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import coo_array
 
 from simsched.arithmetic import dot
 
@@ -121,6 +119,8 @@ def _bound(problem: OfferProblem, prices: Floats) -> tuple[float, Floats]:
 
 def _prices(problem: OfferProblem) -> tuple[Floats, float]:
     """Return good prices and their bound, by cutting planes."""
+    from scipy.optimize import linprog  # slow to load
+
     types = len(problem.room)
     highest = float(np.max(np.abs(problem.cost))) + 1.0
     prices, best, at = np.zeros(types), -np.inf, np.zeros(types)
@@ -146,6 +146,9 @@ def _prices(problem: OfferProblem) -> tuple[Floats, float]:
 
 def _milp(problem: OfferProblem, kept: Integers) -> tuple[Integers, float]:
     """Solve the program of the offers `kept`; returns the chosen offers and their cost, infinite where none fits."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to load
+    from scipy.sparse import coo_array  # slow to load
+
     each = np.arange(len(kept))
     jobs = len(problem.must)
     ones = np.ones(len(kept))

@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.arithmetic import dot
+from simsched.arithmetic import dot, ordered_sum
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def remaining_of(epoch_s: Sequence[float], done: float) -> float:
     whole = int(done)
     if whole >= len(epoch_s):
         return 0.0
-    return float(sum(epoch_s[whole:])) - (done - whole) * epoch_s[whole]
+    return float(ordered_sum(epoch_s[whole:])) - (done - whole) * epoch_s[whole]
 
 
 def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> float:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
+
+if TYPE_CHECKING:
+    from scipy.optimize import LinearConstraint
 
 from simsched.arithmetic import exp, log, times
 
@@ -152,6 +153,8 @@ def _solve(
     jobs: PlanJobs, weights: Floats, bounds: tuple[Integers, Integers], num_gpus: int, options: PlanOptions
 ) -> tuple[Integers, bool]:
     """Solve the program: each job's rounds, its progress on each piece of the utility, the longest remaining time."""
+    from scipy.optimize import Bounds, milp  # slow to load
+
     n = len(jobs)
     slopes, widths = _pieces(jobs, options)
     cost = np.concatenate(
@@ -184,6 +187,9 @@ def _first_come(rounds: Integers, jobs: PlanJobs) -> Integers:
 
 def _constraints(jobs: PlanJobs, pieces: int, num_gpus: int, options: PlanOptions) -> LinearConstraint:
     """Return the room of the window, what remains of each job, and the progress that its rounds make."""
+    from scipy.optimize import LinearConstraint  # slow to load
+    from scipy.sparse import coo_array  # slow to load
+
     n, each = len(jobs), np.arange(len(jobs))
     columns = n + n * pieces + 1
     rows = np.concatenate([np.zeros(n, np.int64), 1 + each, 1 + each, 1 + n + each, 1 + n + np.repeat(each, pieces)])

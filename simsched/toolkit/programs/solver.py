@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 import highspy
 import numpy as np
-from scipy import sparse
 
 from simsched.arithmetic import times
 from simsched.toolkit.programs.problem import Floats, Integers
@@ -167,6 +166,8 @@ def _model(rows: Rows, bound: Floats) -> Any:
 
 def with_column(rows: Rows, column: Floats) -> Rows:
     """Append a column to a matrix."""
+    from scipy import sparse  # slow to load
+
     if _dense(rows):
         return np.column_stack([rows, column])
     return sparse.hstack([rows, sparse.csr_array(column[:, None])], format="csr")
@@ -174,6 +175,8 @@ def with_column(rows: Rows, column: Floats) -> Rows:
 
 def on_top(*parts: Rows) -> Rows:
     """Put matrices with equally many columns on top of each other."""
+    from scipy import sparse  # slow to load
+
     if all(_dense(part) for part in parts):
         return np.vstack(parts)
     return sparse.vstack([sparse.csr_array(part) for part in parts], format="csr")
@@ -181,6 +184,8 @@ def on_top(*parts: Rows) -> Rows:
 
 def scale_rows(rows: Rows, by: Floats) -> Rows:
     """Multiply each row of a matrix by a number."""
+    from scipy import sparse  # slow to load
+
     if _dense(rows):
         return by[:, None] * rows
     return sparse.csr_array(sparse.diags_array(by) @ rows)
@@ -188,6 +193,8 @@ def scale_rows(rows: Rows, by: Floats) -> Rows:
 
 def scale_columns(rows: Rows, by: Floats) -> Rows:
     """Multiply each column of a matrix by a number."""
+    from scipy import sparse  # slow to load
+
     if _dense(rows):
         return rows * by
     return sparse.csr_array(rows @ sparse.diags_array(by))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from simsched.toolkit.programs.classes import Classes, classify
 from simsched.toolkit.programs.level import SLACK
@@ -98,4 +97,6 @@ def _with_deadlines(classes: Classes, need: Floats) -> tuple[Rows, Floats]:
 
 
 def _row(values: Floats) -> Rows:
+    from scipy import sparse  # slow to load
+
     return sparse.csr_array(values[None, :])

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from simsched.agent import Agent, Lease, LeasingAgent, Measurement
-from simsched.arithmetic import times
+from simsched.arithmetic import ordered_sum, times
 from simsched.errors import input_error
 from simsched.model import Allocation, BatchChoice, Site
 from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Place, View
@@ -75,7 +75,7 @@ class Fluid:
             agent, true = self._agents[job.id], job[TRUE_RATES]
             if not agent.total:
                 agent.total = job[REMAINING_WORK].progress
-            agent.rate = sum(true[gpu_type] * share for gpu_type, share in zip(gpu_types, row, strict=True))
+            agent.rate = ordered_sum(true[gpu_type] * share for gpu_type, share in zip(gpu_types, row, strict=True))
         held = _somewhere(jobs, view)
         everybody = tuple(held)
         placed = {job.id: Place(held[job.id], everybody) for job in jobs if not job.allocation}

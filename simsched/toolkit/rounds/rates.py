@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from simsched.arithmetic import exp, log
+from simsched.arithmetic import exp, log, ordered_sum
 from simsched.policy import MEASURED_SPEEDS, TRUE_RATES, JobView, Signal
 
 Floats = npt.NDArray[np.float64]
@@ -114,7 +114,7 @@ class _Measured:
             if speed.rate > 0:
                 found.setdefault(self._column[site.gpu_type], []).append(speed.rate)
         for column, rates in found.items():
-            row[column] = sum(rates) / len(rates)
+            row[column] = ordered_sum(rates) / len(rates)
 
     def _table(self) -> Floats:
         return np.array(list(self._known.values())).reshape(len(self._known), len(self._gpus))

@@ -8,9 +8,16 @@ from .format import (
     workload_files as workload_files,
 )
 from .in_parts import trace_in_parts as trace_in_parts
-from .log import HARMLESS as HARMLESS, ClusterLog as ClusterLog, Limits as Limits
+from .log import HARMLESS as HARMLESS, ClusterLog as ClusterLog, Limits as Limits, joined as joined
 from .logs import is_log as is_log, read_log as read_log
 from .sheet import open_sheet as open_sheet
 from .slurm import read_sacct as read_sacct
-from .slurm_nodes import read_nodes as read_nodes
+from .slurm_nodes import (
+    SlurmCluster as SlurmCluster,
+    SlurmNode as SlurmNode,
+    describes_nodes as describes_nodes,
+    read_nodes as read_nodes,
+)
+from .slurm_settings import read_settings as read_settings
+from .squeue import SlurmQueue as SlurmQueue, read_squeue as read_squeue
 from .workload_csv import read_workload as read_workload

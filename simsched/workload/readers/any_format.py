@@ -9,13 +9,14 @@ from pathlib import Path
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
-from simsched.workload.readers import philly_json, plain, published_csv, slurm, tables
+from simsched.workload.readers import philly_json, plain, published_csv, slurm, swf, tables
 from simsched.workload.readers.format import Format, Head, Jobs, head_of, is_workload
 from simsched.workload.trace import Trace, make_trace
 
 #: Every format of a trace, in the order in which a file is tried against them.
 FORMATS: tuple[Format, ...] = (
     philly_json.FORMAT,
+    swf.FORMAT,
     published_csv.PHILLY,
     published_csv.ITP,
     slurm.FORMAT,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +17,7 @@ import pandas as pd
 from simsched.errors import InputError, Problem, input_error
 from simsched.reading import check_header, open_text
 from simsched.workload.readers.format import Jobs
+from simsched.workload.shapes import SHAPE_COLUMNS
 from simsched.workload.trace import EPOCH, MOST_SECONDS, raise_all
 
 #: What each column of a log's table means; times are whole seconds since 1970-01-01 UTC.
@@ -42,6 +44,8 @@ LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
         "line": "1-based line of the file on which it stands first",
     }
 )
+#: Columns that a log has where it says anything of them: those of shapes, whose types are in `gpu_type`.
+LOG_SHAPES = tuple(name for name in SHAPE_COLUMNS if name != "gpu_types")
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     dict.fromkeys(("gpu_type", "queue", "qos", "array", "account", "user", "state", "nodes"), "")
     | {"time_limit_s": 0.0, "priority": 0.0, "attempts": 1}
@@ -49,6 +53,8 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
 _LATE = "jobs were eligible after their start only; they count as not having waited"
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"
 _ROUNDED = "asked for more than a GPU, but no whole number of them, rounded up"
+_MIXED = "had GPUs of several types, and may run on those of any one"
+_UNEVEN = "had unlike numbers of GPUs on their nodes, and may run on any number of nodes"
 #: How many rows are turned into a table at once.
 _BLOCK = 20_000
 #: How many examples of each reason are kept.
@@ -77,9 +83,11 @@ def _named(examples: Iterable[tuple[int, str]]) -> str:
 class ClusterLog:
     """The jobs of a log in the order of submission, and what of it was left out or changed.
 
-    `table` has the columns of `LOG_COLUMNS`, where times that are not `dated` count from an unnamed day; `adjusted`
-    counts jobs whose figures were mended, by what was done, and `ignored` lines that are no jobs of their own, such as
-    steps; `examples` are the first mended jobs of a kind, and `unused` the columns that are not read.
+    `table` has the columns of `LOG_COLUMNS`, and of `LOG_SHAPES` those of which the log says anything, where times that
+    are not `dated` count from an unnamed day; `adjusted` counts jobs whose figures were mended, by what was done, and
+    `ignored` lines that are no jobs of their own, such as steps; `examples` are the first mended jobs of a kind, and
+    `unused` the columns that are not read. `still` has the jobs, not in `table`, that ran or waited when the log ended:
+    what is not known of them, `end_s` and the `start_s` of those that waited, is -1.
     """
 
     name: str
@@ -91,10 +99,22 @@ class ClusterLog:
     examples: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     dated: bool = True
     unused: tuple[str, ...] = ()
+    still: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(LOG_COLUMNS)))
 
     def __len__(self) -> int:
         """Count the jobs."""
         return len(self.table)
+
+    @cached_property
+    def every(self) -> pd.DataFrame:
+        """The jobs of `table`, and those that `still` ran or waited when the log ended."""
+        return joined(self.table, self.still)
+
+    @property
+    def last_s(self) -> int:
+        """Return the last time that the log names: what came after is not known."""
+        names = ("submit_s", "start_s", "end_s")
+        return int(max(table[name].max() for table in (self.table, self.still) if len(table) for name in names))
 
     @property
     def waits_s(self) -> npt.NDArray[np.int64]:
@@ -122,7 +142,7 @@ class ClusterLog:
         """
         table = self.table.sort_values("line", kind="stable", ignore_index=True)
         gpus = table["gpus"].to_numpy("float64")
-        whole = np.maximum(np.ceil(gpus), 1)
+        whole = np.where(gpus > 0, np.maximum(np.ceil(gpus), 1), 0)
         tenant = table["account"].where(table["account"] != "", table["queue"])
         columns = {
             "job_id": table["job_id"],
@@ -138,13 +158,30 @@ class ClusterLog:
             "priority": table["priority"],
             "qos": table["qos"],
             "group": table["array"],
-            "gpu_share": np.minimum(gpus, 1.0),
+            "gpu_share": np.where(gpus > 0, np.minimum(gpus, 1.0), 1.0),
             "row": np.arange(len(table)),
         }
-        adjusted = {**self.adjusted, _PART: int((gpus < 1).sum()), _ROUNDED: int(((gpus > 1) & (gpus != whole)).sum())}
+        shapes = [name for name in LOG_SHAPES if name in table]
+        columns |= {name: table[name] for name in shapes}
+        if shapes:
+            columns["gpu_types"] = table["gpu_type"]
+        adjusted = {
+            **self.adjusted,
+            _PART: int(((gpus > 0) & (gpus < 1)).sum()),
+            _ROUNDED: int(((gpus > 1) & (gpus != whole)).sum()),
+        }
         left_out = {entry.reason: entry.count for entry in self.left_out} | dict(self.ignored)
         examples = {**self.examples, **{entry.reason: entry.examples for entry in self.left_out}}
         return Jobs(columns, EPOCH if self.dated else None, left_out, adjusted, examples, self.unused)
+
+
+def joined(*tables: pd.DataFrame) -> pd.DataFrame:
+    """Put tables of jobs together, the first one's line by line before the next one's."""
+    there = [one for one in tables if len(one)]
+    if len(there) < 2:
+        return there[0] if there else tables[0]
+    whole = pd.concat(there, ignore_index=True)
+    return whole.fillna({name: column.idle for name, column in SHAPE_COLUMNS.items() if name in whole})
 
 
 @dataclass(frozen=True)
@@ -153,6 +190,8 @@ class Limits:
 
     gpus: int = 0
     nodes: frozenset[str] = frozenset()
+    #: Those of the nodes that have GPUs: jobs without GPUs are kept that ran on these.
+    with_gpus: frozenset[str] = frozenset()
 
 
 class Sieve:
@@ -202,9 +241,11 @@ def finish(
     limits = limits or Limits()
     raise_all(str(sieve.path), _beyond(sieve))
     sieve.drop(sieve.table["gpus"].isna(), "GPUs are not a number")
-    sieve.drop(sieve.table["gpus"] <= 0, "used no GPU")
+    sieve.drop((sieve.table["gpus"] <= 0) & ~_beside_gpus(sieve.table, limits), "used no GPU")
     sieve.drop(sieve.table["submit_s"].isna(), "submission is not recorded")
+    still = _still(sieve.table)
     sieve.drop(sieve.table["start_s"].isna(), "never started")
+    sieve.drop(sieve.table["line"].isin(still["line"]), _STILL)
     sieve.drop(sieve.table["end_s"].isna(), "end is not recorded")
     sieve.drop(sieve.table["end_s"] < sieve.table["start_s"], "end before their start")
     sieve.drop(sieve.table["start_s"] < sieve.table["submit_s"], "start before their submission")
@@ -213,10 +254,11 @@ def finish(
         sieve.drop(~known.to_numpy("bool"), "ran on a node that the cluster does not have")
     if limits.gpus:
         sieve.drop(sieve.table["gpus"] > limits.gpus, f"asked for more than the {limits.gpus} GPUs of the cluster")
+        still = still[still["gpus"] <= limits.gpus]
     if strict and any(entry.reason not in HARMLESS for entry in sieve.left_out):
         problems = [entry for entry in sieve.left_out if entry.reason not in HARMLESS]
         raise InputError(*(Problem(str(sieve.path), str(entry), line=entry.examples[0][0]) for entry in problems))
-    if sieve.table.empty:
+    if sieve.table.empty and still.empty:
         said = "; ".join(str(entry) for entry in sieve.left_out)
         raise input_error(
             sieve.path, "holds no job that can be replayed", f"left out: {said}" if said else "give one job"
@@ -227,11 +269,28 @@ def finish(
     counts = {**(adjusted or {}), **{what: len(jobs) for what, jobs in sieve.mended.items()}}
     examples = {what: tuple(jobs[:EXAMPLES]) for what, jobs in sieve.mended.items()}
     reasons = tuple(sieve.left_out)
-    return ClusterLog(str(sieve.path), source, table, reasons, _nonzero(counts), _nonzero(ignored), examples)
+    log = ClusterLog(str(sieve.path), source, table, reasons, _nonzero(counts), _nonzero(ignored), examples)
+    return replace(log, still=_typed(still)) if len(still) else log
 
 
+_STILL = "still ran when the log ended"
 #: Reasons that say nothing against a log: jobs that are simply not for the simulator.
-HARMLESS: Collection[str] = frozenset({"used no GPU", "never started"})
+HARMLESS: Collection[str] = frozenset({"used no GPU", "never started", _STILL})
+
+
+def _still(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the jobs that ran or waited when the log ended; one past its time limit had ended, unrecorded."""
+    times = [table[name].to_numpy("float64") for name in ("submit_s", "start_s", "end_s")]
+    last = np.nanmax(np.concatenate([*times, [0.0]]))
+    limit = table["time_limit_s"].to_numpy("float64") if "time_limit_s" in table else np.zeros(len(table))
+    runs_on = ~(times[1] + np.where(limit > 0, limit, np.inf) < last - _LAX_S)
+    goes_on = np.isnan(times[2]) & ((table["state"] == "").to_numpy() if "state" in table else True)
+    part: pd.DataFrame = table[goes_on & (np.isnan(times[1]) | (times[1] <= last) & runs_on)]
+    return part.assign(end_s=-1.0, start_s=part["start_s"].fillna(-1.0), duration_s=0.0)
+
+
+#: Slurm lets jobs run past their limit for a while (OverTimeLimit, KillWait).
+_LAX_S = 3600
 
 
 #: The most that a column of a log may say, up or down; times count from 1970.
@@ -253,6 +312,14 @@ def _beyond(sieve: Sieve) -> Iterator[Problem]:
             yield Problem(str(sieve.path), message, "mend the line, or leave it out", line)
 
 
+def _beside_gpus(table: pd.DataFrame, limits: Limits) -> npt.NDArray[np.bool_]:
+    """Say which jobs had cores of nodes with GPUs, and nothing but such nodes."""
+    if not limits.with_gpus or "nodes" not in table or "cpu_milli" not in table:
+        return np.zeros(len(table), dtype=bool)
+    known = {text: bool(text) and _known(text, limits.with_gpus) for text in table["nodes"].unique()}
+    return table["nodes"].map(known).to_numpy("bool") & (table["cpu_milli"] > 0).to_numpy("bool")
+
+
 def _known(text: str, nodes: frozenset[str]) -> bool:
     return all(name in nodes for name in text.split(",") if name)
 
@@ -266,11 +333,13 @@ def _typed(table: pd.DataFrame) -> pd.DataFrame:
         table["duration_s"] = table["end_s"] - table["start_s"]
     eligible = table["eligible_s"] if "eligible_s" in table else table["submit_s"]
     held = eligible.fillna(table["submit_s"]).clip(lower=table["submit_s"])
-    table["eligible_s"] = held.clip(upper=table["start_s"])
-    for column in ("submit_s", "eligible_s", "start_s", "end_s", "attempts", "line"):
+    table["eligible_s"] = held.clip(upper=table["start_s"].where(table["start_s"] >= 0, np.inf))
+    counts = [name for name in LOG_SHAPES if name in table and SHAPE_COLUMNS[name].idle == 0]
+    for column in ("submit_s", "eligible_s", "start_s", "end_s", "attempts", "line", *counts):
         table[column] = table[column].astype("int64")
     table = table.sort_values(["submit_s", "line"], kind="stable", ignore_index=True)
-    return table[list(LOG_COLUMNS)]
+    shapes = [name for name in LOG_SHAPES if name in table and (table[name] != SHAPE_COLUMNS[name].idle).any()]
+    return table[[*LOG_COLUMNS, *shapes]]
 
 
 def _nonzero(counts: Mapping[str, int] | None) -> Mapping[str, int]:

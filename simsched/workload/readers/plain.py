@@ -12,13 +12,14 @@ import pandas as pd
 from simsched.errors import Problem, nearest
 from simsched.workload.readers.format import Format, Jobs, check_version
 from simsched.workload.readers.sheet import Sheet, open_sheet
+from simsched.workload.shapes import SHAPE_COLUMNS
 from simsched.workload.trace import EPOCH, MOST_SECONDS, STATUSES
 
 KIND = "simsched-trace"
 REQUIRED = ("submit_time", "num_gpus", "duration")
 OPTIONAL = (
     "job_id", "tenant", "user", "status", "attempts", "attempts_s", "application", "batch_size", "time_limit_s",
-    "queue", "priority", "qos", "group", "gpu_share",
+    "queue", "priority", "qos", "group", "gpu_share", *SHAPE_COLUMNS,
 )  # fmt: skip
 
 
@@ -31,7 +32,7 @@ def _read(path: Path) -> Jobs:
     columns: dict[str, Any] = {
         "submit_time_s": submit,
         "duration_s": sheet.number("duration", least=0, most=MOST_SECONDS),
-        "num_gpus": sheet.number("num_gpus", least=1, whole=True),
+        "num_gpus": sheet.number("num_gpus", least=0 if "num_nodes" in sheet else 1, whole=True),
         "tenant": sheet.text("tenant"),
         "user": sheet.text("user"),
         "status": sheet.one_of("status", STATUSES),
@@ -43,6 +44,7 @@ def _read(path: Path) -> Jobs:
     return Jobs(columns, origin, unused=sheet.check())
 
 
+_SHAPE_TEXTS = tuple(name for name, column in SHAPE_COLUMNS.items() if column.idle == "")
 #: Optional columns of numbers, with what their cells may be.
 _NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "attempts": {"least": 1, "whole": True},
@@ -50,12 +52,20 @@ _NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "time_limit_s": {"least": 0, "most": MOST_SECONDS},
     "priority": {"least": float("-inf")},
     "gpu_share": {"least": 0, "most": 1},
+    **{name: {"least": 0, "whole": True} for name, column in SHAPE_COLUMNS.items() if column.idle == 0},
 }
 
 
 def _optional_columns(sheet: Sheet) -> dict[str, Any]:
     columns: dict[str, Any] = {name: sheet.number(name, **said) for name, said in _NUMBERS.items() if name in sheet}
-    texts = ("attempts_s", "queue", "qos", "group", "application")
+    texts = (
+        "attempts_s",
+        "queue",
+        "qos",
+        "group",
+        "application",
+        *(name for name, column in SHAPE_COLUMNS.items() if column.idle == ""),
+    )
     columns |= {name: sheet.text(name) for name in texts if name in sheet}
     if "attempts_s" in sheet:
         wrong = ~columns["attempts_s"].map(_are_seconds).to_numpy("bool")
@@ -94,7 +104,7 @@ FORMAT = Format(
     "plain",
     "simsched trace CSV, version 1",
     "CSV: submit_time,num_gpus,duration[,job_id,tenant,user,status,attempts,attempts_s,application,batch_size,"
-    "time_limit_s,queue,priority,qos,group,gpu_share]",
+    "time_limit_s,queue,priority,qos,group,gpu_share,num_nodes,gpu_types,cpu_milli,memory_mib,...]",
     lambda head: head.has(*REQUIRED) or KIND in head.line,
     _read,
     by_row=True,

@@ -7,7 +7,7 @@ Eligible, ElapsedRaw or Elapsed, TimelimitRaw or Timelimit, Partition, QOS, Acco
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error, nearest
-from simsched.reading import unused
+from simsched.reading import first_lines, unused
 from simsched.workload.readers.clock import Clock
 from simsched.workload.readers.format import Format, Head
-from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog, Limits, Sieve, finish, frame, read_lines
+from simsched.workload.readers.log import LOG_COLUMNS, LOG_SHAPES, ClusterLog, Limits, Sieve, finish, frame, read_lines
+from simsched.workload.readers.slurm_json import HEADER, rows_of
 from simsched.workload.readers.slurm_nodes import expand_nodes
 
 Numbers = npt.NDArray[np.float64]
@@ -28,20 +29,22 @@ Numbers = npt.NDArray[np.float64]
 _REQUIRED = ("JobID", "Submit", "Start", "End", "State")
 _TRES = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 #: What else is used where it is there; of each pair the first.
-_CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"))
-_OPTIONAL = ("Eligible", "Partition", "QOS", "Account", "User", "Priority", "NodeList")
+_CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"), ("NNodes", "AllocNodes"), ("NCPUS", "AllocCPUS"))
+_OPTIONAL = (
+    "Eligible", "Partition", "QOS", "Account", "User", "Priority", "NodeList", "Reservation", "Licenses", "SubmitLine",
+)  # fmt: skip
 #: The other fields of sacct (`sacct --helpformat`), for which a replay has no use.
 _IDLE = (
     "AdminComment", "AllocCPUS", "AllocNodes", "AssocID", "AveCPU", "AveCPUFreq", "AveDiskRead", "AveDiskWrite",
     "AvePages", "AveRSS", "AveVMSize", "BlockID", "Cluster", "Comment", "Constraints", "ConsumedEnergy",
     "ConsumedEnergyRaw", "Container", "CPUTime", "CPUTimeRAW", "DBIndex", "DerivedExitCode", "Elapsed", "ExitCode",
-    "Extra", "FailedNode", "Flags", "GID", "Group", "JobIDRaw", "JobName", "Layout", "Licenses", "MaxDiskRead",
+    "Extra", "FailedNode", "Flags", "GID", "Group", "JobIDRaw", "JobName", "Layout", "MaxDiskRead",
     "MaxDiskReadNode", "MaxDiskReadTask", "MaxDiskWrite", "MaxDiskWriteNode", "MaxDiskWriteTask", "MaxPages",
     "MaxPagesNode", "MaxPagesTask", "MaxRSS", "MaxRSSNode", "MaxRSSTask", "MaxVMSize", "MaxVMSizeNode", "MaxVMSizeTask",
     "McsLabel", "MinCPU", "MinCPUNode", "MinCPUTask", "NCPUS", "NNodes", "NTasks", "Planned", "PlannedCPU",
     "PlannedCPURAW", "QOSRAW", "QOSREQ", "Reason", "ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin",
-    "ReqCPUS", "ReqMem", "ReqNodes", "Reservation", "ReservationId", "Reserved", "Restarts", "ResvCPU", "ResvCPURAW",
-    "SegmentSize", "StdErr", "StdIn", "StdOut", "SubmitLine", "Suspended", "SystemComment", "SystemCPU", "Timelimit",
+    "ReqCPUS", "ReqMem", "ReqNodes", "ReservationId", "Reserved", "Restarts", "ResvCPU", "ResvCPURAW",
+    "SegmentSize", "StdErr", "StdIn", "StdOut", "Suspended", "SystemComment", "SystemCPU", "Timelimit",
     "TotalCPU", "TRESUsageInAve", "TRESUsageInMax", "TRESUsageInMaxNode", "TRESUsageInMaxTask", "TRESUsageInMin",
     "TRESUsageInMinNode", "TRESUsageInMinTask", "TRESUsageInTot", "TRESUsageOutAve", "TRESUsageOutMax",
     "TRESUsageOutMaxNode", "TRESUsageOutMaxTask", "TRESUsageOutMin", "TRESUsageOutMinNode", "TRESUsageOutMinTask",
@@ -54,25 +57,47 @@ _STATUS: Mapping[str, str] = MappingProxyType(
 #: States after which Slurm starts a job again under the same number.
 _AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "RESIZING"})
 _GPU = re.compile(r"(?:gres/)?gpu(?::([^=:,()]+))?[=:](\d+)")
+_TRES_PART = re.compile(r"(?:^|,)(cpu|mem|node)=([\d.]+)([KMGTP]?)")
+#: MiB of the units in which Slurm writes memory; without one it means MiB.
+_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3, "": 1}
+#: A slice of a GPU, such as 3g.20gb: so many sevenths of it.
+_SLICE = re.compile(r"(?:^|_)(\d)g\.\d+gb", re.IGNORECASE)
+_EXCLUSIVE = re.compile(r"(?:^|\s)--exclusive(?:=user|=exclusive)?(?=\s|$)")
+_TASKS_AT_ONCE = re.compile(r"(?:^|\s)(?:-a|--array)[= ]?[^\s%]+%(\d+)")
+_AFTER = re.compile(r"(?:^|\s)(?:-d|--dependency)[= ]?(\S+)")
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
 #: Clocks are changed by multiples of a quarter of an hour, at most this many seconds.
 _QUARTER_S, _SHIFT_S = 900, 15 * 3600
 _STEPS = "steps of jobs"
 _SHIFTED = "jobs ran while the clock was changed; their end is start plus elapsed time"
 _MERGED = "jobs were requeued; their attempts are added up"
+_HET = "parts of heterogeneous jobs, added up to one job each"
 _REUSED = "job numbers occur for several jobs; all but the first got a suffix"
 
 
 def read_sacct(
     path: str | Path, *, time_zone: str = "UTC", limits: Limits | None = None, strict: bool = False
 ) -> ClusterLog:
-    """Read the output of `sacct -P`.
+    """Read the output of `sacct -P`, or of `sacct --json`.
 
     `time_zone` is that of timestamps without an offset. Jobs that make no sense are left out with reason and line, see
     `finish`; `strict` makes them an error. Raises `InputError` for a file that cannot be read or lacks columns.
     """
     place = Path(path)
-    header, rows = read_lines(place, "|")
+    header, rows = (list(HEADER), rows_of(place)) if _is_json(first_lines(place)) else read_lines(place, "|")
+    return sacct_rows(place, header, rows, time_zone=time_zone, limits=limits, strict=strict)
+
+
+def sacct_rows(
+    place: Path,
+    header: Sequence[str],
+    rows: Iterable[tuple[int, Sequence[str]]],
+    *,
+    time_zone: str = "UTC",
+    limits: Limits | None = None,
+    strict: bool = False,
+) -> ClusterLog:
+    """Make a log of the fields of sacct, each row with its line."""
     if header[-1] == "":  # sacct -p, unlike -P, ends every line with a separator
         header, rows = header[:-1], ((i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows)
     _require(place, header)
@@ -82,8 +107,9 @@ def read_sacct(
     left = unused(place, header, used, _IDLE)
     if "shifted" in sieve.table:
         sieve.mend(sieve.table.pop("shifted"), _SHIFTED)
+    parts = _add_parts(sieve)
     merged, reused = _merge(sieve)
-    adjusted = {_MERGED: merged, _REUSED: reused}
+    adjusted = {_MERGED: merged, _REUSED: reused, _HET: parts}
     ignored = {_STEPS: blocks.steps}
     log = finish(sieve, "slurm", limits=limits, strict=strict, adjusted=adjusted, ignored=ignored)
     return replace(log, unused=left)
@@ -108,7 +134,8 @@ class _Blocks:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._gpus: dict[tuple[str, ...], tuple[float, str]] = {}
+        self._tres: dict[tuple[str, ...], _Tres] = {}
+        self._lines: dict[str, tuple[int, str, int]] = {}
         self._nodes: dict[str, str] = {}
         self.steps = 0
 
@@ -123,7 +150,7 @@ class _Blocks:
             if name in table:
                 table[column] = self._clock.seconds(table[name], lines)
         table["state"] = table["State"].str.split().str[0].fillna("")
-        self._count_gpus(table)
+        self._count_tres(table)
         limit = _chosen(table.columns, _CHOICES[1])
         if limit:
             table["time_limit_s"] = _seconds(table[limit], 60.0 if limit == _CHOICES[1][0] else 0.0)
@@ -137,17 +164,51 @@ class _Blocks:
                 if text not in self._nodes:
                     self._nodes[text] = ",".join(expand_nodes(text))
             table["nodes"] = table["NodeList"].map(self._nodes)
+        self._read_terms(table)
         _mend_ends(table)
-        return table[[name for name in table if name in LOG_COLUMNS or name == "shifted"]]
+        return table[[name for name in table if name in LOG_COLUMNS or name in (*LOG_SHAPES, "shifted")]]
 
-    def _count_gpus(self, table: pd.DataFrame) -> None:
-        known, found = self._gpus, []
-        for texts in zip(*(table[name] for name in _TRES if name in table), strict=True):
+    def _count_tres(self, table: pd.DataFrame) -> None:
+        """Read GPUs, cores, memory and nodes; what ended when it started and was given nothing never started."""
+        known, found = self._tres, []
+        names = [name for name in _TRES if name in table]
+        for texts in zip(*(table[name] for name in names), strict=True):
             if texts not in known:
-                known[texts] = _gpus(texts)
+                known[texts] = _tres(texts)
             found.append(known[texts])
-        table["gpus"] = np.array([count for count, _ in found], dtype=np.float64)
-        table["gpu_type"] = pd.Series([kind for _, kind in found], dtype=str)
+        for i, column in enumerate(("gpus", "gpu_type", "num_nodes", "cpu_milli", "memory_mib")):
+            values = [one[i] for one in found]
+            table[column] = pd.Series(values, dtype=str) if column == "gpu_type" else np.array(values, dtype=np.float64)
+        for column, pair, unit in (("num_nodes", _CHOICES[2], 1), ("cpu_milli", _CHOICES[3], 1000)):
+            name = _chosen(table.columns, pair)
+            if name:
+                counted = unit * pd.to_numeric(table[name], errors="coerce").fillna(0)
+                table[column] = table[column].where(table[column] > 0, counted)
+        given = [name for name in names if name.startswith("Alloc")]
+        if given:
+            nothing = (table[given] == "").all(axis=1) & (table["start_s"] == table["end_s"])
+            table.loc[nothing, "start_s"] = np.nan
+
+    def _read_terms(self, table: pd.DataFrame) -> None:
+        """Read reservations and licences, and from the command whether nodes are a job's own and what comes before."""
+        if "Reservation" in table:
+            table["reservation"] = table["Reservation"].str.strip()
+        if "Licenses" in table:
+            table["licences"] = table["Licenses"].str.replace(",", " ").str.replace(r"@\S*?(?=:|\s|$)", "", regex=True)
+        if "SubmitLine" in table:
+            for line in table["SubmitLine"].unique():
+                if line not in self._lines:
+                    after = _AFTER.search(line)
+                    ids = re.findall(r"[:,?](\d+)", f":{after[1]}") if after is not None else []
+                    tasks = _TASKS_AT_ONCE.search(line)
+                    alone, at_once = int(_EXCLUSIVE.search(line) is not None), int(tasks[1]) if tasks is not None else 0
+                    self._lines[line] = alone, " ".join(ids), at_once
+            for i, column in enumerate(("exclusive", "after", "group_limit")):
+                table[column] = table["SubmitLine"].map({line: one[i] for line, one in self._lines.items()})
+
+
+#: GPUs, their type, nodes, thousandths of cores, MiB.
+_Tres = tuple[float, str, int, int, int]
 
 
 def _mend_ends(table: pd.DataFrame) -> None:
@@ -179,15 +240,51 @@ def _duration(text: str, unit_s: float) -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def _gpus(texts: Sequence[str]) -> tuple[float, str]:
-    """Count the GPUs of the first of several TRES texts that has any, and name their type."""
-    for text in texts:
-        found = _GPU.findall(text)
-        if found:
-            total = [float(count) for kind, count in found if not kind]
-            kinds = sorted({kind for kind, _ in found if kind})
-            return total[0] if total else sum(float(count) for _, count in found), "+".join(kinds)
-    return 0.0, ""
+def _tres(texts: Sequence[str]) -> _Tres:
+    """Read the first of several TRES texts that has GPUs, or else that has anything."""
+    text = next((text for text in texts if _GPU.search(text)), next((text for text in texts if text), ""))
+    gpus, kind = _gpus(text)
+    parts = {name: float(number) * (_MIB[unit] if name == "mem" else 1) for name, number, unit in _parts(text)}
+    return gpus, kind, int(parts.get("node", 0)), round(1000 * parts.get("cpu", 0)), round(parts.get("mem", 0))
+
+
+def _parts(text: str) -> list[tuple[str, str, str]]:
+    return _TRES_PART.findall(text)
+
+
+def _gpus(text: str) -> tuple[float, str]:
+    """Count the GPUs of a TRES text, slices as parts of one, and name their type."""
+    found = [(kind, float(count)) for kind, count in _GPU.findall(text)]
+    slices = [(match, count) for kind, count in found if (match := _SLICE.search(kind))]
+    if slices:
+        return sum(int(match[1]) / 7 * count for match, count in slices), ""
+    total = [count for kind, count in found if not kind]
+    kinds = sorted({kind for kind, _ in found if kind})
+    return total[0] if total else sum(count for _, count in found), "+".join(kinds)
+
+
+def _add_parts(sieve: Sieve) -> int:
+    """Add up the parts of heterogeneous jobs (123+0, 123+1) to one job each; return how many parts went into others.
+
+    Parts on several nodes with unlike numbers of GPUs have no shape of equal parts, so that any nodes will do.
+    """
+    table = sieve.table
+    het = table["job_id"].str.contains("+", regex=False).to_numpy("bool")
+    if not het.any():
+        return 0
+    rows = table[het].copy()
+    rows["job_id"] = rows["job_id"].str.partition("+")[0]
+    sums, least = ("gpus", "num_nodes", "cpu_milli", "memory_mib"), ("submit_s", "start_s", "line")
+    how = {name: "sum" if name in sums else "min" if name in least else "max" if name == "end_s" else "first"
+           for name in rows if name != "job_id"}  # fmt: skip
+    jobs = rows.groupby("job_id", sort=False)
+    whole = jobs.agg(how).reset_index()
+    each = (rows["gpus"] / rows["num_nodes"].clip(lower=1)).groupby(rows["job_id"], sort=False).nunique()
+    whole.loc[whole["job_id"].map(each) > 1, "num_nodes"] = 0
+    if "nodes" in whole:
+        whole["nodes"] = whole["job_id"].map(jobs["nodes"].agg(",".join))
+    sieve.table = pd.concat([table[~het], whole[table.columns]], ignore_index=True)
+    return len(rows) - len(whole)
 
 
 def _merge(sieve: Sieve) -> tuple[int, int]:
@@ -235,8 +332,14 @@ def _added(rows: pd.DataFrame, first: npt.NDArray[np.int64], number: npt.NDArray
     return found
 
 
+def _is_json(lines: Sequence[str]) -> bool:
+    return next((line for line in lines if line.strip()), "").lstrip().startswith("{")
+
+
 def _matches(head: Head) -> bool:
     names = head.line.split("|")
+    if _is_json([head.line]) and (head.line.strip() == "{" or '"jobs"' in head.line or '"meta"' in head.line):
+        return True
     return len(names) > 1 and all(name in names for name in _REQUIRED)
 
 

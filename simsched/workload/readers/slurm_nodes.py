@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.reading import read_text
+from simsched.reading import parse_json, read_text
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _RANGE = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
@@ -35,6 +38,11 @@ class SlurmNode:
     partitions: tuple[str, ...] = ()
     state: str = ""
 
+    @property
+    def works(self) -> bool:
+        """Return whether jobs may start on it, by its state."""
+        return not re.search(r"down|drain|drng|fail|maint|power_?off|unk", self.state)
+
 
 @dataclass(frozen=True)
 class SlurmCluster:
@@ -52,22 +60,36 @@ class SlurmCluster:
         names = sorted({name for node in self.nodes for name in node.partitions})
         return {name: tuple(node.name for node in self.nodes if name in node.partitions) for name in names}
 
+    def makes(self) -> tuple[tuple[SlurmNode, ...], ...]:
+        """Return the nodes with GPUs in groups of equal ones, sorted by type, size and what else they differ in."""
+        found: dict[tuple[Any, ...], list[SlurmNode]] = {}
+        for node in self.nodes:
+            if node.gpus:
+                kind = (node.gpu_type, node.gpus, node.cpus, node.memory_mb, node.partitions)
+                found.setdefault(kind, []).append(node)
+        return tuple(tuple(found[kind]) for kind in sorted(found))
+
     def groups(self) -> tuple[tuple[int, int, str], ...]:
         """Return (nodes, GPUs a node, type) of the nodes with GPUs, sorted by type and size."""
-        kinds = sorted({(node.gpu_type, node.gpus) for node in self.nodes if node.gpus})
-        count = {kind: sum((node.gpu_type, node.gpus) == kind for node in self.nodes) for kind in kinds}
-        return tuple((count[kind], kind[1], kind[0]) for kind in kinds)
+        count = Counter((one[0].gpu_type, one[0].gpus) for one in self.makes() for _ in one)
+        return tuple((nodes, gpus, kind) for (kind, gpus), nodes in sorted(count.items()))
+
+
+def describes_nodes(text: str) -> bool:
+    """Return whether a text may be what `read_nodes` reads."""
+    return "NodeName=" in text or "NODELIST" in text or (text.lstrip().startswith("{") and '"nodes"' in text)
 
 
 def read_nodes(path: str | Path) -> SlurmCluster:
-    """Read `scontrol show node`, or `sinfo -N` with a header that has NODELIST and GRES.
+    """Read `scontrol show node`, plain or with `--json`, or `sinfo -N` with a header that has NODELIST and GRES.
 
     A node listed in several partitions is one node. Raises `InputError` for a file that is neither or names no node,
     and where two lines about a node contradict each other.
     """
     place = Path(path)
     text = read_text(place)
-    found = list(_scontrol(text) if "NodeName=" in text else _sinfo(place, text))
+    reads = _scontrol if "NodeName=" in text else partial(_json if text.lstrip().startswith("{") else _sinfo, place)
+    found = list(reads(text))
     nodes: dict[str, SlurmNode] = {}
     for line, node in found:
         if node.gpus > _MOST_GPUS:
@@ -87,24 +109,45 @@ def read_nodes(path: str | Path) -> SlurmCluster:
 
 def _scontrol(text: str) -> Iterator[tuple[int, SlurmNode]]:
     begins = [match.start() for match in re.finditer(r"NodeName=", text)]
+    partitions = _partitions_of(text)
     for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
-        fields = dict(_FIELD.findall(text[begin:end]))
+        fields = dict(_FIELD.findall(text[begin:end].split("PartitionName=")[0]))
         gpus, kind = _gres(fields.get("Gres", ""))
         if not gpus:
             gpus, kind = _gres(fields.get("CfgTRES", "").replace("gres/", ""))
-        partitions = tuple(name for name in fields.get("Partitions", "").split(",") if name)
-        yield (
-            text.count("\n", 0, begin) + 1,
-            SlurmNode(
-                fields["NodeName"],
-                gpus,
-                kind,
-                _whole(fields.get("CPUTot", "")),
-                _whole(fields.get("RealMemory", "")),
-                partitions,
-                fields.get("State", "").lower(),
-            ),
-        )
+        named = {name for name in fields.get("Partitions", "").split(",") if name}
+        cpus = _whole(fields.get("CPUTot", "") or fields.get("CPUs", ""))
+        state = fields.get("State", "").lower().replace("unknown", "")  # of slurm.conf: as it is found
+        line, memory = text.count("\n", 0, begin) + 1, _whole(fields.get("RealMemory", ""))
+        for name in expand_nodes(fields["NodeName"]) if fields["NodeName"] != "DEFAULT" else ():
+            inside = tuple(sorted(named | partitions.get(name, set())))
+            yield line, SlurmNode(name, gpus, kind, cpus, memory, inside, state)
+
+
+def _json(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:
+    try:
+        nodes = parse_json(text, path)["nodes"]
+        for i, node in enumerate(nodes, 1):
+            gpus, kind = _gres(node.get("gres", ""))
+            state, memory = node.get("state", ""), node.get("real_memory", 0)
+            words = " ".join(state) if isinstance(state, list) else str(state)
+            partitions = tuple(sorted(node.get("partitions", ())))
+            yield (
+                i,
+                SlurmNode(node["name"], gpus, kind, int(node.get("cpus", 0)), int(memory), partitions, words.lower()),
+            )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise input_error(path, f"does not describe nodes ({error})", "give `scontrol show node --json`") from None
+
+
+def _partitions_of(text: str) -> dict[str, set[str]]:
+    """Return the partitions of each node by lines such as PartitionName=gpu Nodes=g[1-4], as slurm.conf has them."""
+    found: dict[str, set[str]] = {}
+    for line in re.findall(r"(?m)^\s*PartitionName=.*$", text):
+        fields = dict(_FIELD.findall(line))
+        for name in expand_nodes(fields.get("Nodes", "")):
+            found.setdefault(name, set()).add(fields["PartitionName"])
+    return found
 
 
 def _sinfo(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:

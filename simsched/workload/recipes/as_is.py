@@ -12,6 +12,7 @@ from simsched.keys import key
 from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.recipes.recipe import Ingredients, jobs_key, trace_of
 from simsched.workload.recipes.tiresias_testbed import MODELS
+from simsched.workload.shapes import shapes_of
 from simsched.workload.trace import PROBLEM_CAP
 
 if TYPE_CHECKING:
@@ -96,14 +97,19 @@ def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""
     rows = zip(*(_values(table[column]) for column in _FIELDS), strict=True)
     rare = [column for column in _RARE if column in table and (table[column] != _IDLE.get(column, 0)).any()]
-    if not rare:
+    shapes = shapes_of(table)
+    if not rare and not shapes:
         return [JobSpec(*values) for values in rows]
-    more = zip(*(_values(table[column]) for column in rare), strict=True)
-    turned = [(column, _RARE[column]) for column in rare]
+    more = zip(*(_values(table[column]) for column in rare), *shapes.values(), strict=True)
+    turned = [*((column, _RARE[column]) for column in rare), *((name, _as_it_is) for name in shapes)]
     return [
         JobSpec(*values, **{name: turn(one) for (name, turn), one in zip(turned, others, strict=True) if one})
         for values, others in zip(rows, more, strict=True)
     ]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _values(column: pd.Series) -> list[Any]:

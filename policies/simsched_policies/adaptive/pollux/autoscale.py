@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from simsched_policies.adaptive.pollux.policy import Pollux, by_service
 from simsched_policies.adaptive.pollux.search import AllocationProblem, SearchOptions, search
 from simsched_policies.adaptive.pollux.tables import ONE_NODE, SEVERAL_NODES
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.integer[Any]]
 
 
 @dataclass

@@ -33,6 +33,7 @@ from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,
     SearchOptions,
     SearchResult,
+    counts_up_to,
     match_population,
     search,
     upper_bound,
@@ -145,7 +146,9 @@ class Pollux(Policy):
         fair_gpus = -(-total // len(jobs))
         reports = [job[GOODPUT] for job in jobs]
         caps = [min(self._cap(job, report.on(pool.gpu_type)), total) for job, report in zip(jobs, reports, strict=True)]
-        current = np.zeros((len(jobs), len(node_gpus)), dtype=np.int64)
+        current = np.zeros(
+            (len(jobs), len(node_gpus)), dtype=counts_up_to(0, *(view.nodes[node].gpus for node in pool.nodes))
+        )
         for row, job in zip(current, jobs, strict=True):
             for node, gpus in job.allocation:
                 row[columns[node]] = gpus

@@ -18,7 +18,7 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.errors import input_error
-from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Tenant
+from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, NodeShape, Tenant
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched_policies.production.hived.ownership import Make, Ownership, divide, leaf
 from simsched_policies.production.hived.scheduler import CellScheduler
@@ -46,6 +46,7 @@ class _Job(NamedTuple):
     submit_time_s: float
     gpus: int
     kinds: frozenset[str]
+    shape: NodeShape | None = None
 
 
 @dataclass
@@ -79,7 +80,9 @@ class HiveD(Policy):
             self._room[node.gpu_type, node.gpus] += node.gpus
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch; raises `InputError` for a job that the nodes of no make can hold."""
+        """Keep the batch; raises `InputError` for a job that the nodes of no make can hold, or without GPUs."""
+        if not request.num_gpus:
+            raise input_error(f"job '{request.id}'", "asks for no GPU, and cells are of GPUs", "leave it out")
         makes = {make: gpus for make, gpus in self._room.items() if facts.runs_on(make[0])}
         most = max(makes.values(), default=request.num_gpus)
         of_one_type = max((sum(makes[one] for one in makes if one[0] == kind) for kind, _ in makes), default=0)
@@ -95,17 +98,24 @@ class HiveD(Policy):
         cells = self._look(view)
         start: dict[str, Allocation] = {}
         stop: dict[str, None] = {}
-        failed: set[tuple[str, int, int, frozenset[str]]] = set()
+        failed: set[tuple[str, int, int, frozenset[str], NodeShape | None]] = set()
+        alone = any(job.shape is not None and job.shape.exclusive for job in self._waiting.values())
+        free = Capacity.of(view) if alone or view.beside is not None else None
         for job in sorted(self._waiting.values(), key=self._urgency):
-            kind = (job.tenant, self._priority(job), job.gpus, job.kinds)
+            kind = (job.tenant, self._priority(job), job.gpus, job.kinds, job.shape)
             if kind in failed or job.id in stop:
                 continue
             places = self._place(cells, job, start, stop)
+            if places is not None and free is not None and not free.holds(_allocation(places), job.shape):
+                cells.release(job.number)  # the cells are free, and cores or memory beside them are not
+                places = None
             if places is None:
                 failed.add(kind)
-            else:
-                start[job.id] = _allocation(places)
-                del self._waiting[job.number]
+                continue
+            start[job.id] = _allocation(places)
+            del self._waiting[job.number]
+            if free is not None:
+                free.take(start[job.id], job.shape)
         return Decision.change(start, list(stop))
 
     def _place(
@@ -114,6 +124,8 @@ class HiveD(Policy):
         tenant, priority = job.tenant, self._priority(job)
         for make in self._makes:
             pods = self._owned.pods(tenant, make, job.gpus) if priority >= 0 else _pods(job.gpus, make[1])
+            if pods is not None and job.shape is not None and job.shape.nodes:
+                pods = (job.shape.each.gpus,) * job.shape.nodes if job.shape.each.gpus <= make[1] else None
             if make[0] not in job.kinds or pods is None:
                 continue
             gang = Gang(job.number, tenant, priority, pods, gpu_type=leaf(make))
@@ -167,7 +179,9 @@ class HiveD(Policy):
         number = self._numbers.setdefault(job.id, f"{len(self._numbers):012d}")
         tenant = request.tenant if request.tenant in self.tenants else OTHERS
         kinds = frozenset(kind for kind, _ in self._makes if job.facts.runs_on(kind))
-        known = _Job(job.id, number, tenant, request.priority, request.submit_time_s, job.num_gpus, kinds)
+        known = _Job(
+            job.id, number, tenant, request.priority, request.submit_time_s, job.num_gpus, kinds, request.shape
+        )
         return self._jobs.setdefault(number, known)
 
 

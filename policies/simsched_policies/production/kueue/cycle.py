@@ -23,13 +23,17 @@ from simsched_policies.production.kueue.tree import Node, QuotaTree, potential
 
 @dataclass(frozen=True)
 class Asking:
-    """A pending workload: what it asks of each resource, whatever the flavour; other fields as `Workload`."""
+    """A pending workload: what it asks of each resource, whatever the flavour; other fields as `Workload`.
+
+    `flavours` are those whose nodes suit it (None: all).
+    """
 
     id: str
     queue: str
     request: Mapping[str, int]
     priority: int = 0
     created_s: float = 0.0
+    flavours: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,8 @@ def _assign(tree: QuotaTree, asking: Asking, admitted: Sequence[Workload], rules
         if not wanted:
             continue
         search = _Search(tree, replace(asking, request=wanted), admitted, rules)
-        best = search.best(flavours)
+        suit = flavours if asking.flavours is None else [name for name in flavours if name in asking.flavours]
+        best = search.best(suit)
         if best is None:
             return nothing
         usage |= best.usage

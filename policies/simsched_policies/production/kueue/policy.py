@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from simsched.model import Allocation, Capacity, Tenant
+from simsched.model import Allocation, Capacity, NodeShape, Tenant
 from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.kueue.cycle import Asking, Entry, Rules, admit, run_cycle
@@ -60,10 +60,14 @@ class Kueue(Policy):
     _tree: QuotaTree | None = field(default=None, init=False, repr=False)
     _pending: dict[str, Asking] = field(default_factory=dict, init=False, repr=False)
     _held: dict[str, tuple[Workload, Allocation]] = field(default_factory=dict, init=False, repr=False)
+    #: The shapes of those that hold GPUs and have one.
+    _shapes: dict[str, NodeShape] = field(default_factory=dict, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     #: Jobs by the numbers, in order of arrival, under which the quotas know them, and the other way round.
     _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    #: The flavours that suit jobs which run on some GPU types only.
+    _flavours: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False)
     #: The local queue of each job, and what local queues used.
     _local: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _usage: DecayedUsage = field(init=False, repr=False)
@@ -152,14 +156,19 @@ class Kueue(Policy):
     def _admit(self, tree: QuotaTree, entry: Entry, view: View) -> Allocation | None:
         """Take quota and GPUs for a job; None where the type of its flavour has no room or does not suit it."""
         ((flavour, _), gpus) = next(iter(entry.usage.items()))
-        if not view.jobs[self._jobs[entry.asking.id]].facts.runs_on(flavour):
+        job = view.jobs[self._jobs[entry.asking.id]]
+        if not job.facts.runs_on(flavour):
             return None
-        allocation = self._free.place(PLACERS[self.placement], gpus, (self._free.types.index(flavour),))
+        placer = PLACERS[self.placement].within(job.request.shape)
+        allocation = self._free.choose(placer, gpus, (self._free.types.index(flavour),))
         if allocation is None:
             return None
+        self._free.take(allocation, job.request.shape)
         workload = admit(entry, view.now_s)
         tree.add(workload.queue, workload.usage)
         self._held[workload.id] = (workload, allocation)
+        if job.request.shape is not None:
+            self._shapes[workload.id] = job.request.shape
         del self._pending[workload.id]
         if self.admission_fair_sharing:
             self._usage.charge(self._local[workload.id], {RESOURCE: gpus})
@@ -169,13 +178,18 @@ class Kueue(Policy):
         _, allocation = self._held[workload.id]
         self._release(tree, workload.id)
         self._pending[workload.id] = Asking(
-            workload.id, workload.queue, {RESOURCE: sum(g for _, g in allocation)}, workload.priority, now_s
+            workload.id,
+            workload.queue,
+            {RESOURCE: sum(g for _, g in allocation)},
+            workload.priority,
+            now_s,
+            self._flavours.get(workload.id),
         )
 
     def _release(self, tree: QuotaTree, number: str) -> None:
         workload, allocation = self._held.pop(number)
         tree.remove(workload.queue, workload.usage)
-        self._free.give_back(allocation)
+        self._free.give_back(allocation, self._shapes.pop(number, None))
 
     def _look(self, view: View) -> QuotaTree:
         """Note arrivals, completions and losses, and nodes that went down or came up."""
@@ -188,7 +202,7 @@ class Kueue(Policy):
             self._pending.pop(number, None)
             if number in self._held:
                 self._release(self._tree, number)
-        if view.up != self._free.up or view.lost:
+        if view.up != self._free.up or view.lost or view.beside is not None:
             self._free = Capacity.of(view)
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
@@ -201,7 +215,10 @@ class Kueue(Policy):
         number = self._numbers.setdefault(job.id, f"{len(self._numbers):012d}")
         self._jobs[number] = job.id
         self._local[number] = f"{request.tenant}/{request.user}"
-        return Asking(number, queue, {RESOURCE: job.num_gpus}, int(request.priority), request.submit_time_s)
+        if job.facts.gpu_types is not None:
+            self._flavours[number] = frozenset(job.facts.gpu_types)
+        flavours = self._flavours.get(number)
+        return Asking(number, queue, {RESOURCE: job.num_gpus}, int(request.priority), request.submit_time_s, flavours)
 
     def _quotas(self, view: View) -> QuotaTree:
         terms = Terms(

@@ -23,30 +23,35 @@ WINDOW_S = 1440 * 60
 
 
 class Releases:
-    """When running jobs will have to give back their GPUs, by their limits, sorted."""
+    """When running jobs will have to give back what they hold, by their limits, sorted: GPUs, or more in each row."""
 
-    def __init__(self, capacity: int = 64) -> None:
+    def __init__(self, capacity: int = 64, width: int = 1) -> None:
         """Begin with no running job; room for more than `capacity` is made when needed."""
         self._ends = np.empty(max(1, capacity), dtype=np.int64)
-        self._gpus = np.empty(max(1, capacity), dtype=np.int64)
+        self._rows = np.empty((max(1, capacity), width), dtype=np.int64)
         self._count = 0
+
+    @property
+    def columns(self) -> tuple[Ints, Ints]:
+        """Return the ends, ascending, and what is given back then."""
+        return self._ends[: self._count], self._rows[: self._count]
 
     def __len__(self) -> int:
         """Count the running jobs."""
         return self._count
 
-    def add(self, end: int, gpus: int) -> None:
+    def add(self, end: int, *held: int) -> None:
         """Count in a job that must end at `end`."""
         if self._count == len(self._ends):
             self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
-            self._gpus = np.concatenate([self._gpus, np.empty_like(self._gpus)])
-        _insert(self._ends, self._gpus, self._count, end, gpus)
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+        _insert(self._ends, self._rows, self._count, end, held)
         self._count += 1
 
-    def remove(self, end: int, gpus: int) -> None:
+    def remove(self, end: int, *held: int) -> None:
         """Remove a job that was added with the same figures; raises `ValueError` if there is none."""
-        if not _delete(self._ends, self._gpus, self._count, end, gpus):
-            raise ValueError(f"no job of {gpus} GPUs ends at {end}")
+        if not _delete(self._ends, self._rows, self._count, end, held):
+            raise ValueError(f"no job of {held[0]} GPUs ends at {end}")
         self._count -= 1
 
     def easy(self, free: int, now: int, gpus: Ints, limits: Ints) -> npt.NDArray[np.bool_]:
@@ -83,7 +88,7 @@ class Releases:
     ) -> Ints:
         starts = np.full(len(gpus), NEVER, dtype=np.int64)
         horizon = int(np.iinfo(np.int64).max) if window is None else now + window
-        ends, amounts = self._ends[: self._count], self._gpus[: self._count]
+        ends, amounts = self._ends[: self._count], self._rows[: self._count, 0]
         _plan(ends, amounts, free, now, gpus[:most], limits[:most], horizon, first_only, starts)
         return starts
 
@@ -101,23 +106,37 @@ def _find(ends: Ints, count: int, end: int) -> int:
 
 
 @jit
-def _insert(ends: Ints, gpus: Ints, count: int, end: int, amount: int) -> None:
+def _insert(ends: Ints, rows: Ints, count: int, end: int, held: tuple[int, ...]) -> None:
     place = _find(ends, count, end)
     for i in range(count, place, -1):
-        ends[i], gpus[i] = ends[i - 1], gpus[i - 1]
-    ends[place], gpus[place] = end, amount
+        ends[i] = ends[i - 1]
+        for column in range(rows.shape[1]):
+            rows[i, column] = rows[i - 1, column]
+    ends[place] = end
+    for column in range(rows.shape[1]):
+        rows[place, column] = held[column]
 
 
 @jit
-def _delete(ends: Ints, gpus: Ints, count: int, end: int, amount: int) -> bool:
+def _delete(ends: Ints, rows: Ints, count: int, end: int, held: tuple[int, ...]) -> bool:
     place = _find(ends, count, end)
-    while place < count and ends[place] == end and gpus[place] != amount:
+    while place < count and ends[place] == end and not _same(rows[place], held):
         place += 1
     if place == count or ends[place] != end:
         return False
     for i in range(place, count - 1):
-        ends[i], gpus[i] = ends[i + 1], gpus[i + 1]
+        ends[i] = ends[i + 1]
+        for column in range(rows.shape[1]):
+            rows[i, column] = rows[i + 1, column]
     return True
+
+
+@jit
+def _same(row: Ints, held: tuple[int, ...]) -> bool:
+    same = True
+    for column in range(len(row)):
+        same = same and row[column] == held[column]
+    return same
 
 
 @jit

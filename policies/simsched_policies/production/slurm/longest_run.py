@@ -6,23 +6,18 @@ import heapq
 
 
 class LongestRun:
-    """When the jobs that run will have run for as long as any may."""
+    """When the jobs that run will have run for as long as they may."""
 
-    def __init__(self, most_h: float | None) -> None:
-        """Let jobs run for `most_h` hours at most (None: as long as they like)."""
-        self.most_s = None if most_h is None else most_h * 3600
+    def __init__(self) -> None:
+        """Begin with no job."""
         self._ends: list[tuple[float, str]] = []
         self._end_of: dict[str, float] = {}
 
-    def limit_s(self, asked_s: float) -> float:
-        """Return the run time that a job is planned with that asked for one."""
-        return asked_s if self.most_s is None else min(asked_s, self.most_s)
-
-    def begin(self, job_id: str, now_s: float) -> None:
-        """Note that a job begins to run."""
-        if self.most_s is not None:
-            self._end_of[job_id] = now_s + self.most_s
-            heapq.heappush(self._ends, (now_s + self.most_s, job_id))
+    def begin(self, job_id: str, now_s: float, most_s: float | None) -> None:
+        """Note that a job begins to run, for `most_s` at most (None: as long as it likes)."""
+        if most_s is not None:
+            self._end_of[job_id] = now_s + most_s
+            heapq.heappush(self._ends, (now_s + most_s, job_id))
 
     def end(self, job_id: str) -> None:
         """Note that a job runs no longer."""
@@ -37,6 +32,11 @@ class LongestRun:
                 del self._end_of[job_id]
                 found.append(job_id)
         return found
+
+    @property
+    def any(self) -> bool:
+        """Return whether there are jobs with such an end."""
+        return bool(self._ends)
 
     @property
     def next_s(self) -> float | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
 
 #: Slurm's defaults, in seconds: the wait that gives the full age factor, the half-life of usage, its updates.
@@ -149,7 +150,7 @@ class AccountTree:
         return self._children[self._by_name[name].parent]
 
     def _part(self, name: str) -> float:
-        total = sum(account.shares for account in self._siblings(name))
+        total = ordered_sum(account.shares for account in self._siblings(name))
         return self._by_name[name].shares / total if total > 0 else 0.0
 
     def normal_shares(self, name: str) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S
@@ -11,7 +12,7 @@ from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_
 Mode = Literal["off", "requeue", "suspend", "cancel"]
 
 #: How a file's values become these: unknown names are an error.
-_STRICT: Mapping[str, Any] = {"extra": "forbid"}
+_STRICT: Mapping[str, Any] = {"extra": "forbid", "strict": True}
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class Backfill:
     arrivals and completions look at the first `queue_depth` jobs (default_queue_depth), up to the first that cannot
     start; without it, backfill runs at once. Limits are planned in steps of `resolution_s` (bf_resolution), jobs
     without a time limit as `default_limit_s` long. The tasks of a job array count as one job for `max_jobs`
-    (bf_max_job_test) and `queue_depth`.
+    (bf_max_job_test) and `queue_depth`; of each user at most `max_jobs_per_user` are looked at (bf_max_job_user; 0:
+    all).
+    With `jobs_per_yield` (0: a pass takes no time) a pass of backfill is broken off after so many jobs and goes on
+    `yield_s` later (bf_yield_interval), if no job came or went or it `continues` all the same (bf_continue).
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -34,6 +38,10 @@ class Backfill:
     window_s: int = 1440 * 60
     interval_s: float = 0.0
     queue_depth: int = 100
+    max_jobs_per_user: int = 0
+    jobs_per_yield: int = 0
+    yield_s: float = 2.0
+    continues: bool = False
     resolution_s: int = 1
     default_limit_s: float = 7 * 86400.0
 
@@ -72,7 +80,7 @@ class Priority:
         if self.max_age_s <= 0:
             raise ValueError("max_age_s must be above 0")
 
-    @property
+    @cached_property
     def weighs(self) -> bool:
         """Return whether any factor counts."""
         return bool(self.age or self.fair_share or self.size or self.partition or self.qos)
@@ -82,14 +90,19 @@ class Priority:
 class PreemptionRules:
     """What happens to jobs that others stop.
 
-    They wait again (`requeue`), resume in place when the GPUs come free (`suspend`), or end (`cancel`), after `grace_s`
-    unless suspended. Requeued jobs save themselves before, or with `requeue_loses` fall back to their last checkpoint
-    (`failures.checkpoint_interval_s`), to nothing without one, and get their whole time limit again.
+    Jobs stop those of the qualities of service that theirs lists, or with `by` partition_prio those of partitions of a
+    lower tier; the lowest in priority first, of these on the fewest nodes, or with `youngest_first` the last started
+    (preempt_youngest_first). They wait again (`requeue`), resume in place when the GPUs come free (`suspend`), or end
+    (`cancel`), after `grace_s` unless suspended. Requeued jobs save themselves before, or with `requeue_loses` fall
+    back to their last checkpoint (`failures.checkpoint_interval_s`), to nothing without one, and get their whole time
+    limit again.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     mode: Mode = "off"
+    by: Literal["qos", "partition_prio"] = "qos"
+    youngest_first: bool = False
     grace_s: float = 0.0
     requeue_loses: bool = False
 
@@ -99,32 +112,110 @@ class PreemptionRules:
             raise ValueError(f"grace_s must be at least 0, not {self.grace_s:g}")
 
 
+#: What limits count, in the order in which `Caps` has it.
+AMOUNTS = ("gpus", "cpus", "memory_gb", "nodes", "jobs", "submitted")
+#: In which units they are counted inside: thousandths of cores, MiB.
+_UNITS = (1, 1000, 1024, 1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Caps:
+    """How much may be held at once, and how many jobs may run and be submitted (None: any number)."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    gpus: int | None = None
+    cpus: float | None = None
+    memory_gb: float | None = None
+    nodes: int | None = None
+    jobs: int | None = None
+    submitted: int | None = None
+
+    def __getitem__(self, amount: int) -> int | None:
+        """Return a limit by its place in `AMOUNTS`, in thousandths of cores and MiB."""
+        value = getattr(self, AMOUNTS[amount])
+        return None if value is None else round(value * _UNITS[amount])
+
+    def with_gpus(self, gpus: int | None) -> Caps:
+        """Return the same with another number of GPUs."""
+        return replace(self, gpus=gpus)
+
+
 @dataclass(frozen=True)
 class Partition:
-    """A partition, the queue of its jobs: its GPU type, its tier (the highest goes first) and its priority."""
+    """A partition, the queue of its jobs; in brackets Slurm's names.
+
+    `gpu_type` is that of its GPUs where the cluster's nodes name no partitions. The highest `tier` (PriorityTier) goes
+    first; `priority` is its job factor. No job runs for more than `max_time_h` (MaxTime: it is cancelled then) or on
+    more than `max_nodes` (MaxNodes: it is refused); jobs without a time limit count as `default_time_h` long
+    (DefaultTime). `qos` is the quality of service whose limits all its jobs have.
+    """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     gpu_type: str = ""
     tier: int = 0
     priority: float = 0.0
+    max_time_h: float | None = None
+    default_time_h: float | None = None
+    max_nodes: int | None = None
+    qos: str = ""
 
 
 @dataclass(frozen=True)
 class Qos:
-    """A quality of service: its priority, and those whose jobs its jobs may stop."""
+    """A quality of service: its priority, those whose jobs its jobs may stop, and its limits.
+
+    `group` is for all its jobs together (GrpTRES, GrpJobs, GrpSubmit), `per_user`, `per_account` and `per_job` for
+    those of each (MaxTRESPerUser, MaxJobsPerUser, MaxSubmitJobsPerUser and so on), `max_time_h` for each (MaxWall).
+    """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     priority: float = 0.0
     preempts: tuple[str, ...] = ()
+    group: Caps = field(default_factory=Caps)
+    per_user: Caps = field(default_factory=Caps)
+    per_account: Caps = field(default_factory=Caps)
+    per_job: Caps = field(default_factory=Caps)
+    max_time_h: float | None = None
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account: the one above it, its shares, and limits of all its jobs, of each of its users, and of each job."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    parent: str = ""
+    shares: float = 1.0
+    group: Caps = field(default_factory=Caps)
+    per_user: Caps = field(default_factory=Caps)
+    per_job: Caps = field(default_factory=Caps)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes, by number, that from one second of the workload to another are for jobs that name the reservation.
+
+    One for maintenance has no name that a job could give: its nodes are drained in time, and nobody starts on them.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    start_s: int
+    end_s: int
+    nodes: tuple[int, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What partitions and qualities of service there are, and the longest time for which a job may run.
+    """What partitions and qualities of service there are, who may hold how much, and for how long.
 
-    With `max_time_h` no job runs longer at a time, whatever it asked for; those that would are cancelled then.
+    With `max_time_h` no job runs longer at a time, whatever it asked for; those that would are cancelled then. `users`
+    have limits of their own, by `account/user` or by user; `licences` are how many there are of each. With `drains`,
+    outages of the kind maintenance are known beforehand, and nothing starts on a node that would not end by then.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -132,6 +223,11 @@ class Limits:
     max_time_h: float | None = None
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     qos: Mapping[str, Qos] = field(default_factory=dict)
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    users: Mapping[str, Caps] = field(default_factory=dict)
+    licences: Mapping[str, int] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+    drains: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what lets no job run."""

@@ -2,10 +2,11 @@
 
 Idea: the waiting jobs are ordered by priority; those at the head start, and later ones start too if, by everyone's time
 limits, they delay no job that has a reservation (SchedMD, "Scheduling Configuration Guide", backfill, "Multifactor
-Priority Plugin" and "Preemption"; EASY: Mu'alem and Feitelson, TPDS 2001). Deviations from Slurm: GPUs alone are
-counted, not processors or memory; there are no reservations of the administrator; usage for fair share is updated at
-the first decision after `update_s`; a requeued job resumes where it was unless asked otherwise, and a reservation does
-not foresee that suspended jobs come back.
+Priority Plugin", "Preemption" and "Resource Limits"; EASY: Mu'alem and Feitelson, TPDS 2001). Where jobs have shapes,
+nodes have cores or partitions, or there are reservations, a plan is made of nodes; else GPUs of a type are counted.
+Deviations from Slurm: usage for fair share is updated at the first decision after `update_s`; a requeued job resumes
+where it was unless asked otherwise; a reservation of backfill holds what a job needs of nodes and not all of them, and
+does not foresee that suspended jobs come back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from simsched.model import Allocation, Capacity, JobRequest, Tenant
 from simsched.policy import (
     CANCEL,
+    PLANNED_OUTAGES,
     TIME_LIMITS,
     Action,
     Becomes,
@@ -27,6 +29,7 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
+    Signal,
     Stop,
     Traits,
     View,
@@ -34,19 +37,23 @@ from simsched.policy import (
 )
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import Ints
+from simsched_policies.production.slurm.conditions import Conditions
+from simsched_policies.production.slurm.cycle import Cycle
+from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
 from simsched_policies.production.slurm.longest_run import LongestRun
-from simsched_policies.production.slurm.multifactor import relative_factor, size_factor
-from simsched_policies.production.slurm.options import Backfill, Limits, Partition, PreemptionRules, Priority
+from simsched_policies.production.slurm.machines import Machines
+from simsched_policies.production.slurm.nodes import EASY, EVERYBODY, STRICT
+from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
+from simsched_policies.production.slurm.order import Order
 from simsched_policies.production.slurm.preemption import Changes, Claim, Preemption, Running
 from simsched_policies.production.slurm.usage import Usage
-from simsched_policies.production.slurm.waiting import Held, Numbers, TypePool, WaitingJob, first_units
+from simsched_policies.production.slurm.waiting import Held, TypePool, WaitingJob, first_of_each, first_units
 
 #: The tier of jobs that may preempt others: above all partitions.
 _PREEMPTS = 1 << 40
-#: More GPUs than any cluster has.
-_NO_LIMIT = 1 << 40
-#: What a partition is that nothing is said of.
-_ANY = Partition()
+_HOW = {"none": STRICT, "easy": EASY, "conservative": EVERYBODY}
+#: Places in a pool's queue of jobs that start, with their nodes where these are planned.
+_Chosen = list[tuple[int, Allocation | None]]
 
 
 @dataclass
@@ -69,56 +76,76 @@ class SlurmBackfill(Policy):
     placement: PlacerName = "fragments"
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _pools: list[TypePool] = field(default_factory=list, init=False, repr=False)
+    #: The nodes, where jobs are planned on them; there is then one pool.
+    _machines: Machines | None = field(default=None, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     _shown_up: Sequence[bool] = field(default=(), init=False, repr=False)
     _total: int = field(default=0, init=False, repr=False)
     _held: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
-    _tenants: dict[str, int] = field(default_factory=dict, init=False, repr=False)
-    _used: list[int] = field(default_factory=list, init=False, repr=False)
-    _most: list[int] = field(default_factory=list, init=False, repr=False)
+    _numbers: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _book: Book = field(init=False, repr=False)
+    _conditions: Conditions = field(init=False, repr=False)
     _usage: Usage = field(init=False, repr=False)
-    _in_order: bool = field(default=True, init=False, repr=False)
+    _order: Order = field(init=False, repr=False)
     #: Job arrays by number; jobs of none have negative ones.
     _units: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _alone: int = field(default=0, init=False, repr=False)
-    _qos: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _reserved: tuple[Reservation, ...] = field(default=(), init=False, repr=False)
     _stops: Preemption = field(init=False, repr=False)
     _changed: bool = field(default=True, init=False, repr=False)
-    _longest: LongestRun = field(init=False, repr=False)
+    _cycle: Cycle = field(init=False, repr=False)
+    #: How many jobs backfill looks at in this decision, None where it does not run.
+    _depth: int | None = field(default=None, init=False, repr=False)
+    _longest: LongestRun = field(default_factory=LongestRun, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Open the books."""
-        qualities = self.limits.qos
-        preempts = {name: qos.preempts for name, qos in qualities.items()}
-        self._qos_priorities = {name: qos.priority for name, qos in qualities.items() if qos.priority}
-        self._partition_priorities = {name: one.priority for name, one in self.limits.partitions.items()}
-        self._stops = Preemption(self.preemption.mode, preempts, self._qos_priorities, self.preemption.grace_s)
-        self._usage = Usage(self.tenants, self.priority.half_life_s)
-        self._longest = LongestRun(self.limits.max_time_h)
+        accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
+        self._cycle = Cycle(self.backfill)
+        self._reserved = self.limits.reservations
+        self._usage = Usage(accounts | dict(self.tenants), self.priority.half_life_s)
+        self._order = Order(self.priority, self.limits, self._usage)
+        self._book = Book(self.limits, self.tenants)
+        self._conditions = Conditions(self.limits.licences)
+        rules = self.preemption
+        preempts, rank = {name: qos.preempts for name, qos in self.limits.qos.items()}, self._order.of_qualities
+        if rules.by == "partition_prio":
+            tiers = {name: one.tier for name, one in self.limits.partitions.items()}
+            preempts = {name: tuple(one for one in tiers if tiers[one] < tier) for name, tier in tiers.items()}
+            rank = {name: float(tier) for name, tier in tiers.items()}
+        self._stops = Preemption(rules.mode, preempts, rank, rules.grace_s, rules.youngest_first)
 
     @property
     def forgets(self) -> bool:
-        """Return whether no usage is remembered."""
-        return not self.priority.fair_share
+        """Return whether no usage is remembered, and no reservation has a time of its own."""
+        return not (self.priority.fair_share or self.limits.reservations or self.limits.drains)
+
+    @property
+    def signals(self) -> frozenset[Signal]:
+        """Return the outages that are announced, where nodes are drained for them."""
+        return frozenset((PLANNED_OUTAGES,)) if self.limits.drains else frozenset()
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what may start now."""
-        now_s = view.now_s
-        self._look(view, now_s)
-        now = math.floor(now_s)
+        changes, now_s = Changes({}, {}, {}), view.now_s
+        self._look(view, now_s, changes)
         if self.priority.fair_share:
             self._usage.update(now_s, self.priority.update_s)
-        changes = Changes({}, {}, {})
-        for job_id in self._longest.over(now_s) if self.limits.max_time_h else ():
+        for job_id in self._longest.over(now_s):
             self._let_go(job_id, self._held.pop(job_id), now_s)
             changes.cancel[job_id] = None
         if self._stops.on:
             self._preempt(view, changes)
-        backfills = self._backfills(now_s)
+        waiting_jobs = sum([len(pool.waiting.jobs) for pool in self._pools])
+        self._depth = self._cycle.depth(now_s, waiting_jobs, changed=bool(view.arrived or view.finished or view.lost))
+        self._changed = self._depth is None or self.priority.weighs
+        how = self.backfill.kind if self._depth is not None else "none"
         kept = self._stops.keep_back(self._free) if self._stops.on else ()
         for kind, pool in enumerate(self._pools):
-            if pool.waiting.jobs and self._free.total_of(kind) >= pool.waiting.least_gpus:
-                self._start(kind, pool, now, now_s, changes.start, backfills=backfills)
+            if pool.waiting.jobs and (
+                self._machines is not None or self._free.total_of(kind) >= pool.waiting.least_gpus
+            ):
+                self._start(kind, pool, view, changes.start, how)
         if kept:
             self._free.give_back(kept)
         wake = self._wake(now_s)
@@ -131,20 +158,18 @@ class SlurmBackfill(Policy):
             jobs = {name: Stop(saved=saved) for name in changes.stop if name not in jobs} | jobs
         return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
-    def _backfills(self, now_s: float) -> bool:
-        """Say whether this decision runs backfill, or looks at the head of the queue alone."""
-        due = not self.backfill.interval_s or now_s % self.backfill.interval_s == 0
-        self._changed = not due or bool(self.priority.weighs)
-        return due
-
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
-        if not (self.backfill.interval_s or self._stops.claims or self.limits.max_time_h):
+        if not (self.backfill.interval_s or self._stops.claims or self._machines is not None or self._longest.any):
             return None
         times = [claim.at_s for claim in self._stops.claims.values()]
         times += [] if self._longest.next_s is None else [self._longest.next_s]
-        if self.backfill.interval_s and self._changed and any(len(pool.waiting) for pool in self._pools):
-            times.append((now_s // self.backfill.interval_s + 1) * self.backfill.interval_s)
+        if any(len(pool.waiting) for pool in self._pools):
+            change_s = None if self._machines is None else self._machines.next_change_s(now_s)
+            times += [] if change_s is None else [change_s]
+            times += [] if self._cycle.next_s is None else [self._cycle.next_s]
+            if self.backfill.interval_s and self._changed:
+                times.append((now_s // self.backfill.interval_s + 1) * self.backfill.interval_s)
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
@@ -154,30 +179,37 @@ class SlurmBackfill(Policy):
             for victim in stops.claims.pop(name).victims:
                 self._stop(victim, view, changes)
         for kind, pool in enumerate(self._pools):
-            order = [place for place in self._order(pool, now_s).tolist() if pool.waiting.tiers[place] >= _PREEMPTS]
-            gone = [place for place in order[: self.backfill.max_jobs] if self._takes(kind, pool, place, view, changes)]
+            order = [place for place in self._in_order(pool, now_s).tolist() if pool.waiting.tiers[place] >= _PREEMPTS]
+            gone = [p for p in order[: self.backfill.max_jobs] if self._takes(kind, pool, p, view, changes)]
             if gone:
                 pool.waiting.remove(gone)
         for job_id, allocation in list(stops.suspended.items()):
-            if self._free.holds(allocation) and all(view.up[node] for node, _ in allocation):
+            shape = view.jobs[job_id].request.shape
+            if self._free.holds(allocation, shape) and all(view.up[node] for node, _ in allocation):
                 del stops.suspended[job_id]
                 self._resume(view.jobs[job_id], allocation, view, changes)
 
     def _takes(self, kind: int, pool: TypePool, place: int, view: View, changes: Changes) -> bool:
         """Start a job on free GPUs or on those of victims, or give these notice; say whether it started."""
         waiting, stops = pool.waiting, self._stops
-        job_id, gpus, tenant = waiting.jobs[place].id, waiting.jobs[place].gpus, waiting.jobs[place].tenant
-        if self._used[tenant] + gpus > self._most[tenant]:
+        job_id = waiting.jobs[place].id
+        request = view.jobs[job_id].request
+        if not self._allows(request):
             return False
 
         def fitting() -> Allocation | None:
-            return self._free.choose_of(kind, PLACERS[self.placement], gpus)
+            if self._machines is None:
+                return self._free.choose_of(kind, PLACERS[self.placement], int(waiting.gpus[place]))
+            now, one = math.floor(view.now_s), slice(place, place + 1)
+            state = self._machines.begin(self._free, alone=True)
+            _, found = state.plan(now, waiting.wants[one], waiting.limits[one], now, STRICT)
+            return found[0][1] if found else None
 
         allocation = fitting()
         if allocation is None and job_id not in stops.claims:
             held = ((name, one) for name, one in self._held.items() if one.pool == kind and name not in changes.start)
-            running = [Running(name, one.qos, one.start_s, one.allocation) for name, one in held]
-            victims = stops.victims(view.jobs[job_id].request.qos, running, self._free, lambda: fitting() is not None)
+            running = [Running(name, one.qos, one.start_s, one.allocation, one.request.shape) for name, one in held]
+            victims = stops.victims(self._rank_of(request), running, self._free, lambda: fitting() is not None)
             if victims and stops.waits_s:
                 stops.claims[job_id] = Claim(view.now_s + stops.waits_s, tuple(one.id for one in victims))
                 return False
@@ -186,11 +218,13 @@ class SlurmBackfill(Policy):
             allocation = fitting()
         if allocation is None:
             return False
-        stops.claims.pop(job_id, None)
-        self._free.take(allocation)
-        self._begin(place, kind, pool, allocation, view.now_s)
+        self._begin(request, place, kind, allocation, view.now_s)
         changes.start[job_id] = allocation
         return True
+
+    def _rank_of(self, request: JobRequest) -> str:
+        """Return by what a job preempts: its quality of service, or its partition."""
+        return request.queue if self.preemption.by == "partition_prio" else request.qos
 
     def _stop(self, job_id: str, view: View, changes: Changes) -> None:
         """Take a victim's GPUs away, as the mode of preemption has it."""
@@ -206,54 +240,61 @@ class SlurmBackfill(Policy):
         if self.preemption.mode == "suspend":
             self._stops.suspended[job_id] = held.allocation
         else:
-            self._add(view.jobs[job_id])
-            self._in_order = False
+            self._line_up(view.jobs[job_id])
+            self._order.as_added = False
 
     def _resume(self, job: JobView, allocation: Allocation, view: View, changes: Changes) -> None:
-        kind = self._free.type_of(allocation)
-        pool = self._pools[kind]
-        self._add(job)
-        self._free.take(allocation)
-        self._begin(len(pool.waiting) - 1, kind, pool, allocation, view.now_s)
-        pool.waiting.remove([len(pool.waiting) - 1])
+        kind = 0 if self._machines is not None else self._free.type_of(allocation)
+        waiting = self._pools[kind].waiting
+        self._line_up(job)
+        self._begin(job.request, len(waiting) - 1, kind, allocation, view.now_s)
+        waiting.remove([len(waiting) - 1])
         changes.stop.pop(job.id, None)
         changes.start[job.id] = allocation
 
-    def _begin(self, place: int, kind: int, pool: TypePool, allocation: Allocation, now_s: float) -> None:
+    def _begin(self, request: JobRequest, place: int, kind: int, allocation: Allocation, now_s: float) -> None:
         """Note that a waiting job holds GPUs from now on."""
-        job_id, gpus, limit, user, tenant = pool.waiting.jobs[place][:5]
-        held = Held(kind, allocation, gpus, math.floor(now_s) + limit, tenant, user, now_s, self._qos.get(job_id, ""))
-        self._hold(job_id, held, now_s)
+        job_id, gpus, limit, user, number = self._pools[kind].waiting.jobs[place][:5]
+        self._stops.claims.pop(job_id, None)
+        self._free.take(allocation, request.shape)
+        rank, end = self._rank_of(request), math.floor(now_s) + limit
+        held = self._held[job_id] = Held(kind, allocation, gpus, end, number, user, now_s, rank, request)
+        if self._book.times:
+            self._longest.begin(job_id, now_s, self._book.longest_s(request))
+        self._count(held, now_s, 1)
 
-    def _start(
-        self, kind: int, pool: TypePool, now: int, now_s: float, start: dict[str, Allocation], *, backfills: bool
-    ) -> None:
+    def _start(self, kind: int, pool: TypePool, view: View, start: dict[str, Allocation], how: str) -> None:
         waiting, gone = pool.waiting, list[int]()
-        for place in self._chosen(kind, pool, now, now_s, self.backfill.kind if backfills else "none").tolist():
-            job_id, gpus, _, _, tenant = waiting.jobs[place][:5]
-            if self._used[tenant] + gpus > self._most[tenant]:
+        for place, planned in self._chosen(kind, pool, view, how):
+            request = view.jobs[waiting.jobs[place].id].request
+            if not self._allows(request):
                 continue
-            allocation = self._free.choose_of(kind, PLACERS[self.placement], gpus)
+            allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
             if allocation is None:
                 continue
-            self._free.take(allocation)
-            self._begin(place, kind, pool, allocation, now_s)
-            self._stops.claims.pop(job_id, None)
-            start[job_id] = allocation
+            self._begin(request, place, kind, allocation, view.now_s)
+            start[request.id] = allocation
             gone.append(place)
         if gone:
             waiting.remove(gone)
 
-    def _order(self, pool: TypePool, now_s: float) -> Ints:
-        """Return the places of waiting jobs in the order of priority, without those whose tenant has its fill."""
+    def _allows(self, request: JobRequest) -> bool:
+        """Say whether limits, licences and its array let a job start."""
+        if self._book.any and not self._book.fits(self._book.class_of(request), amounts_of(request)):
+            return False
+        return request.terms is None or self._conditions.allow(request)
+
+    def _in_order(self, pool: TypePool, now_s: float) -> Ints:
+        """Return the places of waiting jobs in the order of priority, without those beyond their limits."""
         waiting = pool.waiting
-        places: Ints = np.arange(len(waiting), dtype=np.int64)
-        if self.priority.weighs or not self._in_order:
-            value = self._priorities(pool, now_s)
-            places = np.lexsort((places, waiting.submitted_s, -value, -waiting.tiers)).astype(np.int64)
-        if self.tenants:
-            room = np.array(self._most) - np.array(self._used)
-            places = places[(waiting.gpus <= room[waiting.tenants])[places]]
+        places = self._order.places(waiting, now_s)
+        if self._book.any:
+            amounts = np.zeros((len(waiting), 6), dtype=np.int64)
+            amounts[:, 0], amounts[:, 4] = waiting.gpus, 1
+            if self._machines is not None:
+                amounts[:, 1:4] = self._machines.amounts[waiting.wants]
+            within: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = amounts <= self._book.room()[waiting.numbers]
+            places = places[np.all(within, axis=1)[places]]
         return places
 
     @property
@@ -261,20 +302,8 @@ class SlurmBackfill(Policy):
         """Return time limits where there is backfill."""
         if self.backfill.kind == "none":
             return {}
-        return {
-            TIME_LIMITS: Becomes(
-                f"takes every job to run for backfill.default_limit_s ({self.backfill.default_limit_s:g} s)"
-            )
-        }
-
-    def _priorities(self, pool: TypePool, now_s: float) -> Numbers:
-        waiting = pool.waiting
-        value = waiting.fixed.copy()
-        if self.priority.age:
-            value += self.priority.age * np.minimum((now_s - waiting.submitted_s) / self.priority.max_age_s, 1.0)
-        if self.priority.fair_share:
-            value += self.priority.fair_share * self._usage.factors()[waiting.keys]
-        return value
+        limit_s = self.backfill.default_limit_s
+        return {TIME_LIMITS: Becomes(f"takes every job to run for backfill.default_limit_s ({limit_s:g} s)")}
 
     def _tested(self, pool: TypePool, order: Ints, most: int) -> Ints:
         """Return the first of an order, as many jobs as a pass looks at, an array counting as one."""
@@ -282,33 +311,48 @@ class SlurmBackfill(Policy):
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
 
-    def _chosen(self, kind: int, pool: TypePool, now: int, now_s: float, how: str) -> Ints:
-        free = self._free.total_of(kind)
-        if (
-            len(pool.waiting) == 1
-            and pool.waiting.least_gpus <= free
-            and min(self.backfill.max_jobs, self.backfill.queue_depth) > 0
-        ):
-            return np.zeros(1, dtype=np.int64)  # nobody else is there to wait for
-        order = self._order(pool, now_s)
+    def _chosen(self, kind: int, pool: TypePool, view: View, how: str) -> _Chosen:
+        """Return the places of the jobs that start now, in the order of priority."""
+        waiting, options, machines, state = pool.waiting, self.backfill, self._machines, None
+        fitting: list[int] = []
+        alone = len(waiting.jobs) == 1 and options.max_jobs > 0 and options.queue_depth > 0
+        if machines is None:
+            free = self._free.total_of(kind)
+            if alone and waiting.least_gpus <= free:
+                return [(0, None)]  # nobody else is there to wait for
+        elif not self._reserved:
+            places = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
+            fitting = [want for want, place in places.items() if place is not None]
+            if alone or not fitting:
+                return [(0, places[want]) for want in fitting]
+        if machines is not None:
+            state = machines.begin(self._free)
+        order, now = self._in_order(pool, view.now_s), math.floor(view.now_s)
         if how == "conservative":
-            order = self._tested(pool, order, self.backfill.max_jobs)
-        elif self.backfill.interval_s and how == "none":
-            order = self._tested(pool, order, self.backfill.queue_depth)
-        as_they_stand = self._in_order and not (self.priority.weighs or self.tenants or self._units)
-        places = slice(len(order)) if as_they_stand else order
-        gpus, limits = pool.waiting.gpus[places], pool.waiting.limits[places]
+            if options.max_jobs_per_user:
+                order = order[first_of_each(waiting.keys[order], options.max_jobs_per_user)]
+            order = self._tested(pool, order, self._depth or 0)
+        elif options.interval_s and how == "none":
+            order = self._tested(pool, order, options.queue_depth)
+        gpus, limits = waiting.gpus[order], waiting.limits[order]
+        if state is not None:
+            if not self._reserved:  # who comes behind the last that fits cannot start now, whatever is planned
+                order = order[: np.flatnonzero(np.append(True, np.isin(waiting.wants[order], fitting)))[-1]]
+                limits = waiting.limits[order]
+            horizon = now + options.window_s
+            _, begun = state.plan(now, waiting.wants[order], limits, horizon, _HOW[how], options.resolution_s)
+            return [(int(order[job]), at) for job, at in begun]
         starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
         if how == "none":
             starts = np.cumsum(gpus) <= free
         elif how == "easy":
             starts = pool.releases.easy(free, now, gpus, limits)
         else:
-            most, window = len(order), self.backfill.window_s
+            most, window = len(order), options.window_s
             starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
-        return np.asarray(order[starts], dtype=np.int64)
+        return [(place, None) for place in order[starts].tolist()]
 
-    def _look(self, view: View, now_s: float) -> None:
+    def _look(self, view: View, now_s: float, changes: Changes) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
         lost = sorted({job.id for job in view.lost}) if view.lost else []
         for job_id in [*view.finished, *lost]:
@@ -321,10 +365,36 @@ class SlurmBackfill(Policy):
                 self._open(view)
             self._free = Capacity.of(view)
         self._shown_up = up
-        arrived = [job for job in view.arrived if job.id not in lost] if lost else view.arrived
-        for job in [*(view.jobs[one] for one in lost if one in view.jobs), *arrived]:
-            self._add(job)
-        self._in_order = self._in_order and not lost
+        if self._machines is None and any(job.request.shape is not None for job in view.arrived):
+            self._plan_nodes(view)
+        again = [one for job_id in view.finished for one in self._leave(job_id)]
+        for job_id in [*lost, *again]:
+            if job_id in view.jobs:
+                self._line_up(view.jobs[job_id])
+        for job in view.arrived:
+            if job.id not in lost:
+                self._arrive(job, view, changes)
+        self._order.as_added = self._order.as_added and not (lost or again)
+
+    def _leave(self, job_id: str) -> list[str]:
+        """Forget a job that has ended, and return those that waited for it."""
+        number = self._numbers.pop(job_id, None) if self._numbers else None
+        if number is not None:
+            self._book.submit(number, -1)
+        return self._conditions.ended(job_id)
+
+    def _arrive(self, job: JobView, view: View, changes: Changes) -> None:
+        """Let a job wait that was submitted, or refuse it where it may never run."""
+        request = job.request
+        if self._book.any or self.limits.partitions:
+            number = self._book.class_of(request)
+            if self._book.refuses(request, amounts_of(request)):
+                changes.cancel[job.id] = None
+                return
+            self._numbers[job.id] = number
+            self._book.submit(number)
+        if request.terms is None or not self._conditions.must_wait(request, view.jobs):
+            self._line_up(job)
 
     def _open(self, view: View) -> None:
         by_type: dict[str, int] = {}
@@ -332,29 +402,47 @@ class SlurmBackfill(Policy):
             by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus
         self._pools = [TypePool(gpus) for gpus in by_type.values()]
         self._total = sum(by_type.values())
+        if self.limits.drains:
+            ahead = (
+                Reservation(math.floor(one.down_s), math.ceil(one.up_s), (one.node,)) for one in view[PLANNED_OUTAGES]
+            )
+            self._reserved += tuple(ahead)
+        if view.beside is not None or self._reserved or any(node.partitions for node in view.nodes):
+            self._plan_nodes(view)
 
-    def _add(self, job: JobView) -> None:
+    def _plan_nodes(self, view: View) -> None:
+        """Plan on nodes from now on: put the jobs of all pools into one."""
+        waiting = [job_id for pool in self._pools for job_id in (one.id for one in pool.waiting.jobs)]
+        self._machines = Machines(view.nodes, self._reserved)
+        self._pools = [TypePool(self._total)]
+        for job_id, held in self._held.items():
+            self._held[job_id] = held._replace(pool=0)
+            self._machines.hold(self._held[job_id])
+        for job_id in waiting:
+            self._line_up(view.jobs[job_id])
+        self._order.as_added = self._order.as_added and not waiting
+
+    def _line_up(self, job: JobView) -> None:
+        """Put a job among those that wait."""
         request = job.request
-        kind = self._pool_of(job)
-        pool = self._pools[kind]
-        asked_s = self._longest.limit_s(request.time_limit_s or self.backfill.default_limit_s)
-        left_s = asked_s - self._stops.ran_s.get(job.id, 0.0)
-        limit = max(1, math.ceil(left_s / self.backfill.resolution_s)) * self.backfill.resolution_s
-        tenant = self._tenants.setdefault(request.tenant, len(self._tenants))
-        if tenant == len(self._used):
-            self._used.append(0)
-            known = self.tenants.get(request.tenant)
-            self._most.append(_NO_LIMIT if known is None or known.max_gpus is None else known.max_gpus)
+        partition = self.limits.partitions.get(request.queue, ANY_PARTITION)
+        want = 0 if self._machines is None else self._machines.want_of(job, partition)
+        pool = self._pools[0 if self._machines is not None else self._pool_of(job)]
+        default_h = partition.default_time_h
+        asked_s = request.time_limit_s or (self.backfill.default_limit_s if default_h is None else default_h * 3600)
+        longest_s = self._book.longest_s(request) if self._book.times else None
+        asked_s = asked_s if longest_s is None else min(asked_s, longest_s)
+        step = 1 if self._machines is not None else self.backfill.resolution_s
+        limit = max(1, math.ceil((asked_s - self._stops.ran_s.get(job.id, 0.0)) / step)) * step
         user = self._usage.number(request.tenant, request.user)
-        tier = _PREEMPTS * self._stops.may(request.qos) + self.limits.partitions.get(request.queue, _ANY).tier
-        unit = self._unit(request)
-        fixed, submit_s = self._fixed(job), request.submit_time_s
-        gpus = request.num_gpus
-        pool.waiting.add(WaitingJob(job.id, gpus, limit, user, tenant, submit_s, fixed, tier, unit))
-        pool.demand += gpus
-        self._in_order = self._in_order and not tier
-        if self._stops.on:
-            self._qos[job.id] = request.qos
+        tier = _PREEMPTS * self._stops.may(self._rank_of(request)) + self._order.tier(request)
+        number, unit = self._book.class_of(request) if self._book.any else 0, self._unit(request)
+        waited_s = request.terms.waited_s if request.terms is not None else 0
+        fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s - waited_s
+        one = WaitingJob(job.id, request.num_gpus, limit, user, number, submit_s, fixed, tier, unit, want)
+        pool.waiting.add(one)
+        pool.demand += request.num_gpus
+        self._order.added(one)
 
     def _unit(self, request: JobRequest) -> int:
         """Number a job's array, or itself, once there are arrays."""
@@ -363,43 +451,33 @@ class SlurmBackfill(Policy):
             return self._alone
         return self._units.setdefault(f"{request.user} {request.group}", len(self._units))
 
-    def _fixed(self, job: JobView) -> float:
-        """Return the part of a job's priority that does not change while it waits."""
-        if not self.priority.weighs:
-            return 0.0
-        priorities = self._partition_priorities
-        partition = relative_factor(priorities.get(job.request.queue, 0.0), priorities)
-        quality = min(max(job.request.priority / self.priority.highest, 0.0), 1.0)
-        if self._qos_priorities:
-            quality = relative_factor(self._qos_priorities.get(job.request.qos, 0.0), self._qos_priorities)
-        size = size_factor(job.num_gpus, self._total, favour_small=self.priority.favour_small)
-        return self.priority.size * size + self.priority.partition * partition + self.priority.qos * quality
-
     def _pool_of(self, job: JobView) -> int:
         if len(self._pools) == 1:
             return 0
-        bound = self.limits.partitions.get(job.request.queue, _ANY).gpu_type
+        bound = self.limits.partitions.get(job.request.queue, ANY_PARTITION).gpu_type
         if bound in self._free.types:
             return self._free.types.index(bound)
         large = [kind for kind in self._free.fitting(job.facts) if self._pools[kind].capacity >= job.num_gpus]
         return min(large, key=lambda kind: self._pools[kind].demand / self._pools[kind].capacity, default=0)
 
-    def _hold(self, job_id: str, held: Held, now_s: float) -> None:
-        self._held[job_id] = held
-        if self.limits.max_time_h:
-            self._longest.begin(job_id, now_s)
-        self._pools[held.pool].releases.add(held.end, held.gpus)
-        self._used[held.tenant] += held.gpus
+    def _count(self, held: Held, now_s: float, sign: int) -> None:
+        """Count in a job that holds GPUs from now on, or with a `sign` of -1 out."""
+        if self._machines is not None:
+            self._machines.hold(held, sign)
+        elif sign > 0:
+            self._pools[held.pool].releases.add(held.end, held.gpus)
+        else:
+            self._pools[held.pool].releases.remove(held.end, held.gpus)
+        if self._book.any:
+            self._book.hold(held.number, amounts_of(held.request), sign)
+        if held.request.terms is not None:
+            self._conditions.count(held.request, sign)
         if self.priority.fair_share:
-            self._usage.begin(held.user, held.gpus, now_s)
+            (self._usage.begin if sign > 0 else self._usage.end)(held.user, held.gpus, now_s)
 
     def _let_go(self, job_id: str, held: Held, now_s: float) -> None:
-        if self.limits.max_time_h:
+        if self._book.times:
             self._longest.end(job_id)
-        pool = self._pools[held.pool]
-        pool.releases.remove(held.end, held.gpus)
-        pool.demand -= held.gpus
-        self._used[held.tenant] -= held.gpus
-        if self.priority.fair_share:
-            self._usage.end(held.user, held.gpus, now_s)
-        self._free.give_back(held.allocation)
+        self._pools[held.pool].demand -= held.gpus
+        self._count(held, now_s, -1)
+        self._free.give_back(held.allocation, held.request.shape)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
-from simsched.model import Allocation, Capacity
+from simsched.model import Allocation, Capacity, NodeShape
 from simsched_policies.production.slurm.options import Mode
 
 
@@ -17,6 +18,7 @@ class Running(NamedTuple):
     qos: str
     start_s: float
     allocation: Allocation
+    shape: NodeShape | None = None
 
 
 class Changes(NamedTuple):
@@ -45,6 +47,7 @@ class Preemption:
     preempts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rank: Mapping[str, float] = field(default_factory=dict)
     grace_s: float = 0.0
+    youngest_first: bool = False
     claims: dict[str, Claim] = field(default_factory=dict)
     suspended: dict[str, Allocation] = field(default_factory=dict)
     #: Seconds that jobs stopped so far have held GPUs, for what is left of their limits.
@@ -56,7 +59,7 @@ class Preemption:
             message = f"preemption '{self.mode}' needs 'limits.qos', as in {{urgent: {{preempts: [normal]}}}}"
             raise ValueError(message)
 
-    @property
+    @cached_property
     def on(self) -> bool:
         """Return whether jobs may stop others."""
         return self.mode != "off"
@@ -73,22 +76,26 @@ class Preemption:
     def victims(self, qos: str, running: Iterable[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
         """Choose whom to stop to make `fits` true; an empty list if that is impossible.
 
-        Victims of the lowest quality of service go first, of these the last started; those not needed in the end are
-        spared, latest choice first. `free` is unchanged.
+        Victims of the lowest quality of service go first, of these on the fewest nodes unless `youngest_first`, of
+        these the last started; those not needed in the end are spared, latest choice first. `free` is unchanged.
         """
         below, told = self.preempts.get(qos, ()), {name for claim in self.claims.values() for name in claim.victims}
         open_to = [one for one in running if one.qos in below and one.id not in told]
-        open_to.sort(key=lambda one: (self.rank.get(one.qos, 0.0), -one.start_s, one.id))
+        open_to.sort(key=self._first)
         taken: list[Running] = []
         for one in open_to:
-            free.give_back(one.allocation)
+            free.give_back(one.allocation, one.shape)
             taken.append(one)
             if fits():
                 break
         chosen = _needed(taken, free, fits) if taken and fits() else []
         for one in chosen or taken:
-            free.take(one.allocation)
+            free.take(one.allocation, one.shape)
         return chosen
+
+    def _first(self, one: Running) -> tuple[float, int, float, str]:
+        nodes = 0 if self.youngest_first else len(one.allocation)
+        return self.rank.get(one.qos, 0.0), nodes, -one.start_s, one.id
 
     def note_run(self, job_id: str, seconds: float, *, anew: bool) -> None:
         """Count seconds for which a victim ran on its time limit, unless it restarts from scratch."""
@@ -110,8 +117,8 @@ def _needed(taken: Sequence[Running], free: Capacity, fits: Callable[[], bool]) 
     """Spare, from the last but one on, victims that the job does not need; list the others."""
     kept = [taken[-1]]
     for one in reversed(taken[:-1]):
-        free.take(one.allocation)
+        free.take(one.allocation, one.shape)
         if not fits():
-            free.give_back(one.allocation)
+            free.give_back(one.allocation, one.shape)
             kept.append(one)
     return kept[::-1]

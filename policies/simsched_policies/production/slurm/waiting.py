@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import jit
-from simsched.model import Allocation
+from simsched.model import Allocation, JobRequest
 from simsched_policies.production.slurm.backfill import Releases
 
 Ints = npt.NDArray[np.int64]
@@ -19,18 +19,20 @@ Numbers = npt.NDArray[np.float64]
 class WaitingJob(NamedTuple):
     """A job that waits; `limit` is in whole seconds, `fixed` the part of its priority that never changes.
 
-    `key` numbers its user, `unit` the job array that it is a task of, or itself. Jobs of a higher `tier` go first.
+    `key` numbers its user, `unit` the job array that it is a task of, or itself, `number` its class of limits, and
+    `want` what it asks of nodes. Jobs of a higher `tier` go first.
     """
 
     id: str
     gpus: int
     limit: int
     key: int
-    tenant: int
+    number: int
     submit_s: float
     fixed: float
     tier: int = 0
     unit: int = 0
+    want: int = 0
 
 
 class Held(NamedTuple):
@@ -40,10 +42,11 @@ class Held(NamedTuple):
     allocation: Allocation
     gpus: int
     end: int
-    tenant: int
+    number: int
     user: int
     start_s: float
     qos: str
+    request: JobRequest
 
 
 class Waiting:
@@ -52,10 +55,10 @@ class Waiting:
     def __init__(self) -> None:
         """Begin with no job."""
         self.jobs: list[WaitingJob] = []
-        #: How many jobs ask for so many GPUs.
-        self._sizes: dict[int, int] = {}
+        #: How many jobs ask for so many GPUs, and for the same of nodes.
+        self._sizes: dict[tuple[int, int], int] = {}
         #: A row for each property: the values of one lie side by side.
-        self._whole = np.empty((6, 64), dtype=np.int64)
+        self._whole = np.empty((7, 64), dtype=np.int64)
         self._real = np.empty((2, 64), dtype=np.float64)
 
     def __len__(self) -> int:
@@ -68,12 +71,12 @@ class Waiting:
         if place == whole.shape[1]:
             self._whole = whole = np.concatenate([whole, np.empty_like(whole)], axis=1)
             self._real = real = np.concatenate([real, np.empty_like(real)], axis=1)
-        _, gpus, limit, key, tenant, submit_s, fixed, tier, unit = job
+        _, gpus, limit, key, number, submit_s, fixed, tier, unit, want = job
         whole[0, place], whole[1, place], whole[2, place] = gpus, limit, key
-        whole[3, place], whole[4, place], whole[5, place] = tenant, tier, unit
+        whole[3, place], whole[4, place], whole[5, place], whole[6, place] = number, tier, unit, want
         real[0, place], real[1, place] = submit_s, fixed
         self.jobs.append(job)
-        self._sizes[gpus] = self._sizes.get(gpus, 0) + 1
+        self._sizes[gpus, want] = self._sizes.get((gpus, want), 0) + 1
 
     def remove(self, places: Sequence[int]) -> None:
         """Take jobs out by their places."""
@@ -84,15 +87,21 @@ class Waiting:
             return
         _close_gaps(self._whole, self._real, len(self.jobs), np.array(gone, dtype=np.int64))
         for place in reversed(gone):
-            gpus = self.jobs.pop(place).gpus
-            self._sizes[gpus] -= 1
-            if not self._sizes[gpus]:
-                del self._sizes[gpus]
+            job = self.jobs.pop(place)
+            size = job.gpus, job.want
+            self._sizes[size] -= 1
+            if not self._sizes[size]:
+                del self._sizes[size]
 
     @property
     def least_gpus(self) -> int:
         """The fewest GPUs that any asks for; raises `ValueError` without jobs."""
-        return min(self._sizes)
+        return min(self._sizes)[0]
+
+    @property
+    def kinds(self) -> set[int]:
+        """The numbers of what they ask of nodes."""
+        return {want for _, want in self._sizes}
 
     def _column(self, place: int) -> Ints:
         return self._whole[place, : len(self.jobs)]
@@ -113,8 +122,8 @@ class Waiting:
         return self._column(2)
 
     @property
-    def tenants(self) -> Ints:
-        """Number of the tenant of each."""
+    def numbers(self) -> Ints:
+        """Class of limits of each."""
         return self._column(3)
 
     @property
@@ -126,6 +135,11 @@ class Waiting:
     def units(self) -> Ints:
         """Number of the job array of each, or its own."""
         return self._column(5)
+
+    @property
+    def wants(self) -> Ints:
+        """What each asks of nodes, by number."""
+        return self._column(6)
 
     @property
     def submitted_s(self) -> Numbers:
@@ -167,6 +181,16 @@ class TypePool:
         self.waiting = Waiting()
         self.releases = Releases()
         self.demand = 0
+
+
+def first_of_each(keys: Ints, most: int) -> npt.NDArray[np.bool_]:
+    """Say which jobs, in the order given, are among the first `most` with their key."""
+    order = np.argsort(keys, kind="stable")
+    begins = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1]))
+    rank = np.empty(len(keys), dtype=np.int64)
+    rank[order] = np.arange(len(keys)) - np.repeat(begins, np.diff(np.append(begins, len(keys))))
+    chosen: npt.NDArray[np.bool_] = rank < most
+    return chosen
 
 
 def first_units(units: Ints, most: int) -> npt.NDArray[np.bool_]:

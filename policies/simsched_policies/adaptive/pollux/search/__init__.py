@@ -5,7 +5,16 @@ fitness and a population to start the next round from; ``upper_bound`` says how 
 Importing this package loads numpy only; numba and scipy are loaded at the first search and the first bound.
 """
 
-from .allocation_problem import AllocationProblem, IntArray, fitness, is_feasible, job_values, power_mean, violations
+from .allocation_problem import (
+    AllocationProblem,
+    AnyIntArray,
+    counts_up_to,
+    fitness,
+    is_feasible,
+    job_values,
+    power_mean,
+    violations,
+)
 from .population import match_population
 from .result import SearchOptions, SearchResult
 from .run import Method, search
@@ -15,6 +24,7 @@ __all__ = [
     "Method",
     "SearchOptions",
     "SearchResult",
+    "counts_up_to",
     "fitness",
     "is_feasible",
     "job_values",
@@ -26,7 +36,7 @@ __all__ = [
 ]
 
 
-def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocation: IntArray | None = None) -> float:
+def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocation: AnyIntArray | None = None) -> float:
     """Return a number that the fitness of no feasible allocation of this round exceeds; see ``bound.upper_bound``."""
     from . import bound
 

@@ -1,8 +1,10 @@
 """Local search by ruin and recreate: take a few related jobs off their nodes, put them back, keep improvements.
 
 A move frees all jobs of one or two nodes, or what blocks a job's return to its current row, or some jobs at random;
-each is then placed at the best of all its configurations under a random price for a GPU. Worse allocations are accepted
-now and then (simulated annealing). After Schrimpf et al. (2000), record breaking optimisation by ruin and recreate.
+each is then placed at the best of all its configurations under a random price for a GPU. Jobs and nodes are drawn by
+regret: at the price of the Lagrangian bound, the gap to it is the sum of what each job is worth less than it would be
+on the GPUs that it would rather buy, and of the price of idle GPUs. Worse allocations are accepted now and then
+(simulated annealing). After Schrimpf et al. (2000), record breaking optimisation by ruin and recreate.
 """
 
 from typing import NamedTuple
@@ -15,9 +17,9 @@ from ._state import (
     CAP,
     COUNT,
     FIRST,
+    FREE,
     JOBS,
     KEPT,
-    LOW,
     OCCUPIED,
     TOTAL,
     FloatArray,
@@ -34,6 +36,7 @@ from ._state import (
 )
 
 RUIN = 12  # most jobs taken off in one move
+PATIENCE = 2  # epochs without a gain after which the search stops
 BACK, NODES = 2, 6  # of 8 moves: for a return to a current row; these and those around nodes; the rest at random
 AROUND, SOME = 2, 5  # most nodes, most jobs at random
 STAY, LESS = 3, 7  # of 16 moves: the first job gets its current row back; these and those where one must take less
@@ -41,64 +44,19 @@ ANY = 1 << 30
 
 
 class Plan(NamedTuple):
-    """How long and how warm to search."""
+    """How long and how warm to search, and where."""
 
-    moves: int
+    moves: int  # at most
+    epoch: int  # moves in which it cools; then it is warm again
     warm: float  # first temperature, in units of a typical term
     cooling: float  # factor of the temperature from one move to the next
+    enough: float  # stop at this total value
+    gain: float  # what counts as one in an epoch
     price: float  # value of a GPU, the centre of the prices tried
+    top: FloatArray  # [J] most that each job is worth after paying this price for its GPUs
+    draws: int  # among at most so many jobs, and half as many nodes, is the one with most regret chosen
     prices: FloatArray  # factors of the price
     logs: FloatArray  # logarithms of evenly spaced numbers in (0, 1)
-    enough: float  # stop at this total value
-
-
-@leaf
-def price_gpus(problem: Problem, gpus: int, out: FloatArray) -> float:
-    """Find the price at which jobs would buy about ``gpus`` GPUs; ``out[0]`` becomes an upper bound of the value.
-
-    The Lagrangian relaxation of the total capacity: nodes, packing and interference are left out.
-    """
-    value = problem.value
-    low = 0.0
-    high = 0.0
-    bound = np.inf
-    price = 0.0
-    for step in range(80):
-        demand = 0
-        total = price * gpus
-        for j in range(value.shape[0]):
-            best = value[j, 0, 0]
-            used = 0
-            if problem.keep[j, KEPT] == 1:
-                score = problem.keep_value[j] - price * problem.keep[j, TOTAL]
-                if step == 0:
-                    high = max(high, (score - value[j, 0, 0]) / problem.keep[j, TOTAL])
-                if score > best:
-                    best = score
-                    used = problem.keep[j, TOTAL]
-            for k in range(value.shape[1]):
-                for g in range(max(k + 1, problem.limits[j, LOW]), min(problem.limits[j, CAP], gpus) + 1):
-                    score = value[j, k, g] - price * g
-                    if score > best:
-                        best = score
-                        used = g
-                    if step == 0:
-                        high = max(high, (score - value[j, 0, 0]) / g)
-            total += best
-            demand += used
-        bound = min(bound, total)
-        if demand == gpus or (step == 0 and demand < gpus):
-            break
-        if demand > gpus:
-            low = price
-        elif step > 0:
-            high = price
-        if high - low <= 1e-6 * high:
-            break
-        # prices differ by orders of magnitude when jobs without GPUs weigh a lot: come down in large steps first
-        price = 0.5 * (low + high) if low > 0.0 else high / 64.0
-    out[0] = bound
-    return price
 
 
 @leaf
@@ -119,40 +77,80 @@ def _mark_node(node: IntArray, n: int, ruined: IntArray, chosen: IntArray, size:
 
 
 @leaf
-def _pick(problem: Problem, state: State, ruined: IntArray, chosen: IntArray) -> int:
-    """Choose the jobs to take off; ``chosen`` is 2 for pinned jobs and 0 for all others. Returns how many."""
+def _regret(state: State, plan: Plan, job: int) -> float:
+    """Return how much less a job is worth, after paying for its GPUs, than with the GPUs it would rather buy."""
+    return plan.top[job] - state.term[job] + plan.price * state.row[job, TOTAL]  # type: ignore[no-any-return]
+
+
+@leaf
+def _draw_job(problem: Problem, state: State, plan: Plan) -> int:
+    """Draw a few jobs and return the one with most regret."""
     movable = problem.movable.shape[0]
+    job = problem.movable[draw(state.random, movable)]
+    worst = _regret(state, plan, job)
+    for _ in range(draw(state.random, plan.draws)):
+        other = problem.movable[draw(state.random, movable)]
+        regret = _regret(state, plan, other)
+        if regret > worst:
+            job = other
+            worst = regret
+    return int(job)
+
+
+@leaf
+def _draw_node(state: State, plan: Plan) -> int:
+    """Draw a few nodes and return the one whose jobs have most regret, idle GPUs counted at their price."""
+    nodes = state.node.shape[0]
+    chosen = -1
+    worst = 0.0
+    for _ in range(1 + draw(state.random, (plan.draws + 1) // 2)):
+        n = draw(state.random, nodes)
+        regret = plan.price * state.node[n, FREE]
+        for i in range(state.node[n, OCCUPIED]):
+            regret += _regret(state, plan, state.node[n, JOBS + i])
+        if chosen < 0 or regret > worst:
+            chosen = n
+            worst = regret
+    return chosen
+
+
+@leaf
+def _pick(problem: Problem, state: State, plan: Plan, ruined: IntArray, chosen: IntArray) -> int:
+    """Choose the jobs to take off; ``chosen`` is 2 for pinned jobs and 0 for all others. Returns how many."""
     row, node, keep, random = state.row, state.node, problem.keep, state.random
     kind = draw(random, 8)
     size = 0
-    job = problem.movable[draw(random, movable)]
+    job = _draw_job(problem, state, plan)
     if kind < BACK:
         for _ in range(4):
             if row[job, KEPT] == 0 and keep[job, KEPT] == 1:
                 break
-            job = problem.movable[draw(random, movable)]
+            job = _draw_job(problem, state, plan)
         size = _mark(job, ruined, chosen, size)
         for i in range(keep[job, COUNT]):
             size = _mark_node(node, keep[job, FIRST + 2 * i], ruined, chosen, size)
+        if kind == 0:
+            size = _mark_node(node, _draw_node(state, plan), ruined, chosen, size)
+        elif kind == 1:
+            size = _mark(_draw_job(problem, state, plan), ruined, chosen, size)
     elif kind < NODES:
         size = _mark(job, ruined, chosen, size)
         for _ in range(1 + draw(random, AROUND)):
-            size = _mark_node(node, draw(random, node.shape[0]), ruined, chosen, size)
+            size = _mark_node(node, _draw_node(state, plan), ruined, chosen, size)
     else:
         for _ in range(1 + draw(random, SOME)):
             size = _mark(job, ruined, chosen, size)
-            job = problem.movable[draw(random, movable)]
+            job = _draw_job(problem, state, plan)
     return size
 
 
 @leaf
 def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had: IntArray, size: int) -> None:
-    """Place the removed jobs, in random order and at a random price, then offer each again what is left over.
+    """Place the removed jobs, in random order and each at a random price, then offer each again what is left over.
 
     Now and then the first one placed must change its row and take fewer GPUs than it had (``had``, beside ``ruined``).
     """
     row, levels, random, keep = state.row, state.levels, state.random, problem.keep
-    price = plan.price * plan.prices[draw(random, plan.prices.shape[0])]
     way = draw(random, 16)
     first = ruined[0]
     if way < STAY and keep[first, KEPT] == 1 and fits(keep, first, state.node, problem.exclusive):
@@ -182,7 +180,8 @@ def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had:
             limit = 1 + draw(random, max(1, problem.limits[job, CAP]))
             classes = ANY if draw(random, 2) == 0 else 1
             may_keep = draw(random, 2) == 0
-        place(problem, state, job, 0.0 if again else price, limit, classes, may_keep)
+        price = 0.0 if again else plan.price * plan.prices[draw(random, plan.prices.shape[0])]
+        place(problem, state, job, price, limit, classes, may_keep)
 
 
 @leaf
@@ -205,8 +204,9 @@ def _undo(problem: Problem, state: State, order: IntArray, saved: IntArray, term
 
 @jit
 def anneal(problem: Problem, state: State, best: IntArray, plan: Plan, out: IntArray) -> float:
-    """Improve the state by ``plan.moves`` moves; leaves the best rows in ``best`` [J, 3 + 2 M] and returns their value.
+    """Improve the state by at most ``plan.moves`` moves; returns the best value.
 
+    Leaves the best rows in ``best`` [J, 3 + 2 M].
     ``out[0]`` counts the moves made, ``out[1]`` the rows evaluated. ``best`` starts as a copy of the state's rows.
     """
     jobs, width = state.row.shape
@@ -225,11 +225,19 @@ def anneal(problem: Problem, state: State, best: IntArray, plan: Plan, out: IntA
     value = _sum(state.term)
     record = value
     heat = plan.warm
-    for _ in range(plan.moves):
+    idle = 0
+    earlier = record
+    for move in range(plan.moves):
         if record >= plan.enough:
             break
+        if move > 0 and move % plan.epoch == 0:
+            idle = 0 if record > earlier + plan.gain else idle + 1
+            if idle == PATIENCE:
+                break
+            earlier = record
+            heat = plan.warm
         heat *= plan.cooling
-        size = _pick(problem, state, ruined, chosen)
+        size = _pick(problem, state, plan, ruined, chosen)
         before = 0.0
         for i in range(size):
             job = ruined[i]
@@ -264,42 +272,3 @@ def anneal(problem: Problem, state: State, best: IntArray, plan: Plan, out: IntA
         else:
             _undo(problem, state, order, saved, terms, size)
     return record
-
-
-@leaf
-def _load_row(problem: Problem, state: State, rows: IntArray, job: int) -> None:
-    """Install a row that is not the current one if it is not empty, allowed and fits."""
-    total = rows[job, TOTAL]
-    allowed = problem.limits[job, LOW] <= total <= problem.limits[job, CAP] and total > 0
-    if allowed and fits(rows, job, state.node, problem.exclusive):
-        copy_row(rows, job, state.row, job)
-        install(problem, state, job)
-        state.term[job] = problem.value[job, min(rows[job, COUNT], problem.value.shape[1]) - 1, total]
-
-
-@jit
-def load(problem: Problem, state: State, rows: IntArray, price: float) -> None:
-    """Fill an empty state with those of the given rows that fit, pinned jobs first; the jobs left out buy GPUs.
-
-    Current rows go first: a row without a restart never yields to one with.
-    """
-    jobs = rows.shape[0]
-    limit = max(jobs, ANY)  # not a literal, for which numba would compile ``place`` once more
-    held = np.ones(jobs, np.int64)
-    for j in problem.movable:
-        held[j] = 0
-    for turn in range(3):
-        for j in range(jobs):
-            if (turn == 0) != (held[j] == 1):
-                continue
-            current = turn == 0 or rows[j, KEPT] == 1
-            if turn < 2 and current and problem.keep[j, KEPT] == 1:
-                if fits(problem.keep, j, state.node, problem.exclusive):
-                    place_keep(problem, state, j)
-            elif turn == 2 and not current and state.row[j, COUNT] == 0:
-                _load_row(problem, state, rows, j)
-    for turn in range(2):
-        for j in problem.movable:
-            if state.row[j, COUNT] == 0 or (turn == 1 and state.row[j, KEPT] == 0):
-                remove(problem, state, j)
-                place(problem, state, j, price if turn == 0 else 0.0, limit, limit, held[j] == 0)

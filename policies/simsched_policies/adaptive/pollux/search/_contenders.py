@@ -22,7 +22,7 @@ def contenders(problem: AllocationProblem) -> IntArray | None:
     All are searched where no more than `MANY` jobs wait, or no more than there are GPUs.
     """
     gpus = int(problem.node_gpus.sum())
-    waiting = ~problem.held & ~problem.current.any(axis=1)
+    waiting = ~problem.held & (problem.current_nodes == 0)
     places = np.flatnonzero(waiting)
     if places.size <= max(MANY, gpus):
         return None

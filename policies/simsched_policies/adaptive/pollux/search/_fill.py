@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ._anneal import load, price_gpus
-from ._tables import build, empty_state, longest_row, middle, pack_rows, unpack_rows
-from .allocation_problem import AllocationProblem, IntArray, job_values
+from ._start import load, price_gpus
+from ._tables import build, capacity_choices, empty_state, longest_row, middle, pack_rows, unpack_rows
+from .allocation_problem import AllocationProblem, AnyIntArray, job_values
 
 
-def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.Generator) -> IntArray:
+def fill_idle(problem: AllocationProblem, allocation: AnyIntArray, rng: np.random.Generator) -> AnyIntArray:
     """Return the allocation [J, N] with idle GPUs given to jobs that have none and whose restart factor is 0.
 
     Starting such a job adds nothing to the fitness of this round, hence no search does it, but costs nothing either,
@@ -23,7 +23,9 @@ def fill_idle(problem: AllocationProblem, allocation: IntArray, rng: np.random.G
         return allocation
     after = replace(problem, current=allocation, restart_factor=np.ones(problem.jobs), pinned=~waiting)
     tables = build(after, problem.fairness, middle(after, job_values(after, allocation), 0.0))
-    price = price_gpus(tables, int(problem.node_gpus.sum()), np.zeros(1))
+    price = price_gpus(
+        capacity_choices(tables, problem.node_gpus), int(problem.node_gpus.sum()), np.zeros(problem.jobs)
+    )
     state = empty_state(tables, problem.node_gpus, rng.integers(1, 2147483000, size=2))
     load(tables, state, pack_rows(after, allocation, longest_row(after)), price)
-    return unpack_rows(state.row, problem.nodes)
+    return unpack_rows(problem, state.row)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from simsched import jit as compiler
 
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
-KERNEL_FILES = ("_anneal.py", "_genetic.py", "_jit.py", "_state.py")
+KERNEL_FILES = ("_anneal.py", "_genetic.py", "_jit.py", "_start.py", "_state.py")
 
 
 def _digest() -> str:

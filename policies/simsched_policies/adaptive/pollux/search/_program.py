@@ -7,8 +7,6 @@ size; and GPUs and nodes used there by distributed jobs that change, together or
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from .allocation_problem import AllocationProblem, BoolArray, FloatArray, IntArray
 
@@ -74,6 +72,9 @@ def program_bound(
         whole: choices are whole, and busy nodes have constraints of their own; otherwise the linear relaxation.
         split: follow how each distributed job spreads over the nodes, instead of all of them together.
     """
+    from scipy import sparse  # slow to load
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to load
+
     rows = _constraints(problem, columns, _node_groups(problem, columns, whole, split), split)
     matrix = sparse.csr_array((rows.value, (rows.row, rows.column)), shape=(len(rows.low), rows.width))
     cost, upper = np.zeros(rows.width), np.full(rows.width, np.inf)
@@ -134,7 +135,7 @@ def _one_group(problem: AllocationProblem, columns: Columns, rows: _Rows, mine: 
     held = problem.current[columns.job[kept]]
     here = held[:, mine]
     rows.add([(items, sizes), (gpus, 1.0), (kept, here.sum(axis=1))], size * many)
-    rows.add([(items, (sizes * 2 > size).astype(np.float64)), (kept, (here * 2 > size).sum(axis=1))], many)
+    rows.add([(items, (sizes * 2 > size).astype(np.float64)), (kept, (here > size - here).sum(axis=1))], many)
     for i in range(parts):
         rows.add([(gpus[i : i + 1], 1.0), (touched[i : i + 1], -float(size))], 0.0)
         rows.add([(gpus[i : i + 1], -1.0), (touched[i : i + 1], 1.0)], 0.0)

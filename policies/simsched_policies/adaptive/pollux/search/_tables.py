@@ -5,7 +5,7 @@ import numpy as np
 from simsched.arithmetic import exp, log
 
 from ._state import BLOCK, COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
-from .allocation_problem import AllocationProblem, AnyIntArray, BoolArray, power_mean
+from .allocation_problem import AllocationProblem, AnyIntArray, BoolArray, places_of, power_mean
 
 STEEPEST = 600.0  # largest exponent of e in a table; beyond it all that is bad is equally bad
 GENTLE = 12.0  # exponents up to here are searched directly
@@ -28,12 +28,11 @@ def worth(values: FloatArray, exponent: float, scale: float) -> FloatArray:
 def pack_rows(problem: AllocationProblem, allocation: AnyIntArray, longest: int) -> IntArray:
     """Write an allocation [J, N] as rows [J, 3 + 2 * longest]; rows on more than ``longest`` nodes are emptied."""
     jobs = allocation.shape[0]
-    row, node = np.nonzero(allocation)
+    row, node, gpus = problem.places if allocation is problem.current else places_of(allocation)
     count = np.bincount(row, minlength=jobs)
     if count.max(initial=0) > longest:
         short = count[row] <= longest
-        row, node, count = row[short], node[short], np.where(count <= longest, count, 0)
-    gpus = allocation[row, node]
+        row, node, gpus, count = row[short], node[short], gpus[short], np.where(count <= longest, count, 0)
     kept = np.bincount(row[gpus == problem.current[row, node]], minlength=jobs)
     rows = np.zeros((jobs, FIRST + 2 * longest), np.int64)
     column = FIRST + 2 * (np.arange(row.size) - np.repeat(np.cumsum(count) - count, count))
@@ -45,9 +44,9 @@ def pack_rows(problem: AllocationProblem, allocation: AnyIntArray, longest: int)
     return rows
 
 
-def unpack_rows(rows: IntArray, nodes: int) -> IntArray:
-    """Undo ``pack_rows``: the allocation [J, nodes]."""
-    allocation = np.zeros((rows.shape[0], nodes), np.int64)
+def unpack_rows(problem: AllocationProblem, rows: IntArray) -> AnyIntArray:
+    """Undo ``pack_rows``: the allocation [J, N]."""
+    allocation = np.zeros(problem.current.shape, problem.current.dtype)  # pages are touched where a job is
     used = np.arange((rows.shape[1] - FIRST) // 2)[None, :] < rows[:, COUNT, None]
     job, place = np.nonzero(used)
     allocation[job, rows[job, FIRST + 2 * place]] = rows[job, FIRST + 2 * place + 1]
@@ -57,7 +56,9 @@ def unpack_rows(rows: IntArray, nodes: int) -> IntArray:
 def keepable(problem: AllocationProblem) -> BoolArray:
     """[J] jobs whose current row, looked at alone, is allowed; always true of pinned jobs."""
     total = problem.current_gpus
-    fits = (problem.current <= problem.node_gpus).all(axis=1)
+    job, node, gpus = problem.places
+    fits = np.ones(problem.jobs, np.bool_)
+    fits[job[gpus > problem.node_gpus[node]]] = False
     allowed: BoolArray = fits & (total <= problem.max_gpus) & (total >= problem.lowest)
     return allowed | problem.held
 
@@ -109,6 +110,23 @@ def build(problem: AllocationProblem, exponent: float, scale: float) -> Problem:
         movable=np.flatnonzero(~problem.held),
         exclusive=int(problem.avoid_interference),
     )
+
+
+def capacity_choices(problem: Problem, node_gpus: IntArray) -> FloatArray:
+    """[J, W] the largest worth of a job on each number of GPUs, where only node sizes limit it; -inf where none is."""
+    jobs, classes, width = problem.value.shape
+    gpus = np.arange(width)
+    allowed = (gpus >= problem.limits[:, :1]) & (gpus <= problem.limits[:, 1:])
+    choices: FloatArray = np.full((jobs, width), -np.inf)
+    for group in range(classes):
+        most = node_gpus.sum() if group == classes - 1 else (group + 1) * node_gpus.max(initial=0)
+        fitting = allowed & (gpus > group) & (gpus <= most)
+        np.maximum(choices, problem.value[:, group], out=choices, where=fitting)
+    choices[:, 0] = problem.value[:, 0, 0]
+    kept = np.flatnonzero(problem.keep[:, KEPT])
+    place = kept, problem.keep[kept, TOTAL]
+    choices[place] = np.maximum(choices[place], problem.keep_value[kept])
+    return choices
 
 
 def empty_state(problem: Problem, node_gpus: IntArray, random: IntArray) -> State:

@@ -31,7 +31,7 @@ class AllocationProblem:
             One class alone (nodes do not matter) is stored as two equal ones.
         max_gpus: [J] cap on the GPUs of a job.
         node_gpus: [N] GPUs of each node; sizes may differ, 0 is a node that is down.
-        current: [J, N] GPUs that each job holds on each node now.
+        current: [J, N] GPUs that each job holds on each node now; kept as 16-bit integers where they suffice.
         restart_factor: [J] in [0, 1]; multiplies the scaled speedup of a row that differs at all from ``current``.
         min_gpus: [J] fewest GPUs that a job can run on; None for no minimum.
         pinned: [J] jobs whose row must stay as it is; None for no such job.
@@ -48,7 +48,7 @@ class AllocationProblem:
     speedup: FloatArray
     max_gpus: IntArray
     node_gpus: IntArray
-    current: IntArray
+    current: AnyIntArray
     restart_factor: FloatArray
     min_gpus: IntArray | None = None
     pinned: BoolArray | None = None
@@ -61,8 +61,11 @@ class AllocationProblem:
         """Turn the arrays into contiguous ones of one type each and check them."""
         for name in ("speedup", "restart_factor"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
-        for name in ("max_gpus", "node_gpus", "current"):
+        for name in ("max_gpus", "node_gpus"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int64))
+        current = np.asarray(self.current)
+        extremes = (current.min(initial=0), current.max(initial=0), self.node_gpus.max(initial=0))
+        object.__setattr__(self, "current", np.ascontiguousarray(current, dtype=counts_up_to(*extremes)))
         if self.speedup.ndim == 3 and self.speedup.shape[1] == 1:
             object.__setattr__(self, "speedup", np.repeat(self.speedup, 2, axis=1))
         jobs = self.max_gpus.shape[0]
@@ -96,14 +99,20 @@ class AllocationProblem:
         return self.pinned
 
     @cached_property
+    def places(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The job, the node and the GPUs of every place held now, by job, then by node."""
+        return places_of(self.current)
+
+    @cached_property
     def current_gpus(self) -> IntArray:
         """[J] the GPUs that each job holds now."""
-        return np.asarray(self.current.sum(axis=1))
+        job, _, gpus = self.places
+        return np.bincount(job, gpus, self.jobs).astype(np.int64)
 
     @cached_property
     def current_nodes(self) -> IntArray:
         """[J] the nodes on which each job holds GPUs now."""
-        return np.asarray(np.count_nonzero(self.current, axis=1))
+        return np.bincount(self.places[0], minlength=self.jobs)
 
     @cached_property
     def scaled(self) -> FloatArray:
@@ -117,6 +126,17 @@ class AllocationProblem:
 
     def _weights(self) -> FloatArray:
         return np.broadcast_to(np.asarray(self.weight, dtype=np.float64), (self.jobs,))[:, None, None]
+
+
+def counts_up_to(*extremes: int) -> type[np.integer[Any]]:
+    """Return the smaller of two integer types that holds these numbers."""
+    return np.int16 if min(extremes) >= 0 and max(extremes) < 2**15 else np.int64
+
+
+def places_of(allocation: AnyIntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the job, the node and the GPUs of every place in an allocation [J, N], by job, then by node."""
+    job, node = np.nonzero(allocation)
+    return job, node, allocation[job, node].astype(np.int64)
 
 
 def _check_shapes(problem: AllocationProblem) -> None:
@@ -134,7 +154,7 @@ def _check_shapes(problem: AllocationProblem) -> None:
 
 def _check_values(problem: AllocationProblem) -> None:
     for name in ("max_gpus", "min_gpus", "node_gpus", "current"):
-        if np.any(getattr(problem, name) < 0):
+        if getattr(problem, name).min(initial=0) < 0:
             raise ValueError(f"{name} must not be negative")
     for name in ("speedup", "restart_factor", "weight"):
         values = np.asarray(getattr(problem, name))
@@ -173,9 +193,12 @@ def job_values(problem: AllocationProblem, allocation: AnyIntArray) -> FloatArra
     if problem.jobs == 0:
         return np.zeros(0)
     allocation = np.asarray(allocation)
-    gpus = allocation.sum(axis=1)
-    group = np.clip((allocation > 0).sum(axis=1), 1, problem.speedup.shape[1]) - 1
-    factor = np.where((allocation != problem.current).any(axis=1), problem.restart_factor, 1.0)
+    job, node, given = places_of(allocation)
+    gpus, nodes = np.bincount(job, given, problem.jobs).astype(np.int64), np.bincount(job, minlength=problem.jobs)
+    group = np.clip(nodes, 1, problem.speedup.shape[1]) - 1
+    kept = np.bincount(job[given == problem.current[job, node]], minlength=problem.jobs)
+    changed = (kept < nodes) | (nodes != problem.current_nodes)
+    factor = np.where(changed, problem.restart_factor, 1.0)
     speedup = problem.speedup[np.arange(problem.jobs), group, gpus]
     return np.asarray(speedup * problem.weight * factor + problem.floor, dtype=np.float64)
 

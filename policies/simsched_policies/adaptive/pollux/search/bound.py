@@ -14,7 +14,7 @@ from simsched.arithmetic import exp, log
 
 from ._program import CURRENT, NOTHING, Columns, program_bound
 from ._tables import current_values, keepable, worth
-from .allocation_problem import AllocationProblem, FloatArray, IntArray, fitness, is_feasible
+from .allocation_problem import AllocationProblem, AnyIntArray, FloatArray, IntArray, fitness, is_feasible
 
 SAFETY = 1e-6  # the solver's tolerances, as a share of the sum of terms
 CLOSE = 1e-5  # a relative gap at which no finer relaxation is tried
@@ -22,7 +22,7 @@ WHOLE_CELLS = 4096  # jobs x nodes up to which choices are whole and every busy 
 MOST_COLUMNS = 60_000  # configurations beyond which only the number of GPUs is relaxed
 
 
-def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocation: IntArray | None = None) -> float:
+def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocation: AnyIntArray | None = None) -> float:
     """Return a number that the fitness of no feasible allocation of this round exceeds.
 
     A program that is not solved in time gives a weaker bound, never a wrong one; the solver's tolerances are added on.

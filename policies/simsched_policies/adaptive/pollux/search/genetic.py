@@ -42,7 +42,9 @@ def search_genetic(
         generations, evaluations = generations + rounds, evaluations + tried
         unit = middle(problem, job_values(problem, genes[0]), problem.fairness)
     found = genes[:size].copy()
-    return SearchResult(found[0].astype(np.int64), fitness(problem, found[0]), found, generations, evaluations)
+    return SearchResult(
+        found[0].astype(problem.current.dtype), fitness(problem, found[0]), found, generations, evaluations
+    )
 
 
 def _evolve(

@@ -4,10 +4,11 @@ An unchanged row avoids the restart factor, hence most jobs keep theirs; a job t
 place, hence its row is only a choice of (node class, GPUs) on any nodes with room. See ``_anneal`` for the moves. The
 steps:
 
-1. price a GPU by the Lagrangian relaxation of the total capacity, which also bounds the value that can be reached;
-2. start from the current allocation or the best allocation of the previous population, whichever is fitter after
-   the jobs without a row have bought GPUs at that price;
-3. anneal; stop at the bound.
+1. price a GPU by the Lagrangian relaxation of the total capacity, which also bounds the value that can be reached; in
+   small rounds dynamic programming bounds it more closely;
+2. start from the current allocation, the part of it that jobs would buy again at that price or the best allocation of
+   the previous population, whichever is fittest after the jobs without a row have bought GPUs at that price;
+3. anneal in epochs; stop near the bound, or when epochs have gained nothing.
 
 Exponents far from 0 are reached in two stages, because their terms differ by more than a double can hold.
 """
@@ -16,16 +17,32 @@ import numpy as np
 
 from simsched.arithmetic import log
 
-from ._anneal import Plan, anneal, load, price_gpus
-from ._state import COUNT, KEPT, TOTAL, IntArray, State
-from ._tables import build, current_values, empty_state, longest_row, middle, pack_rows, stages, unpack_rows, worth
+from ._anneal import Plan, anneal
+from ._start import load, price_gpus, share_gpus
+from ._state import COUNT, KEPT, TOTAL, FloatArray, IntArray, Problem, State
+from ._tables import (
+    build,
+    capacity_choices,
+    current_values,
+    empty_state,
+    longest_row,
+    middle,
+    pack_rows,
+    stages,
+    unpack_rows,
+    worth,
+)
 from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
-MOVES, MOST_EXTRA, EXTRA = 150, 2500, 400  # moves a job, and in all min(2500, 400 a job) more
+# Of jobs there are no more than GPUs here, as the others must wait in any case.
+MOVES, MOST_EXTRA, EXTRA = 40, 3000, 400  # moves a job, and in all min(3000, 400 a job) more
+EPOCH, EPOCH_EXTRA = 20, 200  # moves of an epoch: so many a job, and so many more
+DRAWS, JOBS_A_DRAW, MOST_DRAWS = 4, 16, 16  # a choice is among at most 4 jobs, one more for each 16, never over 16
+CLOSE = 3e-5  # what is nothing: a gap to the bound, a gain of an epoch, as a share of the typical term of every job
+MOST_CELLS = 2**20  # jobs x GPUs x GPUs of a job up to which dynamic programming bounds the value
 WARM, COLD = 0.1, 0.001  # first and last temperature, in typical terms
 PRICES = np.array([0.9, 1.0, 1.1] * 5 + [0.0, 0.5, 2.0])  # mostly near the one found, now and then far off
-MANY_GPUS = 2**15  # of a node; with fewer, populations are kept as 16-bit integers
 LOGS = log((np.arange(1024) + 0.5) / 1024)
 
 
@@ -36,7 +53,7 @@ def search_hybrid(
     random = rng.integers(1, 2147483000, size=2)
     starts: list[AnyIntArray] = [problem.current, *population[: options.starts]]
     unit = middle(problem, current_values(problem), 0.0)
-    found: list[IntArray] = []
+    found: list[AnyIntArray] = []
     counts = np.zeros(2, np.int64)
     exponents = stages(problem.fairness)
     for exponent in exponents:
@@ -47,15 +64,14 @@ def search_hybrid(
     return _result(problem, found, counts, len(exponents))
 
 
-def _result(problem: AllocationProblem, found: list[IntArray], counts: IntArray, runs: int) -> SearchResult:
+def _result(problem: AllocationProblem, found: list[AnyIntArray], counts: IntArray, runs: int) -> SearchResult:
     scores = [fitness(problem, allocation) for allocation in found]
     ranked = sorted(range(len(found)), key=lambda i: (-scores[i], -i))
-    distinct: list[IntArray] = []
+    distinct: list[AnyIntArray] = []
     for i in ranked:
         if not any(np.array_equal(found[i], other) for other in distinct):
             distinct.append(found[i])
-    few = np.int16 if problem.node_gpus.max(initial=0) < MANY_GPUS else np.int64
-    population = np.stack([allocation.astype(few) for allocation in distinct])
+    population = np.stack(distinct) if len(distinct) > 1 else distinct[0][None]
     return SearchResult(distinct[0], scores[ranked[0]], population, runs, int(counts[0]))
 
 
@@ -67,25 +83,57 @@ def _search_exponent(
     random: IntArray,
     options: SearchOptions,
     counts: IntArray,
-) -> IntArray:
+) -> AnyIntArray:
     """Anneal for one exponent from the best of the starts; returns an allocation [J, N]."""
     tables = build(problem, exponent, unit)
-    bound = np.zeros(1)
-    price = price_gpus(tables, int(problem.node_gpus.sum()), bound)
-    state, value = empty_state(tables, problem.node_gpus, random), -np.inf
-    for start in starts:
-        trial = empty_state(tables, problem.node_gpus, random)
-        load(tables, trial, _rows(problem, start, tables.keep), price)
-        if float(trial.term.sum()) > value:
-            state, value = trial, float(trial.term.sum())
+    gpus, top = int(problem.node_gpus.sum()), np.zeros(problem.jobs)
+    choices = capacity_choices(tables, problem.node_gpus)
+    price = price_gpus(choices, gpus, top)
+    bound = float(top.sum()) + price * gpus
+    if choices.size * gpus <= MOST_CELLS:
+        bound = min(bound, share_gpus(choices, np.zeros(gpus + 1), np.zeros(choices.shape[1], np.int64)))
+    state = _start(problem, tables, [_rows(problem, start, tables.keep) for start in starts], price, top, random)
     best = state.row.copy()
-    jobs = tables.movable.size
-    moves = int(options.effort * (MOVES * jobs + min(MOST_EXTRA, EXTRA * jobs)))
-    heat = _typical(problem, exponent, unit, state)
-    enough = bound[0] - 1e-10 * abs(bound[0])
-    cooling = (COLD / WARM) ** (1.0 / max(1, moves))
-    anneal(tables, state, best, Plan(moves, WARM * heat, cooling, price, PRICES, LOGS, enough), counts)
-    return unpack_rows(best, problem.nodes)
+    heat, jobs = _typical(problem, exponent, unit, state), min(tables.movable.size, gpus)
+    moves = max(1, int(options.effort * (MOVES * jobs + min(MOST_EXTRA, EXTRA * jobs))))
+    epoch = max(1, int(options.effort * (EPOCH * jobs + EPOCH_EXTRA)))
+    close = CLOSE * (abs(exponent) or 1.0) * jobs * heat
+    plan = Plan(
+        moves=moves,
+        epoch=epoch,
+        warm=WARM * heat,
+        cooling=(COLD / WARM) ** (1.0 / min(epoch, moves)),
+        enough=bound - close,
+        gain=close,
+        price=price,
+        top=top,
+        draws=min(MOST_DRAWS, DRAWS + jobs // JOBS_A_DRAW),
+        prices=PRICES,
+        logs=LOGS,
+    )
+    anneal(tables, state, best, plan, counts)
+    return unpack_rows(problem, best)
+
+
+def _start(
+    problem: AllocationProblem,
+    tables: Problem,
+    starts: list[IntArray],
+    price: float,
+    top: FloatArray,
+    random: IntArray,
+) -> State:
+    """Load the best of the starts, and of the first without the rows that jobs would not buy again at the price."""
+    bought = starts[0].copy()
+    bought[tables.keep_value - price * tables.keep[:, TOTAL] < top - 1e-9 * np.abs(top)] = 0
+    state, value = None, -np.inf
+    for rows in (*starts, bought):
+        trial = empty_state(tables, problem.node_gpus, random)
+        load(tables, trial, rows, price)
+        if state is None or float(trial.term.sum()) > value:
+            state, value = trial, float(trial.term.sum())
+    assert state is not None
+    return state
 
 
 def _rows(problem: AllocationProblem, start: AnyIntArray, current: IntArray) -> IntArray:
@@ -105,4 +153,4 @@ def _typical(problem: AllocationProblem, exponent: float, unit: float, state: St
     speedup = problem.speedup[np.arange(problem.jobs), group, state.row[:, TOTAL]]
     factor = np.where(state.row[:, KEPT] == 1, 1.0, problem.restart_factor)
     values = speedup * problem.weight * factor + problem.floor  # as `job_values`, without the whole allocation
-    return float(np.median(np.abs(worth(values, exponent, unit))))
+    return float(np.sort(np.abs(worth(values, exponent, unit)))[problem.jobs // 2])

@@ -42,7 +42,7 @@ class SearchResult:
         evaluations: allocations evaluated (genetic), or tried by changing some rows (hybrid).
     """
 
-    allocation: NDArray[np.int64]
+    allocation: NDArray[np.integer[Any]]
     fitness: float
     population: NDArray[np.integer[Any]]
     generations: int

@@ -11,9 +11,6 @@ from .result import SearchOptions, SearchResult
 
 Method = Literal["hybrid", "genetic"]
 
-#: Contenders for each GPU up to which the search grows with their number, as most of more must wait in any case.
-SEARCHED_PER_GPU = 3
-
 
 def search(
     problem: AllocationProblem,
@@ -53,9 +50,7 @@ def search(
     if jobs is None:
         found = _find(problem, method, starts, rng, options)
     else:
-        fewer = min(1.0, SEARCHED_PER_GPU * int(problem.node_gpus.sum()) / jobs.size)
-        less = replace(options, effort=options.effort * fewer)
-        found = _for_all(problem, jobs, _find(part_of(problem, jobs), method, starts[:, jobs], rng, less))
+        found = _for_all(problem, jobs, _find(part_of(problem, jobs), method, starts[:, jobs], rng, options))
     if not options.fill_idle:
         return found
     from ._fill import fill_idle
@@ -79,7 +74,7 @@ def _find(
 
 def _for_all(problem: AllocationProblem, jobs: IntArray, found: SearchResult) -> SearchResult:
     """Extend a result for some jobs to all of them; the others hold nothing."""
-    allocation = np.zeros_like(problem.current)
+    allocation = np.zeros(problem.current.shape, problem.current.dtype)
     allocation[jobs] = found.allocation
     population = np.zeros((found.population.shape[0], *problem.current.shape), found.population.dtype)
     population[:, jobs] = found.population

@@ -1,0 +1,55 @@
+"""What binds the start of a job beside room and limits: jobs that come first, places in its array, licences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from simsched.model import JobRequest
+
+
+class Conditions:
+    """Who waits for whom to end, how many tasks of each array run, and which licences are taken."""
+
+    def __init__(self, licences: Mapping[str, int]) -> None:
+        """Begin with nothing running; licences that are not named are not counted."""
+        self._left = Counter(licences)
+        self._counted = frozenset(licences)
+        self._tasks: Counter[tuple[str, str]] = Counter()
+        self._missing: dict[str, set[str]] = {}
+        self._followers: dict[str, list[str]] = {}
+
+    def must_wait(self, request: JobRequest, active: Collection[str]) -> bool:
+        """Say whether a job that arrives waits for others to end, and remember it."""
+        first = {one for one in request.terms.after if one in active} if request.terms is not None else set()
+        if first:
+            self._missing[request.id] = first
+            for one in first:
+                self._followers.setdefault(one, []).append(request.id)
+        return bool(first)
+
+    def ended(self, job_id: str) -> list[str]:
+        """Return the jobs that waited for the last time, now that one has ended."""
+        found = []
+        for one in self._followers.pop(job_id, ()):
+            self._missing[one].discard(job_id)
+            if not self._missing[one]:
+                del self._missing[one]
+                found.append(one)
+        return found
+
+    def allow(self, request: JobRequest) -> bool:
+        """Say whether a job may start: its array has a place, and its licences are there."""
+        terms = request.terms
+        if terms is None:
+            return True
+        full = 0 < terms.group_limit <= self._tasks[request.user, request.group]
+        return not full and all(self._left[name] >= count for name, count in terms.licences if name in self._counted)
+
+    def count(self, request: JobRequest, sign: int) -> None:
+        """Count a job in that starts, or with a `sign` of -1 out."""
+        terms = request.terms
+        if terms is not None:
+            self._tasks[request.user, request.group] += sign
+            for name, count in terms.licences:
+                self._left[name] -= sign * count

@@ -1,0 +1,165 @@
+"""Who may hold how much: limits of users, accounts, qualities of service and partitions, and what is held of them.
+
+Of a limit for a user or an account the first counts that is given, in this order: the quality of service of the
+partition, that of the job, the user, the account, the accounts above it. Limits of a group hold for all accounts above
+at once, unless a quality of service gives one. Source: Slurm, "Resource Limits", hierarchy of limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.model import JobRequest, Tenant
+from simsched_policies.production.slurm.options import AMOUNTS, Account, Caps, Limits, Partition, Qos
+
+Ints = npt.NDArray[np.int64]
+#: More of anything than any cluster has.
+NO_LIMIT = 1 << 60
+_JOBS, _SUBMITTED = AMOUNTS.index("jobs"), AMOUNTS.index("submitted")
+_NO_QOS = Qos()
+_NO_ACCOUNT = Account()
+#: What a partition is that nothing is said of.
+ANY_PARTITION = Partition()
+
+
+class Book:
+    """What is held and submitted within each limit; jobs with the same limits are of one class."""
+
+    def __init__(self, limits: Limits, tenants: Mapping[str, Tenant]) -> None:
+        """Begin with nothing held; a tenant's `max_gpus` is the limit of its account as a group."""
+        self._limits = limits
+        self._accounts = dict(limits.accounts)
+        for name, tenant in tenants.items():
+            known = self._accounts.get(name, Account(parent=tenant.parent))
+            group = known.group if known.group.gpus is not None else known.group.with_gpus(tenant.max_gpus)
+            self._accounts[name] = replace(known, parent=known.parent or tenant.parent, group=group)
+        #: Whether there are limits of amounts, and of run times.
+        self.any = bool(limits.qos or limits.users or self._accounts)
+        timed = [limits.max_time_h, *(one.max_time_h for one in limits.partitions.values())]
+        self.times = any(one is not None for one in (*timed, *(qos.max_time_h for qos in limits.qos.values())))
+        self._classes: dict[tuple[str, str, str, str], int] = {}
+        self._counters: dict[Hashable, int] = {}
+        self._used = np.zeros((8, len(AMOUNTS)), dtype=np.int64)
+        #: Of each class its counters and what each allows, one after the other, and where each class begins.
+        self._counter_of: list[int] = []
+        self._caps: list[Ints] = []
+        self._begins: list[int] = []
+        self._flat: tuple[Ints, Ints, Ints] | None = None
+
+    def class_of(self, request: JobRequest) -> int:
+        """Return the class of a job."""
+        key = (request.tenant, request.user, request.qos, request.queue)
+        known = self._classes.get(key)
+        if known is None:
+            known = self._classes[key] = len(self._classes)
+            self._flat = None
+            self._begins.append(len(self._caps))
+            for counter, cap in self._scopes(*key):
+                self._counter_of.append(self._counters.setdefault(counter, len(self._counters)))
+                self._caps.append(cap)
+            while len(self._used) < len(self._counters):
+                self._used = np.concatenate([self._used, np.zeros_like(self._used)])
+        return known
+
+    def _scopes(self, account: str, user: str, qos: str, queue: str) -> Iterator[tuple[Hashable, Ints]]:
+        """Yield the counters of a class with what they allow, each once."""
+        qualities = self._qualities(qos, queue)
+        chain = list(self._chain(account))
+        own = self._limits.users.get(f"{account}/{user}", self._limits.users.get(user, Caps()))
+        found: dict[Hashable, Ints] = {(): np.full(len(AMOUNTS), NO_LIMIT)}
+        mine = [(("qos", name, user), one.per_user) for name, one in qualities]
+        mine += [(("user", account, user), caps) for caps in (own, *(one.per_user for _, one in chain))]
+        theirs = [(("qos", name, "account", account), one.per_account) for name, one in qualities]
+        groups = [(("qos", name), one.group) for name, one in qualities]
+        for amount in range(len(AMOUNTS)):
+            for levels in (mine, theirs, groups):
+                first = next(((key, caps[amount]) for key, caps in levels if caps[amount] is not None), None)
+                if first is not None:
+                    _allow(found, first[0], amount, first[1])
+            if all(caps[amount] is None for _, caps in groups):
+                for name, one in chain:
+                    _allow(found, ("account", name), amount, one.group[amount])
+        yield from found.items()
+
+    def _qualities(self, qos: str, queue: str) -> list[tuple[str, Qos]]:
+        """List the qualities of service that bind a job: that of its partition, then its own."""
+        names = (self._limits.partitions.get(queue, ANY_PARTITION).qos, qos)
+        return [(name, self._limits.qos.get(name, _NO_QOS)) for name in dict.fromkeys(names) if name]
+
+    def _chain(self, account: str) -> Iterator[tuple[str, Account]]:
+        """Yield an account and those above it."""
+        seen: set[str] = set()
+        while account and account not in seen:
+            seen.add(account)
+            one = self._accounts.get(account, _NO_ACCOUNT)
+            yield account, one
+            account = one.parent
+
+    def refuses(self, request: JobRequest, amounts: Ints) -> bool:
+        """Say whether a job that is submitted now may never run: too large for one job, or one too many submitted."""
+        partition = self._limits.partitions.get(request.queue, ANY_PARTITION)
+        levels = [one.per_job for _, one in self._qualities(request.qos, request.queue)]
+        levels += [one.per_job for _, one in self._chain(request.tenant)]
+        for amount, wanted in enumerate(amounts.tolist()):
+            cap = next((caps[amount] for caps in levels if caps[amount] is not None), None)
+            if cap is not None and wanted > cap:
+                return True
+        if partition.max_nodes is not None and amounts[AMOUNTS.index("nodes")] > partition.max_nodes:
+            return True
+        return bool(self.any and self.room()[self.class_of(request), _SUBMITTED] < 1)
+
+    def longest_s(self, request: JobRequest) -> float | None:
+        """Return the longest time for which a job may run, None where it may as long as it likes."""
+        hours = [self._limits.max_time_h, self._limits.partitions.get(request.queue, ANY_PARTITION).max_time_h]
+        hours += [one.max_time_h for _, one in self._qualities(request.qos, request.queue)]
+        least = min((one for one in hours if one is not None), default=None)
+        return None if least is None else least * 3600
+
+    def room(self) -> Ints:
+        """Return what each class may take besides what is held, by row."""
+        if self._flat is None:
+            begins = np.array(self._begins, dtype=np.int64)
+            self._flat = np.array(self._counter_of, dtype=np.int64), np.array(self._caps, dtype=np.int64), begins
+        counters, caps, begins = self._flat
+        left: Ints = np.minimum.reduceat(caps - self._used[counters], begins, axis=0)
+        return left
+
+    def fits(self, number: int, amounts: Ints) -> bool:
+        """Say whether a job of a class has room in its limits."""
+        return bool((amounts <= self.room()[number]).all())
+
+    def hold(self, number: int, amounts: Ints, sign: int = 1) -> None:
+        """Count what a job of a class takes when it starts, or with a `sign` of -1 gives back."""
+        self._count(number, amounts, sign)
+
+    def submit(self, number: int, sign: int = 1) -> None:
+        """Count a job of a class as submitted, or with a `sign` of -1 as gone."""
+        amounts = np.zeros(len(AMOUNTS), dtype=np.int64)
+        amounts[_SUBMITTED] = 1
+        self._count(number, amounts, sign)
+
+    def _count(self, number: int, amounts: Ints, sign: int) -> None:
+        end = self._begins[number + 1] if number + 1 < len(self._begins) else len(self._caps)
+        for place in range(self._begins[number], end):
+            self._used[self._counter_of[place]] += sign * amounts
+
+
+def _allow(found: dict[Hashable, Ints], key: Hashable, amount: int, cap: int | None) -> None:
+    if cap is not None:
+        caps = found.setdefault(key, np.full(len(AMOUNTS), NO_LIMIT))
+        caps[amount] = min(int(caps[amount]), cap)
+
+
+def amounts_of(request: JobRequest) -> Ints:
+    """Return what a job takes of its limits while it runs, in the order of `AMOUNTS`."""
+    shape, gpus = request.shape, request.num_gpus
+    if shape is None:
+        return np.array([gpus, 0, 0, 0, 1, 0], dtype=np.int64)
+    times = max(shape.nodes, 1)
+    return np.array(
+        [gpus, times * shape.each.cpu_milli, times * shape.each.memory_mib, shape.nodes, 1, 0], dtype=np.int64
+    )

@@ -1,0 +1,146 @@
+"""The nodes of a cluster as a pass of backfill sees them: what jobs want of which nodes, and who gives back what."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.model import Allocation, Amount, Capacity, Node, NodeShape, Room, beside_of
+from simsched.policy import JobView
+from simsched_policies.production.slurm.backfill import Releases
+from simsched_policies.production.slurm.nodes import Pass
+from simsched_policies.production.slurm.options import Partition, Reservation
+from simsched_policies.production.slurm.waiting import Held
+
+Ints = npt.NDArray[np.int64]
+
+
+class Machines:
+    """All nodes, the wants of jobs by number, and when running jobs give back what they hold."""
+
+    def __init__(self, nodes: Sequence[Node], reservations: Sequence[Reservation]) -> None:
+        """Begin idle."""
+        self._nodes = nodes
+        self._named = {name for node in nodes for name in node.partitions}
+        self._reserved = {one.name: i for i, one in enumerate(reservations, 1) if one.name}
+        self._reservations = reservations
+        rows = [
+            (node, one.start_s, one.end_s, i)
+            for i, one in enumerate(reservations, 1)
+            for node in one.nodes
+            if node < len(nodes)
+        ]
+        self.blocks: Ints = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        room = Room.of(nodes)
+        self._whole = np.stack([room.gpus, room.cpu_milli, room.memory_mib, np.zeros_like(room.gpus)], axis=1)
+        self._wants: dict[tuple[int, ...], int] = {}
+        self._masks: dict[tuple[bool, ...], int] = {}
+        self._tables: tuple[Ints, npt.NDArray[np.bool_]] | None = None
+        self._releases = Releases(width=4)
+        #: Of each want its shape, and the bits of the nodes allowed.
+        self._shapes: list[tuple[NodeShape, int]] = []
+        self._choices: dict[Hashable, list[tuple[int, str, int]]] = {}
+        #: GPUs asked for by jobs of several nodes that wait or run, by the type that each is bound to.
+        self._demand: dict[str, int] = {}
+
+    def want_of(self, job: JobView, partition: Partition) -> int:
+        """Return the number of what a job wants of the nodes of its partition and its types.
+
+        A job of several nodes, or of any number, is bound to one type: of those with room the least in demand.
+        """
+        request, facts = job.request, job.facts
+        named = request.terms.reservation if request.terms is not None else ""
+        shape = request.shape or NodeShape(0, Amount(request.num_gpus))
+        key = (shape, request.queue, facts.gpu_types, named)
+        choices = self._choices.get(key)
+        if choices is None:
+            reserved = self._reserved.get(named, 0)
+            allowed = [self._allows(node, job, partition, reserved) for node in self._nodes]
+            choices = self._choices[key] = self._bound(shape, allowed, reserved)
+        want, kind, _ = min(choices, key=lambda one: self._demand.get(one[1], 0) / one[2])
+        if shape.nodes != 1:
+            self._demand[kind] = self._demand.get(kind, 0) + request.num_gpus
+        return want
+
+    def _allows(self, node: Node, job: JobView, partition: Partition, reserved: int) -> bool:
+        if reserved and node.index not in self._reservations[reserved - 1].nodes:
+            return False
+        if not job.facts.runs_on(node.gpu_type):
+            return False
+        if job.request.queue in self._named:
+            return job.request.queue in node.partitions
+        return not partition.gpu_type or partition.gpu_type == node.gpu_type
+
+    def _bound(self, shape: NodeShape, allowed: Sequence[bool], reserved: int) -> list[tuple[int, str, int]]:
+        """List the wants among which a job is to choose one, each with its GPU type and how many GPUs that has."""
+        by_type: dict[str, list[int]] = {}
+        for node, may in zip(self._nodes, allowed, strict=True):
+            if may:
+                by_type.setdefault(node.gpu_type, []).append(node.index)
+        if shape.nodes == 1 or len(by_type) < 2:
+            return [(self._number(shape, allowed, reserved), next(iter(by_type), ""), 1)]
+        found = []
+        for kind, nodes in by_type.items():
+            gpus = sum(self._nodes[node].gpus for node in nodes)
+            if gpus >= max(shape.nodes, 1) * shape.each.gpus and len(nodes) >= shape.nodes:
+                own = [may and node.gpu_type == kind for node, may in zip(self._nodes, allowed, strict=True)]
+                found.append((self._number(shape, own, reserved), kind, max(gpus, 1)))
+        return found or [(self._number(shape, allowed, reserved), "", 1)]
+
+    def _number(self, shape: NodeShape, allowed: Sequence[bool], reserved: int) -> int:
+        mask, each = self._masks.setdefault(tuple(allowed), len(self._masks)), shape.each
+        bits = sum(1 << node.index for node, may in zip(self._nodes, allowed, strict=True) if may)
+        row = (shape.nodes, each.gpus, each.cpu_milli, each.memory_mib, mask, int(shape.exclusive), reserved)
+        self._tables = None
+        number = self._wants.setdefault(row, len(self._wants))
+        if number == len(self._shapes):
+            self._shapes.append((shape._replace(gpu_types=None), bits))
+        return number
+
+    def place_now(self, want: int, free: Capacity) -> Allocation | None:
+        """Return the nodes that a job would get now, reservations and those that wait aside; None without room."""
+        shape, among = self._shapes[want]
+        return free.place_of(shape, among)
+
+    @property
+    def amounts(self) -> Ints:
+        """Return the cores and memory of each want in all, and its nodes."""
+        wants = self._arrays()[0]
+        times = np.maximum(wants[:, 0], 1)
+        found: Ints = np.stack([wants[:, 2] * times, wants[:, 3] * times, wants[:, 0]], axis=1)
+        return found
+
+    def _arrays(self) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        if self._tables is None:
+            wants = np.array(list(self._wants), dtype=np.int64).reshape(-1, 7)
+            self._tables = wants, np.array(list(self._masks), dtype=np.bool_).reshape(len(self._masks), -1)
+        return self._tables
+
+    def hold(self, held: Held, sign: int = 1) -> None:
+        """Note that a job holds nodes until its limit, or with a `sign` of -1 that it does no longer."""
+        shape = held.request.shape
+        if sign < 0 and (shape is None or shape.nodes != 1):
+            kind = self._nodes[held.allocation[0][0]].gpu_type
+            self._demand[kind] = max(self._demand.get(kind, 0) - held.gpus, 0)
+        beside = dict(beside_of(self._nodes, shape, held.allocation)) if shape is not None else {}
+        for node, gpus in held.allocation:
+            (self._releases.add if sign > 0 else self._releases.remove)(held.end, node, gpus, *beside.get(node, (0, 0)))
+
+    def begin(self, free: Capacity, *, alone: bool = False) -> Pass:
+        """Return the state for a pass; `alone`, as if what runs never ended."""
+        whole, level = self._whole.copy(), self._whole.copy()
+        level[:, 0] = free.free
+        room = free.room
+        if room is not None:
+            level[:, 1], level[:, 2] = room.cpu_milli, room.memory_mib
+        down = ~np.array(free.up, dtype=np.bool_)
+        level[down, :3] = whole[down, :3] = -1
+        ends, rows = self._releases.columns
+        return Pass(level, whole, ends[:0] if alone else ends, rows, self.blocks, *self._arrays())
+
+    def next_change_s(self, now_s: float) -> float | None:
+        """Return when the next reservation begins or ends."""
+        times = [time for one in self._reservations for time in (one.start_s, one.end_s) if time > now_s]
+        return min(times, default=None)

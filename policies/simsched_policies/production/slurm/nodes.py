@@ -1,0 +1,275 @@
+"""Backfill on nodes: when so much on each of so many nodes will be free, and who delays nobody by starting now.
+
+Times are whole ticks, limits at least one. A pass keeps what is free of each node at every time at which that changes;
+with t such times and n nodes, planning a job costs O(t n) at worst, and less for one like one planned before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simsched.jit import jit
+from simsched_policies.production.slurm.backfill import NEVER
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+#: The columns of what is free of a node; the last numbers the reservation that it is in, 0 for none.
+GPUS, CORES, MEMORY, RESERVED = range(4)
+#: The columns of a want: nodes (0: any number), GPUs, cores and memory of each, the nodes allowed (a row of `masks`),
+#: whether nodes are to be idle, and the reservation that it may use.
+W_NODES, W_GPUS, W_CORES, W_MEMORY, W_MASK, W_ALONE, W_RESERVATION = range(7)
+#: How far a pass goes: until the first that must wait, with a reservation for that one, or with one for everybody. The
+#: first two count apart for each mask, as Slurm does for each partition.
+STRICT, EASY, EVERYBODY = range(3)
+
+
+class Pass(NamedTuple):
+    """The state that a pass of backfill begins with: free and whole nodes, ends of what runs, blocks of reservations.
+
+    `free` and `whole` have shape (nodes, 4); `ends` ascend, and `rows` hold node, GPUs, cores and memory given back
+    then; `blocks` hold node, begin, end and number of reservation; `wants` and `masks` are as the constants say.
+    """
+
+    free: Ints
+    whole: Ints
+    ends: Ints
+    rows: Ints
+    blocks: Ints
+    wants: Ints
+    masks: Flags
+
+    def plan(
+        self, now: int, kinds: Ints, limits: Ints, horizon: int, how: int, step: int = 1
+    ) -> tuple[Ints, list[tuple[int, tuple[tuple[int, int], ...]]]]:
+        """Plan waiting jobs in the order given, each one of `wants` (by `kinds`) with a limit.
+
+        Returns the planned starts (`NEVER` without one), and for those that start now their place in the order and
+        their nodes with GPUs. Ends are planned at multiples of `step`.
+        """
+        starts = np.full(len(kinds), NEVER, dtype=np.int64)
+        picked = np.empty((64 + 4 * len(self.free), 3), dtype=np.int64)
+        while True:
+            found = _plan(*self, now, kinds, limits, horizon, how, step, starts, picked)
+            if found >= 0:
+                break
+            starts[:] = NEVER
+            picked = np.empty((4 * len(picked), 3), dtype=np.int64)
+        begun: dict[int, list[tuple[int, int]]] = {}
+        for job, node, gpus in picked[:found].tolist():
+            begun.setdefault(job, []).append((node, gpus))
+        return starts, [(job, tuple(at)) for job, at in begun.items()]
+
+
+@jit
+def _bad(level: Ints, whole: Ints, node: int, want: Ints) -> bool:
+    """Say whether a node has too little for a part of a want."""
+    if level[node, 3] != 0 and level[node, 3] != want[6]:
+        return True
+    if want[5] and (
+        level[node, 0] < whole[node, 0] or level[node, 1] < whole[node, 1] or level[node, 2] < whole[node, 2]
+    ):
+        return True
+    if want[0] == 0:
+        return _units(level, node, want) == 0
+    return bool(level[node, 0] < want[1] or level[node, 1] < want[2] or level[node, 2] < want[3])
+
+
+@jit
+def _units(level: Ints, node: int, want: Ints) -> int:
+    """Count the GPUs of a node that a want without a number of nodes could have."""
+    most = min(level[node, 0], want[1])
+    while most > 0 and (
+        level[node, 1] < -(-want[2] * most // want[1]) or level[node, 2] < -(-want[3] * most // want[1])
+    ):
+        most -= 1
+    return int(max(most, 0))
+
+
+@jit
+def _times(ends: Ints, blocks: Ints, now: int, step: int) -> Ints:
+    """List the times from now on at which something changes, ascending."""
+    found = np.empty(1 + len(ends) + 2 * len(blocks), dtype=np.int64)
+    found[0], count = now, 1
+    for i in range(len(ends)):
+        found[count] = max(-(-ends[i] // step) * step, now + 1)
+        count += 1
+    for i in range(len(blocks)):
+        for side in (1, 2):
+            if blocks[i, side] > now:
+                found[count] = blocks[i, side]
+                count += 1
+    return np.unique(found[:count])
+
+
+@jit
+def _plan(
+    free: Ints,
+    whole: Ints,
+    ends: Ints,
+    rows: Ints,
+    blocks: Ints,
+    wants: Ints,
+    masks: Flags,
+    now: int,
+    kinds: Ints,
+    limits: Ints,
+    horizon: int,
+    how: int,
+    step: int,
+    starts: Ints,
+    picked: Ints,
+) -> int:
+    """Fill in planned starts and what is picked now; return how many rows were, -1 where there was no room for them."""
+    first_times = _times(ends, blocks, now, step)
+    most = len(first_times) + 2 * len(kinds) + 2
+    times, order = np.empty(most, dtype=np.int64), np.arange(most)
+    levels = np.empty((most, len(free), 4), dtype=np.int64)
+    count, at = len(first_times), 0
+    times[:count] = first_times
+    for i in range(count):
+        levels[i] = free if i == 0 else levels[i - 1]
+        while at < len(ends) and max(-(-ends[at] // step) * step, now + 1) <= times[i]:
+            node = rows[at, 0]
+            if whole[node, 0] >= 0:
+                for column in range(3):
+                    levels[i, node, column] += rows[at, 1 + column]
+            at += 1
+        for node in range(len(free)):
+            levels[i, node, 3] = 0
+        for b in range(len(blocks)):
+            if blocks[b, 1] <= times[i] < blocks[b, 2]:
+                levels[i, blocks[b, 0], 3] = blocks[b, 3]
+    used = count
+    bounds = np.zeros((len(wants), 2), dtype=np.int64)
+    waits, failed = np.zeros(len(masks), dtype=np.bool_), np.zeros(len(wants), dtype=np.int64)
+    chosen, written = np.empty((len(free), 2), dtype=np.int64), 0
+    for job in range(len(kinds)):
+        kind, limit = kinds[job], limits[job]
+        want = wants[kind]
+        if how == 0 and waits[want[4]]:
+            continue
+        last = 0 if how == 0 or (how == 1 and waits[want[4]]) else count - 1
+        if last == 0 and failed[kind] > 0 and limit >= failed[kind]:
+            waits[want[4]] = True
+            continue  # one like it and no longer could not start
+        known = bounds[kind, 1] > 0 and limit >= bounds[kind, 1]
+        begin = np.searchsorted(times[:count], bounds[kind, 0]) if known else 0
+        place = _earliest(times, order, levels, count, whole, want, masks[want[4]], limit, begin, last, chosen)
+        waits[want[4]] = waits[want[4]] or place != 0
+        if place != 0 and (failed[kind] == 0 or limit < failed[kind]):
+            failed[kind] = limit
+        if how == 2 and (known or bounds[kind, 1] == 0):
+            bounds[kind, 0], bounds[kind, 1] = times[place] if place >= 0 else np.iinfo(np.int64).max, limit
+        if place < 0 or times[place] > horizon:
+            continue
+        starts[job] = times[place]
+        end = -(-(times[place] + limit) // step) * step
+        until = np.searchsorted(times[:count], end)
+        if until == count or times[until] != end:
+            for i in range(count, until, -1):
+                times[i], order[i] = times[i - 1], order[i - 1]
+            times[until], order[until] = end, used
+            levels[used] = levels[order[until - 1]]
+            used, count = used + 1, count + 1
+        parts = _reserve(levels, order, place, until, want, chosen)
+        if place == 0:
+            if written + parts > len(picked):
+                return -1
+            for i in range(parts):
+                picked[written, 0], picked[written, 1], picked[written, 2] = job, chosen[i, 0], chosen[i, 1]
+                written += 1
+    return written
+
+
+@jit
+def _earliest(
+    times: Ints,
+    order: Ints,
+    levels: Ints,
+    count: int,
+    whole: Ints,
+    want: Ints,
+    mask: Flags,
+    limit: int,
+    begin: int,
+    last: int,
+    chosen: Ints,
+) -> int:
+    """Find the first step, from `begin` to `last`, from which a want fits for `limit`, -1 where there is none.
+
+    Fills in the nodes that it would get, with their GPUs, those with the least free GPUs first.
+    """
+    bad_at = np.full(len(mask), -1, dtype=np.int64)
+    seen = begin
+    for place in range(begin, last + 1):
+        until, enough = place + 1, True
+        while enough and until <= count:
+            while seen < until:
+                for node in range(len(mask)):
+                    if mask[node] and _bad(levels[order[seen]], whole, node, want):
+                        bad_at[node] = seen
+                seen += 1
+            enough = np.sum(mask & (bad_at < place)) >= max(want[0], 1)
+            if until == count or times[until] >= times[place] + limit:
+                break
+            until += 1
+        if not enough:
+            continue
+        if _choose(levels, order, place, until, want, mask, bad_at, chosen):
+            return place
+    return -1
+
+
+@jit
+def _choose(
+    levels: Ints, order: Ints, place: int, until: int, want: Ints, mask: Flags, bad_at: Ints, chosen: Ints
+) -> bool:
+    """Choose among the nodes that suffice from one step to another; say whether there are enough."""
+    good, total = 0, 0
+    for node in range(len(mask)):
+        if mask[node] and bad_at[node] < place:
+            amount = want[1]
+            if want[0] == 0:
+                for step in range(place, until):
+                    amount = min(amount, _units(levels[order[step]], node, want))
+            chosen[good, 0], chosen[good, 1] = node, amount
+            good, total = good + 1, total + amount
+    if (want[0] == 0 and total < want[1]) or good < want[0]:
+        return False
+    free = levels[order[place], :, 0]
+    missing = want[1]
+    for i in range(good):
+        if (want[0] > 0 and i == want[0]) or (want[0] == 0 and missing == 0):
+            break
+        best = i
+        for other in range(i + 1, good):
+            fuller = free[chosen[other, 0]] < free[chosen[best, 0]]
+            if fuller or (free[chosen[other, 0]] == free[chosen[best, 0]] and chosen[other, 0] < chosen[best, 0]):
+                best = other
+        for column in range(2):
+            chosen[i, column], chosen[best, column] = chosen[best, column], chosen[i, column]
+        if want[0] == 0:
+            chosen[i, 1] = min(chosen[i, 1], missing)
+            missing -= chosen[i, 1]
+    return True
+
+
+@jit
+def _reserve(levels: Ints, order: Ints, place: int, until: int, want: Ints, chosen: Ints) -> int:
+    """Take what is chosen off the steps from `place` to before `until`; return how many nodes it is on."""
+    parts, missing = 0, want[1]
+    while (want[0] > 0 and parts < want[0]) or (want[0] == 0 and missing > 0):
+        node, gpus = chosen[parts, 0], chosen[parts, 1]
+        for step in range(place, until):
+            level = levels[order[step], node]
+            if want[5]:
+                level[0] = level[1] = level[2] = -1
+            else:
+                level[0] -= gpus
+                level[1] -= want[2] if want[0] > 0 else -(-want[2] * gpus // want[1])
+                level[2] -= want[3] if want[0] > 0 else -(-want[3] * gpus // want[1])
+        parts, missing = parts + 1, missing - gpus
+    return parts

@@ -1,0 +1,147 @@
+"""`simsched forecast`: when the jobs that wait now will start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simsched.cli.gate import trust_option
+from simsched.cli.operator_options import log_option, make_plan, operator_options
+from simsched.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from simsched.operators import Backtest, Queue, ReplayPlan, Start
+    from simsched.report import TextTable
+
+
+@click.command()
+@operator_options(log_option)
+@click.option("--queue", metavar="FILE", type=click.Path(path_type=Path), help="`squeue --json` of now.")
+@click.option("--now", metavar="TIME", type=click.DateTime(), help="When that was, UTC. [default: as the file says]")
+@click.option("--backtest", "tests", is_flag=True, help="Ask at past moments of the log, and compare with what came.")
+@click.option("--moments", type=click.IntRange(min=1), default=8, show_default=True, help="Past moments to ask at.")
+@click.option("--draws", type=click.IntRange(min=2), default=20, show_default=True, help="Runs of each queue.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@trust_option
+@click.option("--no-plots", is_flag=True, help="Write no page.")
+@json_option
+def forecast(
+    queue: Path | None,
+    now: datetime | None,
+    tests: bool,
+    moments: int,
+    draws: int,
+    seed: int,
+    trust_anyway: bool,
+    no_plots: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Say when each job that waits now will start, from what runs and waits now.
+
+    How long jobs run is drawn from the log: what jobs of the same user or the same time limit ran of it, given how long
+    they have run already. Further jobs come as they did at that hour of another day. --backtest asks at random moments
+    of the log instead, and at that of --queue where the log goes on after it, and reports how many starts came within
+    the intervals, and the error beside that of Slurm's own estimates. The log is replayed as it was first: where the
+    replay does not match it, the answer is the misfit.
+    """
+    from simsched.cli.gate import marked, publish_verdict, refused, verdict_json
+    from simsched.errors import input_error
+    from simsched.operators import backtest, calibrate, forecast_starts, read_queue
+
+    if queue is None and not tests:
+        raise input_error("--queue", "is missing", "give the output of `squeue --json`, or --backtest")
+    plan = make_plan(**options)
+    now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
+    queues = [] if queue is None else [read_queue(queue, now_s=now_s)]
+    found = calibrate(plan)
+    if not (found.verdict.is_open or trust_anyway):
+        paths = [] if no_plots else publish_verdict(found)
+        if as_json:
+            print_json({"gate": verdict_json(found), "starts": []})
+        else:
+            refused(found, plan, "forecast", paths)
+        return
+    if tests:
+        score = backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed)
+        said, table = _score_words(score), _starts_table(score.starts, "Forecasts at past moments")
+        shown: dict[str, Any] = {"backtest": {**asdict(score), "starts": [asdict(one) for one in score.starts]}}
+    else:
+        (starts,) = forecast_starts(plan, queues, draws=draws, seed=seed)
+        said, table = _words(queues[0], starts), _starts_table(starts, "When waiting jobs will start")
+        shown = {"now_s": queues[0].now_s, "starts": [asdict(one) for one in starts]}
+    said, table = [found.verdict.said(), *said], marked(table, found.verdict)
+    if not no_plots:
+        publish_verdict(found)
+    path = None if no_plots else _publish(plan, said, table, trusted=found.verdict.is_open)
+    if as_json:
+        print_json({"gate": verdict_json(found), **shown})
+        return
+    from simsched.cli.tables import print_table
+
+    for line in said:
+        click.echo(line)
+    if not tests:
+        print_table(table)
+    if path is not None:
+        click.echo(f"{path}")
+
+
+def _words(queue: Queue, starts: Sequence[Start]) -> list[str]:
+    moment = datetime.fromtimestamp(queue.now_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    running = int((queue.jobs["start_s"] >= 0).sum())
+    return [f"At {moment} {running} jobs ran and {len(starts)} waited."]
+
+
+def _score_words(score: Backtest) -> list[str]:
+    said = [
+        f"{len(score.starts)} forecasts at {score.moments} moments: {100 * score.coverage:.0f} % of the starts came "
+        f"within the 80 % intervals; half of the forecasts were off by less than {score.error_s / 3600:.2f} h, "
+        f"guesses of the usual rest of a wait by {score.guess_error_s / 3600:.2f} h."
+    ]
+    if score.slurm_error_s is None or score.same_error_s is None:
+        return [*said, "Neither log nor queue has Slurm's own estimates (start_time of waiting jobs in squeue --json)."]
+    return [
+        *said,
+        f"Where Slurm said itself when a job would start, it was off by {score.slurm_error_s / 3600:.2f} h, and the "
+        f"forecast by {score.same_error_s / 3600:.2f} h.",
+    ]
+
+
+def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
+    from simsched.report import TextTable
+
+    ordered = sorted(starts, key=lambda one: (one.median_s, one.job_id))
+    estimated = any(one.slurm_s is not None for one in ordered)
+    known = any(one.true_s is not None for one in ordered)
+    rows = tuple(
+        (
+            one.job_id, one.queue, one.user, f"{one.gpus:g}", _hours(one.waited_s), _hours(one.median_s),
+            f"{_hours(one.low_s)} to {_hours(one.high_s)}",
+        )
+        + ((_hours(one.slurm_s),) if estimated else ()) + ((_hours(one.true_s),) if known else ())
+        for one in ordered
+    )  # fmt: skip
+    more = (("Slurm says (h)",) if estimated else ()) + (("started after (h)",) if known else ())
+    headers = ("job", "queue", "user", "GPUs", "waited (h)", "starts in (h)", "between (h)", *more)
+    return TextTable(
+        title, headers, rows, ("Between: nine of ten start later than its begin, nine of ten before its end.",), 3
+    )
+
+
+def _hours(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds / 3600:.2f}"
+
+
+def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable, *, trusted: bool) -> Path:
+    from simsched.cli.answers import publish
+    from simsched.cli.gate import BANNER
+    from simsched.report.page import Section
+
+    words = said if trusted else [f"{BANNER}.", *said]
+    return publish(plan, Section("forecast", "When will waiting jobs start?", words, [table], trusted=trusted))[-1]

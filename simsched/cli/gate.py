@@ -1,0 +1,114 @@
+"""The gate's verdict as tables, and the banner of answers that it does not let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from simsched.operators import Calibration, GateRow, Interval, ReplayPlan, Verdict
+    from simsched.report import TextTable
+
+#: Stands on every table, page and picture of an answer that was asked for against the verdict.
+BANNER = "NOT TRUSTED, the replay does not match this log"
+
+trust_option: Callable[..., Any] = click.option(
+    "--trust-anyway", is_flag=True, help="Answer even if the replay does not match the log, with a banner everywhere."
+)
+
+
+def titled(title: str, verdict: Verdict) -> str:
+    """Put the banner before a title where the gate is shut."""
+    return title if verdict.is_open else f"{BANNER}: {title}"
+
+
+def marked(table: TextTable, verdict: Verdict) -> TextTable:
+    """Put the banner on a table where the gate is shut."""
+    return replace(table, title=titled(table.title, verdict))
+
+
+def verdict_words(found: Calibration) -> list[str]:
+    """Say what the verdict is, why, and what the log shows."""
+    verdict = found.verdict
+    words = [verdict.said()]
+    words += [f"Why not: {reason}." for reason in verdict.reasons]
+    words += [f"Likely, by what the log shows: {cause}{'' if cause.endswith('?') else '.'}" for cause in verdict.causes]
+    return [*words, *(f"{line}." for line in found.said)]
+
+
+def verdict_table(verdict: Verdict) -> TextTable:
+    """Tabulate recorded and simulated waits, skill first."""
+    from simsched.report import TextTable
+
+    headers = (
+        "jobs by", "", "jobs", "waited", "skill among these", "skill", "best guess", "recorded mean (h)",
+        "simulated mean (h)", "off (%)", "recorded p90 (h)", "simulated p90 (h)",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            row.kind, row.group, f"{row.jobs}", f"{row.waited}", _skill(row.waited_skill), _skill(row.skill),
+            row.guess, _hours(row.recorded_mean_s), _hours(row.simulated_mean_s), _off(row),
+            _hours(row.recorded_p90_s), _hours(row.simulated_p90_s),
+        )
+        for row in verdict.rows
+    )  # fmt: skip
+    notes = (
+        "Skill: 1 less the mean error over that of the best guess (zero, the median, the mean of the hour of the day, "
+        "from the first half of the time): 0 is no better than guessing, 1 is right.",
+        "Waited: five minutes or more. In brackets 95 % intervals over resampled days.",
+    )
+    return TextTable(f"Waits under {verdict.policy}, recorded and replayed", headers, rows, notes, 2)
+
+
+def _skill(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _hours(one: Interval) -> str:
+    return f"{one.value / 3600:.2f} [{one.low / 3600:.2f}, {one.high / 3600:.2f}]"
+
+
+def _off(row: GateRow) -> str:
+    return "-" if row.recorded_mean_s.value < 60 else f"{100 * row.off.value:+.0f}"
+
+
+def publish_verdict(found: Calibration) -> list[Path]:
+    """Put the verdict on top of the log's page, with its picture."""
+    from simsched.cli.answers import publish
+    from simsched.report.figures import wait_comparison
+    from simsched.report.page import Section
+
+    plan, verdict = found.plan, found.verdict
+    title = titled(f"Waits of {plan.folder.name}: recorded, and simulated under {plan.policy}", verdict)
+    drawn = wait_comparison(found.jobs, title=title)
+    tables = [marked(verdict_table(verdict), verdict)]
+    section = Section(
+        "calibrate", "Can these answers be trusted?", verdict_words(found), tables, [drawn], verdict.is_open
+    )
+    return publish(plan, section)
+
+
+def verdict_json(found: Calibration) -> dict[str, Any]:
+    """Return the verdict for `--json`."""
+    return {**asdict(found.verdict), "open": found.verdict.is_open, "said": found.verdict.said()}
+
+
+def print_verdict(found: Calibration) -> None:
+    """Print the verdict in words and its table."""
+    from simsched.cli.tables import print_table
+
+    for line in verdict_words(found):
+        click.echo(line)
+    print_table(verdict_table(found.verdict))
+
+
+def refused(found: Calibration, plan: ReplayPlan, what: str, paths: Sequence[Path]) -> None:
+    """Answer with the misfit alone."""
+    print_verdict(found)
+    click.echo(f"No {what}. --trust-anyway answers all the same, with a banner.")
+    for path in paths:
+        click.echo(f"{path}")

@@ -1,0 +1,130 @@
+"""The free GPUs of the nodes of one type, and placers that choose among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from simsched.model.placement import Allocation
+from simsched.model.shape import NodeShape
+
+
+class Pool:
+    """The free GPUs of the nodes of one type.
+
+    `nodes_with[n]` has a bit for every node with n GPUs free, so that the node of lowest index is found at once.
+    `levels` has, for each level above the nodes, the bits of the nodes of each domain with the GPUs of these nodes.
+    `shaped` chooses for a shape, as the capacity that the pool belongs to can.
+    """
+
+    __slots__ = ("_fewest", "_largest", "levels", "nodes_with", "shaped", "total")
+
+    def __init__(
+        self, capacity: Mapping[int, int], free: Sequence[int], domains: Mapping[int, Sequence[int]] | None = None
+    ) -> None:
+        """Hold nodes with their GPUs (`capacity`, by node index), of which `free` (by node index) are free.
+
+        `domains` has, by node index, the domain that it is in at each level above the nodes; None without levels.
+        """
+        self.levels = _levels(capacity, domains or {})
+        self.shaped: Callable[[NodeShape], Allocation | None] = _nowhere
+        self._largest = sorted(capacity.values(), reverse=True)
+        self._fewest: dict[int, int] = {}
+        self.nodes_with = [0] * (max(self._largest, default=0) + 1)
+        self.total = 0
+        for node in sorted(capacity):
+            self.nodes_with[free[node]] |= 1 << node
+            self.total += free[node]
+
+    def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
+        """Return nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
+        return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
+
+    def least_free(self, within: int = -1, fewest: int = 1) -> Iterator[tuple[int, int]]:
+        """Return nodes and their free GPUs, the least free first, by index on a tie, from `fewest` free GPUs on."""
+        return self._nodes(range(fewest, len(self.nodes_with)), within)
+
+    def best_fit(self, gpus: int, within: int = -1) -> int | None:
+        """Find the node with the fewest free GPUs that has `gpus`, among the bits of `within`."""
+        for count in range(gpus, len(self.nodes_with)):
+            nodes = self.nodes_with[count] & within
+            if nodes:
+                return lowest_node(nodes)
+        return None
+
+    def free_within(self, nodes: int) -> int:
+        """Count the free GPUs of the nodes whose bits are in `nodes`."""
+        return sum(count * (having & nodes).bit_count() for count, having in enumerate(self.nodes_with))
+
+    def fewest_nodes(self, gpus: int) -> int | None:
+        """Count the nodes that `gpus` GPUs need at least in the empty cluster, None where it has fewer GPUs."""
+        known = self._fewest.get(gpus)
+        if known is not None:
+            return known
+        missing = gpus
+        for count, size in enumerate(self._largest, start=1):
+            missing -= size
+            if missing <= 0:
+                self._fewest[gpus] = count
+                return count
+        return None
+
+    def domains_at(self, level: int | None) -> list[int]:
+        """Return the bits of the nodes of each domain of a level, the least free first; of all nodes without one."""
+        if level is None:
+            return [-1]
+        return sorted((nodes for nodes, _ in self.levels[level]), key=self.free_within) if self.levels else []
+
+    def _nodes(self, counts: range, within: int = -1) -> Iterator[tuple[int, int]]:
+        for count in counts:
+            nodes = self.nodes_with[count] & within
+            while nodes:
+                node = lowest_node(nodes)
+                yield node, count
+                nodes &= nodes - 1
+
+
+def _levels(
+    capacity: Mapping[int, int], domains: Mapping[int, Sequence[int]]
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return, for each level and each domain with such nodes, the bits of its nodes and the GPUs of these."""
+    if not domains:
+        return ()
+    found: list[dict[int, tuple[int, int]]] = [{} for _ in next(iter(domains.values()), ())]
+    for node, gpus in sorted(capacity.items()):
+        for level, domain in zip(found, domains.get(node, ()), strict=False):
+            bits, so_far = level.get(domain, (0, 0))
+            level[domain] = bits | 1 << node, so_far + gpus
+    return tuple(tuple(level.values()) for level in found)
+
+
+def lowest_node(nodes: int) -> int:
+    """Return the lowest node of a set of bits."""
+    return (nodes & -nodes).bit_length() - 1
+
+
+@dataclass(frozen=True)
+class Placer:
+    """A way to choose GPUs; `waits` tells that it may refuse a job although there are enough free GPUs."""
+
+    name: str
+    choose: Callable[[Pool, int], Allocation | None]
+    waits: bool = False
+
+    def within(self, shape: NodeShape | None) -> Placer:
+        """Return the placer for a job of a shape: itself for one that may have its GPUs anywhere."""
+        return self if shape is None or not shape.binds else _shaped(self.name, shape)
+
+
+@lru_cache(maxsize=1 << 14)
+def _shaped(name: str, shape: NodeShape) -> Placer:
+    return Placer(f"{name} {shape}", partial(_choose_shaped, shape), waits=True)
+
+
+def _choose_shaped(shape: NodeShape, pool: Pool, gpus: int) -> Allocation | None:
+    return pool.shaped(shape)
+
+
+def _nowhere(shape: NodeShape) -> Allocation | None:
+    return None

@@ -1,0 +1,81 @@
+"""The shape in which a job wants its GPUs: so much on each of so many nodes; and what else binds its start."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from simsched.model.pod import GPU_MILLI
+from simsched.words import counted
+
+
+class Amount(NamedTuple):
+    """What is wanted of a node: GPUs, thousandths of each of them, thousandths of cores, and memory in MiB."""
+
+    gpus: int
+    gpu_milli: int = GPU_MILLI
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+#: A whole GPU and nothing else.
+_WHOLE = Amount(1)
+
+
+class NodeShape(NamedTuple):
+    """So many nodes of one type with so much on `each`; with 0 nodes `each` is wanted in all, on however many nodes.
+
+    `gpu_types` are those allowed (None: any); `within` is the level of which all nodes are in one domain, counted from
+    0, the lowest above the nodes (None: they may be anywhere). An `exclusive` job shares its nodes with no other.
+    """
+
+    nodes: int
+    each: Amount
+    gpu_types: tuple[str, ...] | None = None
+    within: int | None = None
+    exclusive: bool = False
+
+    @property
+    def binds(self) -> bool:
+        """Return whether it says more than how many GPUs of which types it wants."""
+        return bool(self.nodes or self.each[1:] != _WHOLE[1:] or self.within is not None or self.exclusive)
+
+    @property
+    def said(self) -> str:
+        """Say in words what it wants."""
+        each = self.each
+        parts = [counted(each.gpus, "GPU")]
+        parts += [f"{each.cpu_milli / 1000:g} cores"] if each.cpu_milli else []
+        parts += [f"{each.memory_mib} MiB"] if each.memory_mib else []
+        types = f" of type {' or '.join(self.gpu_types)}" if self.gpu_types is not None else ""
+        on = f" on each of {counted(self.nodes, 'node')}" if self.nodes else ""
+        return f"{', '.join(parts)}{on}{types}{', to itself' if self.exclusive else ''}"
+
+    def beside(self, gpus: int) -> tuple[int, int]:
+        """Return the thousandths of cores and the MiB that go with so many of its GPUs on a node, rounded up."""
+        each, whole = self.each, self.each.gpus
+        if not whole:
+            return each.cpu_milli, each.memory_mib
+        return -(-each.cpu_milli * gpus // whole), -(-each.memory_mib * gpus // whole)
+
+    def is_like(self, gpus: tuple[int, ...]) -> bool:
+        """Say whether nodes with so many GPUs have the shape; a node may hold several parts of it."""
+        whole = self.each.gpus
+        if not self.nodes:
+            return sum(gpus) == whole
+        if not whole:
+            return len(gpus) == self.nodes and not any(gpus)
+        return sum(gpus) == self.nodes * whole and not any(one % whole for one in gpus)
+
+
+class Terms(NamedTuple):
+    """What binds the start of a job beside room: the reservation that it is for, jobs that must have ended before it.
+
+    Of its group (a job array) at most `group_limit` jobs run at once (0: all); `licences` are names and counts. It had
+    waited `waited_s` seconds when it came.
+    """
+
+    reservation: str = ""
+    after: tuple[str, ...] = ()
+    group_limit: int = 0
+    licences: tuple[tuple[str, int], ...] = ()
+    waited_s: int = 0

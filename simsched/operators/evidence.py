@@ -1,0 +1,107 @@
+"""What a log shows of rules that a replay was not told, such as limits of users, or that GPUs stood idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.operators.log_input import Groups, total_gpus
+from simsched.workload.readers import ClusterLog
+
+Numbers = npt.NDArray[np.float64]
+
+#: The part of the jobs that must name a partition or a time limit for the log to count as naming them.
+_MOST_SILENT = 0.2
+#: The fewest users who stop at one number of GPUs for that to look like a rule, and the fewest GPUs.
+_LIKE_MINDED, _LEAST_CAP = 2, 4
+#: Recorded waits of less count as none: schedulers look at their queues every half minute or minute.
+WAITED_S = 300.0
+#: A part of waits that is worth a word.
+_WORTH = 0.1
+
+
+def unknowns(log: ClusterLog, groups: Groups) -> tuple[str, ...]:
+    """Say what a log must tell of this cluster, and does not."""
+    kinds = {(one.get("gpu_type"), one.get("gpus_per_node")) for one in groups}
+    silent = float((log.table["queue"] == "").mean())
+    if len(kinds) < 2 or silent <= _MOST_SILENT:
+        return ()
+    return (
+        f"the cluster has {len(kinds)} kinds of nodes, and {100 * silent:.0f} % of the jobs name no partition: the log "
+        "does not say who waited for which",
+    )
+
+
+def likely_causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> tuple[str, ...]:
+    """Say what may be missing from a replay, by what can be seen in the log; `jobs` are those judged."""
+    return tuple(_causes(jobs, log, groups))
+
+
+def _causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> Iterator[str]:
+    table = log.table
+    if (table["queue"] == "").mean() > _MOST_SILENT:
+        yield "the log names no partitions: ask sacct for Partition"
+    if (table["time_limit_s"] <= 0).mean() > _MOST_SILENT:
+        yield "jobs without time limits: backfill lives on them (sacct's Timelimit)"
+    waited = (jobs["recorded_s"] >= WAITED_S).to_numpy("bool")
+    idle = _waited_beside_free(table, groups)
+    names = table["job_id"].astype(str)
+    share = float(jobs["job_id"][waited].isin(set(names[idle])).mean()) if waited.any() else 0.0
+    if share > _WORTH:
+        yield (
+            f"{100 * share:.0f} % of the jobs that waited did so while as many GPUs of their type as they asked for "
+            "stood idle: processors, memory, whole nodes, limits, reservations, or nodes that were down"
+        )
+    for what in (("user",), ("account",), ("user", "qos")):
+        most, holders, met = _common_peak(table, what, idle)
+        if holders >= _LIKE_MINDED and met:
+            who = " of one ".join(what)
+            yield f"{holders} times a {who} comes to hold {most:g} GPUs at once, and none holds more: a limit?"
+    more = jobs["simulated_s"].sum() > jobs["recorded_s"].sum()
+    yield (
+        "the replay waits longer than the cluster did: does the cluster have more nodes than were named, or jobs less "
+        "strict rules?"
+        if more
+        else "the replay waits less than the cluster did: something held jobs back that it was not told"
+    )
+
+
+def _waited_beside_free(table: pd.DataFrame, groups: Groups) -> npt.NDArray[np.bool_]:
+    """Say which jobs found enough idle GPUs of their type in the middle of a wait of five minutes or more."""
+    found = np.zeros(len(table), dtype=bool)
+    types = {str(one.get("gpu_type", "")) for one in groups}
+    known = bool(table["gpu_type"].isin(types).all())
+    for kind in sorted(types) if known else [""]:
+        mine = (table["gpu_type"] == kind).to_numpy("bool") if known else np.ones(len(table), dtype=bool)
+        gpus = total_gpus([one for one in groups if not known or str(one.get("gpu_type", "")) == kind])
+        found[mine] = _beside_free(table[mine], gpus)
+    return found
+
+
+def _beside_free(table: pd.DataFrame, gpus: int) -> npt.NDArray[np.bool_]:
+    asked = np.ceil(table["gpus"].to_numpy("float64"))
+    start, end, eligible = (table[name].to_numpy("float64") for name in ("start_s", "end_s", "eligible_s"))
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    held = np.cumsum(np.concatenate([asked, -asked])[order])
+    place = np.searchsorted(times[order], (eligible + start) / 2, side="right") - 1
+    used = np.where(place >= 0, held[np.maximum(place, 0)], 0.0)
+    found: npt.NDArray[np.bool_] = (start - eligible >= WAITED_S) & (gpus - used >= asked)
+    return found
+
+
+def _common_peak(table: pd.DataFrame, what: Sequence[str], idle: npt.NDArray[np.bool_]) -> tuple[float, int, bool]:
+    """Return the most GPUs that a user (account, ...) held at once, how many came to just that, and if one waited."""
+    who = table[list(what)].astype(str).agg(" ".join, axis=1)
+    asked = np.ceil(table["gpus"].to_numpy("float64"))
+    ends = {"who": np.tile(who.to_numpy(), 2), "gpus": np.concatenate([-asked, asked])}
+    moves = pd.DataFrame(ends | {"at": np.concatenate([table["end_s"], table["start_s"]])})
+    moves = moves[moves["who"].str.strip() != ""].sort_values(["who", "at", "gpus"], kind="stable")
+    peaks = moves.groupby("who")["gpus"].cumsum().groupby(moves["who"]).max()
+    if peaks.empty or peaks.max() < _LEAST_CAP:
+        return 0.0, 0, False
+    at_peak = peaks.index[peaks == peaks.max()]
+    return float(peaks.max()), len(at_peak), bool(who[idle].isin(at_peak).any())

@@ -1,0 +1,215 @@
+"""The gate in front of every answer: a replay of the log as it was, held against the waits that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from simsched.operators.evidence import WAITED_S, likely_causes, unknowns
+from simsched.operators.log_input import Groups
+from simsched.results import SIZES
+from simsched.workload.readers import ClusterLog
+
+Numbers = npt.NDArray[np.float64]
+
+DAY_S = 86400
+#: The thresholds; docs/operators.md argues for them.
+LEAST_SKILL, MOST_OFF, MOST_OFF_GROUP = 0.4, 0.25, 0.35
+#: A part of the jobs with less of all recorded waiting is shown, but shuts no gate.
+LEAST_SHARE = 0.05
+#: Fewer jobs that waited, or days with submissions, than these are no evidence.
+LEAST_WAITED, LEAST_DAYS = 30, 3
+_DRAWS, _SEED = 400, 26
+#: Bins of waits, for percentiles over resampled days: 2 % wide, from a minute to a year.
+_EDGES = np.concatenate([[0.0], np.geomspace(60.0, 365.0 * DAY_S, 660)])
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and its 95 % interval by resampling of days."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class GateRow:
+    """A part of the jobs: recorded and simulated waits in seconds, and how much better than guesses the replay is.
+
+    `off` is the simulated mean over the recorded one, less 1. A skill is 1 less the mean absolute error over that of
+    the best guess (`guess`: zero, the median, or the mean of the hour of the day), None where the best guess is right;
+    `waited_skill` counts only the `waited` jobs that waited five minutes or more. `share` is the part of all recorded
+    waiting.
+    """
+
+    kind: str
+    group: str
+    jobs: int
+    waited: int
+    recorded_mean_s: Interval
+    simulated_mean_s: Interval
+    recorded_p90_s: Interval
+    simulated_p90_s: Interval
+    off: Interval
+    skill: float | None
+    waited_skill: float | None
+    guess: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a replay may answer, why not, and what the log shows that the replay may lack.
+
+    The rows are of the second half of the time judged, all jobs first; guesses and settings were fitted on the first.
+    `days` are those judged.
+    """
+
+    policy: str
+    rows: tuple[GateRow, ...]
+    reasons: tuple[str, ...]
+    causes: tuple[str, ...]
+    days: float
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether answers may recommend."""
+        return not self.reasons
+
+    def said(self) -> str:
+        """Say in a sentence what was judged and found."""
+        every = self.rows[0]
+        skill = (
+            "no guess beats" if every.waited_skill is None else f"skill {every.waited_skill:.2f} over the best guess"
+        )
+        means = f"mean wait {_hours(every.simulated_mean_s.value)} h, recorded {_hours(every.recorded_mean_s.value)} h"
+        what = "The replay may answer" if self.is_open else "The replay does not answer for this cluster"
+        return f"{what}: {means}; {skill} among {every.waited} jobs that waited ({self.days:.1f} days judged)."
+
+
+def judge_replay(jobs: pd.DataFrame, log: ClusterLog, groups: Groups, policy: str) -> Verdict:
+    """Judge a replay.
+
+    `jobs` has `job_id, size, queue, submit_s, recorded_s, simulated_s, gpus` for the time judged alone, sorted by
+    submission, with seconds since any midnight. The first half of that time fits guesses, the second is judged.
+    """
+    middle = (jobs["submit_s"].min() + jobs["submit_s"].max()) / 2
+    first = (jobs["submit_s"] < middle).to_numpy("bool")
+    total = float(jobs.loc[~first, "recorded_s"].sum())
+    rows = tuple(row for kind, name, mine in _parts(jobs) if (row := _row(kind, name, jobs, mine, first, total)))
+    days = float(np.ptp(jobs.loc[~first, "submit_s"].to_numpy("float64"))) / DAY_S if len(rows) else 0.0
+    reasons = (*unknowns(log, groups), *_reasons(rows, days))
+    causes = likely_causes(jobs[~first], log, groups) if reasons else ()
+    return Verdict(policy, rows, reasons, causes, days)
+
+
+def _parts(jobs: pd.DataFrame) -> Iterator[tuple[str, str, npt.NDArray[np.bool_]]]:
+    yield "all", "all jobs", np.ones(len(jobs), dtype=bool)
+    queues = sorted(set(jobs["queue"]))
+    for kind, names in (("queue", queues if len(queues) > 1 else ()), ("size", [name for name, _ in SIZES])):
+        for name in names:
+            yield kind, name, (jobs[kind] == name).to_numpy("bool")
+
+
+def _row(
+    kind: str, name: str, jobs: pd.DataFrame, mine: npt.NDArray[np.bool_], first: npt.NDArray[np.bool_], total_s: float
+) -> GateRow | None:
+    part = mine & ~first
+    if not part.any():
+        return None
+    recorded, simulated, submit = (jobs[key].to_numpy("float64") for key in ("recorded_s", "simulated_s", "submit_s"))
+    waited = recorded >= WAITED_S
+    intervals = _Days(submit[part], recorded[part], simulated[part]).intervals()
+    skill, guess = _skill(recorded, simulated, submit, mine & first, part)
+    waited_skill, _ = _skill(recorded, simulated, submit, mine & first & waited, part & waited)
+    share = float(recorded[part].sum()) / total_s if total_s else 0.0
+    count = int((part & waited).sum())
+    return GateRow(kind, name, int(part.sum()), count, *intervals, skill, waited_skill, guess, share)
+
+
+def _skill(
+    recorded: Numbers, simulated: Numbers, submit: Numbers, known: npt.NDArray[np.bool_], judged: npt.NDArray[np.bool_]
+) -> tuple[float | None, str]:
+    """Return the skill on judged jobs over the best guess that the known ones allow, and that guess."""
+    if not judged.any():
+        return None, ""
+    truth = recorded[judged]
+    guesses = {"zero": np.zeros(len(truth))}
+    if known.any():
+        hours, sums = (submit // 3600 % 24).astype(np.int64), recorded[known]
+        counts = np.bincount(hours[known], minlength=24)
+        means = np.bincount(hours[known], sums, 24) / np.maximum(counts, 1)
+        guesses["median"] = np.full(len(truth), np.median(sums))
+        guesses["hour"] = np.where(counts > 0, means, sums.mean())[hours[judged]]
+    errors = {name: float(np.abs(guess - truth).mean()) for name, guess in guesses.items()}
+    best = min(errors, key=lambda name: errors[name])
+    error = float(np.abs(simulated[judged] - truth).mean())
+    return (None if errors[best] == 0 else 1 - error / errors[best]), best
+
+
+class _Days:
+    """Waits by day of submission, to resample days with all that came on them."""
+
+    def __init__(self, submit: Numbers, recorded: Numbers, simulated: Numbers) -> None:
+        _, day = np.unique(submit // DAY_S, return_inverse=True)
+        days = int(day.max()) + 1
+        draw = np.random.default_rng(_SEED).integers(0, days, (_DRAWS, days))
+        #: How often each draw has each day; the first is the log itself.
+        self.often = np.vstack([np.ones(days), np.apply_along_axis(np.bincount, 1, draw, minlength=days)])
+        self.count = np.bincount(day, minlength=days)
+        self.kinds = [(values, np.bincount(day, values, days), day) for values in (recorded, simulated)]
+
+    def intervals(self) -> tuple[Interval, Interval, Interval, Interval, Interval]:
+        """Return means and 90th percentiles, recorded and simulated, and how far off the mean is."""
+        counts = self.often @ self.count
+        recorded, simulated = (self.often @ sums / counts for _, sums, _ in self.kinds)
+        tops = [self._p90(values, day) for values, _, day in self.kinds]
+        off = simulated / np.maximum(recorded, 1.0) - 1
+        return (*(_interval(one) for one in (recorded, simulated)), *tops, _interval(off))  # type: ignore[return-value]
+
+    def _p90(self, values: Numbers, day: npt.NDArray[np.int64]) -> Interval:
+        cell = day * len(_EDGES) + np.searchsorted(_EDGES, values, side="right") - 1
+        table = np.bincount(cell, minlength=len(self.count) * len(_EDGES)).reshape(len(self.count), -1)
+        whole = np.cumsum(self.often @ table, axis=1)
+        places = (whole >= 0.9 * whole[:, -1:]).argmax(axis=1)
+        return replace(_interval(_EDGES[places]), value=float(np.percentile(values, 90)))
+
+
+def _interval(values: Numbers) -> Interval:
+    low, high = np.percentile(values[1:], (2.5, 97.5))
+    return Interval(float(values[0]), float(low), float(high))
+
+
+def _reasons(rows: Sequence[GateRow], days: float) -> Iterator[str]:
+    """Say what keeps the gate shut."""
+    every = rows[0]
+    if every.waited < LEAST_WAITED or days < LEAST_DAYS:
+        yield (
+            f"too little evidence: {every.waited} jobs that waited in {days:.1f} days, where {LEAST_WAITED} in "
+            f"{LEAST_DAYS} are the least"
+        )
+    if every.waited_skill is not None and every.waited_skill < LEAST_SKILL:
+        yield (
+            f"skill {every.waited_skill:.2f} over the best guess among jobs that waited, where {LEAST_SKILL:g} is the "
+            "least"
+        )
+    for row in rows:
+        most = MOST_OFF if row.kind == "all" else MOST_OFF_GROUP
+        if row.share < LEAST_SHARE or row.waited < LEAST_WAITED:
+            continue
+        if abs(row.off.value) > most:
+            what = "" if row.kind == "all" else f" of {row.kind} {row.group}"
+            yield (
+                f"mean wait{what} {_hours(row.simulated_mean_s.value)} h in the replay, "
+                f"{_hours(row.recorded_mean_s.value)} h recorded: {100 * row.off.value:+.0f} %, where "
+                f"{100 * most:.0f} % is the most"
+            )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.2f}"

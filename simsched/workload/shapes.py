@@ -1,0 +1,86 @@
+"""The columns of a trace that say in which shape a job wants its GPUs, and what else binds its start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from simsched.model import Amount, NodeShape, Terms
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+
+class ShapeColumn(NamedTuple):
+    """What a column means, and what it holds where it says nothing."""
+
+    meaning: str
+    idle: int | str
+
+
+#: A trace has of these only those that say something of any job.
+SHAPE_COLUMNS: Mapping[str, ShapeColumn] = MappingProxyType(
+    {
+        "num_nodes": ShapeColumn("nodes that it wants, with equal parts of its GPUs; 0 where any number will do", 0),
+        "gpu_types": ShapeColumn("GPU types that it may run on, separated by |; empty: any", ""),
+        "cpu_milli": ShapeColumn("thousandths of cores that it wants, on all nodes together", 0),
+        "memory_mib": ShapeColumn("memory in MiB that it wants, on all nodes together", 0),
+        "exclusive": ShapeColumn("1 where it has its nodes to itself", 0),
+        "reservation": ShapeColumn("reservation of nodes that it is for", ""),
+        "after": ShapeColumn("jobs that must have ended before it starts, separated by spaces", ""),
+        "group_limit": ShapeColumn("how many jobs of its group run at once; 0: all", 0),
+        "licences": ShapeColumn("licences that it takes, as in `matlab:2 ansys:1`", ""),
+        "waited_s": ShapeColumn("seconds that it had waited elsewhere when it came, which count for its age", 0),
+    }
+)
+_SHAPE = ("num_gpus", "num_nodes", "gpu_types", "cpu_milli", "memory_mib", "exclusive")
+_TERMS = ("reservation", "after", "group_limit", "licences", "waited_s")
+
+
+def shapes_of(table: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return `shape` and `terms` of the jobs of a trace's table, those of which any job has one."""
+    made: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {"shape": (_shape, _SHAPE), "terms": (_terms, _TERMS)}
+    return {
+        name: _column(table, make, columns)
+        for name, (make, columns) in made.items()
+        if any(column in table for column in columns if column in SHAPE_COLUMNS)
+    }
+
+
+def kinds_of(table: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.DataFrame, npt.NDArray[np.integer[Any]]]:
+    """Return the rows that differ in some columns, of those that are there, and which of them each row is like."""
+    there = [name for name in columns if name in table]
+    number = table.groupby(there, sort=False).ngroup().to_numpy()
+    return table[there].drop_duplicates(), number
+
+
+def _column(table: pd.DataFrame, make: Callable[..., Any], columns: tuple[str, ...]) -> list[Any]:
+    """Make an object of each row, the same one of equal rows."""
+    rows, number = kinds_of(table, columns)
+    idle = {name: SHAPE_COLUMNS[name].idle for name in columns if name not in rows}
+    made = [
+        make(**idle, **dict(zip(map(str, rows), row, strict=True))) for row in rows.itertuples(index=False, name=None)
+    ]
+    return [made[one] for one in number]
+
+
+def _shape(
+    num_gpus: int, num_nodes: int, gpu_types: str, cpu_milli: int, memory_mib: int, exclusive: int
+) -> NodeShape | None:
+    gpus, nodes = int(num_gpus), int(num_nodes)
+    named = tuple(kind for kind in str(gpu_types).split("|") if kind) or None
+    if nodes and gpus % nodes:
+        nodes = 0  # uneven parts, whose places the log does not tell
+    parts = max(nodes, 1)
+    each = Amount(gpus // parts, cpu_milli=-(-int(cpu_milli) // parts), memory_mib=-(-int(memory_mib) // parts))
+    shape = NodeShape(nodes, each, named, exclusive=bool(exclusive))
+    return shape if named or shape.binds else None
+
+
+def _terms(reservation: str, after: str, group_limit: int, licences: str, waited_s: int) -> Terms | None:
+    counted = tuple((name, int(count or 1)) for name, _, count in (one.partition(":") for one in licences.split()))
+    terms = Terms(reservation, tuple(after.split()), int(group_limit), counted, int(waited_s))
+    return terms if terms != Terms() else None

@@ -1,0 +1,87 @@
+"""The reference cluster against cases worked by hand from Slurm's documentation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.validation.oracles.slurm_cluster import DAY_S, HOUR_S, Cluster, Job, Kind, Partition, Site, draw_jobs
+from tests.validation.oracles.slurm_texts import sacct, slurm_conf, squeue
+
+TWO = Site((Kind("n", 2, 8, "a100", 64, 1000),), (Partition("p", ("n",)),), cap=None)
+
+
+def job(number: int, hours: float, gpus: int, *, at: int = 0, nodes: int = 1, **more: object) -> Job:
+    """Make a job that runs as long as its limit says."""
+    seconds = int(hours * HOUR_S)
+    known = {"user": "u", "account": "a", "partition": "p", "qos": "normal", "cpus": gpus, "memory_mb": 1} | more
+    return Job(number, at, nodes=nodes, gpus=gpus, limit_s=seconds, run_s=seconds, **known)  # type: ignore[arg-type]
+
+
+def starts(site: Site, *jobs: Job) -> list[float]:
+    """Return the starts in hours."""
+    return [round((one.start_s or 0) / HOUR_S, 2) for one in Cluster(site, jobs).run()]
+
+
+def test_eight_gpus_on_one_node_wait_for_a_node_and_not_for_eight_gpus() -> None:
+    # Each node holds 5 GPUs until 10 h and 3 until 4 h: from 4 h on 6 GPUs are free, 3 on each, from 10 h on a node.
+    running = [job(1, 10, 5), job(2, 10, 5), job(3, 4, 3), job(4, 4, 3)]
+    assert starts(TWO, *running, job(5, 1, 8, at=60)) == [0, 0, 0, 0, 10]
+    # A job of 3 GPUs and 6 h fits beside the plan at 4 h (ends at 10 h), one of 7 h on both nodes would not.
+    short, long = job(6, 6, 3, at=120), job(7, 7, 3, at=180)
+    found = starts(TWO, *running, job(5, 1, 8, at=60), short, long, replace(long, id=8, submit_s=240))
+    assert found[5] == pytest.approx(4, abs=0.02)  # backfill looks a minute later
+    assert found[4] == pytest.approx(10, abs=0.02)
+    assert found[6] == pytest.approx(4, abs=0.02)  # on the other node, where nothing is planned
+    assert found[7] >= 10
+
+
+def test_processors_and_memory_hold_a_job_back_like_gpus() -> None:
+    assert starts(TWO, job(1, 2, 1, cpus=64), job(2, 3, 1, cpus=64), job(3, 1, 1, at=60)) == [0, 0, 2]
+    assert starts(TWO, job(1, 2, 1, memory_mb=900), job(2, 3, 0, memory_mb=900), job(3, 1, 1, memory_mb=200)) == [
+        0,
+        0,
+        2,
+    ]
+
+
+def test_a_user_at_the_cap_is_passed_over_and_holds_nobody_back() -> None:
+    site = replace(TWO, cap=8)
+    assert starts(site, job(1, 2, 8), job(2, 1, 8, at=60), job(3, 1, 8, at=120, user="other")) == [0, 2, 0.03]
+    # MaxTRESPerUser counts by quality of service.
+    assert starts(site, job(1, 2, 8), job(2, 1, 8, at=60, qos="high")) == [0, 0.02]
+
+
+def test_a_higher_quality_of_service_goes_first() -> None:
+    full = job(1, 1, 8), job(2, 1, 8)
+    assert starts(TWO, *full, job(3, 1, 8, at=60, nodes=2), job(4, 1, 8, at=120, nodes=2, qos="high")) == [0, 0, 2, 1]
+
+
+def test_jobs_are_killed_at_their_limit_and_the_log_ends_when_it_was_asked_for() -> None:
+    late = replace(job(1, 1, 8), run_s=2 * HOUR_S)
+    jobs = Cluster(TWO, [late, job(2, 30, 8), job(3, 1, 8, at=60, nodes=2)]).run()
+    first, second, third = sacct(TWO, jobs, 0, DAY_S).splitlines()[1:]
+    assert "|3600|TIMEOUT|" in first
+    assert "|Unknown|86400|RUNNING|" in second
+    assert "|Unknown|Unknown|0|PENDING|" in third
+    assert "gres/gpu:a100=8,gres/gpu=8" in first
+    then = Cluster(TWO, jobs)
+    queue = squeue(TWO, then.run(HOUR_S), HOUR_S)
+    # The plan for the third job is the end of the second one's limit.
+    assert '"job_state": [\n    "PENDING"' in queue
+    waiting = next(one for one in then.jobs if one.start_s is None)
+    assert waiting.planned_s == pytest.approx(30 * HOUR_S, abs=300)
+    assert "PartitionName=p Nodes=n[01-02] MaxTime=4-00:00:00 PriorityTier=1" in slurm_conf(TWO)
+
+
+def test_what_is_drawn_is_what_was_asked_for() -> None:
+    jobs = draw_jobs(TWO_LIKE_REFERENCE, 3, 90, {"a100": 0.5})
+    assert sum(one.all_gpus * min(one.run_s, one.limit_s) for one in jobs) / (90 * DAY_S * 16) == pytest.approx(
+        0.5, rel=0.2
+    )
+    assert all(one.nodes * one.gpus == one.all_gpus and one.gpus <= 8 for one in jobs)
+    assert jobs == sorted(jobs, key=lambda one: one.submit_s)
+
+
+TWO_LIKE_REFERENCE = Site((Kind("n", 2, 8, "a100", 64, 100_000),), (Partition("a100", ("n",)),), cap=None)
