@@ -63,7 +63,7 @@ def _buy(heap: Ints, where: Ints, price: Floats, bought: Floats, size: int, item
 @jit
 def _cheapest(
     release: float, work: float, rates: Floats, costs: Floats, starts: Floats, prices: Floats, first: int,
-    stop: float, heap: Ints, where: Ints, price: Floats, bought: Floats,
+    stop: float, heap: Ints, where: Ints, price: Floats, bought: Floats, visits: Ints,
 ) -> tuple[float, float, int]:  # fmt: skip
     """Return the least of completion time plus what is paid, over completion times, that time, and the heap's size.
 
@@ -88,6 +88,7 @@ def _cheapest(
     best, at = now + paid, now
     while now < best and now < stop:
         end = starts[k + 1] if k < last else np.inf
+        visits[0] += 1
         for way in range(ways):
             price[k * ways + way] = costs[way] * prices[k]
         while now < end and size > 0:  # in place of the dearest, what is cheaper now
@@ -126,11 +127,11 @@ def _cheapest(
 @jit
 def evaluate(
     release: Floats, work: Floats, rates: Floats, costs: Floats, capacity: float, starts: Floats, prices: Floats,
-    used: Floats,
+    used: Floats, visits: Ints,
 ) -> float:  # fmt: skip
     """Return the Lagrangian at prices per unit-tick of each interval; `used` gets the unit-ticks bought in each.
 
-    The last interval is endless and free.
+    `visits` counts the intervals that jobs look at, as a measure of the work. The last interval is endless and free.
     """
     ways, count = rates.shape[1], len(starts)
     heap = np.empty(count * ways + 1, dtype=np.int64)
@@ -145,7 +146,19 @@ def evaluate(
         stop = np.inf
         for twice in range(2):
             value, at, size = _cheapest(
-                release[job], work[job], rates[job], costs[job], starts, prices, first, stop, heap, where, price, bought
+                release[job],
+                work[job],
+                rates[job],
+                costs[job],
+                starts,
+                prices,
+                first,
+                stop,
+                heap,
+                where,
+                price,
+                bought,
+                visits,
             )
             if twice == 0:
                 total += value - release[job]

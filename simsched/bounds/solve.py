@@ -17,8 +17,8 @@ _COARSEST, _FINEST, _FINER = 256, 4096, 4
 _STEPS, _PATIENCE = 160, 12
 #: How much of the last direction a step keeps.
 _MOMENTUM = 0.5
-#: Work of one search, in jobs times steps; larger workloads take fewer steps.
-_MOST_WORK = 6_000_000
+#: Intervals that jobs look at in the steps on one grid, at most: where each step takes long, there are fewer.
+_MOST_VISITS, _FEWEST_STEPS = 20_000_000, 8
 #: Progress worth noting, and what rounding could add to a sum, relative to the parts of the sum.
 _PROGRESS, _ROUNDING = 1e-5, 1e-11
 
@@ -59,15 +59,17 @@ def _search(
     rates, costs = jobs.rates.astype(np.float64), jobs.costs / jobs.cost_parts
     capacity = float(jobs.capacity)
 
+    visits = np.zeros(1, dtype=np.int64)
+
     def value(starts: Floats, prices: Floats, used: Floats) -> float:
-        return evaluate(release, work, rates, costs, capacity, starts, prices, used)
+        visits[0] = 0
+        return evaluate(release, work, rates, costs, capacity, starts, prices, used, visits)
 
     begun = np.zeros(len(stretches))  # the price at the start of each stretch: what a unit-tick less would delay
     for place in range(len(stretches) - 2, -1, -1):
         if worth[place] > 0:
             begun[place] = begun[place + 1] + worth[place] * (stretches[place + 1] - stretches[place])
-    grid = _grid(stretches, max(float(ends.max()), float((release + jobs.shortest).max())))
-    steps = max(8, min(_STEPS, _MOST_WORK // (len(jobs) * 4)))
+    grid = _grid(stretches, max(float(ends.max()), float((release + jobs.shortest).max())), 8 * len(jobs))
     every = max(1, len(grid) // _COARSEST)
     starts, prices = grid[:1], np.zeros(1)
     best = -np.inf
@@ -81,6 +83,7 @@ def _search(
             found = value(finer, one, np.empty(len(finer)))
             if one is candidates[0] or found > best:
                 best, chosen = found, one
+        steps = min(_STEPS, max(_FEWEST_STEPS, _MOST_VISITS // (int(visits[0]) + 1)))
         starts, prices = finer, _climb(value, capacity, finer, chosen, best, steps)
         if every == 1:
             break
@@ -92,10 +95,11 @@ def _search(
     return tuple(map(int, starts)), tuple(map(int, exact)), proved
 
 
-def _grid(stretches: Floats, end: float) -> Floats:
-    """Return whole ticks, from 0 to the end of all, dense where much happens."""
-    even = np.linspace(0.0, end, _FINEST // 4)
-    busy = np.quantile(stretches, np.linspace(0, 1, _FINEST * 3 // 4))
+def _grid(stretches: Floats, end: float, most: int) -> Floats:
+    """Return up to `most` whole ticks, from 0 to the end of all, dense where much happens."""
+    quarter = min(_FINEST, most) // 4
+    even = np.linspace(0.0, end, quarter)
+    busy = np.quantile(stretches, np.linspace(0, 1, 3 * quarter))
     return np.unique(np.ceil(np.concatenate([[0.0], even, busy])))
 
 

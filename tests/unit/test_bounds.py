@@ -1,0 +1,273 @@
+"""Lower bounds against optima found by enumeration, closed forms, shipped policies and doctored certificates."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simsched.api import simulate
+from simsched.bounds import Certificate, RelaxedJobs, Speeds, lower_bound, problem_of, relaxed_jobs
+from simsched.cli.main import cli
+from simsched.errors import InputError
+from simsched.policy import registry
+
+Job = tuple[int, int, int]  # release, GPUs, seconds
+
+
+def rigid(jobs: Sequence[Job], gpus: int) -> RelaxedJobs:
+    speeds = [Speeds(((width, 1.0),)) for _, width, _ in jobs]
+    return relaxed_jobs([r for r, _, _ in jobs], [p for *_, p in jobs], speeds, gpus)
+
+
+def least_flow(jobs: Sequence[Job], gpus: int) -> int:
+    """Try, second by second, every set of jobs that fits and that none fits beside."""
+
+    @cache
+    def best(now: int, left: tuple[int, ...]) -> int:
+        here = [j for j, (r, _, _) in enumerate(jobs) if left[j] and r <= now]
+        if not here:
+            return best(now + 1, left) if any(left) else 0
+        found = 1 << 30
+        for size in range(len(here), 0, -1):
+            for chosen in combinations(here, size):
+                free = gpus - sum(jobs[j][1] for j in chosen)
+                if free >= 0 and not any(jobs[j][1] <= free for j in here if j not in chosen):
+                    after = tuple(amount - (j in chosen) for j, amount in enumerate(left))
+                    found = min(found, best(now + 1, after))
+        return found + len(here)
+
+    return best(0, tuple(p for *_, p in jobs))
+
+
+def least_makespan(jobs: Sequence[Job], gpus: int) -> int:
+    @cache
+    def best(now: int, left: tuple[int, ...]) -> int:
+        here = [j for j, (r, _, _) in enumerate(jobs) if left[j] and r <= now]
+        if not any(left):
+            return now
+        found = best(now + 1, left) if not here else 1 << 30
+        for size in range(len(here), 0, -1):
+            for chosen in combinations(here, size):
+                free = gpus - sum(jobs[j][1] for j in chosen)
+                if free >= 0 and not any(jobs[j][1] <= free for j in here if j not in chosen):
+                    after = tuple(amount - (j in chosen) for j, amount in enumerate(left))
+                    found = min(found, best(now + 1, after))
+        return found
+
+    return best(0, tuple(p for *_, p in jobs))
+
+
+def test_no_bound_lies_above_the_optimum_of_500_tiny_instances() -> None:
+    rng = np.random.default_rng(29)
+    tight = 0
+    for number in range(500):
+        count, gpus = int(rng.integers(2, 6)), int(rng.integers(1, 5))
+        jobs = [
+            (int(rng.integers(0, 4)), int(rng.integers(1, gpus + 1)), int(rng.integers(1, 4))) for _ in range(count)
+        ]
+        found = lower_bound(rigid(jobs, gpus))
+        least = least_flow(jobs, gpus)
+        assert found.flow_sum <= least, jobs
+        assert number % 5 or found.makespan <= least_makespan(jobs, gpus), jobs
+        assert problem_of(found.to_json()) == "", jobs
+        tight += found.flow_sum + 1 >= 0.8 * least
+    assert tight > 450  # a bound that is always 0 would pass the rest
+
+
+def test_one_gpu_and_jobs_together_are_bounded_by_shortest_first_exactly() -> None:
+    rng = np.random.default_rng(1)
+    seconds = sorted(int(p) for p in rng.integers(1, 1000, 50))
+    found = lower_bound(rigid([(0, 1, p) for p in seconds], 1))
+    assert found.flow_sum in {sum(np.cumsum(seconds)), sum(np.cumsum(seconds)) - 1}  # rounded down
+    assert sum(seconds) - 1 <= found.makespan <= sum(seconds)
+
+
+def test_jobs_of_one_gpu_released_together_reach_the_bound_of_eastman_even_and_isaacs() -> None:
+    """On m machines shortest-first is optimal, and no less than C1 / m + (m - 1) / 2m times the sum of durations."""
+    rng = np.random.default_rng(2)
+    seconds = sorted(int(p) for p in rng.integers(100, 10_000, 80))
+    machines = 4
+    ends = [sum(seconds[place % machines : place + 1 : machines]) for place in range(80)]
+    known = sum(np.cumsum(seconds)) / machines + (machines - 1) / (2 * machines) * sum(seconds)
+    found = lower_bound(rigid([(0, 1, p) for p in seconds], machines))
+    assert 0.995 * known <= found.flow_sum <= sum(ends)
+
+
+def test_a_job_alone_is_bounded_by_its_duration() -> None:
+    found = lower_bound(rigid([(7, 3, 100)], 4))
+    assert found.flow_sum in {99, 100}  # rounded down
+    assert found.makespan in {106, 107}
+
+
+def test_widths_that_leave_gpus_free_make_the_capacity_smaller() -> None:
+    assert rigid([(0, 4, 10), (0, 4, 10), (0, 4, 10)], 10).capacity == 8
+    assert rigid([(0, 4, 10), (0, 1, 10)], 10).capacity == 10
+
+
+def test_speeds_become_their_concave_envelope() -> None:
+    points = Speeds(((1, 1.0), (2, 1.2), (3, 2.4), (4, 2.4)))
+    assert [(gpus, pytest.approx(speed)) for gpus, speed in points.segments()] == [(1, 1.0), (2, 1.4)]
+
+
+def test_an_elastic_job_is_bounded_by_its_speed_on_all_gpus_and_two_by_sharing_them() -> None:
+    linear = Speeds(((1, 1.0), (2, 2.0)))
+    alone = lower_bound(relaxed_jobs([0], [100.0], [linear], 2))
+    assert alone.flow_sum in {49, 50}
+    two = lower_bound(relaxed_jobs([0, 0], [100.0, 100.0], [linear, linear], 2))
+    assert 147 <= two.flow_sum <= 150  # one after the other: 50 + 100
+    sublinear = Speeds(((1, 1.0), (2, 1.2)))
+    mixed = lower_bound(relaxed_jobs([0, 0], [120.0, 120.0], [sublinear, sublinear], 2))
+    assert 235 <= mixed.flow_sum <= 240  # beside each other; one after the other takes 100 + 200
+    assert problem_of(mixed.to_json()) == problem_of(two.to_json()) == ""
+
+
+@pytest.fixture(scope="module")
+def claim() -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    jobs = [(int(r), int(g), int(p)) for r, g, p in zip(rng.integers(0, 500, 60), rng.choice([1, 2, 4], 60),
+                                                        rng.integers(10, 300, 60), strict=True)]  # fmt: skip
+    found: Certificate = lower_bound(rigid(jobs, 8))
+    assert not found.fast_machine
+    return found.to_json()
+
+
+def _more_flow(claim: dict[str, Any]) -> None:
+    claim["flow_sum"] = claim["flow_sum"] * 1001 // 1000 + 2
+
+
+def _later_end(claim: dict[str, Any]) -> None:
+    claim["makespan"] += 2
+
+
+def _negative_price(claim: dict[str, Any]) -> None:
+    claim["prices"][0] = -1
+
+
+def _dear_for_ever(claim: dict[str, Any]) -> None:
+    claim["prices"][-1] = 1 << 40
+
+
+def _other_prices(claim: dict[str, Any]) -> None:
+    claim["prices"] = [2 * price for price in claim["prices"]]
+
+
+def _time_that_goes_back(claim: dict[str, Any]) -> None:
+    claim["starts"][3] = claim["starts"][1]
+
+
+def _job_taken_out(claim: dict[str, Any]) -> None:
+    for name in ("release", "work", "rates", "costs"):
+        del claim[name][5]
+
+
+def _less_capacity(claim: dict[str, Any]) -> None:
+    claim["capacity"] -= 1
+
+
+def _a_fraction(claim: dict[str, Any]) -> None:
+    claim["work"][0] = 0.5
+
+
+def _nothing(claim: dict[str, Any]) -> None:
+    claim.clear()
+
+
+@pytest.mark.parametrize(
+    "doctor",
+    [_more_flow, _later_end, _negative_price, _dear_for_ever, _other_prices, _time_that_goes_back, _job_taken_out,
+     _less_capacity, _a_fraction, _nothing],
+)  # fmt: skip
+def test_a_doctored_certificate_is_refused(claim: dict[str, Any], doctor: Callable[[dict[str, Any]], None]) -> None:
+    assert problem_of(claim) == ""
+    doctored = copy.deepcopy(claim)
+    doctor(doctored)
+    assert problem_of(doctored) != ""
+
+
+#: Policies that take jobs of known duration as they ask, of every family that has some.
+POLICIES = ("fifo", "srtf", "tiresias", "slurm-backfill", "las", "gandiva", "themis", "kueue", "optimus", "antman")
+
+
+def test_no_shipped_policy_comes_below_the_bound() -> None:
+    rng, ran = np.random.default_rng(4), set()
+    for number in range(3):
+        rows = [
+            {"submit_time_s": int(r), "num_gpus": int(g), "duration_s": int(p)}
+            for r, g, p in zip(
+                rng.integers(0, 900, 15), rng.choice([1, 2, 4], 15), rng.integers(20, 900, 15), strict=True
+            )
+        ]
+        jobs = [(row["submit_time_s"], row["num_gpus"], row["duration_s"]) for row in rows]
+        found = lower_bound(rigid(jobs, 8))
+        for name in sorted(set(POLICIES) & set(registry.names())):
+            try:
+                results = simulate(jobs=rows, policy=name, cluster=(2, 4), restart_delay_s=0, seed=number)
+            except InputError:
+                continue  # counts on more than durations
+            ran.add(name)
+            assert results.jobs["jct_s"].sum() >= found.flow_sum, name
+            assert results.jobs["end_time_s"].max() >= found.makespan, name
+    assert len(ran) >= 5
+
+
+EXPERIMENT = """
+name: tiny
+cluster: {nodes: 1, gpus_per_node: 4}
+workload: {path: jobs.csv, recipe: replay}
+engine: {restart_delay_s: 0}
+policies: [{name: fifo}, {name: srtf}]
+seeds: 1
+"""
+JOBS = "submit_time,num_gpus,duration\n0,4,1000\n0,4,10\n5,2,100\n"
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    path = tmp_path / "tiny.yaml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def _command(*arguments: object) -> Any:
+    return CliRunner().invoke(cli, [str(one) for one in arguments])
+
+
+def test_the_command_bounds_an_experiment_and_its_run_and_checks_what_it_wrote(experiment: Path) -> None:
+    out = experiment.parent / "bounds.json"
+    done = _command("bound", experiment, "--out", out, "--json")
+    assert done.exit_code == 0, done.output
+    (one,) = json.loads(done.stdout)["bounds"]
+    # Shortest first, all at once where they fit: b until 10, c until 110, a from then on: 10 + 105 + 1110.
+    assert 1000 <= 3 * one["mean_jct_s"] <= 10 + 105 + 1110
+    assert one["makespan_s"] == pytest.approx(1060, abs=1)  # 4,240 GPU seconds on 4 GPUs
+    checked = _command("bound", "--check", out)
+    assert (checked.exit_code, checked.stdout) == (0, "1 bounds, 0 of them not proved\n")
+    content = json.loads(out.read_text())
+    content["bounds"][0]["mean_jct_s"] *= 1.01
+    out.write_text(json.dumps(content))
+    assert _command("bound", "--check", out).exit_code == 1
+
+    assert _command("run", experiment, "--out", experiment.parent / "results", "--no-plots").exit_code == 0
+    beside = _command("bound", experiment.parent / "results" / "tiny", "--json")
+    assert beside.exit_code == 0, beside.output
+    first, shortest = json.loads(beside.stdout)["distances"]
+    assert (first["policy"], shortest["policy"]) == ("fifo", "srtf")
+    assert 0 <= shortest["jct"] < first["jct"]
+    assert (first["way"], 0 < shortest["way"] <= 1) == (0, True)
+
+
+def test_what_nothing_bounds_is_refused_with_the_reason(experiment: Path) -> None:
+    failing = _command("bound", experiment, "-o", "failures.jobs=philly", "--json")
+    assert failing.exit_code == 0, failing.output
+    (one,) = json.loads(failing.stdout)["bounds"]
+    assert "failing changes how long a job runs" in one["refused"]
