@@ -72,8 +72,10 @@ def _cheapest(
     ways, last = len(rates), len(starts) - 1
     size, k, paid = 0, first, 0.0
     now, left = release, work / rates.sum()
+    visits[0] += 4  # what a job costs besides
     while left > 0.0:  # at full speed
         end = starts[k + 1] if k < last else np.inf
+        visits[0] += 1
         span = min(left, end - now)
         for way in range(ways):
             item = k * ways + way
