@@ -18,7 +18,7 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         rate, efficiency, throughput = job.rate, running.efficiency, running.throughput
         if throughput:
             batch_size = total_batch(job.batch, job.gpus)
-            throughput *= (1 - job.interference) * job.speed
+            throughput *= job.undisturbed
     values = (
         job.request.id,
         job.since * clock.unit_s,

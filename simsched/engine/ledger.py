@@ -257,6 +257,8 @@ class Ledger:
             job.speeds[site] = _speed(job, running)
         job.running = running
         job.rate = running.rate if job.plain else running.rate * (1 - job.interference) * job.speed
+        if job.slow != 1 or job.congestion:
+            job.rate *= job.slow * (1 - job.congestion)
         job.since = now
         # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
         missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate if job.rate else inf
@@ -332,7 +334,6 @@ class Ledger:
 
 def _speed(job: JobState, running: Running) -> Speed:
     """Return the speed a job measures, with the effect of its neighbours."""
-    undisturbed = (1 - job.interference) * job.speed
-    throughput = running.throughput * undisturbed
+    throughput = running.throughput * job.undisturbed
     iteration_s = total_batch(job.batch, job.gpus) / throughput if throughput else 0.0
-    return Speed(throughput, iteration_s, running.rate * undisturbed)
+    return Speed(throughput, iteration_s, running.rate * job.undisturbed)

@@ -119,7 +119,10 @@ class Simulation:
         #: The random stream of decisions.
         self.rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s, self._decide)
-        self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
+        first = options.initial_nodes
+        if failures is not None and failures.hot_spares:
+            first = len(cluster.nodes) - failures.hot_spares
+        self._cluster = ClusterState(cluster, first, options.max_jobs_per_gpu)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []

@@ -311,12 +311,19 @@ class ExperimentSpec(Section):
 
     @model_validator(mode="after")
     def _racks(self) -> ExperimentSpec:
-        levels = [spec.level for spec in self.cluster.topology]
+        levels = [spec.level for spec in self.cluster.topology if not spec.within]
         if self.failures.rack_level is not None and self.failures.rack_level not in levels:
             known = f"it has {', '.join(levels)}" if levels else "it has none"
             raise ValueError(
                 f"failures.rack_level: 'cluster.topology' has no level '{self.failures.rack_level}', {known}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _spares(self) -> ExperimentSpec:
+        engines = [self.engine, *(policy.engine for policy in self.policies)]
+        if self.failures.hot_spares and any(one is not None and one.initial_nodes is not None for one in engines):
+            raise ValueError("failures.hot_spares are not for nodes that are rented: leave out 'engine.initial_nodes'")
         return self
 
     @model_validator(mode="after")

@@ -55,6 +55,7 @@ from .outages import (
     AttemptPlan as AttemptPlan,
     JobFailures as JobFailures,
     Outage as Outage,
+    OutageCause as OutageCause,
     PhillyFailures as PhillyFailures,
 )
 from .placement import (
