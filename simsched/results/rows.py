@@ -199,8 +199,8 @@ class OutageRecord(NamedTuple):
     kind: Annotated[
         Text,
         Column(
-            "`node failure` or its cause, `rack failure`, what a list of outages says (else `outage`), or `off`: let go "
-            "by the policy, asleep, not rented or a spare, until it is up again"
+            "`node failure` or its cause, `rack failure`, what a list of outages says (else `outage`), or `off`: let "
+            "go by the policy, asleep, not rented or a spare, until it is up again"
         ),
     ]
     ended: Annotated[Truth, Column("whether the interval was over before the run was")]
