@@ -1,0 +1,60 @@
+"""What a step's time depends on beside model and plan: GPUs, the software that drives them, and the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Tier(NamedTuple):
+    """A tier that a job's site crosses: `gpus` of the job lie in the smallest unit of it (node, leaf, pod).
+
+    `bandwidth` is that of a unit's uplink, bytes/s in each direction, for the job alone.
+    """
+
+    gpus: int
+    bandwidth: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A GPU with the software measured on it: what is printed in data sheets, and a few numbers that are fitted.
+
+    Rates are FLOP/s and bytes/s of one GPU, `node_bandwidth` the bytes/s of all network cards of a node. Matrix
+    products reach `efficiency` of the peak, those of attention and output that of `other_flops`. `pointwise_s` are
+    seconds a byte of one pass over a layer, `fixed_s` the seconds a layer and micro-batch that launches take at least.
+    Collectives reach `network_share` of a network's bandwidth; `exposed` is the share of those of a layer that nothing
+    hides, `overlap` the backward passes behind which the gradients' sum hides. A step takes `spread` longer for each
+    doubling of the nodes.
+    """
+
+    name: str
+    gpu_type: str
+    memory_bytes: float
+    peak_flops: float
+    other_flops: float
+    efficiency: float
+    pointwise_s: float
+    fixed_s: float
+    link_bandwidth: float
+    link_latency_s: float
+    node_gpus: int
+    node_bandwidth: float
+    network_share: float = 1.0
+    network_latency_s: float = 0.0
+    exposed: float = 1.0
+    overlap: float = 0.0
+    spread: float = 0.0
+    optimiser_s: float = 3e-11
+    fused: bool = False
+    sequence_parallel: bool = False
+    gradient_bytes: int = 4
+    buffers: float = 0.075
+    host_bandwidth: float = 25e9
+
+    def tiers(self, shape: tuple[int, ...]) -> tuple[Tier, ...]:
+        """Return the tiers that a site of so many GPUs on each node crosses: the network of its nodes, or none."""
+        if len(shape) < 2:
+            return ()
+        return (Tier(min(shape), self.node_bandwidth, self.network_latency_s),)

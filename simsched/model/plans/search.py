@@ -1,0 +1,100 @@
+"""All plans that a number of GPUs allows, and the fastest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from simsched.model.plans.hardware import Hardware, Tier
+from simsched.model.plans.legality import allowed
+from simsched.model.plans.memory import MemoryParts, memory
+from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable, Recomputation
+from simsched.model.plans.shape import ModelShape
+from simsched.model.plans.step_time import StepParts, step_time, step_times
+
+
+@dataclass(frozen=True)
+class PlanSpace:
+    """Which plans are considered: the most context ranks, kinds of recomputation, stages of ZeRO, offload or not.
+
+    By default these are the kinds that step times were measured of.
+    """
+
+    most_context: int = 8
+    recomputation: tuple[Recomputation, ...] = RECOMPUTATIONS
+    zero: tuple[int, ...] = (0, 1)
+    offload: tuple[bool, ...] = (False,)
+
+
+SPACE = PlanSpace()
+
+
+class Ranked(NamedTuple):
+    """A plan and the seconds of its step, by part."""
+
+    plan: Plan
+    parts: StepParts
+
+
+def plans(
+    shape: ModelShape, hardware: Hardware, gpus: int, global_batch: int, space: PlanSpace = SPACE
+) -> tuple[PlanTable, MemoryParts]:
+    """Return all plans that so many GPUs can run at a global batch (sequences), and what they take of memory.
+
+    Sequence parallelism is used where the software measured uses it.
+    """
+    context = [ranks for ranks in _divisors(gpus) if ranks <= space.most_context]
+    rows = _grid(_divisors(np.gcd(gpus, shape.heads)), _divisors(np.gcd(gpus, shape.layers)), context)
+    rows = rows[:, gpus % (rows[0] * rows[1] * rows[2]) == 0]
+    data = gpus / (rows[0] * rows[1] * rows[2])
+    ones, none = np.ones(rows.shape[1]), np.zeros(rows.shape[1])
+    parallel = (rows[0] > 1) * float(hardware.sequence_parallel)
+    table = PlanTable(rows[0], rows[1], data, rows[2], ones, ones, none, parallel, none, none)
+    table = table.where(allowed(shape, table, global_batch))
+    for column, values in (
+        ("micro_batch", _divisors(global_batch)),
+        ("interleave", _divisors(shape.layers)),
+        ("zero", space.zero),
+        ("offload", space.offload),
+        ("recomputation", [RECOMPUTATIONS.index(one) for one in space.recomputation]),
+    ):
+        table = _crossed(table, column, values)
+        table = table.where(allowed(shape, table, global_batch))
+    taken = memory(shape, hardware, table, global_batch)
+    fits = taken.total <= hardware.memory_bytes
+    return table.where(fits), MemoryParts(*(part[fits] for part in taken))
+
+
+def best_plan(
+    shape: ModelShape,
+    hardware: Hardware,
+    gpus: int,
+    global_batch: int,
+    tiers: Sequence[Tier] = (),
+    space: PlanSpace = SPACE,
+) -> Ranked | None:
+    """Return the fastest plan on so many GPUs; of equals the one that comes first; None where none can run."""
+    table, _ = plans(shape, hardware, gpus, global_batch, space)
+    if not len(table.tensor):
+        return None
+    seconds = step_times(shape, hardware, table, global_batch, tiers).total
+    plan = table.plan(int(np.argmin(seconds)))
+    return Ranked(plan, step_time(shape, hardware, plan, global_batch, tiers))
+
+
+def _divisors(number: int) -> list[int]:
+    return [count for count in range(1, int(number) + 1) if number % count == 0]
+
+
+def _grid(*axes: Sequence[int]) -> Floats:
+    return np.array([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], dtype=np.float64)
+
+
+def _crossed(table: PlanTable, column: str, values: Sequence[int]) -> PlanTable:
+    """Return each row with each of the values in a column."""
+    count = len(table.tensor)
+    rows = table.where(np.repeat(np.arange(count), len(values)))
+    return rows._replace(**{column: np.tile(np.asarray(values, dtype=np.float64), count)})
