@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 from simsched.agent import Measurement
 from simsched.engine.clock import Clock, Phase
@@ -20,6 +21,9 @@ from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
 from simsched.policy import Speed
+
+if TYPE_CHECKING:
+    from simsched.engine.contention import Contention
 
 
 class Lifecycle:
@@ -75,6 +79,8 @@ class Ledger:
         self.stale: dict[str, JobState] = {}
         #: Where GPUs are shared: speeds beside neighbours, and the jobs whose neighbours changed.
         self.neighbourhood: Neighbourhood | None = None
+        #: Where jobs share uplinks: what slows down those that meet there.
+        self.contention: Contention | None = None
         self._disturbed: dict[str, JobState] = {}
 
     def tell(self, lifecycle: Lifecycle, *, first: bool = False) -> None:
@@ -185,6 +191,8 @@ class Ledger:
             for job in self.stale.values():
                 self.retune(job)
             self.stale.clear()
+            if self.contention is not None:
+                self.contention.settle()
 
     def interfere(self, active: Collection[JobState], interference: float) -> None:
         """Slow down distributed jobs that share a node with another, and only those."""
@@ -201,6 +209,13 @@ class Ledger:
                 self.break_off(job)
             job.interference = interference
 
+    def congest(self, job: JobState, congestion: float) -> None:
+        """Set the share of its speed that a job loses to others on its uplinks."""
+        if job.congestion != congestion:
+            if job.running is not None:
+                self.break_off(job)
+            job.congestion = congestion
+
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
         # A lease that ends at this instant is over, not cut short by a neighbour that ended a moment before.
         lease = None if job.leasing is None else job.leasing.lease
@@ -213,6 +228,8 @@ class Ledger:
 
     def set_speeds(self) -> None:
         """Update the speeds of jobs with new neighbours; raises `EngineError` if their memory does not suffice."""
+        if self.contention is not None:
+            self.contention.settle()
         if not self._disturbed:
             return
         disturbed, self._disturbed = self._disturbed, {}
@@ -311,7 +328,7 @@ class Ledger:
         """Complete a job now, in the given final state (empty: its true one)."""
         if job.allocation:
             self.release(job)
-        if self._disturbed:
+        if self._disturbed or self.contention is not None:
             self.set_speeds()
         if self.stale:
             self.stale.pop(job.request.id, None)

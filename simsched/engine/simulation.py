@@ -13,6 +13,7 @@ from typing import Unpack
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
+from simsched.engine.contention import Contention
 from simsched.engine.decision_record import NO_MOVES, decision_record
 from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
@@ -141,6 +142,9 @@ class Simulation:
         if self._cluster.occupancy is not None and model is not None:
             shares = options.gpu_shares
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
+        if options.contention:
+            ledger.contention = Contention(cluster, ledger, self._active)
+            ledger.tell(ledger.contention)
         self._leases = Leases(self._clock, ledger, self._on_leases_over)
         if options.kill_at_time_limit:
             ledger.tell(TimeLimits(self._clock, ledger))
@@ -165,7 +169,11 @@ class Simulation:
             ledger.tell(self._failures)
         #: Whether nothing but the policy's decisions changes how a job runs that knows only GPUs and seconds.
         self._undisturbed = settings.get("lean", True) and not (
-            failures is not None or model is not None or options.interference or self._granted.speeds
+            failures is not None
+            or model is not None
+            or options.interference
+            or options.contention
+            or self._granted.speeds
         )
 
     def __repr__(self) -> str:

@@ -148,6 +148,10 @@ class EngineSpec(Section):
         default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
     )
 
+    contention: bool = Field(
+        default=False, description="whether jobs whose communication waits for the same uplinks share their bandwidth"
+    )
+
     @model_validator(mode="after")
     def _whole_seconds(self) -> EngineSpec:
         for key in ("restart_delay_s", "node_start_s"):
@@ -317,6 +321,13 @@ class ExperimentSpec(Section):
             raise ValueError(
                 f"failures.rack_level: 'cluster.topology' has no level '{self.failures.rack_level}', {known}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _uplinks(self) -> ExperimentSpec:
+        engines = [self.engine, *(policy.engine for policy in self.policies)]
+        if any(one is not None and one.contention for one in engines) and not self.cluster.build().tiered:
+            raise ValueError("engine.contention: 'cluster.topology' declares no uplinks; give 'uplink_gb_s' of a tier")
         return self
 
     @model_validator(mode="after")
