@@ -1,6 +1,8 @@
-from .hardware import Hardware as Hardware, Tier as Tier
+from .hardware import Hardware as Hardware
+from .job import PlannedJob as PlannedJob
 from .legality import legal as legal
 from .memory import MemoryParts as MemoryParts, memory as memory
+from .model import PlannedModel as PlannedModel
 from .plan import Plan as Plan, PlanTable as PlanTable, Recomputation as Recomputation
 from .search import SPACE as SPACE, PlanSpace as PlanSpace, Ranked as Ranked, best_plan as best_plan, plans as plans
 from .shape import ModelShape as ModelShape

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import gcd
 
-
-class Tier(NamedTuple):
-    """A tier that a job's site crosses: `gpus` of the job lie in the smallest unit of it (node, leaf, pod).
-
-    `bandwidth` is that of a unit's uplink, bytes/s in each direction, for the job alone.
-    """
-
-    gpus: int
-    bandwidth: float
-    latency_s: float
+from simsched.model.placement import Shape, Tier
 
 
 @dataclass(frozen=True)
@@ -53,8 +44,8 @@ class Hardware:
     buffers: float = 0.075
     host_bandwidth: float = 25e9
 
-    def tiers(self, shape: tuple[int, ...]) -> tuple[Tier, ...]:
-        """Return the tiers that a site of so many GPUs on each node crosses: the network of its nodes, or none."""
+    def tiers(self, shape: Shape) -> tuple[Tier, ...]:
+        """Return how a site lies on the network of its nodes; () on a single node."""
         if len(shape) < 2:
             return ()
-        return (Tier(min(shape), self.node_bandwidth, self.network_latency_s),)
+        return (Tier(gcd(*shape), max(shape), self.node_bandwidth, self.network_latency_s),)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.model.plans.hardware import Hardware, Tier
+from simsched.model.placement import Tier
+from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.legality import allowed
 from simsched.model.plans.memory import MemoryParts, memory
 from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable, Recomputation

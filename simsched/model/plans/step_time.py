@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simsched.arithmetic import log
-from simsched.model.plans.hardware import Hardware, Tier
+from simsched.model.placement import Tier
+from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.memory import linear_bytes, score_bytes
 from simsched.model.plans.plan import Floats, Plan, PlanTable
 from simsched.model.plans.shape import ModelShape
@@ -196,14 +197,14 @@ class _Step:
         return one._replace(seconds=count * one.seconds)
 
     def _widest(self, inside_s: Floats, moved: Floats, span: Floats, stride: Floats) -> _Collective:
-        """Return the time of the tier that takes longest; groups that lie in one unit of a tier do not cross it.
+        """Return the time of the tier that takes longest.
 
-        The groups that leave a unit, `stride` of them at most, share its uplink.
+        Groups of `span` consecutive GPUs in one unit do not cross it; others, `stride` at most, share its uplink.
         """
         seconds, binding = inside_s, np.full(len(inside_s), -1)
         for place, tier in enumerate(self.tiers):
-            flows = np.minimum(stride, tier.gpus)
-            over = flows * moved / (self.hardware.network_share * tier.bandwidth) + tier.latency_s
-            slower = (span > tier.gpus) & (over > seconds)
+            share = 1.0 if tier.inside else self.hardware.network_share
+            over = np.minimum(stride, tier.largest) * moved / (share * tier.bytes_per_s) + tier.latency_s
+            slower = (tier.common % span != 0) & (over > seconds)
             seconds, binding = np.where(slower, over, seconds), np.where(slower, place, binding)
         return _Collective(seconds, binding)

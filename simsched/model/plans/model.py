@@ -1,0 +1,82 @@
+"""What is known of a large model: its shape, and how long its plans take on the GPU types that were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from simsched.model.placement import Site, Tier
+from simsched.model.plans.hardware import Hardware
+from simsched.model.plans.legality import legal
+from simsched.model.plans.plan import Plan
+from simsched.model.plans.search import SPACE, PlanSpace, Ranked, best_plan
+from simsched.model.plans.shape import ModelShape
+from simsched.model.plans.step_time import StepParts, step_time
+
+CHECKPOINT_BYTES = 13  # a parameter (Nemotron-4 15B and 340B: 204 GB and 4.4 TB)
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A model that trains by plans at a global batch (sequences), on GPU types whose step times are known.
+
+    `storage_bandwidth` is what a job writes and reads checkpoints with, bytes/s. Answers are remembered.
+    """
+
+    name: str
+    shape: ModelShape
+    hardware: Mapping[str, Hardware] = field(hash=False)
+    global_batch: int
+    storage_bandwidth: float
+    space: PlanSpace = SPACE
+    _best: dict[tuple[Site, int], Ranked | None] = field(default_factory=dict, repr=False, compare=False)
+    _parts: dict[tuple[Plan, Site, int], StepParts] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def checkpoint_bytes(self) -> float:
+        """Return the size of a checkpoint."""
+        return CHECKPOINT_BYTES * self.shape.parameters
+
+    @property
+    def replan_s(self) -> float:
+        """Return the seconds of a change of plan or placement: a checkpoint is written and read."""
+        return 2 * self.checkpoint_bytes / self.storage_bandwidth
+
+    def on(self, gpu_type: str) -> Hardware:
+        """Return what is known of a GPU type; raises `ValueError` where it is nothing."""
+        if gpu_type not in self.hardware:
+            raise ValueError(
+                f"how fast {self.name} trains on '{gpu_type}' is not known, only on {sorted(self.hardware)}"
+            )
+        return self.hardware[gpu_type]
+
+    def best(self, site: Site, global_batch: int = 0) -> Ranked:
+        """Return the fastest plan on a site; where none takes all its GPUs, that of the most GPUs that one takes.
+
+        Raises `ValueError` where no plan fits.
+        """
+        batch = global_batch or self.global_batch
+        if (site, batch) not in self._best:
+            hardware, tiers = self.on(site.gpu_type), self._tiers(site)
+            tried = (best_plan(self.shape, hardware, n, batch, tiers, self.space) for n in range(site.gpus, 0, -1))
+            self._best[site, batch] = next((one for one in tried if one is not None), None)
+        found = self._best[site, batch]
+        if found is None:
+            raise ValueError(f"no plan of {self.name} fits {site.gpus} GPUs of {site.gpu_type} at a batch of {batch}")
+        return found
+
+    def parts(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
+        """Return the seconds of a step by part; raises `ValueError` with the reason where the plan cannot run there."""
+        batch = global_batch or self.global_batch
+        found = self._parts.get((plan, site, batch))
+        if found is None:
+            hardware = self.on(site.gpu_type)
+            reason = legal(self.shape, hardware, plan, min(plan.gpus, site.gpus), batch)
+            if reason is not None:
+                raise ValueError(f"plan '{plan}' of {self.name} cannot run: {reason}")
+            found = self._parts[plan, site, batch] = step_time(self.shape, hardware, plan, batch, self._tiers(site))
+        return found
+
+    def _tiers(self, site: Site) -> tuple[Tier, ...]:
+        return site.tiers or self.on(site.gpu_type).tiers(site.shape)
