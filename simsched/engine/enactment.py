@@ -94,5 +94,7 @@ class Enactment:
                 ledger.complete(active[job_id], CANCELLED)
         for job, allocation in placed:
             place = shared.get(job.request.id, ALONE) if shared else ALONE
-            ledger.place(job, allocation, place.beside, place.onto)
+            named = changes.actions.get(job.request.id) if changes.actions else None
+            plan = named.plan if isinstance(named, Place) else None
+            ledger.place(job, allocation, place.beside, place.onto, plan)
         return Moves(len(placed) - moved, held - moved, moved)

@@ -39,6 +39,8 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         job.gpu_share,
         job.speed,
         0 if job.site is None else job.site.levels_crossed,
+        "" if running is None or job.batch.plan is None else str(job.batch.plan),
+        job.congestion,
     )
     return tuple.__new__(AllocationRecord, values)  # three times as fast as calling the class, for every interval
 

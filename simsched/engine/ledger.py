@@ -20,6 +20,7 @@ from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
+from simsched.model.plans import Plan
 from simsched.policy import Speed
 
 if TYPE_CHECKING:
@@ -126,9 +127,14 @@ class Ledger:
         job.limit_from = job.settled_held
 
     def place(
-        self, job: JobState, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
+        self,
+        job: JobState,
+        allocation: Allocation,
+        beside: Collection[str] = (),
+        onto: str | None = None,
+        plan: Plan | None = None,
     ) -> None:
-        """Give GPUs to a job that holds none; it runs after the restart delay."""
+        """Give GPUs to a job that holds none; it runs after the restart delay, by a plan or as its agent chooses."""
         now = self._clock.now
         site = self._cluster.site(allocation)
         if site is None:
@@ -147,6 +153,7 @@ class Ledger:
         if not job.plain:
             own_s = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
             delay = delay if own_s is None else self._clock.ticks(own_s)
+            job.plan = plan
             self.tune(job)
             if self.neighbourhood is None and job.facts.memory is not None:
                 check_memory(job, self._cluster.cluster, memory_mb(job))
@@ -312,9 +319,16 @@ class Ledger:
 
     @staticmethod
     def _chosen(job: JobState) -> BatchChoice:
-        """Ask the agent for a batch, and reject one that the application does not accept."""
+        """Ask the agent for a batch, unless a plan was named, and reject one that the application does not accept."""
         assert job.site is not None
-        batch = job.agent.choose(job.site, job.epoch)
+        if job.plan is not None and job.facts.plans is not None:
+            return BatchChoice.of_plan(job.plan, job.request.batch_size or job.facts.plans.global_batch)
+        try:
+            batch = job.agent.choose(job.site, job.epoch)
+        except ValueError as error:
+            if job.facts.plans is None:
+                raise
+            raise EngineError(f"job {job.request.id} cannot run on {job.gpus} GPUs: {error}") from error
         limits = job.app.limits
         if limits is not None and not limits.min_local_bsz <= batch.local_bsz <= limits.max_local_bsz:
             message = (

@@ -29,6 +29,7 @@ from simsched.model import (
     describe,
     site_of,
 )
+from simsched.model.plans import Plan
 from simsched.policy import JobView, Speed
 
 
@@ -227,6 +228,8 @@ class JobState:
     restart: float = 0
     speeds: dict[Site, Speed] | None = None
     losses: LossReporter | None = None
+    #: The plan of parallel training that the policy named (None: the agent picks).
+    plan: Plan | None = None
 
     def __init__(
         self,

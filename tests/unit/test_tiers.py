@@ -73,6 +73,8 @@ def test_a_tier_alone_needs_no_levels():
             [{"level": "leaf", "nodes": 2}, {"level": "node", "nodes": 1, "uplink_gb_s": 9}],
             "'node' does not lie between the tier before it",
         ),
+        ([{"level": "gpu", "gpus": 1, "uplink_gb_s": 9}], "uplinks count with those of nodes"),
+        ([{"level": "leaf", "nodes": 2, "uplink_gb_s": 9}], "uplinks count with those of nodes"),
         ([{"level": "leaf", "gpus": 2, "nodes": 2}], "needs either 'nodes' or 'domains', or 'gpus' within a node"),
     ],
 )
