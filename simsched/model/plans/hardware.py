@@ -14,9 +14,9 @@ class Hardware:
 
     Rates are FLOP/s and bytes/s of one GPU, `node_bandwidth` the bytes/s of all network cards of a node. Matrix
     products reach `efficiency` of the peak, those of attention and output that of `other_flops`. `pointwise_s` are
-    seconds a byte of one pass over a layer, `fixed_s` the seconds a layer and micro-batch that launches take at least.
+    seconds a byte of one pass over a layer, `fixed_s` the seconds of a pass over a layer that launches and gaps add, `host_s` those that the host needs at least.
     Collectives reach `network_share` of a network's bandwidth; `exposed` is the share of those of a layer that nothing
-    hides, `overlap` the backward passes behind which the gradients' sum hides. A step takes `spread` longer for each
+    hides, `exposed_messages` that of messages between stages, `overlap` the backward passes behind which the gradients' sum hides. A step takes `spread` longer for each
     doubling of the nodes.
     """
 
@@ -35,8 +35,10 @@ class Hardware:
     network_share: float = 1.0
     network_latency_s: float = 0.0
     exposed: float = 1.0
+    exposed_messages: float = 1.0
     overlap: float = 0.0
     spread: float = 0.0
+    host_s: float = 0.0
     optimiser_s: float = 3e-11
     fused: bool = False
     sequence_parallel: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
 from simsched.model.placement import Site
 from simsched.model.plans.model import PlannedModel
-from simsched.model.plans.step_time import StepParts
+from simsched.model.plans.step_parts import StepParts
 
 
 class PlannedJob(Undeclared):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.model.plans.hardware import Hardware
-from simsched.model.plans.memory import memory
+from simsched.model.plans.memory_parts import memory
 from simsched.model.plans.plan import Plan, PlanTable
 from simsched.model.plans.shape import ModelShape
 

@@ -12,7 +12,7 @@ from simsched.model.plans.legality import legal
 from simsched.model.plans.plan import Plan
 from simsched.model.plans.search import SPACE, PlanSpace, Ranked, best_plan
 from simsched.model.plans.shape import ModelShape
-from simsched.model.plans.step_time import StepParts, step_time
+from simsched.model.plans.step_parts import StepParts, step_time
 
 CHECKPOINT_BYTES = 13  # a parameter (Nemotron-4 15B and 340B: 204 GB and 4.4 TB)
 

@@ -11,10 +11,10 @@ import numpy as np
 from simsched.model.placement import Tier
 from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.legality import allowed
-from simsched.model.plans.memory import MemoryParts, memory
+from simsched.model.plans.memory_parts import MemoryParts, memory
 from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable, Recomputation
 from simsched.model.plans.shape import ModelShape
-from simsched.model.plans.step_time import StepParts, step_time, step_times
+from simsched.model.plans.step_parts import StepParts, step_time, step_times
 
 
 @dataclass(frozen=True)

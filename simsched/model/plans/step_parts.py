@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from simsched.arithmetic import log
 from simsched.model.placement import Tier
 from simsched.model.plans.hardware import Hardware
-from simsched.model.plans.memory import linear_bytes, score_bytes
+from simsched.model.plans.memory_parts import linear_bytes, score_bytes
 from simsched.model.plans.plan import Floats, Plan, PlanTable
 from simsched.model.plans.shape import ModelShape
 
@@ -110,7 +110,7 @@ class _Step:
     def _layer_s(self) -> Floats:
         """Return the seconds that a layer computes on a micro-batch, forward and backward, without collectives.
 
-        Work and the fixed part combine by a norm of power 4: launches hide behind work, and work behind launches.
+        What the host takes to launch a pass runs beside it; the two combine by a norm of power 4.
         """
         shape, hardware, plans = self.shape, self.hardware, self.plans
         passes = 3.0 + self.full
@@ -119,8 +119,11 @@ class _Step:
         core = (2 if hardware.fused else 4) * self.tokens * shape.sequence * shape.hidden / plans.tensor
         work = passes * products / hardware.peak_flops + core_passes * core / hardware.other_flops
         work = work / hardware.efficiency + hardware.pointwise_s * self._pointwise(passes, core_passes)
-        fixed = hardware.fixed_s * passes
-        return np.sqrt(np.sqrt(work * work * work * work + fixed * fixed * fixed * fixed))
+        taken = np.asarray(work + hardware.fixed_s * passes)
+        if hardware.host_s == 0:
+            return taken
+        squared, host = taken * taken, (hardware.host_s * passes) ** 2
+        return np.sqrt(np.sqrt(squared * squared + host * host))
 
     def _pointwise(self, passes: Floats, core_passes: Floats) -> Floats:
         """Return the bytes that a layer's work between matrix products moves, in units of one pass."""
@@ -141,11 +144,11 @@ class _Step:
     def _tensor(self) -> _Collective:
         """Return the collectives of the tensor ranks in a layer and micro-batch.
 
-        Two all-reduces forward, two backward, and two where all is recomputed; with sequence parallelism a gather more
-        for each of the two blocks unless all is recomputed, half an all-reduce each.
+        Two all-reduces forward, two backward, and two where all is recomputed; selective recomputation with sequence
+        parallelism gathers once more for each of two blocks, half an all-reduce each.
         """
         plans = self.plans
-        count = 4 + 2 * self.full + np.where(plans.sequence_parallel > 0, 1.0 - self.full, 0.0)
+        count = 4 + 2 * self.full + np.where(plans.sequence_parallel > 0, plans.keeps("selective"), 0.0)
         bytes_each = _HALF_PRECISION * self.tokens * self.shape.hidden
         return self._all_reduce(bytes_each, plans.tensor, np.ones_like(plans.tensor), count)
 
@@ -163,7 +166,7 @@ class _Step:
         bytes_each = _HALF_PRECISION * self.tokens * self.shape.hidden / plans.tensor
         seconds = np.where(plans.pipeline > 1, bytes_each / hardware.link_bandwidth + hardware.link_latency_s, 0.0)
         one = self._widest(seconds, bytes_each, np.where(plans.pipeline > 1, plans.gpus, 1.0), stride)
-        count = 2 * hardware.exposed * (self.micro_batches * plans.interleave + plans.pipeline - 1)
+        count = 2 * hardware.exposed_messages * (self.micro_batches * plans.interleave + plans.pipeline - 1)
         return one._replace(seconds=count * one.seconds)
 
     def _data(self, stage_s: Floats) -> _Collective:
