@@ -63,7 +63,7 @@ class Enactment:
                 self._active[job_id].guaranteed = action.guaranteed
         try:
             moves = self._move(changes)
-            if self._ledger.neighbourhood is not None or self._ledger.contention is not None:
+            if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:
                 self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error

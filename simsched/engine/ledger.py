@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
 
 from simsched.agent import Measurement
 from simsched.engine.clock import Clock, Phase
@@ -22,9 +21,6 @@ from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distri
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
 from simsched.model.plans import Plan
 from simsched.policy import Speed
-
-if TYPE_CHECKING:
-    from simsched.engine.contention import Contention
 
 
 class Lifecycle:
@@ -80,8 +76,8 @@ class Ledger:
         self.stale: dict[str, JobState] = {}
         #: Where GPUs are shared: speeds beside neighbours, and the jobs whose neighbours changed.
         self.neighbourhood: Neighbourhood | None = None
-        #: Where jobs share uplinks: what slows down those that meet there.
-        self.contention: Contention | None = None
+        #: Where jobs share uplinks: slows down those that meet there.
+        self.share_uplinks: Callable[[], None] | None = None
         self._disturbed: dict[str, JobState] = {}
 
     def tell(self, lifecycle: Lifecycle, *, first: bool = False) -> None:
@@ -198,8 +194,8 @@ class Ledger:
             for job in self.stale.values():
                 self.retune(job)
             self.stale.clear()
-            if self.contention is not None:
-                self.contention.settle()
+            if self.share_uplinks is not None:
+                self.share_uplinks()
 
     def interfere(self, active: Collection[JobState], interference: float) -> None:
         """Slow down distributed jobs that share a node with another, and only those."""
@@ -235,8 +231,8 @@ class Ledger:
 
     def set_speeds(self) -> None:
         """Update the speeds of jobs with new neighbours; raises `EngineError` if their memory does not suffice."""
-        if self.contention is not None:
-            self.contention.settle()
+        if self.share_uplinks is not None:
+            self.share_uplinks()
         if not self._disturbed:
             return
         disturbed, self._disturbed = self._disturbed, {}
@@ -342,7 +338,7 @@ class Ledger:
         """Complete a job now, in the given final state (empty: its true one)."""
         if job.allocation:
             self.release(job)
-        if self._disturbed or self.contention is not None:
+        if self._disturbed or self.share_uplinks is not None:
             self.set_speeds()
         if self.stale:
             self.stale.pop(job.request.id, None)

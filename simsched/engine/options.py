@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 from typing import Literal, Protocol, TypedDict
 
 import numpy as np
@@ -115,12 +115,12 @@ class FailureOptions:
             message = "weibull_shape must be above 0, repair_median_s and repair_sigma must not be negative"
             raise ValueError(message)
         interval_s = self.checkpoint_interval_s
-        fixed = not isinstance(interval_s, str)
-        if self.checkpoint_cost_s < 0 or (fixed and interval_s is not None and self.checkpoint_cost_s >= interval_s):
+        fixed_s = inf if interval_s is None or interval_s == "optimal" else interval_s
+        if not 0 <= self.checkpoint_cost_s < fixed_s:
             message = f"a checkpoint must cost less than its interval of {interval_s} s, not {self.checkpoint_cost_s} s"
             raise ValueError(message)
         both = self.gpu_mtbf_s is not None and self.node_mtbf_s is not None
-        if both or (not fixed and not (self.fails and self.checkpoint_cost_s)):
+        if both or (interval_s == "optimal" and not (self.fails and self.checkpoint_cost_s)):
             message = (
                 "give node_mtbf_s or gpu_mtbf_s, and an optimal interval needs one of them and a checkpoint's cost"
             )

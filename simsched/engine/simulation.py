@@ -143,8 +143,9 @@ class Simulation:
             shares = options.gpu_shares
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
         if options.contention:
-            ledger.contention = Contention(cluster, ledger, self._active)
-            ledger.tell(ledger.contention)
+            contention = Contention(cluster, ledger, self._active)
+            ledger.share_uplinks = contention.settle
+            ledger.tell(contention)
         self._leases = Leases(self._clock, ledger, self._on_leases_over)
         if options.kill_at_time_limit:
             ledger.tell(TimeLimits(self._clock, ledger))
