@@ -35,6 +35,7 @@ def features_of(
         Feature.FRAGMENTATION: options.fragmentation,
         Feature.PLANS: plans,
         Feature.CONTENTION: options.contention,
+        Feature.TIERS: options.fragmentation and cluster.tiered and bool(cluster.levels),
         Feature.MAKES: len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1,
     }
     return frozenset(feature for feature, there in used.items() if there)

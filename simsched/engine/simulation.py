@@ -216,11 +216,12 @@ class Simulation:
         self._stage = _FAILED  # until it succeeds
         self._clock.stopped = False
         moves = NO_MOVES if changes is NO_CHANGES else self._enactment.carry_out(changes, decision)
-        cluster, stranded = self._cluster, NONE_STRANDED
+        cluster, stranded, fits = self._cluster, NONE_STRANDED, 0
         if self._stranded is not None:
             stranded = self._stranded.stranded(cluster.free, self._active)
+            fits = self._stranded.fits_in_domain(cluster.free)
         now_s, active = self._clock.now * self._clock.unit_s, len(self._active)
-        self._recorder.decision(decision_record(now_s, active, cluster, moves, decision.diagnostics, stranded))
+        self._recorder.decision(decision_record(now_s, active, cluster, moves, decision.diagnostics, stranded, fits))
         if decision.renew_leases or self._leases.paused:
             self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:

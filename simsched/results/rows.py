@@ -32,9 +32,10 @@ class Feature(StrEnum):
     MAKES = "makes"
     PLANS = "plans"
     CONTENTION = "contention"
+    TIERS = "tiers"
 
 
-SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES, PLANS, CONTENTION = Feature
+SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES, PLANS, CONTENTION, TIERS = Feature
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,9 @@ class DecisionRecord(NamedTuple):
     provisioned_gpus: Annotated[Numbers, Column("GPUs of the nodes that are up or starting, by type", "GPU", MAKES)] = (
         MappingProxyType({})
     )
+    fits_in_domain_gpus: Annotated[
+        Count, Column("largest job that fits now in one domain of the lowest level above the nodes", "GPU", TIERS)
+    ] = 0
 
 
 class OutageRecord(NamedTuple):

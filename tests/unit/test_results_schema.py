@@ -83,5 +83,6 @@ def test_the_engine_fills_every_column_with_what_it_says():
         "time_s": 5, "active_jobs": 1, "running_jobs": 1, "allocated_gpus": 2, "available_gpus": 8,
         "provisioned_nodes": 2, "started": 1, "stopped": 0, "moved": 0, "diagnostics": {}, "failed_nodes": 0,
         "node_failures": 0, "stranded_gpus": 0, "stranded_by_node_gpus": 0, "stranded_by_domain_gpus": 0,
+        "fits_in_domain_gpus": 0,
         "provisioned_gpus": {},  # told only where nodes are of several makes
     }  # fmt: skip
