@@ -7,6 +7,7 @@ from .hardware_file import (
 )
 from .measured_steps import MeasuredStep as MeasuredStep, MeasuredSteps as MeasuredSteps, read_steps as read_steps
 from .model_file import (
+    MODEL_FORMAT as MODEL_FORMAT,
     ModelDocument as ModelDocument,
     read_model as read_model,
     shipped_llms as shipped_llms,

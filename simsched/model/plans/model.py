@@ -51,14 +51,17 @@ class PlannedModel:
         return self.hardware[gpu_type]
 
     def best(self, site: Site, global_batch: int = 0) -> Ranked:
-        """Return the fastest plan on a site; where none takes all its GPUs, that of the most GPUs that one takes.
+        """Return the fastest plan on a site, which need not take all of its GPUs.
 
         Raises `ValueError` where no plan fits.
         """
         batch = global_batch or self.global_batch
         if (site, batch) not in self._best:
             hardware, tiers = self.on(site.gpu_type), self._tiers(site)
-            tried = (best_plan(self.shape, hardware, n, batch, tiers) for n in range(site.gpus, 0, -1))
+            tried = (
+                best_plan(self.shape, hardware, site.gpus, batch, tiers, at_least=most)
+                for most in (site.gpus // 2 + 1, 1)
+            )
             self._best[site, batch] = next((one for one in tried if one is not None), None)
         found = self._best[site, batch]
         if found is None:

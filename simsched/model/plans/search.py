@@ -24,21 +24,30 @@ class Ranked(NamedTuple):
 
 
 def plans(
-    shape: ModelShape, hardware: Hardware, gpus: int, global_batch: int, space: PlanSpace | None = None
+    shape: ModelShape,
+    hardware: Hardware,
+    gpus: int,
+    global_batch: int,
+    space: PlanSpace | None = None,
+    at_least: int | None = None,
 ) -> tuple[PlanTable, MemoryParts]:
     """Return all plans that so many GPUs can run at a global batch (sequences), and what they take of memory.
 
-    Without a `space` these are of the kinds measured. Sequence parallelism is used where the software uses it.
+    They take all GPUs, or from `at_least` on. Without a `space` these are of the kinds measured. Sequence parallelism
+    is used where the software uses it.
     """
     space = space or hardware.space
-    context = [ranks for ranks in _divisors(gpus) if ranks <= space.most_context]
-    tensor = [ranks for ranks in _divisors(np.gcd(gpus, shape.kv_heads)) if ranks <= space.most_tensor]
-    rows = _grid(tensor, _divisors(np.gcd(gpus, shape.layers)), context)
-    rows = rows[:, gpus % (rows[0] * rows[1] * rows[2]) == 0]
-    data = gpus / (rows[0] * rows[1] * rows[2])
+    rows = _grid(
+        [ranks for ranks in _divisors(shape.kv_heads) if ranks <= min(space.most_tensor, gpus)],
+        [ranks for ranks in _divisors(shape.layers) if ranks <= gpus],
+        [ranks for ranks in _divisors(global_batch) if ranks <= gpus],
+        [ranks for ranks in _divisors(shape.sequence) if ranks <= min(space.most_context, gpus)],
+    )
+    taken_gpus = rows.prod(axis=0)
+    rows = rows[:, (taken_gpus <= gpus) & (taken_gpus >= (gpus if at_least is None else at_least))]
     ones, none = np.ones(rows.shape[1]), np.zeros(rows.shape[1])
     parallel = (rows[0] > 1) * float(hardware.sequence_parallel)
-    table = PlanTable(rows[0], rows[1], data, rows[2], ones, ones, none, parallel, none, none)
+    table = PlanTable(*rows, ones, ones, none, parallel, none, none)
     table = table.where(allowed(shape, table, global_batch))
     for column, values in (
         ("micro_batch", _divisors(global_batch)),
@@ -61,9 +70,10 @@ def best_plan(
     global_batch: int,
     tiers: Sequence[Tier] = (),
     space: PlanSpace | None = None,
+    at_least: int | None = None,
 ) -> Ranked | None:
-    """Return the fastest plan on so many GPUs; of equals the one that comes first; None where none can run."""
-    table, _ = plans(shape, hardware, gpus, global_batch, space)
+    """Return the fastest plan on so many GPUs, or at least so many; of equals the first; None where none can run."""
+    table, _ = plans(shape, hardware, gpus, global_batch, space, at_least)
     if not len(table.tensor):
         return None
     seconds = step_times(shape, hardware, table, global_batch, tiers).total
