@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
+from simsched.applications.plans import MODEL_FORMAT, read_model, shipped_llms
 from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lines, read_rate_table
 from simsched.applications.tensor_models import shipped_models
+from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import INPUT_FILE, key
 from simsched.model import (
@@ -31,6 +33,7 @@ from simsched.model import (
     with_types,
 )
 from simsched.model.colocation import PairTable, read_pairs
+from simsched.model.plans import PlannedJob, PlannedModel
 from simsched.paths import data_folder
 from simsched.reading import read_text
 
@@ -67,10 +70,12 @@ class ApplicationCatalogue:
         applications: Mapping[str, Application],
         origin: str,
         tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+        planned: Mapping[str, PlannedModel] = MappingProxyType({}),
     ) -> None:
-        """Hold applications by name, those of which only rates are known apart."""
+        """Hold applications by name, those of which only rates or plans are known apart."""
         self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
         self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
+        self.planned: Mapping[str, PlannedModel] = MappingProxyType(dict(sorted(planned.items())))
         self.origin = origin
 
     @classmethod
@@ -88,7 +93,7 @@ class ApplicationCatalogue:
         if place.is_file() and place.suffix == LINES_SUFFIX:
             return cls({}, str(place), read_rate_lines(place, gpu_type))
         if place.is_file():
-            return cls(_read_files([place]), str(place))
+            return cls._of_files([place], str(place))
         if not place.is_dir():
             raise input_error(place, "there is no such folder", "name a folder of application files or of measurements")
         if (place / PLACEMENTS).is_file():
@@ -106,11 +111,17 @@ class ApplicationCatalogue:
             raise input_error("applications.bounds", f"{place} holds no measurements to bound", "leave it out")
         if not files:
             raise input_error(place, f"holds neither application files (*.yaml) nor folders with a {PLACEMENTS}")
-        return cls(_read_files(files), str(place))
+        return cls._of_files(files, str(place))
+
+    @classmethod
+    def _of_files(cls, files: list[Path], origin: str) -> ApplicationCatalogue:
+        found = _read_files(files)
+        planned = {name: one for name, one in found.items() if isinstance(one, PlannedModel)}
+        return cls({name: one for name, one in found.items() if not isinstance(one, PlannedModel)}, origin, {}, planned)
 
     def names(self) -> tuple[str, ...]:
         """List the names that jobs may give, sorted, without that of fixed durations."""
-        return (*self.applications, *self.tabulated)
+        return (*self.applications, *self.tabulated, *self.planned)
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Return the application of a job; `InputError` where no application has that name."""
@@ -126,9 +137,12 @@ class ApplicationCatalogue:
             return found
         if name in self.tabulated:
             return self._tabulated(self.tabulated[name], request, truth)
+        planned = self.planned.get(name) or shipped_llms().get(name)
+        if planned is not None:
+            return _planned(planned, request, truth)
         model = shipped_models().get(name)
         if model is None:
-            known = [*self.names(), *shipped_models(), FIXED_DURATION]
+            known = [*self.names(), *shipped_models(), *shipped_llms(), FIXED_DURATION]
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
@@ -140,6 +154,13 @@ class ApplicationCatalogue:
             return TabulatedJob(model, asked, truth.total_steps, request.batch_rule)
         except ValueError as error:
             raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
+
+
+def _planned(model: PlannedModel, request: JobRequest, truth: JobTruth) -> PlannedJob:
+    try:
+        return PlannedJob(model, truth.total_steps, request.batch_size)
+    except ValueError as error:
+        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
 
 
 def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
@@ -167,16 +188,17 @@ def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
         if isinstance(app, FittedApplication) and _BASE in app.step_models:
             speeds = {kind: speed for kind, speed in figure["speed"].items() if kind != _BASE}
             applications[name] = with_types(app, _BASE, speeds, restart_delay_s=figure["restart_delay_s"])
-    return ApplicationCatalogue(applications, found.origin, found.tabulated)
+    return ApplicationCatalogue(applications, found.origin, found.tabulated, found.planned)
 
 
-def _read_files(files: list[Path]) -> dict[str, Application]:
-    """Read application files; all problems of all files at once."""
-    found: dict[str, Application] = {}
+def _read_files(files: list[Path]) -> dict[str, Application | PlannedModel]:
+    """Read application files, also of large models; all problems of all files at once."""
+    found: dict[str, Application | PlannedModel] = {}
     problems: list[Problem] = []
     for file in files:
         try:
-            application = read_document(file).application()
+            large = yaml_lines.load(file).data.get("format") == MODEL_FORMAT
+            application = read_model(file) if large else read_document(file).application()
         except InputError as error:
             problems.extend(error.problems)
             continue

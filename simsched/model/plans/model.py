@@ -10,7 +10,7 @@ from simsched.model.placement import Site, Tier
 from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.legality import legal
 from simsched.model.plans.plan import Plan
-from simsched.model.plans.search import SPACE, PlanSpace, Ranked, best_plan
+from simsched.model.plans.search import Ranked, best_plan
 from simsched.model.plans.shape import ModelShape
 from simsched.model.plans.step_parts import StepParts, step_time
 
@@ -29,7 +29,6 @@ class PlannedModel:
     hardware: Mapping[str, Hardware] = field(hash=False)
     global_batch: int
     storage_bandwidth: float
-    space: PlanSpace = SPACE
     _best: dict[tuple[Site, int], Ranked | None] = field(default_factory=dict, repr=False, compare=False)
     _parts: dict[tuple[Plan, Site, int], StepParts] = field(default_factory=dict, repr=False, compare=False)
 
@@ -52,14 +51,17 @@ class PlannedModel:
         return self.hardware[gpu_type]
 
     def best(self, site: Site, global_batch: int = 0) -> Ranked:
-        """Return the fastest plan on a site; where none takes all its GPUs, that of the most GPUs that one takes.
+        """Return the fastest plan on a site, which need not take all of its GPUs.
 
         Raises `ValueError` where no plan fits.
         """
         batch = global_batch or self.global_batch
         if (site, batch) not in self._best:
             hardware, tiers = self.on(site.gpu_type), self._tiers(site)
-            tried = (best_plan(self.shape, hardware, n, batch, tiers, self.space) for n in range(site.gpus, 0, -1))
+            tried = (
+                best_plan(self.shape, hardware, site.gpus, batch, tiers, at_least=most)
+                for most in (site.gpus // 2 + 1, 1)
+            )
             self._best[site, batch] = next((one for one in tried if one is not None), None)
         found = self._best[site, batch]
         if found is None:

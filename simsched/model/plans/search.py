@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from simsched.model.placement import Tier
-from simsched.model.plans.hardware import Hardware
+from simsched.model.plans.hardware import Hardware, PlanSpace
 from simsched.model.plans.legality import allowed
 from simsched.model.plans.memory_parts import MemoryParts, memory
-from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable, Recomputation
+from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable
 from simsched.model.plans.shape import ModelShape
 from simsched.model.plans.step_parts import StepParts, step_time, step_times
-
-
-@dataclass(frozen=True)
-class PlanSpace:
-    """Which plans are considered: the most context ranks, kinds of recomputation, stages of ZeRO, offload or not.
-
-    By default these are the kinds that step times were measured of.
-    """
-
-    most_context: int = 8
-    recomputation: tuple[Recomputation, ...] = RECOMPUTATIONS
-    zero: tuple[int, ...] = (0, 1)
-    offload: tuple[bool, ...] = (False,)
-
-
-SPACE = PlanSpace()
 
 
 class Ranked(NamedTuple):
@@ -41,23 +24,34 @@ class Ranked(NamedTuple):
 
 
 def plans(
-    shape: ModelShape, hardware: Hardware, gpus: int, global_batch: int, space: PlanSpace = SPACE
+    shape: ModelShape,
+    hardware: Hardware,
+    gpus: int,
+    global_batch: int,
+    space: PlanSpace | None = None,
+    at_least: int | None = None,
 ) -> tuple[PlanTable, MemoryParts]:
     """Return all plans that so many GPUs can run at a global batch (sequences), and what they take of memory.
 
-    Sequence parallelism is used where the software measured uses it.
+    They take all GPUs, or from `at_least` on. Without a `space` these are of the kinds measured. Sequence parallelism
+    is used where the software uses it.
     """
-    context = [ranks for ranks in _divisors(gpus) if ranks <= space.most_context]
-    rows = _grid(_divisors(np.gcd(gpus, shape.heads)), _divisors(np.gcd(gpus, shape.layers)), context)
-    rows = rows[:, gpus % (rows[0] * rows[1] * rows[2]) == 0]
-    data = gpus / (rows[0] * rows[1] * rows[2])
+    space = space or hardware.space
+    rows = _grid(
+        [ranks for ranks in _divisors(shape.kv_heads) if ranks <= min(space.most_tensor, gpus)],
+        [ranks for ranks in _divisors(shape.layers) if ranks <= gpus],
+        [ranks for ranks in _divisors(global_batch) if ranks <= gpus],
+        [ranks for ranks in _divisors(shape.sequence) if ranks <= min(space.most_context, gpus)],
+    )
+    taken_gpus = rows.prod(axis=0)
+    rows = rows[:, (taken_gpus <= gpus) & (taken_gpus >= (gpus if at_least is None else at_least))]
     ones, none = np.ones(rows.shape[1]), np.zeros(rows.shape[1])
     parallel = (rows[0] > 1) * float(hardware.sequence_parallel)
-    table = PlanTable(rows[0], rows[1], data, rows[2], ones, ones, none, parallel, none, none)
+    table = PlanTable(*rows, ones, ones, none, parallel, none, none)
     table = table.where(allowed(shape, table, global_batch))
     for column, values in (
         ("micro_batch", _divisors(global_batch)),
-        ("interleave", _divisors(shape.layers)),
+        ("interleave", [stages for stages in _divisors(shape.layers) if stages <= space.most_interleave]),
         ("zero", space.zero),
         ("offload", space.offload),
         ("recomputation", [RECOMPUTATIONS.index(one) for one in space.recomputation]),
@@ -75,10 +69,11 @@ def best_plan(
     gpus: int,
     global_batch: int,
     tiers: Sequence[Tier] = (),
-    space: PlanSpace = SPACE,
+    space: PlanSpace | None = None,
+    at_least: int | None = None,
 ) -> Ranked | None:
-    """Return the fastest plan on so many GPUs; of equals the one that comes first; None where none can run."""
-    table, _ = plans(shape, hardware, gpus, global_batch, space)
+    """Return the fastest plan on so many GPUs, or at least so many; of equals the first; None where none can run."""
+    table, _ = plans(shape, hardware, gpus, global_batch, space, at_least)
     if not len(table.tensor):
         return None
     seconds = step_times(shape, hardware, table, global_batch, tiers).total
