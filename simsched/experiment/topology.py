@@ -121,4 +121,6 @@ def levelled(cluster: Cluster, specs: tuple[LevelSpec, ...]) -> Cluster:
         gpus = per_node * max(len(domain) for domain in domains)
         below, size = spec.uplink(below, gpus / size), gpus
         levels.append(Level(spec.level, domains, spec.sync_factor, spec.inside_factor, below))
+    if (within or any(level.uplink is not None for level in levels)) and (not within or within[-1].gpus):
+        raise ValueError("uplinks count with those of nodes: declare '{level: node, nodes: 1, uplink_gb_s: ...}' too")
     return with_levels(cluster, levels, within)

@@ -33,6 +33,7 @@ from .cluster import (
     Uplink as Uplink,
     Within as Within,
 )
+from .contention import Flow as Flow, shared_steps_s as shared_steps_s
 from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training
 from .fixed import FixedDuration as FixedDuration, StagedJob as StagedJob
 from .goodput import CandidateBatches as CandidateBatches, GoodputModel as GoodputModel, efficiency as efficiency
@@ -55,6 +56,7 @@ from .outages import (
     AttemptPlan as AttemptPlan,
     JobFailures as JobFailures,
     Outage as Outage,
+    OutageCause as OutageCause,
     PhillyFailures as PhillyFailures,
 )
 from .placement import (

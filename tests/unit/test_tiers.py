@@ -2,8 +2,12 @@
 
 import pytest
 
+from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
-from simsched.model import Cluster, Site, Tier, Uplink, Within, site_of, tightest_site
+from simsched.model import Capacity, Cluster, JobSpec, Site, Tier, Uplink, Within, site_of, tightest_site
+from simsched.policy import registry
+from simsched.testing.builders import run
+from simsched.toolkit.placers import PLACERS
 
 #: Two spines of two leaves of two nodes of eight GPUs, in two islands each.
 TIERS = [
@@ -73,9 +77,53 @@ def test_a_tier_alone_needs_no_levels():
             [{"level": "leaf", "nodes": 2}, {"level": "node", "nodes": 1, "uplink_gb_s": 9}],
             "'node' does not lie between the tier before it",
         ),
+        ([{"level": "gpu", "gpus": 1, "uplink_gb_s": 9}], "uplinks count with those of nodes"),
+        ([{"level": "leaf", "nodes": 2, "uplink_gb_s": 9}], "uplinks count with those of nodes"),
         ([{"level": "leaf", "gpus": 2, "nodes": 2}], "needs either 'nodes' or 'domains', or 'gpus' within a node"),
     ],
 )
 def test_tiers_that_make_no_sense_are_refused(levels, said):
     with pytest.raises(ValueError, match=said):
         cluster(levels)
+
+
+def place(placer, gpus, *taken):
+    """Return where 8 nodes in leaves of two and spines of four, less those taken, hold a job."""
+    built = cluster(TIERS)
+    room = Capacity(built.nodes, [True] * 8, [node.gpus for node in built.nodes])
+    for node, count in taken:
+        room.take(((node, count),))
+    return room.choose(PLACERS[placer], gpus)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "taken", "nodes"),
+    [
+        (16, [], (0, 1)),
+        (16, [(0, 1), (2, 8)], (4, 5)),  # leaves 0 and 1 have a whole node each: the next that has two
+        (32, [], (0, 1, 2, 3)),
+        (32, [(1, 8)], (4, 5, 6, 7)),  # the spine without room for two even parts is passed over
+        (16, [(1, 1), (3, 1), (5, 1), (7, 1)], (0, 2)),  # a node of each of two leaves, within one spine
+        (16, [(1, 1), (2, 1), (3, 1), (5, 1), (7, 1)], (4, 6)),  # spine 1 has both, spine 0 only one
+        (16, [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)], (6, 7)),
+    ],
+)
+def test_aligned_jobs_have_equal_parts_of_few_leaves(gpus, taken, nodes):
+    assert place("aligned", gpus, *taken) == tuple((node, 8) for node in nodes)
+
+
+def test_what_is_no_whole_nodes_is_placed_on_few_domains():
+    for gpus in (4, 8, 12, 20):
+        assert place("aligned", gpus, (0, 4)) == place("fewest-domains", gpus, (0, 4))
+    assert place("aligned", 64) == tuple((node, 8) for node in range(8))
+    assert place("aligned", 64, (0, 1)) is None
+
+
+def test_the_largest_job_that_fits_in_a_leaf_is_recorded():
+    options = EngineOptions(restart_delay_s=0, fragmentation=True)
+    jobs = [JobSpec("a", 0, 12, duration_s=100), JobSpec("b", 0, 28, duration_s=50)]
+    recorder = run(registry.load("fifo")(placement="fewest-domains"), jobs, cluster=cluster(TIERS), options=options)
+    assert [one.fits_in_domain_gpus for one in recorder.decisions] == [16, 16]
+    spread = [JobSpec(str(node), 0, 8, duration_s=50 + node) for node in range(7)]
+    recorder = run(registry.load("fifo")(), spread, cluster=cluster(TIERS), options=options)
+    assert [one.fits_in_domain_gpus for one in recorder.decisions] == [8, 8, 16, 16, 16, 16, 16]

@@ -68,6 +68,12 @@ class PlannedModel:
             raise ValueError(f"no plan of {self.name} fits {site.gpus} GPUs of {site.gpu_type} at a batch of {batch}")
         return found
 
+    def refusal(self, plan: Plan, gpu_type: str, gpus: int, global_batch: int = 0) -> str | None:
+        """Return why a plan cannot run on so many GPUs of a type, None where it can; it may leave some of them idle."""
+        if plan.gpus > gpus:
+            return f"it takes {plan.gpus} GPUs, not {gpus}"
+        return legal(self.shape, self.on(gpu_type), plan, plan.gpus, global_batch or self.global_batch)
+
     def parts(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
         """Return the seconds of a step by part; raises `ValueError` with the reason where the plan cannot run there."""
         batch = global_batch or self.global_batch
