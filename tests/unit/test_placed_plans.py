@@ -10,7 +10,7 @@ from simsched.model.plans import Hardware, ModelShape, Plan, PlannedJob, Planned
 from simsched.policy import Decision, Place, Policy, Triggers
 from simsched.testing.builders import run
 
-A100 = Hardware("a100", 80e9, 312e12, 312e12, 0.7, 1e-12, 1e-3, 220e9, 60e-6, 8, 100e9, 0.0)
+A100 = Hardware("a100", 80e9, 312e12, 312e12, 0.7, 1e-12, 1e-3, 220e9, 60e-6, 8, 100e9)
 SMALL = PlannedModel("small", ModelShape(8, 1024, 4096, 16, 16, 51200, 1024), {"a100": A100}, 64, 1e9)
 CLUSTER = Cluster.uniform(4, 8, "a100")
 

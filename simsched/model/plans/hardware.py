@@ -55,7 +55,7 @@ class Hardware:
     link_latency_s: float
     node_gpus: int
     node_bandwidth: float
-    network_latency_s: float
+    network_latency_s: float = 0.0
     network_share: float = 1.0
     exposed: float = 1.0
     exposed_messages: float = 1.0
