@@ -21,7 +21,10 @@ class Contention(Lifecycle):
     #: The flow of each job that holds GPUs, and the jobs on each uplink, in the order of their coming.
     _flows: dict[str, Flow] = field(default_factory=dict)
     _users: dict[Hashable, dict[str, None]] = field(default_factory=dict)
-    _changed: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def _changed(self) -> dict[str, None]:
+        return self._ledger.uplinks_changed
 
     def resumes(self, job: JobState) -> None:
         """Note a job that is about to start, or to go on with another batch."""
@@ -39,7 +42,7 @@ class Contention(Lifecycle):
             for link in links:
                 users = self._users[link]
                 del users[job_id]
-                self._changed |= users
+                self._changed.update(users)
                 if not users:
                     del self._users[link]
 
@@ -47,7 +50,7 @@ class Contention(Lifecycle):
         """Set the congestion of all jobs that share uplinks with one that changed, directly or through others."""
         if not self._changed:
             return
-        changed, self._changed = self._changed, {}
+        changed, self._ledger.uplinks_changed = self._changed, {}
         for job_id in changed:
             self._enter(self._active[job_id])
         changed |= self._changed
@@ -55,7 +58,7 @@ class Contention(Lifecycle):
         flows = [self._flows[job_id] for job_id in met]
         for job_id, flow, shared_s in zip(met, flows, shared_steps_s(flows), strict=True):
             self._ledger.congest(self._active[job_id], 1 - flow.step_s / shared_s)
-        self._changed = {}  # resuming at another speed is no change
+        self._ledger.uplinks_changed = {}  # resuming at another speed is no change
 
     def _enter(self, job: JobState) -> None:
         flow = flow_of(job, self._cluster)
@@ -100,7 +103,7 @@ def flow_of(job: JobState, cluster: Cluster) -> Flow:
         for place, exposed_s in enumerate(across)
         if exposed_s and not site.tiers[place].inside and site.tiers[place].largest < job.gpus
     ]
-    return Flow(step_s, tuple(shared))
+    return Flow(step_s, tuple(shared), job.uplink_level)
 
 
 def _crossed(tiers: tuple[Tier, ...], gpus: int) -> list[int]:

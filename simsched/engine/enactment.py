@@ -59,8 +59,11 @@ class Enactment:
         for job_id, action in changes.actions.items() if changes.actions else ():
             if isinstance(action, Decline):
                 self._active[job_id].declined = True
-            elif isinstance(action, Place) and action.guaranteed is not None:
-                self._active[job_id].guaranteed = action.guaranteed
+            elif isinstance(action, Place):
+                if action.guaranteed is not None:
+                    self._active[job_id].guaranteed = action.guaranteed
+                if action.uplink_level is not None:
+                    self._ledger.rank_on_uplinks(self._active[job_id], action.uplink_level)
         try:
             moves = self._move(changes)
             if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:

@@ -78,6 +78,8 @@ class Ledger:
         self.neighbourhood: Neighbourhood | None = None
         #: Where jobs share uplinks: slows down those that meet there.
         self.share_uplinks: Callable[[], None] | None = None
+        #: The jobs that use uplinks otherwise than they did.
+        self.uplinks_changed: dict[str, None] = {}
         self._disturbed: dict[str, JobState] = {}
 
     def tell(self, lifecycle: Lifecycle, *, first: bool = False) -> None:
@@ -211,6 +213,13 @@ class Ledger:
             if job.running is not None:
                 self.break_off(job)
             job.interference = interference
+
+    def rank_on_uplinks(self, job: JobState, level: int) -> None:
+        """Set how urgent a job's communication is."""
+        if job.uplink_level != level:
+            job.uplink_level = level
+            if job.allocation:
+                self.uplinks_changed[job.request.id] = None
 
     def congest(self, job: JobState, congestion: float) -> None:
         """Set the share of its speed that a job loses to others on its uplinks."""

@@ -217,6 +217,8 @@ class JobState:
     #: Its speed on slow nodes, and the share that it loses to jobs that share uplinks with it.
     slow: float = 1.0
     congestion: float = 0.0
+    #: Whose communication is served first where uplinks are shared: that of lower levels.
+    uplink_level: int = 0
     gpu_share: float = 1.0
     neighbours: tuple[str, ...] = ()
     #: Whether sharing a GPU may not slow it down; as submitted unless the policy overrides it.

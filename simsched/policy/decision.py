@@ -22,7 +22,8 @@ class Place:
     on the same nodes. A job that moves and is not `saved` falls back to its last checkpoint, or to nothing without one,
     and its time limit begins again. `guaranteed` sets whether it is (see `Traits.guaranteed_first`); None leaves that
     as it is. `plan` is the plan of parallel training that it runs, if it knows any (None: its agent picks one);
-    another plan than it runs is a restart.
+    another plan than it runs is a restart. `uplink_level` says how urgent its communication is where jobs share
+    uplinks, 0 being served first; None leaves that as it is.
     """
 
     at: Allocation
@@ -32,6 +33,7 @@ class Place:
     saved: bool = True
     guaranteed: bool | None = None
     plan: Plan | None = None
+    uplink_level: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

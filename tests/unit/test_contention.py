@@ -14,8 +14,8 @@ from simsched.testing.builders import run
 U, V = "u", "v"
 
 
-def flow(step_s, *across):
-    return Flow(step_s, tuple((exposed_s, frozenset(links)) for exposed_s, links in across))
+def flow(step_s, *across, level=0):
+    return Flow(step_s, tuple((exposed_s, frozenset(links)) for exposed_s, links in across), level)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,12 @@ def flow(step_s, *across):
         ([flow(2.0, (1.0, [U]))] * 2, [1 + (1 + sqrt(5)) / 2] * 2),
         # A chain: the middle job shares one uplink with each of the others, and waits for the worse of them.
         ([flow(1.0, (1.0, [U])), flow(1.0, (1.0, [U, V])), flow(1.0, (1.0, [V]))], [2.0, 2.0, 2.0]),
+        # The urgent one is alone half of its 2 s; the other has the half of the time that it leaves: 1 + 2.
+        ([flow(2.0, (1.0, [U])), flow(2.0, (1.0, [U]), level=1)], [2.0, 3.0]),
+        # Two of the second level share what the first leaves: x = (1 + x / (1 + x)) / 0.5, so x = (3 + 17 ^ 0.5) / 2.
+        ([flow(2.0, (1.0, [U])), *[flow(2.0, (1.0, [U]), level=1)] * 2], [2.0, *[1 + (3 + sqrt(17)) / 2] * 2]),
+        # Behind one that always sends, five in a hundred are left.
+        ([flow(1.0, (1.0, [U])), flow(1.0, (1.0, [U]), level=3)], [1.0, 20.0]),
         # Two tiers, of which only the second is shared: 0.5 + 0.25 + 0.25 x 2.
         ([flow(1.0, (0.25, [U]), (0.25, [V])), flow(1.0, (1.0, [V]))], [1.25, 1.4]),
     ],
