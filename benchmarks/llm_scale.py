@@ -13,29 +13,34 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from simsched.applications.plans import shipped_llms
 from simsched.engine import EngineOptions, MemoryRecorder, simulate
 from simsched.experiment.cluster import ClusterSpec
 from simsched.model import Cluster, JobRequest, JobSpec, JobTruth, tightest_site
-from simsched.model.plans import Hardware, ModelShape, PlannedJob, PlannedModel
+from simsched.model.plans import PlannedJob, PlannedModel
 from simsched.policy import registry
 
 DAYS, LOAD = 30, 0.85
+<<<<<<< HEAD
+#: Sizes of jobs that train a shipped model, and how often a job does.
+=======
 H100 = Hardware(
     "h100", 85899345920, 989e12, 989e12, 0.65, 1.2e-12, 2.7e-4, 370e9, 2e-5, 8, 400e9,
     network_share=0.9, exposed=0.5, exposed_messages=1.0, overlap=0.0, optimiser_s=1.8e-11, fused=True,
     sequence_parallel=True,
 )  # fmt: skip
 #: Shape, sequences of a step, sizes of jobs, and how often a job is one.
+>>>>>>> llm28
 MODELS = {
-    "7b": (ModelShape(32, 4096, 11008, 32, 32, 32000, 4096, True, True), 1024, (64, 128, 256), 0.4),
-    "13b": (ModelShape(40, 5120, 13824, 40, 40, 32000, 4096, True, True), 1024, (128, 256, 512), 0.25),
-    "70b": (ModelShape(80, 8192, 28672, 64, 8, 128256, 8192, True, True), 1024, (256, 512, 1024), 0.2),
-    "175b": (ModelShape(96, 12288, 49152, 96, 96, 51200, 2048), 1536, (512, 1024, 1536), 0.1),
-    "405b": (ModelShape(126, 16384, 53248, 128, 8, 128256, 8192, True, True), 2048, (1024, 2048, 4096), 0.05),
+    "llama2-7b": ((64, 128, 256), 0.4),
+    "llama2-13b": ((128, 256, 512), 0.25),
+    "llama2-70b": ((256, 512, 1024), 0.2),
+    "gpt3-175b": ((512, 1024, 1536), 0.1),
+    "llama3-405b": ((1024, 2048, 4096), 0.05),
 }
 LEVELS = (
     {"level": "gpu", "gpus": 1, "uplink_gb_s": 450, "latency_us": 20},
@@ -47,14 +52,16 @@ LEVELS = (
 
 @dataclass
 class Models:
-    """The applications of the workload, one for each model."""
+    """The shipped models, with gradients summed in the open."""
 
     known: dict[str, PlannedModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Make the models."""
-        for name, (shape, batch, _, _) in MODELS.items():
-            self.known[name] = PlannedModel(name, shape, {"h100": H100}, batch, 200e9)
+        for name in MODELS:
+            model = shipped_llms()[name]
+            open_sums = replace(model.on("h100"), overlap=0.0, exposed_messages=1.0)
+            self.known[name] = replace(model, hardware={"h100": open_sums})
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> PlannedJob:
         """Return the physics of a job."""
@@ -64,8 +71,8 @@ class Models:
 def workload(models: Models, cluster: Cluster, count: int, seed: int) -> list[JobSpec]:
     """Draw jobs with log-normal durations on an empty cluster, scaled to the load."""
     rng = np.random.default_rng(seed)
-    names = rng.choice(list(MODELS), count, p=[share for *_, share in MODELS.values()])
-    gpus = [int(rng.choice(MODELS[name][2])) for name in names]
+    names = rng.choice(list(MODELS), count, p=[share for _, share in MODELS.values()])
+    gpus = [int(rng.choice(MODELS[name][0])) for name in names]
     lasts = rng.lognormal(0, 1.0, count)
     lasts *= LOAD * DAYS * 86400 * cluster.total_gpus / (lasts * gpus).sum()
     arrivals = np.sort(rng.uniform(0, DAYS * 86400, count)).astype(int)

@@ -26,10 +26,12 @@ from simsched.model import (
     JobRequest,
     JobTruth,
     Setting,
+    Site,
     StagedJob,
     TabulatedJob,
     TabulatedModel,
     TensorModelJob,
+    consolidated_shape,
     with_types,
 )
 from simsched.model.colocation import PairTable, read_pairs
@@ -148,6 +150,11 @@ class ApplicationCatalogue:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)
 
+    def has_plans(self, name: str) -> bool:
+        """Return whether jobs of an application run by plans."""
+        other = name == FIXED_DURATION or name in self.applications or name in self.tabulated
+        return not other and (name in self.planned or name in shipped_llms())
+
     def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
         asked = Setting(request.batch_size, request.num_gpus)
         try:
@@ -158,9 +165,25 @@ class ApplicationCatalogue:
 
 def _planned(model: PlannedModel, request: JobRequest, truth: JobTruth) -> PlannedJob:
     try:
-        return PlannedJob(model, truth.total_steps, request.batch_size)
+        steps = truth.total_steps or _steps_of(model, request, truth.duration_s)
+        return PlannedJob(model, steps, request.batch_size)
     except ValueError as error:
         raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+
+
+def _steps_of(model: PlannedModel, request: JobRequest, duration_s: float) -> float:
+    """Return the steps of a duration on the GPUs asked for, with the plan asked for or the best.
+
+    Raises `ValueError` where it is not known on which GPU type that is.
+    """
+    named = None if request.shape is None else request.shape.gpu_types
+    kinds = [kind for kind in sorted(model.hardware) if named is None or kind in named]
+    if not duration_s or len(kinds) != 1:
+        return 0
+    site = Site(consolidated_shape(request.num_gpus, model.on(kinds[0]).node_gpus), kinds[0])
+    batch = request.batch_size
+    parts = model.best(site, batch).parts if request.plan is None else model.parts(request.plan, site, batch)
+    return max(duration_s // float(parts.total), 1.0)
 
 
 def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
