@@ -25,16 +25,7 @@ from simsched.model.plans import PlannedJob, PlannedModel
 from simsched.policy import registry
 
 DAYS, LOAD = 30, 0.85
-<<<<<<< HEAD
 #: Sizes of jobs that train a shipped model, and how often a job does.
-=======
-H100 = Hardware(
-    "h100", 85899345920, 989e12, 989e12, 0.65, 1.2e-12, 2.7e-4, 370e9, 2e-5, 8, 400e9,
-    network_share=0.9, exposed=0.5, exposed_messages=1.0, overlap=0.0, optimiser_s=1.8e-11, fused=True,
-    sequence_parallel=True,
-)  # fmt: skip
-#: Shape, sequences of a step, sizes of jobs, and how often a job is one.
->>>>>>> llm28
 MODELS = {
     "llama2-7b": ((64, 128, 256), 0.4),
     "llama2-13b": ((128, 256, 512), 0.25),

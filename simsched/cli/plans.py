@@ -158,12 +158,17 @@ def plans(
 
 def _model(name: str) -> PlannedModel:
     from simsched.applications.plans import read_model, shipped_llms
+    from simsched.model.plans import PlannedModel
 
-    if name.endswith((".yaml", ".yml")):
-        return read_model(Path(name))
-    if name not in shipped_llms():
+    is_file = name.endswith((".yaml", ".yml"))
+    if not is_file and name not in shipped_llms():
         raise input_error(f"model '{name}'", "no such model is shipped", nearest(name, shipped_llms()))
-    return shipped_llms()[name]
+    found = read_model(Path(name)) if is_file else shipped_llms()[name]
+    if isinstance(found, PlannedModel):
+        return found
+    assert found.model is not None  # the file of a model gives its shape
+    click.echo(f"simsched: {name}: its table of measured plans counts in simulations, not here", err=True)
+    return found.model
 
 
 def _cluster(path: Path) -> Cluster:

@@ -67,8 +67,7 @@ def test_one_held_out_step_that_the_source_names_comes_out():
 
 
 def test_measured_plans_fit_into_the_memory_of_their_gpus(shared):
-    """No published plan is refused; the A100's with the optimiser's state divided (ZeRO 1), which its source leaves open."""
-
+    """No published plan is refused; of the A100, where nobody says, with the optimiser's state divided."""
     for name, table in (("a100", "vtrain_multi_node_shared.csv"), ("h100", "h100_nemo_steps_shared.csv")):
         document = shipped_hardware()[name]
         for step in read_steps(shared / "llm" / table, document).rows:

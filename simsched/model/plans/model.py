@@ -33,6 +33,15 @@ class PlannedModel:
     _parts: dict[tuple[Plan, Site, int], StepParts] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """List the GPU types on which its speed is known, sorted."""
+        return tuple(sorted(self.hardware))
+
+    def node_gpus(self, gpu_type: str) -> int:
+        """Return the GPUs of the nodes that were measured; raises `ValueError` where nothing is known of the type."""
+        return self.on(gpu_type).node_gpus
+
+    @cached_property
     def checkpoint_bytes(self) -> float:
         """Return the size of a checkpoint."""
         return CHECKPOINT_BYTES * self.shape.parameters
