@@ -88,12 +88,16 @@ class PlannedModel:
         batch = global_batch or self.global_batch
         found = self._parts.get((plan, site, batch))
         if found is None:
-            hardware = self.on(site.gpu_type)
-            reason = legal(self.shape, hardware, plan, min(plan.gpus, site.gpus), batch)
+            reason = legal(self.shape, self.on(site.gpu_type), plan, min(plan.gpus, site.gpus), batch)
             if reason is not None:
                 raise ValueError(f"plan '{plan}' of {self.name} cannot run: {reason}")
-            found = self._parts[plan, site, batch] = step_time(self.shape, hardware, plan, batch, self._tiers(site))
+            found = self._parts[plan, site, batch] = self.modelled(plan, site, batch)
         return found
+
+    def modelled(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
+        """Return the seconds of a step by part, of a plan that is known to run."""
+        batch = global_batch or self.global_batch
+        return step_time(self.shape, self.on(site.gpu_type), plan, batch, self._tiers(site))
 
     def _tiers(self, site: Site) -> tuple[Tier, ...]:
         return site.tiers or self.on(site.gpu_type).tiers(site.shape)

@@ -77,8 +77,8 @@ class TabledModel:
     def parts(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
         """Return the seconds of a step by part; raises `ValueError` with the reason where they cannot be told."""
         known = self.rows.get((plan, _key(site))) if site.gpu_type == self.gpu_type else None
-        if self.model is not None and (known is None or self.refusal(plan, site.gpu_type, site.gpus) is None):
-            modelled = self.model.parts(plan, site, global_batch)
+        if self.model is not None:
+            modelled = (self.model.parts if known is None else self.model.modelled)(plan, site, global_batch)
             factor = self._nearest_factor(plan, site, global_batch) if known is None else known / modelled.total
             scaled = {name: factor * np.asarray(part) for name, part in modelled._asdict().items()}
             return StepParts(**{name: part.tolist() for name, part in scaled.items()})
@@ -93,7 +93,7 @@ class TabledModel:
         """Return measured over modelled seconds of the row nearest to a plan on a site."""
         assert self.model is not None
         (nearest, shape), seconds = min(self.rows.items(), key=lambda row: _distance(row[0], plan, site))
-        return seconds / float(self.model.parts(nearest, Site(shape, self.gpu_type), global_batch).total)
+        return seconds / float(self.model.modelled(nearest, Site(shape, self.gpu_type), global_batch).total)
 
     @cached_property
     def _by_kind(self) -> Mapping[Plan, Mapping[int, float]]:
