@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from simsched.agent.agent import Measurement
 from simsched.model import BatchChoice, Site
-from simsched.model.plans import Plan, PlannedModel
+from simsched.model.plans import LargeModel, Plan
 
 
 @dataclass
 class PlanAgent:
     """Runs the plan asked for where its GPUs are those it takes, else the fastest."""
 
-    plans: PlannedModel
+    plans: LargeModel
     asked: Plan | None
     global_batch: int
 

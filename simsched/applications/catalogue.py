@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
-from simsched.applications.plans import MODEL_FORMAT, read_model, shipped_llms
+from simsched.applications.plans import MODEL_FORMAT, plan_tables, read_model, read_plan_tables, shipped_llms
 from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lines, read_rate_table
 from simsched.applications.tensor_models import shipped_models
 from simsched.documents import yaml_lines
@@ -35,7 +35,7 @@ from simsched.model import (
     with_types,
 )
 from simsched.model.colocation import PairTable, read_pairs
-from simsched.model.plans import PlannedJob, PlannedModel
+from simsched.model.plans import LargeModel, PlannedJob, PlannedModel, TabledModel
 from simsched.paths import data_folder
 from simsched.reading import read_text
 
@@ -72,12 +72,12 @@ class ApplicationCatalogue:
         applications: Mapping[str, Application],
         origin: str,
         tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
-        planned: Mapping[str, PlannedModel] = MappingProxyType({}),
+        planned: Mapping[str, LargeModel] = MappingProxyType({}),
     ) -> None:
         """Hold applications by name, those of which only rates or plans are known apart."""
         self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
         self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
-        self.planned: Mapping[str, PlannedModel] = MappingProxyType(dict(sorted(planned.items())))
+        self.planned: Mapping[str, LargeModel] = MappingProxyType(dict(sorted(planned.items())))
         self.origin = origin
 
     @classmethod
@@ -86,7 +86,8 @@ class ApplicationCatalogue:
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
         single file, or the folder of one application's measurements, works too. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates, a file `*.csv` one
+        `gpu_type`, within published `bounds` if such are named. A folder of `placements_*.csv` holds
+        tables of measured plans. A file `*.json` is a table of rates, a file `*.csv` one
         of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """
         place = data_folder("workloads") / "applications" if path is None else path
@@ -103,6 +104,8 @@ class ApplicationCatalogue:
             return cls(measured, str(place))
         files = sorted(place.glob("*.yaml"))
         is_measured = any((folder / PLACEMENTS).is_file() for folder in place.iterdir() if folder.is_dir())
+        if plan_tables(place):
+            return cls({}, str(place), {}, read_plan_tables(place, gpu_type))
         if is_measured and files:
             raise input_error(
                 place, "holds both measurements and application files", "keep them in folders of their own"
@@ -118,8 +121,13 @@ class ApplicationCatalogue:
     @classmethod
     def _of_files(cls, files: list[Path], origin: str) -> ApplicationCatalogue:
         found = _read_files(files)
-        planned = {name: one for name, one in found.items() if isinstance(one, PlannedModel)}
-        return cls({name: one for name, one in found.items() if not isinstance(one, PlannedModel)}, origin, {}, planned)
+        planned = {name: one for name, one in found.items() if isinstance(one, PlannedModel | TabledModel)}
+        return cls(
+            {name: one for name, one in found.items() if not isinstance(one, PlannedModel | TabledModel)},
+            origin,
+            {},
+            planned,
+        )
 
     def names(self) -> tuple[str, ...]:
         """List the names that jobs may give, sorted, without that of fixed durations."""
@@ -163,7 +171,7 @@ class ApplicationCatalogue:
             raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
 
 
-def _planned(model: PlannedModel, request: JobRequest, truth: JobTruth) -> PlannedJob:
+def _planned(model: LargeModel, request: JobRequest, truth: JobTruth) -> PlannedJob:
     try:
         steps = truth.total_steps or _steps_of(model, request, truth.duration_s)
         return PlannedJob(model, steps, request.batch_size)
@@ -171,16 +179,16 @@ def _planned(model: PlannedModel, request: JobRequest, truth: JobTruth) -> Plann
         raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
 
 
-def _steps_of(model: PlannedModel, request: JobRequest, duration_s: float) -> float:
+def _steps_of(model: LargeModel, request: JobRequest, duration_s: float) -> float:
     """Return the steps of a duration on the GPUs asked for, with the plan asked for or the best.
 
     Raises `ValueError` where it is not known on which GPU type that is.
     """
     named = None if request.shape is None else request.shape.gpu_types
-    kinds = [kind for kind in sorted(model.hardware) if named is None or kind in named]
+    kinds = [kind for kind in model.gpu_types if named is None or kind in named]
     if not duration_s or len(kinds) != 1:
         return 0
-    site = Site(consolidated_shape(request.num_gpus, model.on(kinds[0]).node_gpus), kinds[0])
+    site = Site(consolidated_shape(request.num_gpus, model.node_gpus(kinds[0])), kinds[0])
     batch = request.batch_size
     parts = model.best(site, batch).parts if request.plan is None else model.parts(request.plan, site, batch)
     return max(duration_s // float(parts.total), 1.0)
@@ -214,14 +222,14 @@ def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
     return ApplicationCatalogue(applications, found.origin, found.tabulated, found.planned)
 
 
-def _read_files(files: list[Path]) -> dict[str, Application | PlannedModel]:
+def _read_files(files: list[Path]) -> dict[str, Application | LargeModel]:
     """Read application files, also of large models; all problems of all files at once."""
-    found: dict[str, Application | PlannedModel] = {}
+    found: dict[str, Application | LargeModel] = {}
     problems: list[Problem] = []
     for file in files:
         try:
             large = yaml_lines.load(file).data.get("format") == MODEL_FORMAT
-            application = read_model(file) if large else read_document(file).application()
+            application: Application | LargeModel = read_model(file) if large else read_document(file).application()
         except InputError as error:
             problems.extend(error.problems)
             continue

@@ -11,7 +11,7 @@ import click
 from simsched.cli.application_types import compared_types, draw_types, print_ratios, show_rates
 from simsched.cli.output import json_option, print_json, table
 from simsched.cli.pairs import pairs
-from simsched.cli.plans import fit_plans, predict_plans
+from simsched.cli.plans import fit_plans, plans, predict_plans
 from simsched.errors import input_error, nearest
 from simsched.files import write_text
 
@@ -37,7 +37,7 @@ def application() -> None:
     """Fit, show and begin applications, the models of what jobs are physically."""
 
 
-for command in (pairs, fit_plans, predict_plans):
+for command in (pairs, fit_plans, predict_plans, plans):
     application.add_command(command)
 
 measured_options = (

@@ -22,7 +22,7 @@ from simsched.model.regimes import BatchRegimes
 from simsched.model.shape import NodeShape
 
 if TYPE_CHECKING:
-    from simsched.model.plans.model import PlannedModel
+    from simsched.model.plans.tabled import LargeModel
 
 
 class BatchChoice(NamedTuple):
@@ -37,7 +37,9 @@ class BatchChoice(NamedTuple):
 
     @classmethod
     def of_plan(cls, plan: Plan, global_batch: int) -> BatchChoice:
-        """Return the batch of a plan at a global batch (sequences)."""
+        """Return the batch of a plan at a global batch (sequences; 0: not known)."""
+        if not global_batch:
+            return cls(0, 0, plan)
         return cls(plan.micro_batch, plan.micro_batches(global_batch) - 1, plan)
 
     def total(self, gpus: int) -> int:
@@ -248,7 +250,7 @@ class ApplicationFacts:
     regimes: BatchRegimes | None = None
     reports_loss: bool = False
     other_counts: bool = True
-    plans: PlannedModel | None = None
+    plans: LargeModel | None = None
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""

@@ -12,3 +12,8 @@ from .model_file import (
     read_model as read_model,
     shipped_llms as shipped_llms,
 )
+from .plan_tables import (
+    plan_tables as plan_tables,
+    read_plan_table as read_plan_table,
+    read_plan_tables as read_plan_tables,
+)

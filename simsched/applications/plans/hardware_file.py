@@ -18,7 +18,16 @@ from simsched.paths import data_folder
 
 FORMAT = "simsched-hardware/1"
 _DIGITS = 5  # significant ones of fitted numbers
-_UNFITTED = ("gpu_type", "memory_bytes", "node_gpus", "fused", "sequence_parallel", "gradient_bytes", "space")
+_UNFITTED = (
+    "gpu_type",
+    "memory_bytes",
+    "node_gpus",
+    "fused",
+    "sequence_parallel",
+    "ends_count",
+    "gradient_bytes",
+    "space",
+)
 
 
 class FitErrors(Section):

@@ -8,3 +8,4 @@ from .published import morphling_plan as morphling_plan
 from .search import Ranked as Ranked, best_plan as best_plan, plans as plans
 from .shape import ModelShape as ModelShape
 from .step_parts import StepParts as StepParts, step_time as step_time, step_times as step_times
+from .tabled import LargeModel as LargeModel, PlanRows as PlanRows, TabledModel as TabledModel

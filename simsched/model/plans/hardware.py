@@ -39,7 +39,8 @@ class Hardware:
     the host needs at least. Collectives reach `network_share` of a network; `exposed` is the share of a layer's that
     nothing hides, `exposed_messages` that of messages between stages, `overlap` how many backward passes the sum of
     gradients hides behind. A step takes `spread` longer for each doubling of the nodes. `optimiser_s` are the seconds
-    a parameter. A `fused` attention keeps no scores and skips what is masked. `space` holds the plans measured.
+    a parameter. A `fused` attention keeps no scores and skips what is masked. Where `ends_count`, embedding
+    and output may each take the place of a layer in a pipeline. `space` holds the plans measured.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -65,6 +66,7 @@ class Hardware:
     optimiser_s: float = 3e-11
     fused: bool = False
     sequence_parallel: bool = False
+    ends_count: bool = False
     gradient_bytes: int = 4
     buffers: float = 0.075
     host_bandwidth: float = 25e9

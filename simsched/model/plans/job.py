@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
 from simsched.model.placement import Site
-from simsched.model.plans.model import PlannedModel
 from simsched.model.plans.step_parts import StepParts
+from simsched.model.plans.tabled import LargeModel
 
 
 class PlannedJob(Undeclared):
     """A job of `total_steps` steps at a global batch; progress counts steps, throughput sequences."""
 
-    def __init__(self, plans: PlannedModel, total_steps: float, global_batch: int = 0) -> None:
+    def __init__(self, plans: LargeModel, total_steps: float, global_batch: int = 0) -> None:
         """Take the model; raises `ValueError` for a job without steps."""
         if total_steps < 1:
             raise ValueError(f"a job of {plans.name} needs its number of steps, at least 1")
@@ -19,7 +19,7 @@ class PlannedJob(Undeclared):
         self.name = plans.name
         self.total_steps = total_steps
         self.global_batch = global_batch or plans.global_batch
-        self.gpu_types: tuple[str, ...] | None = tuple(sorted(plans.hardware))
+        self.gpu_types: tuple[str, ...] | None = plans.gpu_types
         self.restart_delay_s: float | None = plans.replan_s
 
     def epoch_end(self, epoch: int) -> float:

@@ -20,48 +20,56 @@ _GIB = 2.0**30
 class _Rule(NamedTuple):
     """What no plan may be, and how that is said; in the text `s` is the shape, `p` the plan, `batch` the global one."""
 
-    broken: Callable[[ModelShape, PlanTable, int], Truths]
+    broken: Callable[[ModelShape, Hardware, PlanTable, int], Truths]
     text: str
+
+
+def _uneven_stages(s: ModelShape, h: Hardware, p: PlanTable, batch: int) -> Truths:
+    stages = p.pipeline * p.interleave
+    uneven: Truths = s.layers % stages != 0
+    if h.ends_count:
+        uneven &= (p.pipeline == 1) | ((s.layers + 2) % stages != 0)
+    return uneven
 
 
 _RULES = (
     _Rule(
-        lambda s, p, batch: batch % (p.data * p.micro_batch) != 0,
+        lambda s, h, p, batch: batch % (p.data * p.micro_batch) != 0,
         "the global batch of {batch} is not divisible by d x b = {p.data} x {p.micro_batch}",
     ),
     _Rule(
-        lambda s, p, batch: s.layers % (p.pipeline * p.interleave) != 0,
+        _uneven_stages,
         "{s.layers} layers are not divisible by p x v = {p.pipeline} x {p.interleave}",
     ),
-    _Rule(lambda s, p, batch: s.heads % p.tensor != 0, "{s.heads} heads are not divisible by t = {p.tensor}"),
+    _Rule(lambda s, h, p, batch: s.heads % p.tensor != 0, "{s.heads} heads are not divisible by t = {p.tensor}"),
     _Rule(
-        lambda s, p, batch: s.kv_heads % p.tensor != 0,
+        lambda s, h, p, batch: s.kv_heads % p.tensor != 0,
         "{s.kv_heads} key-value heads are not divisible by t = {p.tensor}",
     ),
     _Rule(
-        lambda s, p, batch: s.sequence % p.context != 0,
+        lambda s, h, p, batch: s.sequence % p.context != 0,
         "sequences of {s.sequence} are not divisible by c = {p.context}",
     ),
     _Rule(
-        lambda s, p, batch: (p.interleave > 1) & (p.pipeline == 1),
+        lambda s, h, p, batch: (p.interleave > 1) & (p.pipeline == 1),
         "virtual stages (v = {p.interleave}) need a pipeline, and p = 1",
     ),
     _Rule(
-        lambda s, p, batch: (p.interleave > 1) & (batch / (p.data * p.micro_batch) % p.pipeline != 0),
+        lambda s, h, p, batch: (p.interleave > 1) & (batch / (p.data * p.micro_batch) % p.pipeline != 0),
         "with v = {p.interleave} the micro-batches of a step ({count}) must be divisible by p = {p.pipeline}",
     ),
     _Rule(
-        lambda s, p, batch: (p.zero > 1) & (p.pipeline > 1),
+        lambda s, h, p, batch: (p.zero > 1) & (p.pipeline > 1),
         "ZeRO {p.zero} divides the gradients that a pipeline (p = {p.pipeline}) accumulates; use ZeRO 1",
     ),
 )
 
 
-def allowed(shape: ModelShape, plans: PlanTable, global_batch: int) -> Truths:
+def allowed(shape: ModelShape, hardware: Hardware, plans: PlanTable, global_batch: int) -> Truths:
     """Return which plans break no rule of divisibility."""
     fine = np.ones(len(plans.tensor), dtype=np.bool_)
     for rule in _RULES:
-        fine &= ~rule.broken(shape, plans, global_batch)
+        fine &= ~rule.broken(shape, hardware, plans, global_batch)
     return fine
 
 
@@ -72,7 +80,7 @@ def legal(shape: ModelShape, hardware: Hardware, plan: Plan, gpus: int, global_b
         return f"t x p x d x c = {ranks} takes {plan.gpus} GPUs, not {gpus}"
     table = PlanTable.of([plan])
     for rule in _RULES:
-        if rule.broken(shape, table, global_batch)[0]:
+        if rule.broken(shape, hardware, table, global_batch)[0]:
             return rule.text.format(s=shape, p=plan, batch=global_batch, count=plan.micro_batches(global_batch))
     needed = float(memory(shape, hardware, table, global_batch).total[0])
     if needed > hardware.memory_bytes:

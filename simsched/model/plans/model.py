@@ -33,6 +33,15 @@ class PlannedModel:
     _parts: dict[tuple[Plan, Site, int], StepParts] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """List the GPU types on which its speed is known, sorted."""
+        return tuple(sorted(self.hardware))
+
+    def node_gpus(self, gpu_type: str) -> int:
+        """Return the GPUs of the nodes that were measured; raises `ValueError` where nothing is known of the type."""
+        return self.on(gpu_type).node_gpus
+
+    @cached_property
     def checkpoint_bytes(self) -> float:
         """Return the size of a checkpoint."""
         return CHECKPOINT_BYTES * self.shape.parameters
@@ -79,12 +88,16 @@ class PlannedModel:
         batch = global_batch or self.global_batch
         found = self._parts.get((plan, site, batch))
         if found is None:
-            hardware = self.on(site.gpu_type)
-            reason = legal(self.shape, hardware, plan, min(plan.gpus, site.gpus), batch)
+            reason = legal(self.shape, self.on(site.gpu_type), plan, min(plan.gpus, site.gpus), batch)
             if reason is not None:
                 raise ValueError(f"plan '{plan}' of {self.name} cannot run: {reason}")
-            found = self._parts[plan, site, batch] = step_time(self.shape, hardware, plan, batch, self._tiers(site))
+            found = self._parts[plan, site, batch] = self.modelled(plan, site, batch)
         return found
+
+    def modelled(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
+        """Return the seconds of a step by part, of a plan that is known to run."""
+        batch = global_batch or self.global_batch
+        return step_time(self.shape, self.on(site.gpu_type), plan, batch, self._tiers(site))
 
     def _tiers(self, site: Site) -> tuple[Tier, ...]:
         return site.tiers or self.on(site.gpu_type).tiers(site.shape)

@@ -11,6 +11,7 @@ _STRATEGIES = {
     "gc": Plan(recomputation="full"),
     "zero-dp": Plan(zero=1),
     "zero-offload": Plan(zero=2, offload=True),
+    "zero-offload+gc": Plan(recomputation="full", zero=2, offload=True),
 }
 
 
@@ -20,11 +21,13 @@ def morphling_plan(text: str, gpus: int) -> Plan:
     Micro-batches are not recorded; they are taken as 1. Raises `ValueError` for anything else, and for digits that do
     not take all GPUs.
     """
+    if text == "tp+ga":
+        return Plan(tensor=gpus)
     if text in _STRATEGIES:
         one = _STRATEGIES[text]
         return Plan(data=gpus, recomputation=one.recomputation, zero=one.zero, offload=one.offload)
     if len(text) != 3 or not text.isdecimal() or "0" in text:
-        raise ValueError(f"'{text}' is none of {', '.join(_STRATEGIES)} and no three digits above 0")
+        raise ValueError(f"'{text}' is none of {', '.join(_STRATEGIES)}, tp+ga, and no three digits above 0")
     pipeline, tensor, data = map(int, text)
     plan = Plan(tensor, pipeline, data)
     if plan.gpus != gpus:

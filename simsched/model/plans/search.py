@@ -37,9 +37,11 @@ def plans(
     is used where the software uses it.
     """
     space = space or hardware.space
+    ends = _divisors(shape.layers + 2) if hardware.ends_count else []
+    stages = sorted({*_divisors(shape.layers), *ends})
     rows = _grid(
         [ranks for ranks in _divisors(shape.kv_heads) if ranks <= min(space.most_tensor, gpus)],
-        [ranks for ranks in _divisors(shape.layers) if ranks <= gpus],
+        [ranks for ranks in stages if ranks <= gpus],
         [ranks for ranks in _divisors(global_batch) if ranks <= gpus],
         [ranks for ranks in _divisors(shape.sequence) if ranks <= min(space.most_context, gpus)],
     )
@@ -47,17 +49,17 @@ def plans(
     rows = rows[:, (taken_gpus <= gpus) & (taken_gpus >= (gpus if at_least is None else at_least))]
     ones, none = np.ones(rows.shape[1]), np.zeros(rows.shape[1])
     parallel = (rows[0] > 1) * float(hardware.sequence_parallel)
-    table = PlanTable(*rows, ones, ones, none, parallel, none, none)
-    table = table.where(allowed(shape, table, global_batch))
+    table = PlanTable(rows[0], rows[1], rows[2], rows[3], ones, ones, none, parallel, none, none)
+    table = table.where(allowed(shape, hardware, table, global_batch))
     for column, values in (
         ("micro_batch", _divisors(global_batch)),
-        ("interleave", [stages for stages in _divisors(shape.layers) if stages <= space.most_interleave]),
+        ("interleave", [count for count in stages if count <= space.most_interleave]),
         ("zero", space.zero),
         ("offload", space.offload),
         ("recomputation", [RECOMPUTATIONS.index(one) for one in space.recomputation]),
     ):
         table = _crossed(table, column, values)
-        table = table.where(allowed(shape, table, global_batch))
+        table = table.where(allowed(shape, hardware, table, global_batch))
     taken = memory(shape, hardware, table, global_batch)
     fits = taken.total <= hardware.memory_bytes
     return table.where(fits), MemoryParts(*(part[fits] for part in taken))

@@ -69,6 +69,11 @@ class _Collective(NamedTuple):
     tier: NDArray[np.int64]  # whose uplink bounds it; -1 within the innermost units
 
 
+def _exposed(share: float, moved_s: Floats, beside_s: Floats) -> Floats:
+    """Return the seconds of communication that are exposed: a share, and what is longer than the work beside it."""
+    return np.maximum(share * moved_s, moved_s - beside_s)
+
+
 class _Step:
     """A step of each of some plans."""
 
@@ -89,11 +94,13 @@ class _Step:
         layer, often = self._layer_s(), self.micro_batches * self.stage_layers
         bubble = (plans.pipeline - 1) / plans.interleave
         tensor, context = self._tensor(), self._context()
-        stage = self.stage_layers * (layer + hardware.exposed * (tensor.seconds + context.seconds))
-        messages = self._messages()
+        moved = tensor.seconds + context.seconds
+        waited = _exposed(hardware.exposed, moved, layer)
+        stage = self.stage_layers * (layer + waited)
+        messages = self._messages(stage)
         data = self._data(self.stage_layers * layer)
         slower = 1 + hardware.spread * log(np.maximum(plans.gpus / hardware.node_gpus, 1.0)) / log(2.0)
-        within = slower * hardware.exposed * often
+        within = slower * often * waited / np.where(moved > 0, moved, 1.0)
         for group, weight in ((tensor, within), (context, within), (messages, slower), (data, slower)):
             for place in range(len(self.tiers)):
                 self.across[:, place] += np.where(group.tier == place, weight * group.seconds, 0.0)
@@ -159,15 +166,16 @@ class _Step:
         gathered = _HALF_PRECISION * shape.sequence * plans.micro_batch * width
         return self._all_reduce(gathered, plans.context, plans.tensor, (3.0 + self.full) / 2)
 
-    def _messages(self) -> _Collective:
+    def _messages(self, stage_s: Floats) -> _Collective:
         """Return what is exposed of messages between stages in a step, both ways, each GPU sending its share."""
         plans, hardware = self.plans, self.hardware
         stride = plans.tensor * plans.context * plans.data
         bytes_each = _HALF_PRECISION * self.tokens * self.shape.hidden / plans.tensor
         seconds = np.where(plans.pipeline > 1, bytes_each / hardware.link_bandwidth + hardware.link_latency_s, 0.0)
         one = self._widest(seconds, bytes_each, np.where(plans.pipeline > 1, plans.gpus, 1.0), stride)
-        count = 2 * hardware.exposed_messages * (self.micro_batches * plans.interleave + plans.pipeline - 1)
-        return one._replace(seconds=count * one.seconds)
+        count = self.micro_batches * plans.interleave + plans.pipeline - 1
+        waited = _exposed(hardware.exposed_messages, 2 * one.seconds, stage_s / plans.interleave)
+        return one._replace(seconds=count * waited)
 
     def _data(self, stage_s: Floats) -> _Collective:
         """Return what is exposed of summing gradients over the replicas.
