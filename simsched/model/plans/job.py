@@ -20,7 +20,7 @@ class PlannedJob(Undeclared):
         self.total_steps = total_steps
         self.global_batch = global_batch or plans.global_batch
         self.gpu_types: tuple[str, ...] | None = plans.gpu_types
-        self.restart_delay_s: float | None = plans.replan_s
+        self.restart_delay_s: float | None = plans.replan_s or None
 
     def epoch_end(self, epoch: int) -> float:
         """Return the steps in all, where the only epoch ends."""
