@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simsched.model import Cluster, tightest_site
 from simsched.model.plans import Plan
-from simsched.policy import JobView
+from simsched.policy import PLANS, JobView
 
 #: A GPU that adds less than this share is not worth having (the published artifact).
 _LEAST_GAIN = 0.01
@@ -13,7 +13,7 @@ _LEAST_GAIN = 0.01
 class PlanCurves:
     """The rates of jobs, in steps per second, with the best plan on tightly placed GPUs of a type; remembered.
 
-    A job without plans runs on the GPUs that it asked for and no others, at rate 1.
+    A job without plans runs on the GPUs that it asked for and no others, at rate 1. Reads the signal `PLANS`.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -27,17 +27,18 @@ class PlanCurves:
         What adds 1 % or less adds nothing, so that equal rates tell how many are enough. Beyond a node, whole nodes are
         compared.
         """
-        if job.facts.plans is None or not job.facts.runs_on(kind):
+        plans = job[PLANS]
+        if plans is None or not job.facts.runs_on(kind):
             return float(gpus >= job.num_gpus and job.facts.runs_on(kind))
         batch = job.request.batch_size
-        rates = self._rates.setdefault((job.facts.plans.name, batch, kind), {0: 0.0})
+        rates = self._rates.setdefault((plans.name, batch, kind), {0: 0.0})
         if gpus not in rates:
             before = 0.0
             for count in self.counts(gpus, kind):
                 if count not in rates:
                     try:
                         site = tightest_site(self._cluster, count, kind)
-                        found = 1 / job.facts.plans.best(site, batch).parts.total
+                        found = 1 / plans.best(site, batch).parts.total
                     except ValueError:  # none fits so few
                         found = 0.0
                     rates[count] = found if found > (1 + _LEAST_GAIN) * before else before
@@ -64,7 +65,7 @@ class PlanCurves:
 
         Without a plan, or where that one cannot run, it is the rate of the best.
         """
-        plans, plan = job.facts.plans, job.request.plan
+        plans, plan = job[PLANS], job.request.plan
         if plans is not None and plan is not None and plans.refusal(plan, kind, job.num_gpus) is None:
             site = tightest_site(self._cluster, job.num_gpus, kind)
             return float(1 / plans.parts(plan, site, job.request.batch_size).total)
@@ -72,6 +73,7 @@ class PlanCurves:
 
     def plan(self, job: JobView, gpus: int, kind: str) -> Plan | None:
         """Return the best plan on so many GPUs, None for a job without plans."""
-        if job.facts.plans is None:
+        plans = job[PLANS]
+        if plans is None:
             return None
-        return job.facts.plans.best(tightest_site(self._cluster, gpus, kind), job.request.batch_size).plan
+        return plans.best(tightest_site(self._cluster, gpus, kind), job.request.batch_size).plan

@@ -1,5 +1,7 @@
 """Plans as part of placements: what a policy may name, what the agent picks, and what re-planning costs."""
 
+from dataclasses import replace
+
 import pytest
 
 from simsched.engine.errors import InfeasibleDecisionError
@@ -7,7 +9,7 @@ from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
 from simsched.model import Cluster, JobSpec, Site
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedJob, PlannedModel
-from simsched.policy import Decision, Place, Policy, Triggers
+from simsched.policy import PLANS, Decision, Place, Policy, Triggers, UndeclaredSignalError
 from simsched.testing.builders import run
 
 A100 = Hardware("a100", 80e9, 312e12, 312e12, 0.7, 1e-12, 1e-3, 220e9, 60e-6, 8, 100e9)
@@ -69,6 +71,28 @@ def test_another_plan_is_a_restart_and_the_same_one_is_none():
     assert (job.restarts, job.restart_s) == (0, 0)
     job = play(script | {3: {"a": Place(((0, 8),), plan=other)}}).jobs[0]
     assert (job.restarts, job.restart_s) == (1, pytest.approx(SMALL.replan_s))
+
+
+def test_plans_are_a_signal():
+    class Curious(Scripted):
+        def decide(self, view, rng):
+            for job in view.jobs.values():
+                assert job.facts.plans is None
+                assert job[PLANS] is SMALL
+            return super().decide(view, rng)
+
+    class Undeclared(Curious):
+        traits = replace(Scripted.traits, needs=frozenset())
+
+    Curious.traits = replace(Scripted.traits, needs={PLANS})
+    jobs, options = [JobSpec("a", 0, 8, "small")], EngineOptions(restart_delay_s=0, tick_s=0)
+    for policy in (Curious, Undeclared):
+        made = policy({1: {"a": ((0, 8),)}})
+        if policy is Curious:
+            assert len(run(made, jobs, cluster=CLUSTER, applications=Source(), options=options).jobs) == 1
+        else:
+            with pytest.raises(UndeclaredSignalError):
+                run(made, jobs, cluster=CLUSTER, applications=Source(), options=options)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Cluster, site_of
-from simsched.policy import Decision, JobView, Place, Traits, View
+from simsched.policy import PLANS, Decision, JobView, Place, Traits, View
 from simsched_policies.queues.by_key import Fifo
 
 
@@ -28,7 +28,7 @@ class Crux(Fifo):
     """Starts jobs as `fifo` does, and gives each of those that meet on uplinks one of `most_levels` by intensity."""
 
     name: ClassVar[str] = "crux"
-    traits: ClassVar[Traits] = Traits()
+    traits: ClassVar[Traits] = Traits(needs={PLANS})
 
     most_levels: int = 8
     _cluster: Cluster | None = field(default=None, init=False, repr=False)
@@ -68,7 +68,7 @@ class Crux(Fifo):
 
 def _intensity(job: JobView, at: Allocation, cluster: Cluster) -> float:
     """Return the GPU-seconds of computation for each second that a step waits for its slowest uplink."""
-    plans = job.facts.plans
+    plans = job[PLANS]
     if plans is None:
         return 0.0
     site, batch, asked = site_of(cluster, at), job.request.batch_size, job.request.plan

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simsched.arithmetic import exp
+from simsched.arithmetic import exp, log
 from simsched.keys import key
 from simsched.model import FIXED_DURATION, Amount, JobSpec, NodeShape
 from simsched.workload.recipes.recipe import HOUR_S, Ingredients, jobs_key
@@ -81,7 +81,7 @@ class LlmRecipe:
         rng = ingredients.rng("llm")
         gpus = rng.choice(sizes, count, p=np.array(shares) / sum(shares))
         spread = exp(law.mu + law.sigma * rng.standard_normal(count))
-        seconds = np.clip(spread * exp(law.growth * np.log2(gpus) * np.log(2.0)), 1.0, law.most_s)
+        seconds = np.clip(spread * exp(law.growth * log(gpus.astype(np.float64))), 1.0, law.most_s)
         arrivals = np.sort(rng.uniform(0, self.hours * HOUR_S, count))
         states = rng.choice(len(_STATES), count, p=np.array(law.ended) / sum(law.ended))
         guaranteed = rng.random(count) < self.guaranteed_share

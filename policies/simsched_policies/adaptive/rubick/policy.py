@@ -21,7 +21,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from simsched.model import Allocation, Cluster
-from simsched.policy import Decision, JobView, Place, Policy, Traits, Triggers, View
+from simsched.policy import PLANS, Decision, JobView, Place, Policy, Traits, Triggers, View
 from simsched.toolkit import CONSOLIDATED, FEWEST_DOMAINS, PlanCurves
 from simsched_policies.adaptive.rubick.board import PARCELS, Board
 
@@ -45,7 +45,7 @@ class Rubick(Policy):
     """
 
     name: ClassVar[str] = "rubick"
-    traits: ClassVar[Traits] = Traits(rigid=False, type_aware=True)
+    traits: ClassVar[Traits] = Traits(needs={PLANS}, rigid=False, type_aware=True)
 
     interval_s: float = 60.0
     shrinks: bool = True
