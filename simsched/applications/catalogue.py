@@ -147,9 +147,8 @@ class ApplicationCatalogue:
             return found
         if name in self.tabulated:
             return self._tabulated(self.tabulated[name], request, truth)
-        planned = self.planned.get(name) or shipped_llms().get(name)
-        if planned is not None:
-            return _planned(planned, request, truth)
+        if self.has_plans(name):
+            return _planned(self.planned.get(name) or shipped_llms()[name], request, truth)
         model = shipped_models().get(name)
         if model is None:
             known = [*self.names(), *shipped_models(), *shipped_llms(), FIXED_DURATION]
@@ -160,8 +159,10 @@ class ApplicationCatalogue:
 
     def has_plans(self, name: str) -> bool:
         """Return whether jobs of an application run by plans."""
+        if name in self.planned:
+            return True
         other = name == FIXED_DURATION or name in self.applications or name in self.tabulated
-        return not other and (name in self.planned or name in shipped_llms())
+        return not (other or name in shipped_models()) and name in shipped_llms()
 
     def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
         asked = Setting(request.batch_size, request.num_gpus)
@@ -186,8 +187,10 @@ def _steps_of(model: LargeModel, request: JobRequest, duration_s: float) -> floa
     """
     named = None if request.shape is None else request.shape.gpu_types
     kinds = [kind for kind in model.gpu_types if named is None or kind in named]
-    if not duration_s or len(kinds) != 1:
+    if not duration_s:
         return 0
+    if len(kinds) != 1:
+        raise ValueError(f"a duration of {model.name} needs to say on GPUs of which type: {', '.join(kinds) or 'none'}")
     site = Site(consolidated_shape(request.num_gpus, model.node_gpus(kinds[0])), kinds[0])
     batch = request.batch_size
     parts = model.best(site, batch).parts if request.plan is None else model.parts(request.plan, site, batch)

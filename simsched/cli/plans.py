@@ -10,6 +10,7 @@ import click
 from simsched.cli.output import json_option, print_json, table
 from simsched.errors import input_error, nearest
 from simsched.files import write_text
+from simsched.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -237,7 +238,7 @@ def _read(path: Path, document: HardwareDocument) -> MeasuredSteps:
 
     steps = read_steps(path, document)
     for reason, count in sorted(steps.left_out.items()):
-        click.echo(f"simsched: {path}: {count} rows left out, {reason}", err=True)
+        click.echo(f"simsched: {path}: {counted(count, 'row')} left out, {reason}", err=True)
     for note in steps.notes:
         click.echo(f"simsched: {path}: {note}", err=True)
     return steps

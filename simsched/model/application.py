@@ -1,7 +1,8 @@
 """What a job physically is: how fast its steps are and how much each of them is worth.
 
-Four kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
-(`simsched.model.measured`), tabulated (`simsched.model.tabulated`) and a fixed duration (`simsched.model.fixed`).
+Five kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
+(`simsched.model.measured`), tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.model.plans`)
+and a fixed duration (`simsched.model.fixed`).
 """
 
 from __future__ import annotations
