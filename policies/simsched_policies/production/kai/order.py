@@ -1,0 +1,71 @@
+"""The order of jobs over the tree of queues, and its reverse, in which victims go. Source: KAI, plugin proportion."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+
+from simsched_policies.production.kai.board import Board
+from simsched_policies.production.kai.gang import Urgency, urgency
+from simsched_policies.production.kai.ledger import Entry
+from simsched_policies.production.kai.model import NOTHING, Amounts, Job, plus
+
+
+class Order:
+    """Jobs by leaf queue; ranked anew at every `pop`, since what queues hold changes in between.
+
+    `asks` says what a job tries next, or, where the order is `reverse`, what its next victims would give back.
+    """
+
+    def __init__(
+        self, board: Board, jobs: Iterable[Job], asks: Callable[[Job], Amounts], *, reverse: bool = False
+    ) -> None:
+        """Queue the jobs."""
+        self._board, self._asks, self._reverse = board, asks, reverse
+        self._waiting: dict[str, list[tuple[Urgency, Job]]] = {}
+        self._gone: dict[str, Amounts] = {}
+        for job in jobs:
+            self.push(job)
+
+    def push(self, job: Job) -> None:
+        """Queue a job, again or for the first time."""
+        line = self._waiting.setdefault(job.queue, [])
+        insort(line, (urgency(self._board, job), job), key=lambda one: one[0])
+
+    def pop(self) -> Job | None:
+        """Take the job that goes first; None when none is left."""
+        job = self._first(self._board.ledger.roots)
+        if job is None:
+            return None
+        line = self._waiting[job.queue]
+        line.pop(self._end)
+        if self._reverse:
+            for entry in self._board.ledger.entries[job.queue].lineage():
+                self._gone[entry.name] = plus(self._gone.get(entry.name, NOTHING), self._asks(job))
+        return job
+
+    @property
+    def _end(self) -> int:
+        return -1 if self._reverse else 0
+
+    def _first(self, entries: Iterable[Entry]) -> Job | None:
+        best: tuple[Entry, Job] | None = None
+        for entry in entries:
+            job = self._first(entry.children) if entry.children else self._head(entry.name)
+            if job is not None and (best is None or self._before((entry, job), best)):
+                best = (entry, job)
+        return None if best is None else best[1]
+
+    def _head(self, leaf: str) -> Job | None:
+        line = self._waiting.get(leaf)
+        return line[self._end][1] if line else None
+
+    def _before(self, one: tuple[Entry, Job], other: tuple[Entry, Job]) -> bool:
+        asked = self._asks(one[1]), self._asks(other[1])
+        if not self._reverse:
+            return self._board.ledger.compare(one[0], other[0], asked) < 0
+        gone = (
+            plus(self._gone.get(one[0].name, NOTHING), asked[0]),
+            plus(self._gone.get(other[0].name, NOTHING), asked[1]),
+        )
+        return self._board.ledger.compare(one[0], other[0], (NOTHING, NOTHING), gone) > 0

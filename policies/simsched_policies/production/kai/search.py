@@ -1,0 +1,118 @@
+"""The search for victims: whom to move or stop so that a waiting job gets its places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from simsched_policies.production.kai.approval import Unit
+from simsched_policies.production.kai.board import Board
+from simsched_policies.production.kai.gang import next_victims, step
+from simsched_policies.production.kai.model import Amounts, Job, Pod
+from simsched_policies.production.kai.order import Order
+from simsched_policies.production.kai.placing import Placing
+
+#: Whether victims that found no other place may go, for what a job asks.
+Test = Callable[[Amounts, Sequence[Unit]], bool]
+
+
+class Search:
+    """Looks for the places of one job's next pods among those of `victims`, worst first."""
+
+    def __init__(self, board: Board, placing: Placing, job: Job, victims: Sequence[Job], test: Test, most: int) -> None:
+        """Prepare; `most` bounds the number of victims, -1 for no bound."""
+        self._board, self._placing, self._job = board, placing, job
+        self._victims, self._test, self._most = victims, test, most
+
+    def solve(self) -> bool:
+        """Place the first 1, 2, ... of the job's pods with more and more victims; leave the board as it was if it fails."""
+        board = self._board
+        pods = step(board, self._job, board.pending(self._job))
+        if not pods or board.ledger.refuses(self._job.queue, board.asks(pods), preemptible=self._job.preemptible):
+            return False
+        kept: list[Unit] = []
+        for number in range(1, len(pods) + 1):
+            mark = board.mark()
+            found = self._solve(pods[:number], kept)
+            if found is None:
+                return False
+            kept = found
+            if number < len(pods):
+                board.undo(mark)
+        return True
+
+    def _solve(self, pods: Sequence[Pod], kept: list[Unit]) -> list[Unit] | None:
+        """Return the victims with which some pods have places, on the board too; None if there are none."""
+        if self._try(pods, kept):
+            return kept
+        known = {pod.id for _, gone in kept for pod in gone}
+        so_far: list[Unit] = []
+        nodes_of = {job.id: self._nodes(job) for job in self._victims}
+        for job, unit in list(self._units()):
+            fresh = [pod for pod in unit if pod.id not in known]
+            if not fresh:
+                continue
+            so_far.append((job, fresh))
+            for node in nodes_of[job.id]:
+                taken = [*kept, *((one, gone) for one, gone in so_far if node in nodes_of[one.id])]
+                if self._may_suffice(pods, taken) and self._try(pods, taken):
+                    return taken
+        return None
+
+    def _nodes(self, job: Job) -> list[int]:
+        seats = (self._board.seat(pod.id).now for pod in self._board.running(job))
+        return sorted({seat.node for seat in seats if seat is not None})
+
+    def _units(self) -> Iterator[Unit]:
+        """Yield what goes, worst first: a pod above a minimum, or all that is left of a job."""
+        board = self._board
+        left = {job.id: board.running(job) for job in self._victims}
+        order = Order(board, self._victims, lambda job: board.asks(next_victims(job, left[job.id])), reverse=True)
+        while (job := order.pop()) is not None:
+            if self._most >= 0 and sum(len(left[one.id]) < len(board.running(one)) for one in self._victims) > self._most:
+                return
+            unit = next_victims(job, left[job.id])
+            gone = {pod.id for pod in unit}
+            left[job.id] = [pod for pod in left[job.id] if pod.id not in gone]
+            yield job, unit
+            if left[job.id]:
+                order.push(job)
+
+    def _may_suffice(self, pods: Sequence[Pod], taken: Sequence[Unit]) -> bool:
+        board = self._board
+        asked = board.asks(list(pods))
+        freed = board.asks([pod for _, gone in taken for pod in gone])
+        free = board.room.future(board.room.everywhere)
+        return all(want <= have + more + 1e-6 for want, have, more in zip(asked, free, freed, strict=True))
+
+    def _try(self, pods: Sequence[Pod], taken: Sequence[Unit]) -> bool:
+        """Take victims away, place them and the job's pods again in their order, and ask whether that may be done."""
+        board = self._board
+        mark = board.mark()
+        before = {pod.id: board.seat(pod.id) for _, gone in taken for pod in gone}
+        for pod in before:
+            board.evict(pod)
+        free: dict[str, list[Pod]] = {self._job.id: list(pods)}
+        for job, gone in taken:
+            free.setdefault(job.id, []).extend(gone)
+
+        def tried(job: Job) -> list[Pod]:
+            waiting = [pod for pod in free[job.id] if board.seat(pod.id).future is None]
+            return waiting if job is self._job else step(board, job, waiting)
+
+        jobs = [board.jobs[name] for name in free]
+        order = Order(board, jobs, lambda job: board.asks(tried(job)))
+        placed = False
+        while (job := order.pop()) is not None:
+            some = tried(job)
+            if some and self._placing.place(job, some, start=False):
+                placed |= job is self._job
+                if job is not self._job and tried(job):
+                    order.push(job)
+            elif job is self._job:
+                break
+        if placed:
+            lost = [(job, [pod for pod in gone if board.seat(pod.id).future is None]) for job, gone in taken]
+            if self._test(board.asks(list(pods)), [(job, gone) for job, gone in lost if gone]):
+                return True
+        board.undo(mark)
+        return False
