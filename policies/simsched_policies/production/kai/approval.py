@@ -42,14 +42,19 @@ def keeps_minimum(board: Board, job: Job) -> bool:
 
 
 def may_reclaim(
-    ledger: Ledger, job: Job, request: Amounts, units: Iterable[Unit], held: Mapping[str, Amounts],
-    amounts: Mapping[str, Amounts], multiplier: float,
+    ledger: Ledger,
+    job: Job,
+    request: Amounts,
+    units: Iterable[Unit],
+    held: Mapping[str, Amounts],
+    amounts: Mapping[str, Amounts],
+    multiplier: float,
 ) -> bool:
     """Return whether a job may take back what its victims hold; `held` is what queues held before.
 
     Source: KAI, plugin proportion, reclaimable.
     """
-    remaining, lost = dict(held), {name: NOTHING for name in held}
+    remaining, lost = dict(held), dict.fromkeys(held, NOTHING)
     for victim, pods in units:
         ours, theirs = parting(ledger, job.queue, victim.queue)
         left = remaining[theirs.name]

@@ -58,9 +58,10 @@ def urgency(board: Board, job: Job) -> Urgency:
 
 def next_victims(job: Job, left: Collection[Pod]) -> list[Pod]:
     """Return the pods that go next, of those `left`: the worst above a minimum, or all."""
-    worst_first: list[tuple[SubGroup, list[Pod]]] = []
-    for group in job.leaves():
-        worst_first.append((group, sorted((p for p in left if p.group == group.name), key=pod_order, reverse=True)))
+    worst_first = [
+        (group, sorted((pod for pod in left if pod.group == group.name), key=pod_order, reverse=True))
+        for group in job.leaves()
+    ]
     above = [(group, pods) for group, pods in worst_first if len(pods) > group.min_member]
     if above:
         fullest = max(above, key=lambda one: (len(one[1]) / max(one[0].min_member, 1), one[0].name))

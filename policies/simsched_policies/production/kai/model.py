@@ -18,7 +18,7 @@ NOTHING: Final[Amounts] = (0.0, 0.0, 0.0)
 UNLIMITED: Final = -1.0
 SLACK: Final = 1e-6
 
-#: Priorities of the classes that KAI ships; what is below `PRIORITIES["build"]` is preemptible unless it says otherwise.
+#: Priorities of the classes that KAI ships; below that of "build" a job is preemptible unless it says otherwise.
 PRIORITIES: Final[Mapping[str, int]] = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 DEFAULT_QUEUE_PRIORITY: Final = 100
 

@@ -40,7 +40,14 @@ class Placing:
         return True
 
     def _inside(
-        self, job: Job, name: str, constraint: Constraint | None, pods: Sequence[Pod], nodes: Bools | None, *, start: bool
+        self,
+        job: Job,
+        name: str,
+        constraint: Constraint | None,
+        pods: Sequence[Pod],
+        nodes: Bools | None,
+        *,
+        start: bool,
     ) -> bool:
         """Place the pods of a sub-group, or of the job (the empty name), in the first domain that takes them."""
         children = [group for group in job.groups if group.parent == name]

@@ -85,15 +85,15 @@ class Room:
     def fits(self, pod: Pod, when: When) -> Bools:
         """Return on which nodes a pod fits."""
         free = self.free[when]
-        found: Bools = (free + SLACK >= self._vector(pod.ask)).all(axis=1)
+        found: Bools = np.all(free + SLACK >= self._vector(pod.ask), axis=1)
         if pod.nodes is not None:
-            found &= np.array([node.name in pod.nodes for node in self.nodes])
+            found = found & np.array([node.name in pod.nodes for node in self.nodes])
         if pod.ask.shared:
             room = np.floor(free[:, GPU] + SLACK)
             for node in self._shared:
                 room[node] += sum(self._takes(node, name, pod.ask, when) for name in self._active(node, when))
             of_memory = self._memory if pod.ask.gpu_memory else np.ones(len(self.nodes))
-            found &= (room >= pod.ask.gpus) & (of_memory + SLACK >= pod.ask.gpu_memory)
+            found = found & (room >= pod.ask.gpus) & (of_memory + SLACK >= pod.ask.gpu_memory)
         return found
 
     def copies(self, pod: Pod) -> Floats:
@@ -105,11 +105,17 @@ class Room:
         if taken.any():
             number = np.floor((free[:, taken] + SLACK) / ask[taken]).min(axis=1)
         if pod.ask.shared:
-            number = np.minimum(number, self._free_gpus() / np.maximum(self._portions(pod.ask), SLACK))
-        number = np.maximum(np.floor(number + SLACK), 0.0)
+            part = pod.ask.gpu_memory / self._memory if pod.ask.gpu_memory else np.full(len(number), pod.ask.portion)
+            fit = np.floor(free[:, GPU] + SLACK) * np.floor(1 / part + SLACK)
+            for node, devices in self._shared.items():
+                left = [1 - devices[name].used["future"] / self._memory[node] for name in self._active(node, "future")]
+                fit[node] += sum(int(have / part[node] + SLACK) for have in left)
+            number = np.minimum(number, fit // pod.ask.gpus)
+        number = np.maximum(number, 0.0)
         if pod.nodes is not None:
-            number *= np.array([node.name in pod.nodes for node in self.nodes])
-        return number
+            number = number * np.array([node.name in pod.nodes for node in self.nodes], dtype=np.float64)
+        found: Floats = number
+        return found
 
     def future(self, nodes: Bools) -> Floats:
         """Return what some nodes have free in all once those that leave are gone: CPU, memory, GPUs."""
@@ -117,10 +123,6 @@ class Room:
         free[:, GPU] = self._free_gpus()
         found: Floats = free[nodes].sum(axis=0)
         return found
-
-    def _portions(self, ask: Ask) -> Floats:
-        part = ask.gpu_memory / self._memory if ask.gpu_memory else np.full(len(self.nodes), ask.portion)
-        return part * ask.gpus
 
     def _free_gpus(self) -> Floats:
         """Return the free GPUs of each node, with the free parts of those that are shared."""
@@ -168,9 +170,7 @@ class Room:
         free = self.free["now"][place.node] + SLACK
         fresh = [name for name in place.devices if name not in self._active(place.node, "now")]
         full = [
-            name
-            for name in place.devices
-            if name not in fresh and not self._takes(place.node, name, pod.ask, "now")
+            name for name in place.devices if name not in fresh and not self._takes(place.node, name, pod.ask, "now")
         ]
         return bool((free >= self._vector(pod.ask)).all()) and not full and len(fresh) <= free[GPU]
 
@@ -180,13 +180,12 @@ class Room:
             return ()
         known = self._shared.get(node, {})
         packed = self._rules.devices == "pack"
-        sign = -1 if packed else 1
         fitting = [name for name in self._active(node, "future") if self._takes(node, name, ask, "future")]
+        fitting.sort(key=lambda name: (-known[name].used["future"] if packed else known[name].used["future"], name))
         whole = int(self.free["future"][node, GPU] + SLACK)
-        leaving = [name for name in sorted(known) if not known[name].holders["future"]][:whole]
-        fitting = sorted([*fitting, *leaving], key=lambda name: (sign * max(known[name].used.values()), name))
-        fresh = [self._new_name() for _ in range(min(whole - len(leaving), ask.gpus))]
-        ordered = [*fitting, *fresh] if packed else [*fresh, *fitting]
+        free = [name for name in sorted(known) if not known[name].holders["future"]][:whole]
+        free += [self._new_name() for _ in range(min(whole - len(free), ask.gpus))]
+        ordered = [*fitting, *free] if packed else [*free, *fitting]
         return tuple(ordered[: ask.gpus])
 
     def _new_name(self) -> str:

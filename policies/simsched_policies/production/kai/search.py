@@ -1,4 +1,8 @@
-"""The search for victims: whom to move or stop so that a waiting job gets its places."""
+"""The search for victims: whom to move or stop so that a waiting job gets its places.
+
+Trials rank queues as the next `allocate` would: a queue stands for its first job that waits or lost its place, also for
+one that takes no part. Without that, the job that reclaims gets places which `allocate` gives back to the victim.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from simsched_policies.production.kai.approval import Unit
 from simsched_policies.production.kai.board import Board
-from simsched_policies.production.kai.gang import next_victims, step
+from simsched_policies.production.kai.gang import next_victims, step, urgency
 from simsched_policies.production.kai.model import Amounts, Job, Pod
 from simsched_policies.production.kai.order import Order
 from simsched_policies.production.kai.placing import Placing
@@ -22,12 +26,16 @@ class Search:
         """Prepare; `most` bounds the number of victims, -1 for no bound."""
         self._board, self._placing, self._job = board, placing, job
         self._victims, self._test, self._most = victims, test, most
+        self._bystanders = {one.id: asked for one, asked in _heads(board)}
 
     def solve(self) -> bool:
-        """Place the first 1, 2, ... of the job's pods with more and more victims; leave the board as it was if it fails."""
+        """Place the first 1, 2, ... of the job's pods with more and more victims; return whether all have places.
+
+        Where they have not, the board is as it was.
+        """
         board = self._board
         pods = step(board, self._job, board.pending(self._job))
-        if not pods or board.ledger.refuses(self._job.queue, board.asks(pods), preemptible=self._job.preemptible):
+        if not pods:
             return False
         kept: list[Unit] = []
         for number in range(1, len(pods) + 1):
@@ -66,9 +74,11 @@ class Search:
         """Yield what goes, worst first: a pod above a minimum, or all that is left of a job."""
         board = self._board
         left = {job.id: board.running(job) for job in self._victims}
+        touched: set[str] = set()
         order = Order(board, self._victims, lambda job: board.asks(next_victims(job, left[job.id])), reverse=True)
         while (job := order.pop()) is not None:
-            if self._most >= 0 and sum(len(left[one.id]) < len(board.running(one)) for one in self._victims) > self._most:
+            touched.add(job.id)
+            if 0 <= self._most < len(touched) - 1:
                 return
             unit = next_victims(job, left[job.id])
             gone = {pod.id for pod in unit}
@@ -99,10 +109,14 @@ class Search:
             waiting = [pod for pod in free[job.id] if board.seat(pod.id).future is None]
             return waiting if job is self._job else step(board, job, waiting)
 
-        jobs = [board.jobs[name] for name in free]
-        order = Order(board, jobs, lambda job: board.asks(tried(job)))
+        def asks(job: Job) -> Amounts:
+            return board.asks(tried(job)) if job.id in free else self._bystanders[job.id]
+
+        order = Order(board, [board.jobs[name] for name in {**free, **self._bystanders}], asks)
         placed = False
         while (job := order.pop()) is not None:
+            if job.id not in free:
+                continue
             some = tried(job)
             if some and self._placing.place(job, some, start=False):
                 placed |= job is self._job
@@ -116,3 +130,18 @@ class Search:
                 return True
         board.undo(mark)
         return False
+
+
+def _heads(board: Board) -> Iterator[tuple[Job, Amounts]]:
+    """Yield the jobs that wait, with what they try next: of several in a row in their queue that ask the same, one."""
+    by_queue: dict[str, list[Job]] = {}
+    for job in board.jobs.values():
+        by_queue.setdefault(job.queue, []).append(job)
+    for jobs in by_queue.values():
+        before: Amounts | None = None
+        waiting = [(job, step(board, job, board.pending(job))) for job in jobs]
+        for job, pods in sorted((one for one in waiting if one[1]), key=lambda one: urgency(board, one[0])):
+            asked = board.asks(pods)
+            if asked != before:
+                yield job, asked
+            before = asked

@@ -133,9 +133,11 @@ def _case(entry: Composite) -> Case:
     nodes = tuple(_node(name, one) for name, one in words.take("Nodes", {}).items())
     queues = _queues(words)
     jobs, held, deleted = _jobs(words.take("Jobs", ()))
-    expected = {name: _expected(one) for name, one in words.take("JobExpectedResults", {}).items()}
-    of_pods = {name: _expected(one) for name, one in words.take("TaskExpectedResults", {}).items()}
+    expected = _expectations(words.take("JobExpectedResults", {}), {job.id for job in jobs})
+    of_pods = _expectations(words.take("TaskExpectedResults", {}), {pod.id for job in jobs for pod in job.pods})
     words.end()
+    if not expected and not of_pods:
+        raise LeftOutError("nothing is expected of the jobs of the case")
     rules = Rules(max_consolidation_preemptees=-1, staleness_grace_s=0.0, skip_alike=False)
     now_s = _MINUTE_S * (len(jobs) + 1)
     snapshot = Snapshot(nodes, queues, jobs, held, topologies, now_s=now_s, rules=rules)
@@ -301,6 +303,11 @@ def _constraint(struct: Any) -> Constraint | None:
     found = Constraint(words.take("Topology", ""), words.take("RequiredLevel", ""), words.take("PreferredLevel", ""))
     words.end()
     return found
+
+
+def _expectations(structs: Mapping[str, Any], known: set[str]) -> dict[str, Expected]:
+    """Return what is expected, by name; a name that the case has not is passed over, as by the tests themselves."""
+    return {name: _expected(one) for name, one in structs.items() if name in known}
 
 
 def _expected(struct: Any) -> Expected:

@@ -32,11 +32,15 @@ class Domains:
                         inside[index] = True
 
     def candidates(
-        self, constraint: Constraint | None, pods: Sequence[Pod], asked: Sequence[float], nodes: Bools | None,
+        self,
+        constraint: Constraint | None,
+        pods: Sequence[Pod],
+        asked: Sequence[float],
+        nodes: Bools | None,
         held: Collection[int],
     ) -> Iterator[Candidate]:
         """Yield where to try pods that ask for an amount, inside some `nodes`; `held` are nodes of pods that run."""
-        if constraint is None or constraint.topology not in self._of or not (constraint.required or constraint.preferred):
+        if constraint is None or not (constraint.required or constraint.preferred):
             yield nodes, {}
             return
         levels = self._levels[constraint.topology]
@@ -75,9 +79,7 @@ class Domains:
         self, inside: Mapping[Domain, Bools], depth: int, nodes: Bools | None, asked: Sequence[float]
     ) -> dict[int, int]:
         """Return 0 to 10 for each node, most for those of the sub-domains with most room."""
-        parts = {
-            key: mask if nodes is None else mask & nodes for key, mask in inside.items() if len(key) == depth
-        }
+        parts = {key: mask if nodes is None else mask & nodes for key, mask in inside.items() if len(key) == depth}
         fullest_first = sorted(
             (key for key, mask in parts.items() if mask.any()), key=lambda key: (-self._ratio(parts[key], asked), key)
         )
