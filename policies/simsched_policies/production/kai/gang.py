@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Literal
 
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.model import Job, Pod, SubGroup
 
-Urgency = tuple[int, int, float, str]
+Urgency = tuple[float, int, float, str]
 
 
 def pod_order(pod: Pod) -> tuple[bool, int, float, str]:
@@ -45,15 +46,16 @@ def step(board: Board, job: Job, free: Collection[Pod]) -> list[Pod]:
     return []
 
 
-def elastic_state(board: Board, job: Job) -> Literal[0, 1, 2]:
-    """Return 0 where a job is below its minimum, 1 where it is at it, 2 where it is above."""
-    margins = [len(board.active(job, group)) - group.min_member for group in job.leaves()]
+def elastic_state(job: Job, active: Collection[Pod]) -> Literal[0, 1, 2]:
+    """Return 0 where a job with some active pods is below its minimum, 1 where it is at it, 2 where it is above."""
+    numbers = Counter(pod.group for pod in active)
+    margins = [numbers[group.name] - group.min_member for group in job.leaves()]
     return 0 if min(margins) < 0 else 2 if max(margins) > 0 else 1
 
 
-def urgency(board: Board, job: Job) -> Urgency:
+def urgency(job: Job, active: Collection[Pod]) -> Urgency:
     """Rank the jobs of a leaf queue, most urgent lowest."""
-    return (-job.priority, elastic_state(board, job), job.created_s, job.id)
+    return (-job.priority, elastic_state(job, active), job.created_s, job.id)
 
 
 def next_victims(job: Job, left: Collection[Pod]) -> list[Pod]:

@@ -142,7 +142,7 @@ class Job:
     id: str
     queue: str
     pods: tuple[Pod, ...]
-    priority: int = PRIORITIES["train"]
+    priority: float = PRIORITIES["train"]
     preemptible: bool = True
     min_member: int | None = None
     groups: tuple[SubGroup, ...] = ()
@@ -199,6 +199,8 @@ class Rules:
     staleness_grace_s: float = 60.0
     placement: Literal["binpack", "spread"] = "binpack"
     devices: Literal["pack", "spread"] = "pack"
+    #: How many pods may share a GPU (0: as many as fit).
+    max_per_device: int = 0
     skip_alike: bool = True
 
 

@@ -18,10 +18,17 @@ class Order:
     """
 
     def __init__(
-        self, board: Board, jobs: Iterable[Job], asks: Callable[[Job], Amounts], *, reverse: bool = False
+        self,
+        board: Board,
+        jobs: Iterable[Job],
+        asks: Callable[[Job], Amounts],
+        *,
+        rank: Callable[[Job], Urgency] | None = None,
+        reverse: bool = False,
     ) -> None:
-        """Queue the jobs."""
+        """Queue the jobs; `rank` orders those of a queue, by default as the board has them."""
         self._board, self._asks, self._reverse = board, asks, reverse
+        self._rank = rank or (lambda job: urgency(job, board.active(job)))
         self._waiting: dict[str, list[tuple[Urgency, Job]]] = {}
         self._gone: dict[str, Amounts] = {}
         for job in jobs:
@@ -30,7 +37,7 @@ class Order:
     def push(self, job: Job) -> None:
         """Queue a job, again or for the first time."""
         line = self._waiting.setdefault(job.queue, [])
-        insort(line, (urgency(self._board, job), job), key=lambda one: one[0])
+        insort(line, (self._rank(job), job), key=lambda one: one[0])
 
     def pop(self) -> Job | None:
         """Take the job that goes first; None when none is left."""

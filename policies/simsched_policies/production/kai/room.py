@@ -136,8 +136,10 @@ class Room:
         return [name for name, device in sorted(self._shared.get(node, {}).items()) if device.holders[when]]
 
     def _takes(self, node: int, name: str, ask: Ask, when: When) -> bool:
-        used = self._shared[node][name].used[when]
-        return used + self._on_device(ask, node) <= float(self._memory[node]) + SLACK
+        device = self._shared[node][name]
+        if 0 < self._rules.max_per_device <= device.holders[when]:
+            return False
+        return device.used[when] + self._on_device(ask, node) <= float(self._memory[node]) + SLACK
 
     def choose(self, pod: Pod, allowed: Bools | None, order: Mapping[int, int]) -> Place | None:
         """Return the best place for a pod, None if none is left; `order` ranks nodes by topology, 0 to 10."""

@@ -75,7 +75,13 @@ class Search:
         board = self._board
         left = {job.id: board.running(job) for job in self._victims}
         touched: set[str] = set()
-        order = Order(board, self._victims, lambda job: board.asks(next_victims(job, left[job.id])), reverse=True)
+        order = Order(
+            board,
+            self._victims,
+            lambda job: board.asks(next_victims(job, left[job.id])),
+            rank=lambda job: urgency(job, left[job.id]),
+            reverse=True,
+        )
         while (job := order.pop()) is not None:
             touched.add(job.id)
             if 0 <= self._most < len(touched) - 1:
@@ -114,15 +120,13 @@ class Search:
 
         order = Order(board, [board.jobs[name] for name in {**free, **self._bystanders}], asks)
         placed = False
-        while (job := order.pop()) is not None:
-            if job.id not in free:
-                continue
-            some = tried(job)
-            if some and self._placing.place(job, some, start=False):
-                placed |= job is self._job
-                if job is not self._job and tried(job):
-                    order.push(job)
-            elif job is self._job:
+        while (first := order.pop()) is not None:
+            some = tried(first) if first.id in free else []
+            if some and self._placing.place(first, some, start=False):
+                placed |= first is self._job
+                if first is not self._job and tried(first):
+                    order.push(first)
+            elif first is self._job:
                 break
         if placed:
             lost = [(job, [pod for pod in gone if board.seat(pod.id).future is None]) for job, gone in taken]
@@ -140,7 +144,9 @@ def _heads(board: Board) -> Iterator[tuple[Job, Amounts]]:
     for jobs in by_queue.values():
         before: Amounts | None = None
         waiting = [(job, step(board, job, board.pending(job))) for job in jobs]
-        for job, pods in sorted((one for one in waiting if one[1]), key=lambda one: urgency(board, one[0])):
+        for job, pods in sorted(
+            (one for one in waiting if one[1]), key=lambda one: urgency(one[0], board.active(one[0]))
+        ):
             asked = board.asks(pods)
             if asked != before:
                 yield job, asked
