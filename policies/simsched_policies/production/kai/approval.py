@@ -41,6 +41,22 @@ def keeps_minimum(board: Board, job: Job) -> bool:
     return all(len(board.active(job, group)) >= group.min_member for group in job.leaves())
 
 
+def may_lose(
+    ledger: Ledger,
+    job: Job,
+    request: Amounts,
+    victim: Job,
+    held: Mapping[str, Amounts],
+    remaining: Mapping[str, Amounts],
+) -> bool:
+    """Return whether a victim's side has more left than its share, or than it deserves while the job's is in need."""
+    ours, theirs = parting(ledger, job.queue, victim.queue)
+    left = remaining[theirs.name]
+    if not within(left, theirs.allocatable):
+        return True
+    return within(plus(held[ours.name], request), ours.deserved) and not within(left, theirs.deserved)
+
+
 def may_reclaim(
     ledger: Ledger,
     job: Job,
@@ -56,11 +72,7 @@ def may_reclaim(
     """
     remaining, lost = dict(held), dict.fromkeys(held, NOTHING)
     for victim, pods in units:
-        ours, theirs = parting(ledger, job.queue, victim.queue)
-        left = remaining[theirs.name]
-        above_share = not within(left, theirs.allocatable)
-        in_need = within(plus(held[ours.name], request), ours.deserved) and not within(left, theirs.deserved)
-        if not (above_share or in_need):
+        if not may_lose(ledger, job, request, victim, held, remaining):
             return False
         for pod in pods:
             for entry in ledger.entries[victim.queue].lineage():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from simsched_policies.production.kai.division import Claim, divide
 from simsched_policies.production.kai.model import (
@@ -37,19 +38,19 @@ class Entry:
         """Its name."""
         return self.queue.name
 
-    @property
+    @cached_property
     def deserved(self) -> Amounts:
         """Its quota."""
         return _amounts(quota.quota for quota in self.queue.quotas)
 
-    @property
+    @cached_property
     def limit(self) -> Amounts:
         """The most that it may hold."""
         return _amounts(quota.limit for quota in self.queue.quotas)
 
-    @property
+    @cached_property
     def allocatable(self) -> Amounts:
-        """The larger of what it deserves and its fair share, within its limit."""
+        """The larger of what it deserves and its fair share, within its limit; asked for once that is divided."""
         return _amounts(map(_allocatable, self.queue.quotas, self.fair_share))
 
     def lineage(self) -> Iterator[Entry]:

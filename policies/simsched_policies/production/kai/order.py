@@ -29,7 +29,7 @@ class Order:
         """Queue the jobs; `rank` orders those of a queue, by default as the board has them."""
         self._board, self._asks, self._reverse = board, asks, reverse
         self._rank = rank or (lambda job: urgency(job, board.active(job)))
-        self._waiting: dict[str, list[tuple[Urgency, Job]]] = {}
+        self._waiting: dict[str, list[tuple[Urgency, Job, Amounts]]] = {}
         self._gone: dict[str, Amounts] = {}
         for job in jobs:
             self.push(job)
@@ -37,42 +37,42 @@ class Order:
     def push(self, job: Job) -> None:
         """Queue a job, again or for the first time."""
         line = self._waiting.setdefault(job.queue, [])
-        insort(line, (self._rank(job), job), key=lambda one: one[0])
+        insort(line, (self._rank(job), job, self._asks(job)), key=lambda one: one[0])
 
     def pop(self) -> Job | None:
         """Take the job that goes first; None when none is left."""
-        job = self._first(self._board.ledger.roots)
-        if job is None:
+        found = self._first(self._board.ledger.roots)
+        if found is None:
             return None
-        line = self._waiting[job.queue]
-        line.pop(self._end)
+        job, asked = found
+        self._waiting[job.queue].pop(self._end)
         if self._reverse:
             for entry in self._board.ledger.entries[job.queue].lineage():
-                self._gone[entry.name] = plus(self._gone.get(entry.name, NOTHING), self._asks(job))
+                self._gone[entry.name] = plus(self._gone.get(entry.name, NOTHING), asked)
         return job
 
     @property
     def _end(self) -> int:
         return -1 if self._reverse else 0
 
-    def _first(self, entries: Iterable[Entry]) -> Job | None:
-        best: tuple[Entry, Job] | None = None
+    def _first(self, entries: Iterable[Entry]) -> tuple[Job, Amounts] | None:
+        best: tuple[Entry, tuple[Job, Amounts]] | None = None
         for entry in entries:
-            job = self._first(entry.children) if entry.children else self._head(entry.name)
-            if job is not None and (best is None or self._before((entry, job), best)):
-                best = (entry, job)
+            head = self._first(entry.children) if entry.children else self._head(entry.name)
+            if head is not None and (best is None or self._before((entry, head[1]), (best[0], best[1][1]))):
+                best = (entry, head)
         return None if best is None else best[1]
 
-    def _head(self, leaf: str) -> Job | None:
+    def _head(self, leaf: str) -> tuple[Job, Amounts] | None:
         line = self._waiting.get(leaf)
-        return line[self._end][1] if line else None
+        return line[self._end][1:] if line else None
 
-    def _before(self, one: tuple[Entry, Job], other: tuple[Entry, Job]) -> bool:
-        asked = self._asks(one[1]), self._asks(other[1])
+    def _before(self, one: tuple[Entry, Amounts], other: tuple[Entry, Amounts]) -> bool:
+        ledger, asked = self._board.ledger, (one[1], other[1])
         if not self._reverse:
-            return self._board.ledger.compare(one[0], other[0], asked) < 0
+            return ledger.compare(one[0], other[0], asked) < 0
         gone = (
             plus(self._gone.get(one[0].name, NOTHING), asked[0]),
             plus(self._gone.get(other[0].name, NOTHING), asked[1]),
         )
-        return self._board.ledger.compare(one[0], other[0], (NOTHING, NOTHING), gone) > 0
+        return ledger.compare(one[0], other[0], (NOTHING, NOTHING), gone) > 0

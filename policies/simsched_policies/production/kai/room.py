@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched_policies.production.kai.model import CPU, GPU, SLACK, Ask, Node, Pod, Rules
+from simsched_policies.production.kai.model import CPU, GPU, SLACK, Amounts, Ask, Node, Pod, Rules
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -117,12 +117,30 @@ class Room:
         found: Floats = number
         return found
 
+    def copies_with(self, pod: Pod, node: int, freed: Iterable[Ask]) -> float:
+        """Return a bound on how many pods like one fit on a node that some others leave."""
+        if pod.nodes is not None and self.nodes[node].name not in pod.nodes:
+            return 0.0
+        free, ask = self.free["future"][node].copy(), self._vector(pod.ask)
+        for one in freed:
+            free += self._vector(one)
+            free[GPU] += one.gpus if one.shared else 0
+        taken = ask > 0
+        if pod.ask.shared or not taken.any():
+            return float("inf")
+        return float(np.floor((free[taken] + SLACK) / ask[taken]).min())
+
     def future(self, nodes: Bools) -> Floats:
         """Return what some nodes have free in all once those that leave are gone: CPU, memory, GPUs."""
         free = self.free["future"][:, :3].copy()
         free[:, GPU] = self._free_gpus()
         found: Floats = free[nodes].sum(axis=0)
         return found
+
+    def all_free(self) -> Amounts:
+        """Return what the cluster has free in all once those that leave are gone."""
+        cpu, memory, gpu = map(float, self.future(self.everywhere))
+        return (cpu, memory, gpu)
 
     def _free_gpus(self) -> Floats:
         """Return the free GPUs of each node, with the free parts of those that are shared."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import le
 
-from simsched_policies.production.kai.approval import Unit, is_elastic, keeps_minimum, may_reclaim, protected
+from simsched_policies.production.kai.approval import Unit, is_elastic, keeps_minimum, may_lose, may_reclaim, protected
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.gang import step
-from simsched_policies.production.kai.model import Amounts, Job, Pod, Snapshot, plus, within
+from simsched_policies.production.kai.model import NOTHING, Amounts, Job, Pod, Snapshot, plus, within
 from simsched_policies.production.kai.order import Order
 from simsched_policies.production.kai.placing import Placing
-from simsched_policies.production.kai.search import Search, Test
+from simsched_policies.production.kai.search import Asked, Search
 
 
 def run_round(snapshot: Snapshot) -> Board:
@@ -41,24 +42,30 @@ class _Actions:
             "reclaim": self._reclaim,
             "preempt": self._preempt,
         }
-        attempt, failed = attempts[action], set[Hashable]()
+        attempt = attempts[action]
+        failed: dict[Hashable, list[tuple[float, ...]]] = {}
         while (job := order.pop()) is not None:
-            kind = self._kind(job)
-            if kind in failed and (action == "allocate" or board.rules.skip_alike):
+            kind, hardness = self._alike(job)
+            before = failed.setdefault((kind, "" if action == "consolidation" else job.queue), [])
+            alike = board.rules.skip_alike or action == "allocate"  # where it changes nothing but the time it takes
+            if alike and any(all(map(le, easier, hardness)) for easier in before):
                 continue
             if not attempt(job):
-                failed.add(kind)
+                before.append(hardness)
             elif self._next(job):
                 order.push(job)
 
     def _next(self, job: Job) -> list[Pod]:
         return step(self._board, job, self._board.pending(job))
 
-    def _kind(self, job: Job) -> Hashable:
-        """Return what two jobs share that fare alike."""
-        pods = tuple((pod.ask, pod.nodes, pod.group) for pod in self._next(job))
-        where = () if job.constraint is None and not job.groups else (job.id,)
-        return (job.queue, job.priority, job.preemptible, pods, where)
+    def _alike(self, job: Job) -> tuple[Hashable, tuple[float, ...]]:
+        """Return what jobs share of which one fares no better than another, and by how much each is harder to place."""
+        pods = self._next(job)
+        ask = pods[0].ask
+        kind = (job.preemptible, pods[0].nodes, job.constraint)
+        if job.groups or ask.shared or ask.mig or len({(pod.ask, pod.nodes) for pod in pods}) > 1:
+            return (kind, job.id), ()
+        return kind, (len(pods), ask.gpus, ask.cpu_milli, ask.memory_mb, -job.priority)
 
     def _allocate(self, job: Job) -> bool:
         return self._placing.place(job, self._next(job), start=True)
@@ -71,11 +78,13 @@ class _Actions:
         free = board.room.future(board.room.everywhere)[2]
         if not job.preemptible or most == 0 or free + 1e-6 < board.asks(self._next(job))[2]:
             return False
-        return self._search(job, self._running(), lambda _, lost: not lost, most)
+        victims = [one for one in self._running() if one is not job]
+        return self._search(job, Asked(victims, lambda _: False, lambda _, lost: not lost, most))
 
     def _reclaim(self, job: Job) -> bool:
         board, queue = self._board, self._board.ledger.entries[job.queue]
-        if not within(plus(queue.allocated, board.asks(self._next(job))), queue.fair_share):
+        asked = board.asks(self._next(job))
+        if not within(plus(queue.allocated, asked), queue.fair_share):
             return False
         victims = self._victims((one for one in self._running() if one.queue != job.queue), job)
         held = {name: entry.allocated for name, entry in board.ledger.entries.items()}
@@ -85,11 +94,15 @@ class _Actions:
             allowed = may_reclaim(board.ledger, job, request, lost, held, board.amounts, multiplier)
             return allowed and self._respects(lost, job)
 
-        return self._search(job, victims, test, -1)
+        def may(victim: Job) -> bool:
+            return may_lose(board.ledger, job, NOTHING, victim, held, held)
+
+        return self._search(job, Asked(victims, may, test))
 
     def _preempt(self, job: Job) -> bool:
         same = (one for one in self._running() if one.queue == job.queue and one.priority < job.priority)
-        return self._search(job, self._victims(same, None), lambda _, lost: self._respects(lost, None), -1)
+        victims = self._victims(same, None)
+        return self._search(job, Asked(victims, lambda _: True, lambda _, lost: self._respects(lost, None)))
 
     def _victims(self, jobs: Iterable[Job], reclaimer: Job | None) -> list[Job]:
         return [job for job in jobs if is_elastic(job) or not protected(self._board, job, reclaimer)]
@@ -98,9 +111,8 @@ class _Actions:
         board = self._board
         return all(keeps_minimum(board, job) or not protected(board, job, reclaimer) for job, _ in lost)
 
-    def _search(self, job: Job, victims: Sequence[Job], test: Test, most: int) -> bool:
-        others = [one for one in victims if one is not job]
-        return bool(others) and Search(self._board, self._placing, job, others, test, most).solve()
+    def _search(self, job: Job, asked: Asked) -> bool:
+        return bool(asked.victims) and Search(self._board, self._placing, job, asked).solve()
 
     def _evict_stale(self) -> None:
         board = self._board

@@ -7,25 +7,42 @@ one that takes no part. Without that, the job that reclaims gets places which `a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from simsched_policies.production.kai.approval import Unit
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.gang import next_victims, step, urgency
-from simsched_policies.production.kai.model import Amounts, Job, Pod
+from simsched_policies.production.kai.model import Amounts, Ask, Job, Pod, plus, within
 from simsched_policies.production.kai.order import Order
 from simsched_policies.production.kai.placing import Placing
+from simsched_policies.production.kai.room import Floats
 
 #: Whether victims that found no other place may go, for what a job asks.
 Test = Callable[[Amounts, Sequence[Unit]], bool]
 
 
-class Search:
-    """Looks for the places of one job's next pods among those of `victims`, worst first."""
+@dataclass(frozen=True)
+class Asked:
+    """Whom an action may move, and whom of these it `may_lose` for good; a `test` has the last word.
 
-    def __init__(self, board: Board, placing: Placing, job: Job, victims: Sequence[Job], test: Test, most: int) -> None:
-        """Prepare; `most` bounds the number of victims, -1 for no bound."""
+    `most` bounds the number of victims, -1 for no bound.
+    """
+
+    victims: Sequence[Job]
+    may_lose: Callable[[Job], bool]
+    test: Test
+    most: int = -1
+
+
+class Search:
+    """Looks for the places of one job's next pods among those of victims, worst first."""
+
+    def __init__(self, board: Board, placing: Placing, job: Job, asked: Asked) -> None:
+        """Prepare."""
         self._board, self._placing, self._job = board, placing, job
-        self._victims, self._test, self._most = victims, test, most
+        self._victims, self._test, self._most = asked.victims, asked.test, asked.most
+        self._losable = {one.id for one in asked.victims if asked.may_lose(one)}
+        self._nodes = {job.id: self._nodes_of(job) for job in self._victims}
         self._bystanders = {one.id: asked for one, asked in _heads(board)}
 
     def solve(self) -> bool:
@@ -54,19 +71,19 @@ class Search:
             return kept
         known = {pod.id for _, gone in kept for pod in gone}
         so_far: list[Unit] = []
-        nodes_of = {job.id: self._nodes(job) for job in self._victims}
-        for job, unit in list(self._units()):
+        copies = self._board.room.copies(pods[0])
+        for job, unit in self._units():
             fresh = [pod for pod in unit if pod.id not in known]
             if not fresh:
                 continue
             so_far.append((job, fresh))
-            for node in nodes_of[job.id]:
-                taken = [*kept, *((one, gone) for one, gone in so_far if node in nodes_of[one.id])]
-                if self._may_suffice(pods, taken) and self._try(pods, taken):
+            for node in self._nodes[job.id]:
+                taken = [*kept, *((one, gone) for one, gone in so_far if node in self._nodes[one.id])]
+                if self._may_suffice(pods, taken, copies) and self._try(pods, taken):
                     return taken
         return None
 
-    def _nodes(self, job: Job) -> list[int]:
+    def _nodes_of(self, job: Job) -> list[int]:
         seats = (self._board.seat(pod.id).now for pod in self._board.running(job))
         return sorted({seat.node for seat in seats if seat is not None})
 
@@ -93,12 +110,23 @@ class Search:
             if left[job.id]:
                 order.push(job)
 
-    def _may_suffice(self, pods: Sequence[Pod], taken: Sequence[Unit]) -> bool:
-        board = self._board
-        asked = board.asks(list(pods))
-        freed = board.asks([pod for _, gone in taken for pod in gone])
-        free = board.room.future(board.room.everywhere)
-        return all(want <= have + more + 1e-6 for want, have, more in zip(asked, free, freed, strict=True))
+    def _may_suffice(self, pods: Sequence[Pod], taken: Sequence[Unit], copies: Floats) -> bool:
+        """Return whether pods may fit at all; `copies` says how many like the first fit on each node with no victim."""
+        room = self._board.room
+        lost = self._board.asks([pod for one, gone in taken if one.id in self._losable for pod in gone])
+        free = plus(room.all_free(), lost)
+        if not within(self._board.asks(list(pods)), free):
+            return False
+        if any(pod.ask != pods[0].ask or pod.nodes != pods[0].nodes for pod in pods):
+            return True
+        freed: dict[int, list[Ask]] = {}
+        for _, gone in taken:
+            for pod in gone:
+                place = self._board.seat(pod.id).now
+                if place is not None:
+                    freed.setdefault(place.node, []).append(pod.ask)
+        more = sum(room.copies_with(pods[0], node, asks) - float(copies[node]) for node, asks in freed.items())
+        return float(copies.sum()) + more >= len(pods)
 
     def _try(self, pods: Sequence[Pod], taken: Sequence[Unit]) -> bool:
         """Take victims away, place them and the job's pods again in their order, and ask whether that may be done."""
