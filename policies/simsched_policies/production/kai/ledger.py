@@ -81,12 +81,19 @@ class Ledger:
         self.total = total
         self.entries = {queue.name: Entry(queue) for queue in queues}
         self.roots: list[Entry] = []
+        self._root_of: dict[str, str] = {}
         for entry in self.entries.values():
             if entry.queue.parent is None:
                 self.roots.append(entry)
             else:
                 entry.parent = self.entries[entry.queue.parent]
                 entry.parent.children.append(entry)
+
+    def root_of(self, name: str) -> str:
+        """Return the queue above a queue that has none above it."""
+        if name not in self._root_of:
+            self._root_of[name] = list(self.entries[name].lineage())[-1].name
+        return self._root_of[name]
 
     def hold(self, leaf: str, amounts: Amounts, times: float = 1.0, *, preemptible: bool = True) -> None:
         """Count what a pod of a leaf holds, up to the root; `times` -1 gives it back."""

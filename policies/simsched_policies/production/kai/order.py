@@ -10,6 +10,9 @@ from simsched_policies.production.kai.gang import Urgency, urgency
 from simsched_policies.production.kai.ledger import Entry
 from simsched_policies.production.kai.model import NOTHING, Amounts, Job, plus
 
+#: A job of a queue with its rank in it, and what it asks for.
+Ranked = tuple[Urgency, Job, Amounts]
+
 
 class Order:
     """Jobs by leaf queue; ranked anew at every `pop`, since what queues hold changes in between.
@@ -25,12 +28,17 @@ class Order:
         *,
         rank: Callable[[Job], Urgency] | None = None,
         reverse: bool = False,
+        others: Iterable[Ranked] = (),
     ) -> None:
-        """Queue the jobs; `rank` orders those of a queue, by default as the board has them."""
+        """Queue the jobs; `rank` orders those of a queue, by default as the board has them; `others` are ranked."""
         self._board, self._asks, self._reverse = board, asks, reverse
         self._rank = rank or (lambda job: urgency(job, board.active(job)))
-        self._waiting: dict[str, list[tuple[Urgency, Job, Amounts]]] = {}
+        self._waiting: dict[str, list[Ranked]] = {}
         self._gone: dict[str, Amounts] = {}
+        for ranked in others:
+            self._waiting.setdefault(ranked[1].queue, []).append(ranked)
+        for line in self._waiting.values():
+            line.sort(key=lambda one: one[0])
         for job in jobs:
             self.push(job)
 

@@ -13,7 +13,7 @@ from simsched_policies.production.kai.approval import Unit
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.gang import next_victims, step, urgency
 from simsched_policies.production.kai.model import Amounts, Ask, Job, Pod, plus, within
-from simsched_policies.production.kai.order import Order
+from simsched_policies.production.kai.order import Order, Ranked
 from simsched_policies.production.kai.placing import Placing
 from simsched_policies.production.kai.room import Floats
 
@@ -43,7 +43,7 @@ class Search:
         self._victims, self._test, self._most = asked.victims, asked.test, asked.most
         self._losable = {one.id for one in asked.victims if asked.may_lose(one)}
         self._nodes = {job.id: self._nodes_of(job) for job in self._victims}
-        self._bystanders = {one.id: asked for one, asked in _heads(board)}
+        self._heads = list(_heads(board))
 
     def solve(self) -> bool:
         """Place the first 1, 2, ... of the job's pods with more and more victims; return whether all have places.
@@ -143,17 +143,22 @@ class Search:
             waiting = [pod for pod in free[job.id] if board.seat(pod.id).future is None]
             return waiting if job is self._job else step(board, job, waiting)
 
-        def asks(job: Job) -> Amounts:
-            return board.asks(tried(job)) if job.id in free else self._bystanders[job.id]
-
-        order = Order(board, [board.jobs[name] for name in {**free, **self._bystanders}], asks)
-        placed = False
-        while (first := order.pop()) is not None:
-            some = tried(first) if first.id in free else []
+        involved = {board.ledger.root_of(board.jobs[name].queue) for name in free}
+        others = [
+            one for one in self._heads if one[1].id not in free and board.ledger.root_of(one[1].queue) in involved
+        ]
+        order = Order(board, [board.jobs[name] for name in free], lambda job: board.asks(tried(job)), others=others)
+        placed, left = False, set(free)
+        while left and (first := order.pop()) is not None:
+            if first.id not in free:
+                continue
+            left.discard(first.id)
+            some = tried(first)
             if some and self._placing.place(first, some, start=False):
                 placed |= first is self._job
                 if first is not self._job and tried(first):
                     order.push(first)
+                    left.add(first.id)
             elif first is self._job:
                 break
         if placed:
@@ -164,18 +169,13 @@ class Search:
         return False
 
 
-def _heads(board: Board) -> Iterator[tuple[Job, Amounts]]:
+def _heads(board: Board) -> Iterator[Ranked]:
     """Yield the jobs that wait, with what they try next: of several in a row in their queue that ask the same, one."""
-    by_queue: dict[str, list[Job]] = {}
+    by_queue: dict[str, list[Ranked]] = {}
     for job in board.jobs.values():
-        by_queue.setdefault(job.queue, []).append(job)
-    for jobs in by_queue.values():
-        before: Amounts | None = None
-        waiting = [(job, step(board, job, board.pending(job))) for job in jobs]
-        for job, pods in sorted(
-            (one for one in waiting if one[1]), key=lambda one: urgency(one[0], board.active(one[0]))
-        ):
-            asked = board.asks(pods)
-            if asked != before:
-                yield job, asked
-            before = asked
+        pods = step(board, job, board.pending(job))
+        if pods:
+            by_queue.setdefault(job.queue, []).append((urgency(job, board.active(job)), job, board.asks(pods)))
+    for line in by_queue.values():
+        line.sort(key=lambda one: one[0])
+        yield from (one for number, one in enumerate(line) if number == 0 or one[2] != line[number - 1][2])
