@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simsched_policies.production.kai.division import Claim, divide
@@ -186,7 +187,7 @@ def test_a_fraction_goes_to_the_fullest_gpu_that_takes_it() -> None:
     running = [job("r0", [Ask(gpus=1, portion=0.3)]), job("r1", [Ask(gpus=1, portion=0.6)])]
     held = {"r0-0": Held("n0", ("x",)), "r1-0": Held("n0", ("y",))}
 
-    def place(portion: float, **rules: object) -> str:
+    def place(portion: float, **rules: Any) -> str:
         return after(nodes(3), [*running, job("w", [Ask(gpus=1, portion=portion)])], held, **rules)["w-0"]
 
     assert (place(0.4), place(0.5)) == ("n0 y", "n0 x")

@@ -10,7 +10,7 @@ for starts in the same decision; jobs keep their progress; a job's pods are equa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -24,6 +24,7 @@ from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Action, Becomes, Decision, 
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.model import (
     FREE,
+    GPU,
     UNLIMITED,
     Amounts,
     Ask,
@@ -36,6 +37,7 @@ from simsched_policies.production.kai.model import (
     Quota,
     Rules,
     Snapshot,
+    exceeds,
 )
 from simsched_policies.production.kai.round import run_round
 from simsched_policies.production.kai.usage import UsageWindow
@@ -43,6 +45,8 @@ from simsched_policies.production.kai.usage import UsageWindow
 #: What a node has of something that it does not declare.
 _PLENTY = 1e12
 _TOPOLOGY = "cluster"
+#: How often KAI looks at what queues used.
+_USAGE_PERIOD_S = 60.0
 #: Follows the name of a tenant with others below it, whose own jobs need a leaf: only leaves take jobs.
 _OWN = "/own"
 
@@ -127,15 +131,36 @@ class Kai(Policy):
             raise input_error(f"job {request.id}", "wants nodes to itself, and kai has no such request", remedy)
         return super().agent(request, facts)
 
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Refuse a job that its queue can never admit: above a limit, or guaranteed and above what is deserved."""
+        total = cluster.total_gpus
+        for job in jobs:
+            name: str | None = self._leaf(job.request.tenant)
+            while name is not None:
+                queue = self._queue(name, self._tenant(name), total)
+                quota, gpus = queue.quotas[GPU], job.num_gpus * (job.request.gpu_share if job.num_gpus == 1 else 1)
+                most = quota.quota if job.request.guaranteed else quota.limit
+                if exceeds(gpus, most):
+                    what = (
+                        "is guaranteed and asks for more than is deserved"
+                        if job.request.guaranteed
+                        else "asks for too much"
+                    )
+                    message = f"{what}: {gpus:g} GPUs, and queue '{name}' has {most:g}"
+                    remedy = "give the tenant more ('gpus' or 'share', 'max_gpus'), or have the job ask for less"
+                    raise input_error(f"job {job.id}", message, remedy)
+                name = queue.parent
+
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Run a round on what the view shows."""
         self._look(view)
         snapshot = self._snapshot(view)
         board = run_round(snapshot)
         start, stop = self._changes(view, board)
-        period_s = None if not stop or not self._waits(board) else view.now_s + self.schedule_period_s
+        wait_s = self.schedule_period_s if stop else _USAGE_PERIOD_S if self.usage_window_s > 0 else 0.0
+        waits = wait_s and any(board.pending(job) for job in board.jobs.values())
         self._last = (view.now_s, {n: e.allocated for n, e in board.ledger.entries.items()}, board.ledger.total)
-        return Decision.change(start, stop, wake_at_s=period_s)
+        return Decision.change(start, stop, wake_at_s=view.now_s + wait_s if waits else None)
 
     def _look(self, view: View) -> None:
         """Take note of what came, ended and was lost, and of what queues used since the last decision."""
@@ -224,11 +249,12 @@ class Kai(Policy):
 
     def _queues(self, jobs: tuple[Job, ...], total: int) -> tuple[Queue, ...]:
         """Return the queues of tenants, and one of quota 0 for each that is not among these or has others below it."""
-        queues = {name: self._queue(name, tenant, total) for name, tenant in sorted(self.tenants.items())}
-        for name in sorted({job.queue for job in jobs} - queues.keys()):
-            above = name.removesuffix(_OWN)
-            queues[name] = self._queue(name, Tenant(parent=above if above in queues and above != name else ""), total)
-        return tuple(queues.values())
+        names = [*sorted(self.tenants), *sorted({job.queue for job in jobs} - self.tenants.keys())]
+        return tuple(self._queue(name, self._tenant(name), total) for name in names)
+
+    def _tenant(self, name: str) -> Tenant:
+        above = name.removesuffix(_OWN)
+        return self.tenants.get(name) or Tenant(parent=above if above != name and above in self.tenants else "")
 
     def _queue(self, name: str, tenant: Tenant, total: int) -> Queue:
         most = tenant.most_gpus(total)
@@ -276,9 +302,6 @@ class Kai(Policy):
         for pod, held in pods.items():
             gpus[int(held.node)] += board.pods[pod].ask.gpus
         return tuple(sorted(gpus.items()))
-
-    def _waits(self, board: Board) -> bool:
-        return any(board.pending(job) for job in board.jobs.values())
 
 
 def _name(node: int) -> str:
