@@ -45,8 +45,6 @@ from simsched_policies.production.kai.usage import UsageWindow
 #: What a node has of something that it does not declare.
 _PLENTY = 1e12
 _TOPOLOGY = "cluster"
-#: How often KAI looks at what queues used.
-_USAGE_PERIOD_S = 60.0
 #: Follows the name of a tenant with others below it, whose own jobs need a leaf: only leaves take jobs.
 _OWN = "/own"
 
@@ -61,7 +59,8 @@ class Kai(Policy):
     from queues above theirs, after `reclaim_min_runtime_s`. Up to `max_consolidation_preemptees` jobs move to make room
     (0: none, -1: no limit). Jobs would rather not cross the level `prefers_within` (0 is the lowest). With
     `usage_window_s`, queues that used less in that time get more of what is over quota, `k_value` times; use halves in
-    weight every `usage_half_life_s`. With `min_share` below 1 jobs are elastic and start with that part of their pods.
+    weight every `usage_half_life_s`, looked at every `usage_period_s`. With `min_share` below 1 jobs are elastic and
+    start with that part of their pods.
     """
 
     name: ClassVar[str] = "kai"
@@ -85,6 +84,7 @@ class Kai(Policy):
     reclaim_min_runtime_s: float = 0.0
     usage_window_s: float = 0.0
     usage_half_life_s: float = 0.0
+    usage_period_s: float = 60.0
     k_value: float = 1.0
     schedule_period_s: float = 1.0
     #: Jobs by name, in the order of arrival, the number of which is their id.
@@ -99,8 +99,10 @@ class Kai(Policy):
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
-        if not 0 < self.min_share <= 1 or self.gpus_per_pod < 0 or self.schedule_period_s <= 0:
-            raise ValueError("min_share must be above 0 and at most 1, gpus_per_pod >= 0, schedule_period_s above 0")
+        if not 0 < self.min_share <= 1 or self.gpus_per_pod < 0:
+            raise ValueError("min_share must be above 0 and at most 1, gpus_per_pod at least 0")
+        if self.schedule_period_s <= 0 or self.usage_period_s <= 0:
+            raise ValueError("schedule_period_s and usage_period_s must be above 0")
         self._usage = UsageWindow(self.usage_window_s, self.usage_half_life_s)
 
     @property
@@ -157,10 +159,18 @@ class Kai(Policy):
         snapshot = self._snapshot(view)
         board = run_round(snapshot)
         start, stop = self._changes(view, board)
-        wait_s = self.schedule_period_s if stop else _USAGE_PERIOD_S if self.usage_window_s > 0 else 0.0
-        waits = wait_s and any(board.pending(job) for job in board.jobs.values())
+        waits = any(board.pending(job) for job in board.jobs.values())
         self._last = (view.now_s, {n: e.allocated for n, e in board.ledger.entries.items()}, board.ledger.total)
-        return Decision.change(start, stop, wake_at_s=view.now_s + wait_s if waits else None)
+        return Decision.change(
+            start, stop, wake_at_s=self._next_round_s(view.now_s, stopped=bool(stop)) if waits else None
+        )
+
+    def _next_round_s(self, now_s: float, *, stopped: bool) -> float | None:
+        """Return when to look again while jobs wait: after jobs were stopped, or when use is looked at."""
+        if stopped:
+            return now_s + self.schedule_period_s
+        period_s = self.usage_period_s
+        return (now_s // period_s + 1) * period_s if self.usage_window_s > 0 else None
 
     def _look(self, view: View) -> None:
         """Take note of what came, ended and was lost, and of what queues used since the last decision."""

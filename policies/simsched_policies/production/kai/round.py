@@ -9,9 +9,9 @@ from simsched_policies.production.kai.approval import Unit, is_elastic, keeps_mi
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.gang import step
 from simsched_policies.production.kai.model import NOTHING, Amounts, Job, Pod, Snapshot, plus, within
-from simsched_policies.production.kai.order import Order
+from simsched_policies.production.kai.order import Order, Ranked
 from simsched_policies.production.kai.placing import Placing
-from simsched_policies.production.kai.search import Asked, Search
+from simsched_policies.production.kai.search import Asked, Search, heads
 
 
 def run_round(snapshot: Snapshot) -> Board:
@@ -28,6 +28,9 @@ class _Actions:
 
     def __init__(self, board: Board, placing: Placing) -> None:
         self._board, self._placing = board, placing
+        #: What jobs try next, and the heads of queues, until an attempt changes the board.
+        self._steps: dict[str, list[Pod]] = {}
+        self._heads: list[Ranked] | None = None
 
     def run(self, action: str) -> None:
         if action == "stalegangeviction":
@@ -52,11 +55,16 @@ class _Actions:
                 continue
             if not attempt(job):
                 before.append(hardness)
-            elif self._next(job):
+                continue
+            self._steps.clear()
+            self._heads = None
+            if self._next(job):
                 order.push(job)
 
     def _next(self, job: Job) -> list[Pod]:
-        return step(self._board, job, self._board.pending(job))
+        if job.id not in self._steps:
+            self._steps[job.id] = step(self._board, job, self._board.pending(job))
+        return self._steps[job.id]
 
     def _alike(self, job: Job) -> tuple[Hashable, tuple[float, ...]]:
         """Return what jobs share of which one fares no better than another, and by how much each is harder to place."""
@@ -112,7 +120,11 @@ class _Actions:
         return all(keeps_minimum(board, job) or not protected(board, job, reclaimer) for job, _ in lost)
 
     def _search(self, job: Job, asked: Asked) -> bool:
-        return bool(asked.victims) and Search(self._board, self._placing, job, asked).solve()
+        if not asked.victims:
+            return False
+        if self._heads is None:
+            self._heads = list(heads(self._board, self._next))
+        return Search(self._board, self._placing, job, asked, self._heads).solve()
 
     def _evict_stale(self) -> None:
         board = self._board

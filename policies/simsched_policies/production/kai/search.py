@@ -37,13 +37,13 @@ class Asked:
 class Search:
     """Looks for the places of one job's next pods among those of victims, worst first."""
 
-    def __init__(self, board: Board, placing: Placing, job: Job, asked: Asked) -> None:
-        """Prepare."""
+    def __init__(self, board: Board, placing: Placing, job: Job, asked: Asked, heads: Sequence[Ranked]) -> None:
+        """Prepare; `heads` are the jobs that wait in all queues, see the function of that name."""
         self._board, self._placing, self._job = board, placing, job
         self._victims, self._test, self._most = asked.victims, asked.test, asked.most
         self._losable = {one.id for one in asked.victims if asked.may_lose(one)}
         self._nodes = {job.id: self._nodes_of(job) for job in self._victims}
-        self._heads = list(_heads(board))
+        self._heads = heads
 
     def solve(self) -> bool:
         """Place the first 1, 2, ... of the job's pods with more and more victims; return whether all have places.
@@ -67,11 +67,11 @@ class Search:
 
     def _solve(self, pods: Sequence[Pod], kept: list[Unit]) -> list[Unit] | None:
         """Return the victims with which some pods have places, on the board too; None if there are none."""
-        if self._try(pods, kept):
+        copies = self._board.room.copies(pods[0])
+        if self._may_suffice(pods, kept, copies) and self._try(pods, kept):
             return kept
         known = {pod.id for _, gone in kept for pod in gone}
         so_far: list[Unit] = []
-        copies = self._board.room.copies(pods[0])
         for job, unit in self._units():
             fresh = [pod for pod in unit if pod.id not in known]
             if not fresh:
@@ -169,13 +169,13 @@ class Search:
         return False
 
 
-def _heads(board: Board) -> Iterator[Ranked]:
+def heads(board: Board, next_pods: Callable[[Job], Sequence[Pod]]) -> Iterator[Ranked]:
     """Yield the jobs that wait, with what they try next: of several in a row in their queue that ask the same, one."""
     by_queue: dict[str, list[Ranked]] = {}
     for job in board.jobs.values():
-        pods = step(board, job, board.pending(job))
+        pods = next_pods(job)
         if pods:
-            by_queue.setdefault(job.queue, []).append((urgency(job, board.active(job)), job, board.asks(pods)))
+            by_queue.setdefault(job.queue, []).append((urgency(job, board.active(job)), job, board.asks(list(pods))))
     for line in by_queue.values():
         line.sort(key=lambda one: one[0])
         yield from (one for number, one in enumerate(line) if number == 0 or one[2] != line[number - 1][2])
