@@ -26,6 +26,7 @@ from .elastic import (
     usable_gpus as usable_gpus,
 )
 from .estimates import DurationHistory as DurationHistory, LearnedDurations as LearnedDurations
+from .features import FEATURES as FEATURES, Feature as Feature, Features as Features, Score as Score
 from .gang import (
     available_by_type as available_by_type,
     available_gpus as available_gpus,
