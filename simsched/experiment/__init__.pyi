@@ -2,6 +2,12 @@ from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
 from .physics import colocation_of as colocation_of
+from .policy_cards import (
+    QUESTIONS as QUESTIONS,
+    PolicyCard as PolicyCard,
+    policy_card as policy_card,
+    signals_read as signals_read,
+)
 from .policy_params import full_params as full_params, make_policy as make_policy
 from .promises import with_deadlines as with_deadlines
 from .results_name import results_name as results_name
