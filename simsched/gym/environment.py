@@ -119,10 +119,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             raise input_error("preempt", "a job that is picked stops no other", "let the action be 'rule' or 'weights'")
         if not seeds or not horizon_s > 0 or not rules:
             raise input_error("SchedulingEnv", "seeds, rules or horizon_s are empty", "give at least one, and above 0")
-        given = isinstance(simulations, str | Path | Mapping)
-        self._make = simulations_of(simulations, changes) if given else simulations  # type: ignore[arg-type]
-        if not given and changes:
-            raise input_error("changes", "there is no experiment to change", "make the simulations accordingly")
+        if isinstance(simulations, str | Path | Mapping):
+            self._make = simulations_of(simulations, changes)
+        else:
+            self._make = simulations
+            if changes:
+                raise input_error("changes", "there is no experiment to change", "make the simulations accordingly")
         self._kind, self._preempt, self._seeds, self._horizon_s = action, preempt, tuple(seeds), horizon_s
         self._placer, self._window = PLACERS[placement], window
         self._reward = REWARDS[reward] if isinstance(reward, str) else reward
@@ -131,7 +133,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._rules = [Score(weights) for weights in rules.values()] if action == "rule" else []
         self.signals: frozenset[Signal] = self._observer.features.needs.union(*(rule.needs for rule in self._rules))
         self.render_mode = render_mode
-        self.observation_space = self._observer.space
+        self.observation_space: spaces.Space[Observation] = self._observer.space
         self.action_space = self._action_space()
         #: The simulation of the episode, whose tables `sim.results_of` returns once it is complete.
         self.simulation: Simulation | None = None
@@ -186,7 +188,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         masks[self._window] = self._time_passes()
         return masks
 
-    def render(self) -> str | None:  # type: ignore[override]  # of several kinds in gymnasium
+    def render(self) -> str | None:
         """Return the simulation, its view and the jobs of the window in a line each, in the mode `ansi`."""
         if self.render_mode != "ansi" or self.simulation is None:
             return None

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simsched.api import task_of
 from simsched.errors import input_error
 from simsched.gym.environment import SchedulingEnv
 from simsched.threads import one_thread
+from simsched.toolkit import APPLICATION
 
 #: The features that are weighed unless others are asked for; applications come beside these.
 WEIGHED = ("gpus", "age_s", "attained_gpu_s", "running")
@@ -62,7 +64,7 @@ def evolve(
     experiment: str,
     changes: Mapping[str, Any] | None = None,
     *,
-    features: Sequence[str] = WEIGHED,
+    features: Sequence[str] = (),
     search: Evolution | None = None,
     seed: int = 1,
     heard: Heard = lambda generation, hours: None,
@@ -70,10 +72,14 @@ def evolve(
     """Learn weights from -1 to 1 of features with which jobs finish early, preempting, on workloads of an experiment.
 
     Weights are judged by the logarithm of the mean JCT, so that no workload counts for more because its jobs take
-    longer. The same arguments give the same weights on the same processor, whatever the workers. Raises `InputError`
-    as the environment does.
+    longer. Without `features`, those of `WEIGHED` count, and which application a job trains where there are several.
+    The same arguments give the same weights on the same processor, whatever the workers. Raises `InputError` as the
+    environment does.
     """
     search = Evolution() if search is None else search
+    if not features:
+        trained = sorted({job.application for job in task_of(experiment, changes, search.seeds[0]).jobs})
+        features = (*WEIGHED, *(f"{APPLICATION}{name}" for name in trained if len(trained) > 1))
     rng = np.random.default_rng(seed)
     play = partial(_log_hours, experiment, json.dumps(dict(changes or {}), sort_keys=True), tuple(features))
     centre, deviation = np.zeros(len(features)), np.full(len(features), _FIRST_DEVIATION)

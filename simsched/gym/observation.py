@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -57,7 +58,7 @@ class Observer:
         self.features = Features(queue)
         self._window = window
         self._cluster = [CLUSTER_FEATURES[name] for name in cluster]
-        self.space = spaces.Dict(
+        self.space: spaces.Space[Any] = spaces.Dict(
             {
                 "queue": spaces.Box(0.0, 1.0, (window, 1 + len(queue)), np.float32),
                 "cluster": spaces.Box(0.0, 1.0, (len(cluster),), np.float32),
