@@ -19,7 +19,7 @@ from simsched.engine import AllocationRecord, DecisionRecord, JobRecord, MemoryR
 from simsched.errors import input_error, nearest
 from simsched.gym.observation import CLUSTER_FEATURES, QUEUE_FEATURES, Observation, Observer
 from simsched.gym.rewards import REWARDS, Moment, Reward
-from simsched.model import Allocation, Capacity, Placer
+from simsched.model import NOTHING, Allocation, Capacity, Placer
 from simsched.policy import REMAINING_WORK, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit import PLACERS, PlacerName, Score, run_in_order
 
@@ -85,7 +85,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     `preempt` running jobs are ordered too, and those that no longer fit are stopped; without, they run on.
     """
 
-    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012 (as gymnasium declares it)
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (as gymnasium declares it)
 
     def __init__(
         self,
@@ -109,12 +109,16 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         Each episode draws one of `seeds`, which number workloads, unless `reset(options={"seed": 7})` names one; it is
         truncated at `horizon_s` of simulated time. `features` of waiting jobs and `cluster_features` are shown, and an
         agent is given the signals that the former and the `rules` read, no others. `placement` chooses the GPUs of a
-        job that is picked; rules take the nodes with the most free ones. Raises `InputError` for what cannot be had.
+        job; where rules preempt, it is `most-free`. Raises `InputError` for what cannot be had.
         """
         if action not in get_args(ActionKind):
             raise input_error("action", f"there is no kind '{action}'", nearest(str(action), get_args(ActionKind)))
         if isinstance(reward, str) and reward not in REWARDS:
             raise input_error("reward", f"there is no reward '{reward}'", nearest(reward, REWARDS))
+        if placement not in PLACERS:
+            raise input_error("placement", f"there is no placer '{placement}'", nearest(placement, PLACERS))
+        if preempt and placement != "most-free":
+            raise input_error("placement", f"'{placement}' cannot be had where rules preempt", "leave it out")
         if action == "job" and preempt:
             raise input_error("preempt", "a job that is picked stops no other", "let the action be 'rule' or 'weights'")
         if not seeds or not horizon_s > 0 or not rules:
@@ -157,6 +161,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._alone_s: dict[str, float] = {}
         self._kinds: dict[str, _Kind] = {}
         self._over = self._truncated = False
+        self._seen = 0
         self._notice(self.simulation.advance())
         if not self._choice():
             self._go_on(_NO_CHANGE)
@@ -208,22 +213,26 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             score = self._rules[int(action)]
         else:
             score = Score(dict(zip(names, np.asarray(action, dtype=np.float64).tolist(), strict=True)))
-        jobs = self._view.jobs.values()
         if self._preempt:
-            order = score.rank(jobs)
-        else:
-            order = [*(job for job in jobs if job.running), *score.rank(self._waiting)]
-        return Decision(run_in_order(order, self._view))
+            return Decision(run_in_order(score.rank(self._view.jobs.values()), self._view))
+        for job in score.rank(self._waiting):
+            if not self._free.total:
+                break
+            if self._chosen(job) is not None:
+                self._let_start(job)
+        return Decision.change(self._start)
 
     def _pick(self, place: int) -> float:
         """Start a job once the choice is over, which it is when no other fits."""
-        job = self._waiting.pop(place)
-        found = self._chosen(job)
-        assert found is not None, "only jobs that fit are picked"
-        self._free.take(found, job.request.shape)
-        self._start[job.id] = found
+        self._let_start(self._waiting.pop(place))
         self._see_fits()
         return 0.0 if self._choice() else self._go_on(Decision.change(self._start))
+
+    def _let_start(self, job: JobView) -> None:
+        """Give a job that fits its GPUs; what did not fit does not now, the rest is to be looked at again."""
+        found = self._start[job.id] = self._chosen(job) or NOTHING
+        self._free.take(found, job.request.shape)
+        self._found = dict.fromkeys([kind for kind, place in self._found.items() if place is None])
 
     def _go_on(self, decision: Decision) -> float:
         """Carry out a decision and run to the next choice; return the reward of the time between."""
@@ -253,17 +262,18 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._fits: list[bool] = []
         if view is None:
             return
-        self._seen = len(view.arrived) + getattr(self, "_seen", 0) if view.now_s else len(view.arrived)
+        self._seen += len(view.arrived)
         if self._times_needed:
             self._alone_s.update((job.id, job[REMAINING_WORK].seconds) for job in view.arrived)
         self._waiting = [job for job in view.jobs.values() if not job.running]
         if self._waiting:
             self._free = Capacity.of(view)
+            #: Where a job of each kind would be placed, None where it does not fit.
+            self._found: dict[_Kind, Allocation | None] = {}
             self._see_fits()
 
     def _see_fits(self) -> None:
-        """Note which jobs of the window fit into what is free, and where: those of one kind fit alike."""
-        self._found: dict[_Kind, Allocation | None] = {}
+        """Note which jobs of the window fit into what is free."""
         self._fits = [self._chosen(job) is not None for job in self._waiting[: self._window]]
 
     def _chosen(self, job: JobView) -> Allocation | None:

@@ -125,13 +125,15 @@ def _log_hours(
 _POLICY = '''\
 """{name}: the jobs with the largest weighted sums of features first.
 
-`simsched learn {experiment}` found the weights on the workloads of the seeds {first} to {last}: {generations}
-generations of {population} weights, {episodes} workloads each.
+`simsched learn {experiment}` found the weights on the workloads of the seeds {first} to {last}:
+{generations} generations of {population} weights, {episodes} workloads each.
 """
 
 from typing import ClassVar
 
-from simsched.policy import EARLIER_RUNS, Decision, Policy, Traits
+import numpy as np
+
+from simsched.policy import EARLIER_RUNS, Decision, Policy, Traits, View
 from simsched.toolkit import Score, run_in_order
 
 #: Each feature counts from 0 to 1 (`simsched.toolkit.FEATURES`).
@@ -147,7 +149,7 @@ class {kind}(Policy):
     name: ClassVar[str] = "{name}"
     traits: ClassVar[Traits] = Traits(needs={{EARLIER_RUNS, *SCORE.needs}}, forgets=True)
 
-    def decide(self, view, rng):
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Order all jobs, and run those that fit."""
         return Decision(run_in_order(SCORE.rank(view.jobs.values()), view))
 '''
