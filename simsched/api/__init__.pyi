@@ -1,4 +1,4 @@
-from .checking import ExperimentSource as ExperimentSource, check as check, prepare as prepare
+from .checking import check as check, prepare as prepare
 from .driving import drive_task as drive_task, task_of as task_of
 from .progress import grid_progress as grid_progress, progress_listener as progress_listener
 from .results import RunResults as RunResults, read_run as read_run

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from simsched.api import ExperimentSource, Simulation, Terms, drive_task, task_of
+from simsched.api import Simulation, Terms, drive_task, task_of
 from simsched.engine import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord
 from simsched.errors import input_error, nearest
 from simsched.gym.observation import CLUSTER_FEATURES, QUEUE_FEATURES, Observation, Observer
@@ -25,6 +25,8 @@ from simsched.toolkit import PLACERS, PlacerName, Score, run_in_order
 
 #: Makes the simulation of an episode from the seed of its jobs, under these terms.
 Simulations = Callable[[int, Terms], Simulation]
+#: The name of a shipped experiment, the path of a YAML file, or what such a file would say.
+Experiment = str | Path | Mapping[str, Any]
 #: What an action is: a job of the window, a rule by its place, or the weights of a rule.
 ActionKind = Literal["job", "rule", "weights"]
 #: Rules by name: the features by whose weighted sum jobs are started.
@@ -43,7 +45,7 @@ _Kind = tuple[int, Placer, tuple[int, ...]]
 _TRIGGERS = Triggers(arrival=True, completion=True, node_change=True, quiet=True)
 
 
-def simulations_of(experiment: ExperimentSource, changes: Mapping[str, Any] | None = None) -> Simulations:
+def simulations_of(experiment: Experiment, changes: Mapping[str, Any] | None = None) -> Simulations:
     """Return what makes simulations of the first cell of an experiment; jobs of the last 256 seeds are kept."""
     task = lru_cache(maxsize=256)(lambda seed: task_of(experiment, changes, seed))
     return lambda seed, terms: drive_task(task(seed), terms, JobRecorder())
@@ -89,7 +91,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def __init__(
         self,
-        simulations: Simulations | ExperimentSource = "learning/episodes",
+        simulations: Simulations | Experiment = "learning/episodes",
         changes: Mapping[str, Any] | None = None,
         *,
         action: ActionKind = "job",
@@ -160,6 +162,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._gpus = self.simulation.cluster.total_gpus
         self._alone_s: dict[str, float] = {}
         self._kinds: dict[str, _Kind] = {}
+        #: Where a job of each kind would be placed, None where it does not fit.
+        self._found: dict[_Kind, Allocation | None] = {}
         self._over = self._truncated = False
         self._seen = 0
         self._notice(self.simulation.advance())
@@ -268,8 +272,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._waiting = [job for job in view.jobs.values() if not job.running]
         if self._waiting:
             self._free = Capacity.of(view)
-            #: Where a job of each kind would be placed, None where it does not fit.
-            self._found: dict[_Kind, Allocation | None] = {}
+            self._found = {}
             self._see_fits()
 
     def _see_fits(self) -> None:
