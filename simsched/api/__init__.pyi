@@ -11,4 +11,5 @@ from .simulation import (
     results_of as results_of,
     simulate as simulate,
 )
+from .stepping import Step as Step, steps as steps
 from .traces import find_trace as find_trace, read_trace as read_trace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simsched.api.checking import ExperimentSource, prepare
@@ -14,16 +14,20 @@ from simsched.experiment import Task, colocation_of
 from simsched.policy import Policy
 
 
-def task_of(experiment: ExperimentSource, changes: Mapping[str, Any] | None, seed: int) -> Task:
-    """Return what the first cell of an experiment is given under a seed; see `run` for the experiment and `changes`.
+def task_of(
+    experiment: ExperimentSource, changes: Mapping[str, Any] | None, seed: int, labels: Sequence[str] = ()
+) -> Task:
+    """Return what the first cell of an experiment is given under a seed, or that of the first of some policies.
+
+    See `run` for the experiment and `changes`.
 
     Raises `InputError` for invalid input, and for jobs that depend on more than the seed.
     """
-    grid = prepare(experiment, override_texts({**(changes or {}), "seeds": [seed]}))
+    grid = prepare(experiment, override_texts({**(changes or {}), "seeds": [seed]}), labels=labels)
     if any(cell.point for cell in grid.cells):
         name = grid.experiment.spec.name
         raise input_error(name, "it sweeps values or job lists, so its seeds do not say which jobs", "fix one of them")
-    task = grid.cells[0].task
+    task = grid.wanted[0].task
     if task.tuning is not None or task.cuts is not None:
         raise input_error(grid.experiment.spec.name, "tuning and shards cannot be driven", "leave them out")
     return task

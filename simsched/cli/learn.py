@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,7 +45,6 @@ def learn(
     application it trains. The weights are those with which jobs finish early on workloads of the seeds given; run the
     policy on others. The experiment's policies play no part. Needs the extra `gym`.
     """
-    from simsched.documents import parse_value
     from simsched.errors import input_error
     from simsched.files import write_text
 
@@ -61,12 +61,18 @@ def learn(
     if ends is None:
         raise input_error("--seeds", f"is '{seeds}'", "give the first and the last, as in 101-124")
     search = Evolution(generations, population, episodes, range(int(ends[1]), int(ends[2]) + 1), workers)
-    changes = {key: parse_value(value, f"-o {key}") for key, _, value in (one.partition("=") for one in overrides)}
 
     def heard(generation: int, hours: float) -> None:
         click.echo(f"generation {generation} of {generations}: {hours:.3f} h, the best mean JCT", err=True)
 
-    weights = evolve(experiment, changes, features=features, search=search, heard=heard)
+    weights = evolve(experiment, changes_of(overrides), features=features, search=search, heard=heard)
     write_text(path, policy_text(module.replace("_", "-"), weights, experiment, search))
     kind = "".join(part.capitalize() for part in module.split("_"))
     click.echo(f"{path}: try `simsched run {experiment} -o 'policies=[{{name: \"{path}:{kind}\"}}, {{name: fifo}}]'`")
+
+
+def changes_of(overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Return `key=value` overrides as the changes that functions of Python take."""
+    from simsched.documents import parse_value
+
+    return {key: parse_value(value, f"-o {key}") for key, _, value in (one.partition("=") for one in overrides)}

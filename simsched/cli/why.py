@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simsched.cli.output import json_option, print_json
+from simsched.words import clock
 
 if TYPE_CHECKING:
     from simsched.results import Cell
@@ -39,13 +40,8 @@ def why(folder: Path, job: str, at_s: float | None, policy: str | None, seed: in
         return
     click.echo(f"{job} ({cell.shown_policy}, seed {cell.seed})")
     for one in told:
-        until = f" (until {_clock(one.until_s)})" if one.until_s > one.time_s else ""
-        click.echo(f"  {_clock(one.time_s):>10}  {one.event}{f' {one.why}' if one.why else ''}{until}")
-
-
-def _clock(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+        until = f" (until {clock(one.until_s)})" if one.until_s > one.time_s else ""
+        click.echo(f"  {clock(one.time_s):>10}  {one.event}{f' {one.why}' if one.why else ''}{until}")
 
 
 def _cell(folder: Path, policy: str | None, seed: int | None) -> Cell:
