@@ -75,11 +75,14 @@ class _Others:
     def waiting(self, begin_s: float, end_s: float) -> Iterator[Passage]:
         """Yield why a job waits from one second to another; decisions with the same reason are one passage."""
         times = self._decisions[(self._decisions >= begin_s) & (self._decisions < end_s)].tolist()
+        first_s = times[0] if times else end_s
+        if first_s > begin_s:
+            yield Passage(begin_s, first_s, "waits", "no decision was due")
         near = self._rows[(self._rows[:, 3] > begin_s) & (self._rows[:, 2] < end_s)]
         reasons = [(time, *self._reason(near, time)) for time in times]
         passages = [next(group) for _, group in groupby(reasons, key=lambda one: one[1])]
         for (time, kind, detail), (until, *_) in pairwise([*passages, (end_s, "", "")]):
-            yield Passage(max(time, begin_s), until, "waits", f"{kind}: {detail}")
+            yield Passage(time, until, "waits", f"{kind}: {detail}")
 
     def _reason(self, near: np.ndarray[Any, Any], time_s: float) -> tuple[str, str]:
         """Return what stands in the way after the decision at a second, in a word and in numbers."""

@@ -145,6 +145,7 @@ def _quick(words: list[str]) -> list[str]:
         "compare",
         "compare-runs",
         "validate-run",
+        "why",
     } and "first" not in " ".join(words):
         return [words[0], "--help"]  # of a run that takes long; the commands themselves have tests of their own
     return words
