@@ -18,6 +18,7 @@ from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
 from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
+from simsched.experiment.promises import offered_load
 from simsched.experiment.shards import why_whole
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, digest_by_name, key_of
@@ -179,6 +180,7 @@ class _Maker:
         self._clusters: dict[ClusterSpec, tuple[Cluster, str]] = {}
         self._digests: dict[ApplicationsOptions, str] = {}
         self._choices: dict[str, Choice] = {}
+        self._loads: dict[tuple[object, ...], float | None] = {}
 
     def shape(self) -> Shape:
         """Return the number of cells at each point; `InputError` if that takes creating them all."""
@@ -262,9 +264,18 @@ class _Maker:
         about = {"experiment": spec.name, **about_task(task, made, choice, agents, digests), "without": without}
         if spec.tuning is None:
             about |= {"workload": {"name": name, **workload.model_dump()}, "left_out": drawn.left_out}
+            about |= {"offered_load": self._offered(task, drawn.digest)}
         else:
             about["workload"] = {"name": "tuning"}
         return replace(task, key=key_of(task, digests), about=about)
+
+    def _offered(self, task: Task, digest: str) -> float | None:
+        """Return the load that a cell's jobs offer, once for equal jobs."""
+        what = digest, id(task.cluster), task.applications, tuple(sorted(task.gpu_speed.items())), task.engine
+        if what not in self._loads:
+            parts = task.engine.gpu_shares
+            self._loads[what] = offered_load(task.jobs, self._applications(task), task.cluster, parts=parts)
+        return self._loads[what]
 
     def _given(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, drawn: Gathered) -> Task:
         engine, cluster = spec.engine_of(policy), self._cluster(spec.cluster)[0]

@@ -81,6 +81,14 @@ class WorkloadSpec(Section):
         default=(), description="speed of jobs of fixed duration by GPU type; their durations are those at speed 1"
     )
 
+    offered_load: float | None = Field(
+        default=None,
+        gt=0,
+        le=1000,
+        description="scales the times between submissions so that the jobs ask for so much of the GPU time from the "
+        "first submission to the last: GPUs times seconds alone on them, over all GPUs times that span",
+    )
+
     deadline_factor: float | tuple[float, float] | None = Field(
         default=None,
         description="gives jobs a deadline: so many times their time when alone on the GPUs asked for, or times a "
@@ -101,6 +109,12 @@ class WorkloadSpec(Section):
             raise ValueError(message)
         return self
 
+    @model_validator(mode="after")
+    def _one_load(self) -> WorkloadSpec:
+        if self.offered_load is not None and self.load != 1:
+            raise ValueError("give either 'load', a factor on the number of jobs, or 'offered_load'")
+        return self
+
     @property
     def file(self) -> str | None:
         """The file or folder to read, if any: `path`, or a `source` that is no name."""
@@ -110,6 +124,7 @@ class WorkloadSpec(Section):
         source: str = ""
         recipe: str | None = None
         seed: int | None = None
+        load: float = 1.0
 
 
 @_with_keys_of(Tenant)

@@ -23,6 +23,7 @@ from simsched.results import (
     short_keys,
     what_policies_become,
     what_was_run,
+    who_cannot_differ,
 )
 
 _EFFICIENCY = "statistical_efficiency"
@@ -92,6 +93,7 @@ def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], 
 def _run_notes(run: Run) -> tuple[str, ...]:
     notes = [f"What was run: {what_was_run(run.cells, run.changed)}."]
     notes += what_policies_become((cell.policy, cell.manifest.get("without") or {}) for cell in run.cells)
+    notes += who_cannot_differ(run.cells)
     if run.published_left_out:
         notes.append("Published values are left out: they are of other settings than those changed here.")
     reasons: dict[str, list[str]] = {}

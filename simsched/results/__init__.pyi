@@ -116,5 +116,6 @@ from .what_was_run import (
     Reproduction as Reproduction,
     what_policies_become as what_policies_become,
     what_was_run as what_was_run,
+    who_cannot_differ as who_cannot_differ,
 )
 from .writer import TableWriter as TableWriter, json_text as json_text, write_json as write_json

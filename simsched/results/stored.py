@@ -176,6 +176,7 @@ class Manifest(TypedDict, total=False):
     jobs: Count
     jobs_hash: str
     left_out: dict[str, Count]
+    offered_load: float
     without: dict[str, str]
     agent: _Agent
     agents: dict[str, str]
