@@ -61,7 +61,8 @@ class GridCell:
 class Grid:
     """All cells of an experiment in order: sweep points, then workload files, policies, seeds.
 
-    `looked_into` cells were created and checked in advance, all unless there are too many.
+    `looked_into` cells were created and checked in advance, all unless there are too many. `refused` are the policies,
+    by label, whose cells were left out because they cannot run, each with what is wrong.
     """
 
     experiment: Experiment
@@ -69,6 +70,7 @@ class Grid:
     labels: tuple[str, ...] = ()
     looked_into: int = 0
     results_name: str = ""
+    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
     @property
     def folder_name(self) -> str:
@@ -98,25 +100,35 @@ class Grid:
         return tuple({cell.task.key: cell.task for cell in self.wanted}.values())
 
 
-def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | None = None) -> Grid:
+def make_grid(
+    experiment: Experiment, progress: Callable[[int, int], None] | None = None, *, leave_out: bool = False
+) -> Grid:
     """Create the cells of an experiment: read data, draw workloads, hash what determines results.
 
     Above `MOST_KEPT` cells the grid is lazy and checks only an evenly spread sample. `progress` receives the cells done
-    and the total. Raises `InputError` for unreadable data and jobs that can never run.
+    and the total. Raises `InputError` for unreadable data and jobs that can never run; with `leave_out` the policies
+    that cannot run them are left out instead, and named in `refused`.
     """
-    maker = _Maker(experiment, CellInputs(), Checks())
+    maker = _Maker(experiment, CellInputs(), Checks(failures=leave_out))
     shape = maker.shape()
     total = shape.total
     lazy: Sequence[GridCell] = Lazy(total, lambda index: maker.cell(index, shape))
     kept = total <= MOST_KEPT
     chosen = spread(total, MOST_KEPT if kept else _MOST_CHECKED)
     made: list[GridCell] = []
+    refused: dict[str, tuple[Problem, ...]] = {}
     for index in chosen:
         made.append(lazy[index])
+        if leave_out and maker.checks.problems:
+            refused.setdefault(made[-1].label, maker.checks.problems)
+            maker.checks = Checks(failures=True)
         if progress is not None:
             progress(len(made), len(chosen))
     maker.checks.raise_problems()
-    return Grid(experiment, tuple(made) if kept else lazy, looked_into=len(made))
+    if leave_out and not kept:
+        raise input_error("seeds", f"{total} cells are too many to tell who can run", f"make at most {MOST_KEPT}")
+    made = [cell for cell in made if cell.label not in refused]
+    return Grid(experiment, tuple(made) if kept else lazy, looked_into=len(made), refused=refused)
 
 
 def look_into(

@@ -44,6 +44,22 @@ from .integrity import (
     seal as seal,
 )
 from .joining import Part as Part, error_of_cutting as error_of_cutting, join_tables as join_tables
+from .league import (
+    CPU_S as CPU_S,
+    ELASTIC as ELASTIC,
+    LEAGUE_FILE as LEAGUE_FILE,
+    LEARNED as LEARNED,
+    MEASURES as MEASURES,
+    NON_CLAIRVOYANT as NON_CLAIRVOYANT,
+    ORACLE as ORACLE,
+    RIGID as RIGID,
+    ContestPlace as ContestPlace,
+    Entry as Entry,
+    LeagueTable as LeagueTable,
+    joined as joined,
+    league_text as league_text,
+    read_league_table as read_league_table,
+)
 from .metric import LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric
 from .metrics import (

@@ -169,6 +169,7 @@ class Manifest(TypedDict, total=False):
     policy: str | _Policy
     policy_name: str
     policy_knows: dict[str, str]
+    policy_rigid: bool
     seed: int
     point: dict[str, Any]
     workload: str | dict[str, Any]

@@ -27,14 +27,15 @@ def prepare_grid(
     in_process: bool = False,
     ahead: bool = False,
     limit_s: float | None = None,
+    leave_out: bool = False,
 ) -> Grid:
     """Check an experiment with `key=value` overrides, and make its cells; nothing is run.
 
     `ahead` starts to load the process that workers are forked from. Third-party policies are loaded and made in a
     process of their own, or `in_process`; there each piece of their code may take `limit_s`. Raises `InputError` with
-    everything that is wrong.
+    everything that is wrong; with `leave_out`, policies that cannot run are left out instead (`Grid.refused`).
     """
-    rest = (tuple(labels), name)
+    rest = (tuple(labels), name, leave_out)
     if not in_process:
         found = apart_if_foreign(_kept_grid, document, overrides, *rest, progress=progress, limit_s=limit_s)
         if found is not None:
@@ -73,6 +74,7 @@ def _grid(
     overrides: Sequence[str],
     labels: Sequence[str],
     name: str | None,
+    leave_out: bool,
     progress: Progress | None,
     *,
     ahead: bool = False,
@@ -82,5 +84,5 @@ def _grid(
         from simsched.experiment.running.worker import begin_loading  # loads what runs cells
 
         begin_loading()
-    grid = make_grid(checked, progress).select(labels)
+    grid = make_grid(checked, progress, leave_out=leave_out).select(labels)
     return replace(grid, results_name=results_name(checked, name))
