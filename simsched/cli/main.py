@@ -22,6 +22,7 @@ from simsched.cli.compare_runs import compare_runs
 from simsched.cli.experiment import schema, validate
 from simsched.cli.export import export
 from simsched.cli.forecast import forecast
+from simsched.cli.league import league
 from simsched.cli.listing import list_
 from simsched.cli.new import new
 from simsched.cli.pack import pack
@@ -131,7 +132,7 @@ def cli(debug: bool) -> None:
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, export, trace,
     workload, application, check, new, clean, verify, calibrate, capacity, what_if, forecast,
-    pack, bound,
+    pack, bound, league,
 ):  # fmt: skip
     cli.add_command(command)
 

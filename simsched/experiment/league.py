@@ -27,7 +27,7 @@ class LeagueWorkload(Section):
     """The jobs of some contests; those of `data` (a file, or a pattern for several) need a folder that holds it."""
 
     about: str = Field(min_length=1)
-    workload: Keys = {}
+    workload: Keys = Field(default_factory=dict)
     data: str = ""
 
 
@@ -36,7 +36,7 @@ class LeagueRow(Section):
 
     name: str
     label: str
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = Field(default_factory=dict)
 
 
 class SmokeSpec(Section):
@@ -45,7 +45,7 @@ class SmokeSpec(Section):
     seeds: int = Field(ge=2, le=100)
     workloads: list[str] = Field(min_length=1)
     conditions: list[str] = Field(min_length=1)
-    usual: Keys = {}
+    usual: Keys = Field(default_factory=dict)
 
 
 class LeagueSpec(Section):
@@ -55,10 +55,10 @@ class LeagueSpec(Section):
     name: Name
     description: str = ""
     seeds: int = Field(ge=2, le=1000)
-    usual: Keys = {}
+    usual: Keys = Field(default_factory=dict)
     workloads: dict[Name, LeagueWorkload] = Field(min_length=1)
     conditions: dict[Name, Keys] = Field(min_length=1)
-    rows: list[LeagueRow] = []
+    rows: list[LeagueRow] = Field(default_factory=list)
     smoke: SmokeSpec | None = None
 
 
@@ -114,7 +114,9 @@ def read_league(name: str, *, smoke: bool = False) -> LeagueSpec:
         for one in names:
             if one not in getattr(spec, section):
                 raise input_error(path, f"smoke.{section}: there is no '{one}'", nearest(one, getattr(spec, section)))
-    small: dict[str, Any] = {section: {one: getattr(spec, section)[one] for one in names} for section, names in kept.items()}
+    small: dict[str, Any] = {
+        section: {one: getattr(spec, section)[one] for one in names} for section, names in kept.items()
+    }
     named = {"name": f"{spec.name}-smoke", "seeds": few.seeds, "usual": {**spec.usual, **few.usual}, "smoke": None}
     return spec.model_copy(update=small | named)
 

@@ -107,6 +107,13 @@ from .rows import (
     schema_markdown as schema_markdown,
 )
 from .sheets import CurvePoint as CurvePoint, read_curves as read_curves
+from .standings import (
+    Beside as Beside,
+    Standings as Standings,
+    beside_the_bound as beside_the_bound,
+    standings as standings,
+    who_beats_whom as who_beats_whom,
+)
 from .statistics import (
     Difference as Difference,
     Estimate as Estimate,
