@@ -49,7 +49,7 @@ def league(
     """
     from simsched.api import progress_listener
     from simsched.cli.run import processors
-    from simsched.experiment import read_league
+    from simsched.experiment import how_checked, read_league
     from simsched.files import write_text
     from simsched.operators import play
     from simsched.report.page import write_league
@@ -74,7 +74,8 @@ def league(
         )
     table = table if others is None else joined(table, others)
     write_text(folder / LEAGUE_FILE, league_text(table))
-    paths = [folder / LEAGUE_FILE, *write_league(table, folder)]
+    evidence = [(one.policy, one.how, one.differs) for one in how_checked()]
+    paths = [folder / LEAGUE_FILE, *write_league(table, folder, evidence)]
     if as_json:
         print_json({"league": table.name, "seeds": list(table.seeds), "files": [str(path) for path in paths]})
         return

@@ -1,3 +1,4 @@
+from .checked import Checked as Checked, how_checked as how_checked
 from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs

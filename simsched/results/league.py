@@ -176,7 +176,7 @@ def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
 
 
 def _contests(own: LeagueTable, others: LeagueTable) -> tuple[ContestPlace, ...]:
-    known: Iterable[ContestPlace] = (*others.contests, *own.contests)
+    known: Iterable[ContestPlace] = (*own.contests, *others.contests)  # which have the bounds
     found = {one.name: one for one in known if not one.missing}
     names = dict.fromkeys(one.name for one in (*others.contests, *own.contests))
     missing = {one.name: one for one in own.contests if one.missing}

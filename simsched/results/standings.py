@@ -197,6 +197,7 @@ class Beside:
 
     contest: str
     policy: str
+    league_class: str
     above: float
     way: float | None
 
@@ -216,5 +217,5 @@ def beside_the_bound(table: LeagueTable, first_come: str = "fifo") -> list[Besid
             own = sum(values[seed] for seed in seeds)
             from_first = None if first is None else sum(first.values["jct_mean_s"][seed] for seed in seeds)
             way = (from_first - own) / (from_first - least) if from_first is not None and from_first > least else None
-            found.append(Beside(place.name, one.shown_policy, own / least - 1, way))
+            found.append(Beside(place.name, one.shown_policy, one.league_class, own / least - 1, way))
     return found

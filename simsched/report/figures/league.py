@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
+from matplotlib.axes import Axes
 
 from simsched.report.figures.lettering import label_text
-from simsched.report.figures.style import Drawn, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import Drawn, looks, new_figure, styled
 from simsched.results import LeagueTable, Standings, beside_the_bound
 
 #: More lines than these are not told apart in a panel.
 _MOST_LINES = 8
 #: Conditions of which the offered load is the only thing that is varied begin with this.
 LOADS = "load-"
+#: The least way that is shown, how far an interval may leave the ratios, and where their axis has ticks.
+_LEAST_WAY = -0.5
+_BEYOND = 1.5
+_TICKS = (0.5, 0.7, 1, 1.1, 1.2, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 
 
 def critical_differences(found: Standings, *, title: str) -> Drawn:
@@ -44,54 +49,85 @@ def critical_differences(found: Standings, *, title: str) -> Drawn:
             )  # fmt: skip
         axes.set_yticks(range(len(names)), [label_text(name) for name in names])
         axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set_xlim(left=min([0.98, *(row.ratio.low or 1 for row in found.rows)]))
-        if float(data["ratio"].max()) > 4:
-            axes.set_xscale("log")
+        _ratio_axis(axes, data)
         axes.set_xlabel("mean JCT / that of the first")
     return figure, data
+
+
+def _ratio_axis(axes: Axes, data: pd.DataFrame) -> None:
+    """Make the axis of ratios logarithmic; intervals far wider than the ratios leave the panel."""
+    most = float(data["ratio"].max())
+    low = max(float(data["low"].fillna(1).min()), 1 / _BEYOND) * 0.98
+    high = min(float(data["high"].fillna(1).max()), most * _BEYOND) * 1.02
+    axes.set_xscale("log")
+    axes.set_xlim(low, max(high, most * 1.05))
+    ticks = [tick for tick in _TICKS if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
 
 
 def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
     """Draw the part of the distance from FIFO to the bound that schedulers cover, over the offered load.
 
-    A panel for each workload that has bounds at several loads, with the schedulers that cover most; None without any.
-    The data hold all: `workload, load, policy, way, above`.
+    A column for each workload that has bounds at several loads and a row for each class, each panel with the schedulers
+    that cover most; None without any. The data hold all: `class, workload, load, policy, way, above`.
     """
-    places = {place.name: place for place in table.contests}
-    rows = [
-        (places[one.contest].workload, places[one.contest].offered_load, one.policy, one.way, one.above)
-        for one in beside_the_bound(table)
-        if one.way is not None and places[one.contest].condition.startswith(LOADS)
-    ]
-    data = pd.DataFrame(rows, columns=["workload", "load", "policy", "way", "above"])
-    data = data[data["policy"] != "fifo"]
-    panels = [name for name, part in data.groupby("workload", sort=False) if part["load"].nunique() > 1]
-    if not panels:
+    data = way_data(table)
+    loads = data.groupby("workload", sort=False)["load"].nunique()
+    columns, rows = [str(name) for name in loads.index[loads > 1]], list(dict.fromkeys(data["class"]))
+    if not columns:
         return None
-    shown = {name: _foremost(data[data["workload"] == name]) for name in panels}
-    styles = looks(sorted({policy for names in shown.values() for policy in names}))
+    panels = {
+        (row, column): part[part["policy"].isin(_foremost(part))]
+        for row in rows
+        for column in columns
+        for part in [data[(data["class"] == row) & (data["workload"] == column)]]
+    }
     with styled():
         caption = (
-            f"0: as FIFO; 1: at the bound, below which no schedule comes. The {_MOST_LINES} schedulers that cover most "
-            "at each workload; values below -0.5 are not shown."
+            f"0: as FIFO; 1: at the bound, below which no schedule comes. In each panel the {_MOST_LINES} schedulers "
+            f"of the class that cover most; values below {_LEAST_WAY:g} are not shown."
         )
-        figure = new_figure(3.2 * len(panels) + 0.6, 2.9, title, caption)
-        for axes, name in zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
-            for policy in shown[name]:
-                line = data[(data["workload"] == name) & (data["policy"] == policy)].sort_values("load")
-                look = styles[policy]
-                axes.plot(
-                    line["load"], line["way"], color=look.colour, linestyle=look.dash, marker=look.marker,
-                    markersize=4, label=policy,
-                )  # fmt: skip
-            axes.axhline(0, color="#888888", linewidth=0.8)
-            axes.set_ylim(-0.5, 1)
-            axes.set_title(str(name))
+        figure = new_figure(3.4 * len(columns) + 0.6, 3.1 * len(rows), title, caption)
+        grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
+        for axes, ((row, column), part) in zip(grid.flat, panels.items(), strict=True):
+            _way_panel(axes, part)
+            axes.set_title(f"{column}\n{row}")
+        for axes in grid[-1]:
             axes.set_xlabel("offered load")
-        figure.axes[0].set_ylabel("way from FIFO to the bound")
-        lines = {line.get_label(): line for axes in figure.axes for line in axes.lines}
-        legend_above(figure, figure.axes[0], lines.values())
+        for axes in grid[:, 0]:
+            axes.set_ylabel("way from FIFO to the bound")
     return figure, data
+
+
+def way_data(table: LeagueTable) -> pd.DataFrame:
+    """Gather what `way_to_the_bound` draws: every scheduler but FIFO at the contests of which only the load differs."""
+    places = {place.name: place for place in table.contests}
+    found = [
+        (
+            one.league_class,
+            places[one.contest].workload,
+            places[one.contest].offered_load,
+            one.policy,
+            one.way,
+            one.above,
+        )
+        for one in beside_the_bound(table)
+        if one.way is not None and one.policy != "fifo" and places[one.contest].condition.startswith(LOADS)
+    ]
+    return pd.DataFrame(found, columns=["class", "workload", "load", "policy", "way", "above"])
+
+
+def _way_panel(axes: Axes, part: pd.DataFrame) -> None:
+    styles = looks(sorted(set(part["policy"])))
+    for policy in _foremost(part):
+        line, look = part[part["policy"] == policy].sort_values("load"), styles[policy]
+        style = {"color": look.colour, "linestyle": look.dash, "marker": look.marker, "markersize": 4}
+        axes.plot(line["load"], line["way"], label=label_text(policy), **style)
+    axes.axhline(0, color="#888888", linewidth=0.8)
+    axes.set_ylim(_LEAST_WAY, 1.02)
+    if len(part):
+        axes.legend(fontsize=6.5, loc="lower left", ncols=2)
 
 
 def _foremost(part: pd.DataFrame) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,19 +22,22 @@ from simsched.report.league import (
     unable_table,
 )
 from simsched.report.page.html import figure_block, page_of, table_block
-from simsched.report.tables import to_latex, to_markdown
+from simsched.report.tables import TextTable, to_latex, to_markdown
 from simsched.results import LeagueTable, standings
 
+#: How a policy was checked: its name, kinds of check with their places, and its differences from its paper.
+Evidence = tuple[str, Sequence[tuple[str, str]], str]
 
-def write_league(table: LeagueTable, folder: Path) -> list[Path]:
+
+def write_league(table: LeagueTable, folder: Path, evidence: Sequence[Evidence] = ()) -> list[Path]:
     """Write a league's page, its tables for a paper, its figures and its CSV; returns the paths, the page first.
 
-    The same results give the same bytes.
+    `evidence` says how the policies were checked. The same results give the same bytes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     brief = [standings_table(table, name, where, brief=True) for name, where in _tables(table)]
     texts = {
-        "league.html": league_page(table),
+        "league.html": league_page(table, evidence),
         "league.md": "\n".join(f"## {one.title}\n\n{to_markdown(one)}" for one in brief if one is not None),
         "league.tex": "\n".join(f"% {one.title}\n{to_latex(one)}" for one in brief if one is not None),
         "league.csv": league_csv(table),
@@ -55,7 +58,7 @@ def _tables(table: LeagueTable) -> Iterator[tuple[str, str]]:
             yield league_class, where
 
 
-def league_page(table: LeagueTable) -> str:
+def league_page(table: LeagueTable, evidence: Sequence[Evidence] = ()) -> str:
     """Compose the page of a league."""
     parts = [
         f"<p>{html_text(table.description)}</p>",
@@ -67,6 +70,7 @@ def league_page(table: LeagueTable) -> str:
         table_block(contests_table(table), "contests"),
         "".join(f"<p>{html_text(one)}</p>" for one in becomes_notes(table)),
         _unable(table),
+        _evidence(table, evidence),
         "</section>",
     ]
     kind = "A league of schedulers on one physics, played by simsched"
@@ -115,3 +119,17 @@ def _beats(table: LeagueTable, number: int, league_class: str) -> str:
 def _unable(table: LeagueTable) -> str:
     shown = unable_table(table)
     return "" if shown is None else table_block(shown, "unable")
+
+
+def _evidence(table: LeagueTable, evidence: Sequence[Evidence]) -> str:
+    played = {one.policy_name for one in table.ran()}
+    rows = tuple(
+        (policy, "\n".join(f"{kind}: {place}" for kind, place in how) or "-", differs or "-")
+        for policy, how, differs in evidence
+        if policy in played
+    )
+    if not rows:
+        return ""
+    notes = ("Places are in simsched's repository. Differences are those that a policy's own module declares.",)
+    headers = ("policy", "checked by", "differs from its paper")
+    return table_block(TextTable("How each was checked", headers, rows, notes, 3), "checked")
