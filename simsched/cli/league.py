@@ -49,15 +49,16 @@ def league(
     """
     from simsched.api import progress_listener
     from simsched.cli.run import processors
-    from simsched.experiment import how_checked, read_league
+    from simsched.experiment import digest_of_league, how_checked, read_league
     from simsched.files import write_text
     from simsched.operators import play
     from simsched.report.page import write_league
-    from simsched.results import LEAGUE_FILE, joined, league_text, read_league_table
+    from simsched.results import LEAGUE_FILE, joined, league_text, read_league_table, require_same_league
 
     spec = read_league(name, smoke=smoke)
     others = None if against is None else read_league_table(against)
     if others is not None:
+        require_same_league(others, digest_of_league(spec))
         seeds = len(others.seeds) if seeds is None else seeds
     folder = out / spec.name
     with progress_listener() as listener:

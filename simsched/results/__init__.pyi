@@ -59,6 +59,7 @@ from .league import (
     joined as joined,
     league_text as league_text,
     read_league_table as read_league_table,
+    require_same_league as require_same_league,
 )
 from .metric import LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric

@@ -155,11 +155,16 @@ def read_league_table(place: Path) -> LeagueTable:
     return LeagueTable(*head, tuple(content["seeds"]), contests, entries)
 
 
+def require_same_league(others: LeagueTable, digest: str) -> None:
+    """Raise `InputError` unless results are of the league of this digest."""
+    if others.digest != digest:
+        message = f"holds '{others.name}', which is another league than this one, or meant something else then"
+        raise input_error("--against", message, "run the league whose results these are, with the same version")
+
+
 def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
     """Put a league's entries beside those of others; raises `InputError` unless both had the same jobs throughout."""
-    if own.digest != others.digest:
-        message = f"is of another league, or of another meaning of its results, than this '{own.name}'"
-        raise input_error("--against", message, "run the league whose results these are, with the same version")
+    require_same_league(others, own.digest)
     jobs = {(one.contest, seed): digest for one in others.ran() for seed, digest in one.jobs.items()}
     for one in own.ran():
         for seed, digest in one.jobs.items():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from simsched.results.league import ContestPlace, Entry, LeagueTable
+from simsched.errors import InputError
+from simsched.results.league import ContestPlace, Entry, LeagueTable, joined, league_text, read_league_table
 from simsched.results.standings import beside_the_bound, holm, p_value, separated, standings, who_beats_whom
 
 
@@ -118,3 +120,28 @@ def test_error_rates_hold_for_all_pairs_at_once():
     rng = np.random.default_rng(29)
     wrong = sum(bool(separated({str(i): rng.standard_normal(8) for i in range(6)})) for _ in range(400))
     assert wrong <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95)
+
+
+def test_results_of_two_calls_are_joined_where_they_had_the_same_jobs():
+    old = league(entry("w.x", "fifo", [3, 3, 3], jobs={"1": "a", "2": "b"}), bounds={"w.x": {"1": 1.0}})
+    new = league(entry("w.x", "mine", [1, 1, 1], jobs={"1": "a", "2": "b"}))
+    both = joined(new, old)
+    assert both.policies == ("fifo", "mine")
+    assert both.contests[0].bounds == {"1": 1.0}
+    with pytest.raises(InputError, match=r"had other jobs at w\.x, seed 2"):
+        joined(league(entry("w.x", "mine", [1, 1, 1], jobs={"2": "c"})), old)
+    with pytest.raises(InputError, match="a policy called 'fifo' too"):
+        joined(league(entry("w.x", "fifo", [1, 1, 1])), old)
+    with pytest.raises(InputError, match="another league"):
+        joined(replace(new, digest="else"), old)
+
+
+def test_a_league_is_read_as_it_was_written(tmp_path):
+    table = league(entry("w.x", "srtf", [3, 4, 5], knows={"remaining_work": "oracle"}, becomes=("it is alone",)),
+                   entry("w.x", "pollux", [], reason="it cannot"), bounds={"w.x": {"1": 1.0}})  # fmt: skip
+    (tmp_path / "league.json").write_text(league_text(table))
+    assert read_league_table(tmp_path) == table
+    text = league_text(table).replace('"w.x"', '"w.y"', 1)
+    (tmp_path / "league.json").write_text(text)
+    with pytest.raises(InputError, match="an entry of the contest"):
+        read_league_table(tmp_path)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.lettering import label_text
 from simsched.report.figures.style import Drawn, looks, new_figure, styled
+from simsched.report.league import classes
 from simsched.results import LeagueTable, Standings, beside_the_bound
 
 #: More lines than these are not told apart in a panel.
@@ -74,7 +75,10 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
     """
     data = way_data(table)
     loads = data.groupby("workload", sort=False)["load"].nunique()
-    columns, rows = [str(name) for name in loads.index[loads > 1]], list(dict.fromkeys(data["class"]))
+    columns, rows = (
+        [str(name) for name in loads.index[loads > 1]],
+        [one for one in classes(table) if one in set(data["class"])],
+    )
     if not columns:
         return None
     panels = {
@@ -90,8 +94,10 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
         )
         figure = new_figure(3.4 * len(columns) + 0.6, 3.1 * len(rows), title, caption)
         grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
+        least = max(_LEAST_WAY, min(0.0, *(float(part["way"].min()) for part in panels.values() if len(part))) - 0.05)
         for axes, ((row, column), part) in zip(grid.flat, panels.items(), strict=True):
             _way_panel(axes, part)
+            axes.set_ylim(least, 1.02)
             axes.set_title(f"{column}\n{row}")
         for axes in grid[-1]:
             axes.set_xlabel("offered load")
@@ -125,7 +131,6 @@ def _way_panel(axes: Axes, part: pd.DataFrame) -> None:
         style = {"color": look.colour, "linestyle": look.dash, "marker": look.marker, "markersize": 4}
         axes.plot(line["load"], line["way"], label=label_text(policy), **style)
     axes.axhline(0, color="#888888", linewidth=0.8)
-    axes.set_ylim(_LEAST_WAY, 1.02)
     if len(part):
         axes.legend(fontsize=6.5, loc="lower left", ncols=2)
 
