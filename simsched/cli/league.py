@@ -49,9 +49,10 @@ def league(
     """
     from simsched.api import progress_listener
     from simsched.cli.run import processors
-    from simsched.experiment import digest_of_league, how_checked, read_league
+    from simsched.experiment import digest_of_league, policy_card, read_league
     from simsched.files import write_text
     from simsched.operators import play
+    from simsched.policy.registry import POLICIES
     from simsched.report.page import write_league
     from simsched.results import LEAGUE_FILE, joined, league_text, read_league_table, require_same_league
 
@@ -75,7 +76,12 @@ def league(
         )
     table = table if others is None else joined(table, others)
     write_text(folder / LEAGUE_FILE, league_text(table))
-    evidence = [(one.policy, one.how, one.differs) for one in how_checked()]
+    cards = [
+        policy_card(one)
+        for one in dict.fromkeys(entry.policy_name for entry in table.ran())
+        if POLICIES.is_shipped(one)
+    ]
+    evidence = [(card.name, card.evidence, " ".join(card.parts.get("Deviations", ()))) for card in cards]
     paths = [folder / LEAGUE_FILE, *write_league(table, folder, evidence)]
     if as_json:
         print_json({"league": table.name, "seeds": list(table.seeds), "files": [str(path) for path in paths]})

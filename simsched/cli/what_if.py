@@ -70,14 +70,20 @@ def what_if(
 def _print(
     shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict, paths: Sequence[Path]
 ) -> None:
-    from simsched.cli.gate import marked
+    from simsched.cli.answers import say
     from simsched.cli.tables import print_table
 
     click.echo(verdict.said())
-    for table in (_forecasts(shown, changes), _table(shown, hidden, changes), _usage(shown)):
-        print_table(marked(table, verdict))
-    for path in paths:
-        click.echo(f"{path}")
+    for table in _tables(shown, hidden, changes, verdict):
+        print_table(table)
+    say(paths)
+
+
+def _tables(shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict) -> list[TextTable]:
+    from simsched.cli.gate import marked
+
+    tables = (_forecasts(shown, changes), _table(shown, hidden, changes), _usage(shown))
+    return [marked(table, verdict) for table in tables]
 
 
 def _shown(effects: Sequence[Effect]) -> list[Effect]:
@@ -97,7 +103,7 @@ def _publish(
     import pandas as pd
 
     from simsched.cli.answers import publish
-    from simsched.cli.gate import BANNER, marked, titled
+    from simsched.cli.gate import titled, under_banner
     from simsched.report.figures import wait_changes
     from simsched.report.page import Section
 
@@ -112,12 +118,8 @@ def _publish(
     data = pd.DataFrame(rows, columns=["by", "group", "before_h", "after_h", "verdict"])
     data.loc[data["group"] == "all", ["by", "group"]] = ["all", "jobs"]
     drawn = wait_changes(data, title=titled("Who gains and who loses, in the replays", verdict))
-    tables = [
-        marked(table, verdict)
-        for table in (_forecasts(shown, changes), _table(shown, len(effects) - len(shown), changes), _usage(shown))
-    ]
-    words = [_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])]
-    words = words if verdict.is_open else [f"{BANNER}.", *words]
+    tables = _tables(shown, len(effects) - len(shown), changes, verdict)
+    words = under_banner([_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])], verdict)
     return publish(plan, Section("what-if", heading, words, tables, [drawn], verdict.is_open))
 
 

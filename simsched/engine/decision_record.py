@@ -36,7 +36,7 @@ def decision_record(
         cluster.running_jobs,
         cluster.allocated_gpus,
         cluster.available_gpus,
-        cluster.nodes_up + len(cluster.starting),
+        cluster.provisioned_nodes,
         *moves,
         diagnostics,
         len(cluster.broken),

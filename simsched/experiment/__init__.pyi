@@ -1,4 +1,3 @@
-from .checked import Checked as Checked, how_checked as how_checked
 from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
@@ -12,6 +11,12 @@ from .league import (
     reason_of as reason_of,
 )
 from .physics import colocation_of as colocation_of
+from .policy_cards import (
+    QUESTIONS as QUESTIONS,
+    PolicyCard as PolicyCard,
+    policy_card as policy_card,
+    signals_read as signals_read,
+)
 from .policy_params import full_params as full_params, make_policy as make_policy
 from .promises import with_deadlines as with_deadlines
 from .results_name import results_name as results_name

@@ -92,7 +92,7 @@ def find_league(name: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    shipped = {file.stem: file for file in sorted(data_folder("leagues").glob("2*.yaml"))}
+    shipped = {file.stem: file for file in sorted(data_folder("leagues").glob("*.yaml"))}
     key = name.removeprefix("league-").removeprefix("league/")
     if key not in shipped:
         message = "there is no such file, and no shipped league of that name"

@@ -173,7 +173,8 @@ def _grouped(table: LeagueTable, contests: Sequence[str]) -> str:
 
 def becomes_notes(table: LeagueTable) -> list[str]:
     """Say what policies become without physics that they count on, a sentence each."""
-    return what_policies_become((one.shown_policy, dict(enumerate(one.becomes))) for one in table.ran())  # type: ignore[misc]
+    told = ((one.shown_policy, {words: words for words in one.becomes}) for one in table.ran())
+    return what_policies_become(told)
 
 
 def league_csv(table: LeagueTable) -> str:

@@ -46,13 +46,8 @@ from .integrity import (
 from .joining import Part as Part, error_of_cutting as error_of_cutting, join_tables as join_tables
 from .league import (
     CPU_S as CPU_S,
-    ELASTIC as ELASTIC,
     LEAGUE_FILE as LEAGUE_FILE,
-    LEARNED as LEARNED,
     MEASURES as MEASURES,
-    NON_CLAIRVOYANT as NON_CLAIRVOYANT,
-    ORACLE as ORACLE,
-    RIGID as RIGID,
     ContestPlace as ContestPlace,
     Entry as Entry,
     LeagueTable as LeagueTable,

@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from simsched.errors import input_error
-from simsched.knowledge import Known, marked
+from simsched.knowledge import marked, told
 from simsched.results.stored import Count, read_json
 from simsched.results.writer import json_text
 
 LEAGUE_FILE = "league.json"
 _AGAIN = "run the league again, which repeats only what is missing"
-#: What a scheduler is told, from least to most, and what it may do with jobs.
-NON_CLAIRVOYANT, LEARNED, ORACLE = "non-clairvoyant", "learned or profiled", "oracle"
-RIGID, ELASTIC = "rigid", "elastic"
-
 #: The measures of a league: those that summaries have, and the CPU time of a run with its decisions.
 CPU_S = "cpu_s"
 MEASURES = (
@@ -70,16 +66,9 @@ class Entry:
         return marked(self.policy, self.knows)
 
     @property
-    def told(self) -> str:
-        """What it is told: an oracle's knowledge, what is learned or measured beforehand, or neither."""
-        if Known.ORACLE in self.knows.values():
-            return ORACLE
-        return LEARNED if {Known.PROFILED, Known.LEARNT} & set(self.knows.values()) else NON_CLAIRVOYANT
-
-    @property
     def league_class(self) -> str:
         """The class in which it competes."""
-        return f"{self.told}, {RIGID if self.rigid else ELASTIC}"
+        return f"{told(self.knows)}, {'rigid' if self.rigid else 'elastic'}"
 
 
 @dataclass(frozen=True)

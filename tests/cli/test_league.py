@@ -75,7 +75,7 @@ def test_every_policy_takes_part_where_it_can(folder, league):
     page = (results / "league.html").read_text()
     assert "no model of batch sizes to adapt" in page
     assert "srtf †" in page
-    assert "oracle: tests/validation/test_queue_oracles.py" in page
+    assert "(tests/validation/test_queue_oracles.py)" in page
     with (results / "league.csv").open() as file:
         rows = list(csv.DictReader(file))
     above = {row["policy"]: float(row["above_bound"]) for row in rows if row["metric"] == "jct_mean_s"}

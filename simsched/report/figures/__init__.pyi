@@ -5,6 +5,7 @@ from .models import (
     throughput_figure as throughput_figure,
     types_figure as types_figure,
 )
+from .occupancy import occupancy as occupancy
 from .operators import (
     allocation_curves as allocation_curves,
     capacity_curve as capacity_curve,

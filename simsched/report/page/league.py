@@ -25,8 +25,8 @@ from simsched.report.page.html import figure_block, page_of, table_block
 from simsched.report.tables import TextTable, to_latex, to_markdown
 from simsched.results import LeagueTable, standings
 
-#: How a policy was checked: its name, kinds of check with their places, and its differences from its paper.
-Evidence = tuple[str, Sequence[tuple[str, str]], str]
+#: How a policy was checked: its name; kinds of check, what came out and where; and its differences from its paper.
+Evidence = tuple[str, Sequence[tuple[str, str, str]], str]
 
 
 def write_league(table: LeagueTable, folder: Path, evidence: Sequence[Evidence] = ()) -> list[Path]:
@@ -70,7 +70,7 @@ def league_page(table: LeagueTable, evidence: Sequence[Evidence] = ()) -> str:
         table_block(contests_table(table), "contests"),
         "".join(f"<p>{html_text(one)}</p>" for one in becomes_notes(table)),
         _unable(table),
-        _evidence(table, evidence),
+        _evidence(evidence),
         "</section>",
     ]
     kind = "A league of schedulers on one physics, played by simsched"
@@ -121,15 +121,11 @@ def _unable(table: LeagueTable) -> str:
     return "" if shown is None else table_block(shown, "unable")
 
 
-def _evidence(table: LeagueTable, evidence: Sequence[Evidence]) -> str:
-    played = {one.policy_name for one in table.ran()}
+def _evidence(evidence: Sequence[Evidence]) -> str:
     rows = tuple(
-        (policy, "\n".join(f"{kind}: {place}" for kind, place in how) or "-", differs or "-")
-        for policy, how, differs in evidence
-        if policy in played
+        (policy, "; ".join(f"{kind}: {said} ({shown})" for kind, said, shown in how) or "-", differs or "-")
+        for policy, how, differs in sorted(evidence)
     )
-    if not rows:
-        return ""
     notes = ("Places are in simsched's repository. Differences are those that a policy's own module declares.",)
     headers = ("policy", "checked by", "differs from its paper")
-    return table_block(TextTable("How each was checked", headers, rows, notes, 3), "checked")
+    return table_block(TextTable("How each was checked", headers, rows, notes, 3), "checked") if rows else ""
