@@ -52,7 +52,7 @@ def league(
     from simsched.experiment import digest_of_league, policy_card, read_league
     from simsched.files import write_text
     from simsched.operators import play
-    from simsched.policy.registry import POLICIES
+    from simsched.policy import POLICIES
     from simsched.report.page import write_league
     from simsched.results import LEAGUE_FILE, joined, league_text, read_league_table, require_same_league
 
