@@ -1,3 +1,4 @@
+from .adding_seeds import AddedSeeds as AddedSeeds, run_to_decision as run_to_decision
 from .checking import check as check, prepare as prepare
 from .progress import grid_progress as grid_progress, progress_listener as progress_listener
 from .results import RunResults as RunResults, read_run as read_run

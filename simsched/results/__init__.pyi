@@ -102,6 +102,16 @@ from .rows import (
     Table as Table,
     schema_markdown as schema_markdown,
 )
+from .sequential import (
+    FIRST_LOOK as FIRST_LOOK,
+    Planned as Planned,
+    SeedDecision as SeedDecision,
+    decide as decide,
+    kept as kept,
+    looks as looks,
+    plan as plan,
+    undecided as undecided,
+)
 from .sheets import CurvePoint as CurvePoint, read_curves as read_curves
 from .standings import (
     Beside as Beside,
