@@ -14,6 +14,7 @@ from .compare import (
     Row as Row,
     comparison as comparison,
     paired_differences as paired_differences,
+    reference_of as reference_of,
     row_name as row_name,
     short_keys as short_keys,
 )
@@ -124,6 +125,7 @@ from .statistics import (
     Difference as Difference,
     Estimate as Estimate,
     estimate as estimate,
+    ratio as ratio,
     ratio_of_means as ratio_of_means,
 )
 from .stays import (
