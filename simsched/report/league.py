@@ -224,7 +224,7 @@ def _above(beside: Sequence[Beside], contests: Sequence[str]) -> dict[str, str]:
 def _interval(ratio: Estimate) -> str:
     if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
         return estimate_text(Estimate(ratio.mean, ratio.n))
-    return f"{number(ratio.mean)} ({number(ratio.low)} to {number(ratio.high)})"
+    return f"{number(ratio.mean)} [{number(ratio.low)} to {number(ratio.high)}]"
 
 
 def _mean(entries: Sequence[Entry], name: str) -> float:
