@@ -26,6 +26,13 @@ from .elastic import (
     usable_gpus as usable_gpus,
 )
 from .estimates import DurationHistory as DurationHistory, LearnedDurations as LearnedDurations
+from .features import (
+    APPLICATION as APPLICATION,
+    FEATURES as FEATURES,
+    Feature as Feature,
+    Features as Features,
+    Score as Score,
+)
 from .gang import (
     available_by_type as available_by_type,
     available_gpus as available_gpus,
