@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from simsched.applications import ApplicationCatalogue
-from simsched.applications.plans import read_plan_table
+from simsched.applications.plans import hardware_text, read_plan_table, shipped_hardware
 from simsched.engine import EngineOptions
 from simsched.errors import InputError, InputWarning
 from simsched.model import NO_BATCH, Amount, Cluster, JobRequest, JobSpec, JobTruth, NodeShape, Site
@@ -131,3 +131,20 @@ def test_a_duration_on_gpus_of_no_certain_type_is_refused():
     job = JobSpec("a", 0, 64, "llama2-7b", duration_s=3600)
     with pytest.raises(InputError, match="on GPUs of which type: a100, h100"):
         ApplicationCatalogue.load().for_job(job.request, job.truth)
+
+
+def test_a_models_file_names_its_profile_and_its_measured_plans_beside_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "format: simsched-model/1\nname: mine\n"
+        "shape: {layers: 8, hidden: 1024, mlp: 4096, heads: 16, kv_heads: 16, vocabulary: 1000, sequence: 1024}\n"
+        "global_batch: 64\nhardware: {h100: own.yaml}\nmeasured: {h100: placements_mine.csv}\n"
+    )
+    (tmp_path / "own.yaml").write_text(hardware_text(shipped_hardware()["h100"]))
+    (tmp_path / "placements_mine.csv").write_text("exec_plan,placement,iter_time\nt2 p1 d4 b2,8,7.5\n")
+    found = ApplicationCatalogue.load(tmp_path)
+    assert found.names() == ("mine",)
+    mine, site = found.planned["mine"], Site((8,), "h100")
+    assert mine.best(site).parts.total == pytest.approx(7.5)
+    plan = Plan(tensor=2, data=4, micro_batch=1)
+    ratio = mine.model.parts(plan, site).total / mine.model.parts(Plan(2, 1, 4, 1, 2), site).total
+    assert mine.parts(plan, site).total == pytest.approx(7.5 * ratio)
