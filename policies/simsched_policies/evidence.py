@@ -59,7 +59,6 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "best-effort": (Evidence("cases", _HAND, "tests/unit/test_tiresias.py"),),
     "ces": (Evidence("cases", _HAND, "tests/unit/test_ces.py"),),
     "chronus": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
-    "crux": (Evidence("cases", _HAND, "tests/unit/test_crux.py"),),
     "crux": (Evidence("cases", "order, paths and levels worked by hand", "tests/unit/test_crux.py"),),
     "edf": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
     "elasticflow": (
@@ -137,7 +136,6 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "qssf": (_HELIOS,),
     "recorded": (Evidence("replay", "240 completion times of Shockwave's recordings", "docs/validation-shockwave.md"),),
-    "rubick": (Evidence("cases", _HAND, "tests/unit/test_rubick.py"),),
     "rubick": (Evidence("cases", _HAND, "tests/unit/test_rubick.py"),),
     "shockwave": (
         Evidence(
