@@ -36,7 +36,7 @@ def _policies() -> _Rows:
     from simsched.policy import registry
 
     cards = map(policy_card, registry.names())
-    rows = [(card.name, card.group, shorten(_after_name(card.title), 64)) for card in cards]
+    rows = [(card.name, card.group, shorten(_after_name(card.title), 62)) for card in cards]
     return ("policy", "class", "what it does (simsched show policy NAME tells more)"), rows
 
 

@@ -66,6 +66,7 @@ def about_task(
         "policy_source": policy.about["source"],
         "policy_needs": sorted(signal.name for signal in made.signals),
         "policy_knows": made.knows,
+        "policy_rigid": made.rigid,
         "diagnostics": list(task.policy.diagnostics),
         "cluster": groups_of(task.cluster),
         "gpu_memory_mb": dict(sorted(task.cluster.memory_mb.items())),

@@ -9,6 +9,7 @@ from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
 from .forecast import Forecast as Forecast
 from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
+from .league import Began as Began, play as play
 from .live import (
     Backtest as Backtest,
     Queue as Queue,

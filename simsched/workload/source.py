@@ -30,6 +30,7 @@ from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
 from simsched.workload.recipes.gavel import GavelRecipe
 from simsched.workload.recipes.llm import LlmRecipe
+from simsched.workload.recipes.log_normal import LogNormalRecipe
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
@@ -51,6 +52,7 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "gavel": GavelRecipe,
         "sia": SiaRecipe,
         "llm": LlmRecipe,
+        "log-normal": LogNormalRecipe,
     }
 )
 _MOST_KEPT_BYTES = 4 << 20
@@ -73,7 +75,14 @@ class GeneratedTrace:
 
 @dataclass(frozen=True)
 class WorkloadOptions(
-    GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, SiaRecipe, TiresiasTestbedRecipe, LlmRecipe
+    GeneratedTrace,
+    PolluxRecipe,
+    ReplayRecipe,
+    GavelRecipe,
+    SiaRecipe,
+    TiresiasTestbedRecipe,
+    LlmRecipe,
+    LogNormalRecipe,
 ):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
@@ -90,12 +99,15 @@ class WorkloadOptions(
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
     recipe: (
-        Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia", "llm"] | None
+        Literal[
+            "pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia", "llm", "log-normal"
+        ]
+        | None
     ) = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed, of Gavel's generator, of a mix of Sia or of a cluster for language models, or "
-        "give those of Tiresias's worked example",
+        "jobs of Tiresias's testbed, of Gavel's generator, of a mix of Sia, of a cluster for language models or by "
+        "summary statistics, or give those of Tiresias's worked example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
     speedup: Literal["linear"] | float | tuple[tuple[int, float], ...] | None = key(
