@@ -51,7 +51,9 @@ class ApplicationsOptions:
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
     path: Annotated[str | None, INPUT_FILE] = key(
-        None, "a folder of application YAMLs or of measurements, or a table of rates (JSON, CSV)", min_length=1
+        None,
+        "a folder of application YAMLs, of measurements or of tables of plans, or a table of rates (JSON, CSV)",
+        min_length=1,
     )
     gpu_type: str = key("t4", "GPU type on which a folder of measurements or a CSV of rates was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
