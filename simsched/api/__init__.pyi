@@ -1,3 +1,4 @@
+from .adding_seeds import AddedSeeds as AddedSeeds, run_to_decision as run_to_decision
 from .checking import check as check, prepare as prepare
 from .driving import drive_task as drive_task, task_of as task_of
 from .progress import grid_progress as grid_progress, progress_listener as progress_listener

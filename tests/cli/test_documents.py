@@ -91,6 +91,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "trace3.csv").write_bytes((ROOT / "tests" / "data" / "muri-small.csv").read_bytes())
     (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
     (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
+    page = (ROOT / "docs" / "how-to" / "llm.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:yaml|csv)\n(.*?)```", page, re.DOTALL)
+    for name, block in zip(("leaves.yaml", "jobs.csv", "mine-30b.yaml", "steps.csv"), blocks, strict=True):
+        (folder / name).write_text(block)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (folder / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[0])
     for code in re.findall(
@@ -132,6 +136,9 @@ def _quick(words: list[str]) -> list[str]:
     if words[0] == "learn" and "--help" not in words:
         few = ["--generations", "1", "--population", "4", "--episodes", "1", "--seeds", "101-101", "--force"]
         return [*words, *few, "-o", "workload.jobs=4", "-o", "workload.days=14"]
+    if words[0] == "league":
+        few = ["--smoke", "--policy", "fifo", "--seeds", "2", "-j", "1"]
+        return ["league", *few] if "--against" not in words else ["league", "--help"]  # has tests of its own
     if words[0] == "pack":
         return [*words, "--seeds", "1", "--no-plots"]
     if words[0] in {"check", "new", "trace"} and "info" not in words:
@@ -144,6 +151,7 @@ def _quick(words: list[str]) -> list[str]:
         "show",
         "compare",
         "compare-runs",
+        "plan",
         "validate-run",
         "why",
     } and "first" not in " ".join(words):
