@@ -55,12 +55,15 @@ def _wrapped(text: str) -> list[str]:
 
 def _applications() -> _Rows:
     from simsched.applications import catalogue
+    from simsched.applications.plans import shipped_llms
 
     rows = []
     for name, application in sorted(catalogue().applications.items()):
         limits = application.limits
         batches = f"{limits.init_batch_size} to {limits.max_batch_size}" if limits else "-"
         rows.append((name, batches, str(application.max_gpus or "-"), str(application.epochs)))
+    for name, model in shipped_llms().items():
+        rows.append((name, f"{model.global_batch} sequences", "-", "1"))
     return ("application", "batch size", "max GPUs", "epochs"), rows
 
 

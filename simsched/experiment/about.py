@@ -93,6 +93,8 @@ def _conditions(task: Task) -> dict[str, Any]:
     about: dict[str, Any] = {}
     if task.cluster.levels:
         about["topology"] = [level.described() for level in task.cluster.levels]
+    if task.cluster.within:
+        about["tiers"] = [asdict(tier) for tier in task.cluster.within]
     if task.gpu_speed:
         about["gpu_speed"] = dict(task.gpu_speed)
     if task.losses:

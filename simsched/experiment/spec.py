@@ -164,6 +164,10 @@ class EngineSpec(Section):
         default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
     )
 
+    contention: bool = Field(
+        default=False, description="whether jobs whose communication waits for the same uplinks share their bandwidth"
+    )
+
     @model_validator(mode="after")
     def _whole_seconds(self) -> EngineSpec:
         for key in ("restart_delay_s", "node_start_s"):
@@ -361,12 +365,26 @@ class ExperimentSpec(Section):
 
     @model_validator(mode="after")
     def _racks(self) -> ExperimentSpec:
-        levels = [spec.level for spec in self.cluster.topology]
+        levels = [spec.level for spec in self.cluster.topology if not spec.within]
         if self.failures.rack_level is not None and self.failures.rack_level not in levels:
             known = f"it has {', '.join(levels)}" if levels else "it has none"
             raise ValueError(
                 f"failures.rack_level: 'cluster.topology' has no level '{self.failures.rack_level}', {known}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _uplinks(self) -> ExperimentSpec:
+        engines = [self.engine, *(policy.engine for policy in self.policies)]
+        if any(one is not None and one.contention for one in engines) and not self.cluster.build().tiered:
+            raise ValueError("engine.contention: 'cluster.topology' declares no uplinks; give 'uplink_gb_s' of a tier")
+        return self
+
+    @model_validator(mode="after")
+    def _spares(self) -> ExperimentSpec:
+        engines = [self.engine, *(policy.engine for policy in self.policies)]
+        if self.failures.hot_spares and any(one is not None and one.initial_nodes is not None for one in engines):
+            raise ValueError("failures.hot_spares are not for nodes that are rented: leave out 'engine.initial_nodes'")
         return self
 
     @model_validator(mode="after")

@@ -115,6 +115,8 @@ class Capacity:
         self.up = list(up)
         self.free = list(free)
         self.total = sum(self.free)
+        #: How often anything was taken or given back.
+        self.changes = 0
         self.types = list(dict.fromkeys(node.gpu_type for node in nodes))
         self._all_types = tuple(range(len(self.types)))
         #: The pool of each node, once somebody has asked for a pool.
@@ -362,6 +364,7 @@ class Capacity:
 
     def _change(self, allocation: Allocation, sign: int) -> None:
         free, pools = self.free, self._pool_of
+        self.changes += 1
         for node, gpus in allocation:
             before = free[node]
             free[node] = after = before + sign * gpus

@@ -31,4 +31,12 @@ from .log_input import (
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan
+from .training import (
+    PARTS as PARTS,
+    PlanAnswer as PlanAnswer,
+    Question as Question,
+    closest_plan as closest_plan,
+    straddling_site as straddling_site,
+    tight_site as tight_site,
+)
 from .what_if import ALL_KINDS as ALL_KINDS, Change as Change, Effect as Effect, what_if as what_if

@@ -140,6 +140,7 @@ from .stays import (
     waiting_by as waiting_by,
 )
 from .stored import WORKLOAD_FILE as WORKLOAD_FILE
+from .story import Passage as Passage, at as at, story as story
 from .summary import summarise_folder as summarise_folder
 from .trials import TRIALS_FILE as TRIALS_FILE, read_trials as read_trials, write_trials as write_trials
 from .verdicts import UNDECIDED as UNDECIDED, Judged as Judged, judge as judge
