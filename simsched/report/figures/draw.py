@@ -64,8 +64,8 @@ def draw_run(
 
     Up to eight rows are compared as bars, distributions and over time, with rented nodes and hyper-parameter tuning if
     there are any; of more, those of the middle point of the sweep as distributions. A job's timeline is drawn if
-    nothing is swept, figures of each swept key with two values or more, and a map of two. Swept keys in `replicate_over` count
-    as replications beside the seed, as in `simsched.results.compare.comparison`.
+    nothing is swept, figures of each swept key with two values or more, and a map of two. Swept keys in
+    `replicate_over` count as replications beside the seed, as in `simsched.results.compare.comparison`.
     """
     paths: list[Path] = []
     for name, drawn in run_figures(run, replicate_over):
