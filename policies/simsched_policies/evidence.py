@@ -59,7 +59,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "best-effort": (Evidence("cases", _HAND, "tests/unit/test_tiresias.py"),),
     "ces": (Evidence("cases", _HAND, "tests/unit/test_ces.py"),),
     "chronus": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
-    "crux": (Evidence("cases", _HAND, "tests/unit/test_crux.py"),),
+    "crux": (Evidence("cases", "order, paths and levels worked by hand", "tests/unit/test_crux.py"),),
     "edf": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
     "elasticflow": (
         Evidence("direction", "deadlines met, beside ElasticFlow's evaluation", _SHARING),
@@ -110,6 +110,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "horus": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
     "isolated": (_QUEUES,),
+    "kai": (Evidence("cases", "rounds of KAI-Scheduler's own integration tests", "tests/unit/test_kai_round.py"),),
     "kueue": (
         Evidence(
             "cases", "victims, shares and admissions of Kueue's own test tables", "tests/unit/test_quota_scenarios.py"

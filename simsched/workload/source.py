@@ -51,8 +51,8 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "tiresias-example": TiresiasExampleRecipe,
         "gavel": GavelRecipe,
         "sia": SiaRecipe,
-        "log-normal": LogNormalRecipe,
         "llm": LlmRecipe,
+        "log-normal": LogNormalRecipe,
     }
 )
 _MOST_KEPT_BYTES = 4 << 20
@@ -80,9 +80,9 @@ class WorkloadOptions(
     ReplayRecipe,
     GavelRecipe,
     SiaRecipe,
-    LogNormalRecipe,
     TiresiasTestbedRecipe,
     LlmRecipe,
+    LogNormalRecipe,
 ):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
@@ -100,14 +100,14 @@ class WorkloadOptions(
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
     recipe: (
         Literal[
-            "pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia", "log-normal", "llm"
+            "pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia", "llm", "log-normal"
         ]
         | None
     ) = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed, of Gavel's generator, of a mix of Sia, by summary statistics or of a cluster for "
-        "language models, or give those of Tiresias's worked example",
+        "jobs of Tiresias's testbed, of Gavel's generator, of a mix of Sia, of a cluster for language models or by "
+        "summary statistics, or give those of Tiresias's worked example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
     speedup: Literal["linear"] | float | tuple[tuple[int, float], ...] | None = key(

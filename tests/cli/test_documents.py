@@ -133,12 +133,12 @@ def _quick(words: list[str]) -> list[str]:
         return [*words, "-j", "1", "--no-plots"]
     if words[:2] == ["application", "show"]:
         return [*words, "--no-plots"]
-    if words[0] == "league":
-        few = ["--smoke", "--policy", "fifo", "--seeds", "2", "-j", "1"]
-        return ["league", *few] if "--against" not in words else ["league", "--help"]  # has tests of its own
     if words[0] == "learn" and "--help" not in words:
         few = ["--generations", "1", "--population", "4", "--episodes", "1", "--seeds", "101-101", "--force"]
         return [*words, *few, "-o", "workload.jobs=4", "-o", "workload.days=14"]
+    if words[0] == "league":
+        few = ["--smoke", "--policy", "fifo", "--seeds", "2", "-j", "1"]
+        return ["league", *few] if "--against" not in words else ["league", "--help"]  # has tests of its own
     if words[0] == "pack":
         return [*words, "--seeds", "1", "--no-plots"]
     if words[0] in {"check", "new", "trace"} and "info" not in words:
