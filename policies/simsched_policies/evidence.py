@@ -59,6 +59,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "best-effort": (Evidence("cases", _HAND, "tests/unit/test_tiresias.py"),),
     "ces": (Evidence("cases", _HAND, "tests/unit/test_ces.py"),),
     "chronus": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
+    "crux": (Evidence("cases", "order, paths and levels worked by hand", "tests/unit/test_crux.py"),),
     "edf": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
     "elasticflow": (
         Evidence("direction", "deadlines met, beside ElasticFlow's evaluation", _SHARING),
@@ -138,6 +139,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "qssf": (_HELIOS,),
     "recorded": (Evidence("replay", "240 completion times of Shockwave's recordings", "docs/validation-shockwave.md"),),
+    "rubick": (Evidence("cases", _HAND, "tests/unit/test_rubick.py"),),
     "shockwave": (
         Evidence(
             "oracle", "the plan of a window against the same program by a second solver", "docs/validation-shockwave.md"

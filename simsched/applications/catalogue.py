@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
@@ -24,15 +25,20 @@ from simsched.model import (
     JobRequest,
     JobTruth,
     Setting,
+    Site,
     StagedJob,
     TabulatedJob,
     TabulatedModel,
     TensorModelJob,
+    consolidated_shape,
     with_types,
 )
 from simsched.model.colocation import PairTable, read_pairs
 from simsched.paths import data_folder
 from simsched.reading import read_text
+
+if TYPE_CHECKING:
+    from simsched.model.plans import LargeModel, PlannedJob
 
 #: The type that published speeds are relative to.
 _BASE = "t4"
@@ -45,7 +51,9 @@ class ApplicationsOptions:
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
     path: Annotated[str | None, INPUT_FILE] = key(
-        None, "a folder of application YAMLs or of measurements, or a table of rates (JSON, CSV)", min_length=1
+        None,
+        "a folder of application YAMLs, of measurements or of tables of plans, or a table of rates (JSON, CSV)",
+        min_length=1,
     )
     gpu_type: str = key("t4", "GPU type on which a folder of measurements or a CSV of rates was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
@@ -67,10 +75,12 @@ class ApplicationCatalogue:
         applications: Mapping[str, Application],
         origin: str,
         tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+        planned: Mapping[str, LargeModel] = MappingProxyType({}),
     ) -> None:
-        """Hold applications by name, those of which only rates are known apart."""
+        """Hold applications by name, those of which only rates or plans are known apart."""
         self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
         self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
+        self.planned: Mapping[str, LargeModel] = MappingProxyType(dict(sorted(planned.items())))
         self.origin = origin
 
     @classmethod
@@ -79,7 +89,8 @@ class ApplicationCatalogue:
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
         single file, or the folder of one application's measurements, works too. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates, a file `*.csv` one
+        `gpu_type`, within published `bounds` if such are named. A folder of `placements_*.csv` alone holds
+        tables of measured plans. A file `*.json` is a table of rates, a file `*.csv` one
         of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """
         place = data_folder("workloads") / "applications" if path is None else path
@@ -88,7 +99,7 @@ class ApplicationCatalogue:
         if place.is_file() and place.suffix == LINES_SUFFIX:
             return cls({}, str(place), read_rate_lines(place, gpu_type))
         if place.is_file():
-            return cls(_read_files([place]), str(place))
+            return cls._of_files([place], str(place))
         if not place.is_dir():
             raise input_error(place, "there is no such folder", "name a folder of application files or of measurements")
         if (place / PLACEMENTS).is_file():
@@ -96,6 +107,10 @@ class ApplicationCatalogue:
             return cls(measured, str(place))
         files = sorted(place.glob("*.yaml"))
         is_measured = any((folder / PLACEMENTS).is_file() for folder in place.iterdir() if folder.is_dir())
+        if not files and any(place.glob("placements_*.csv")):
+            from simsched.applications.plans import read_plan_tables  # few experiments name plans
+
+            return cls({}, str(place), {}, read_plan_tables(place, gpu_type))
         if is_measured and files:
             raise input_error(
                 place, "holds both measurements and application files", "keep them in folders of their own"
@@ -106,11 +121,16 @@ class ApplicationCatalogue:
             raise input_error("applications.bounds", f"{place} holds no measurements to bound", "leave it out")
         if not files:
             raise input_error(place, f"holds neither application files (*.yaml) nor folders with a {PLACEMENTS}")
-        return cls(_read_files(files), str(place))
+        return cls._of_files(files, str(place))
+
+    @classmethod
+    def _of_files(cls, files: list[Path], origin: str) -> ApplicationCatalogue:
+        applications, planned = _read_files(files)
+        return cls(applications, origin, {}, planned)
 
     def names(self) -> tuple[str, ...]:
         """List the names that jobs may give, sorted, without that of fixed durations."""
-        return (*self.applications, *self.tabulated)
+        return (*self.applications, *self.tabulated, *self.planned)
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Return the application of a job; `InputError` where no application has that name."""
@@ -126,13 +146,30 @@ class ApplicationCatalogue:
             return found
         if name in self.tabulated:
             return self._tabulated(self.tabulated[name], request, truth)
+        if self.has_plans(name):
+            from simsched.applications.plans import shipped_llms
+
+            return _planned(self.planned.get(name) or shipped_llms()[name], request, truth)
         model = shipped_models().get(name)
         if model is None:
-            known = [*self.names(), *shipped_models(), FIXED_DURATION]
+            from simsched.applications.plans import shipped_llms
+
+            known = [*self.names(), *shipped_models(), *shipped_llms(), FIXED_DURATION]
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)
+
+    def has_plans(self, name: str) -> bool:
+        """Return whether jobs of an application run by plans."""
+        if name in self.planned:
+            return True
+        other = name == FIXED_DURATION or name in self.applications or name in self.tabulated
+        if other or name in shipped_models():
+            return False
+        from simsched.applications.plans import shipped_llms
+
+        return name in shipped_llms()
 
     def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
         asked = Setting(request.batch_size, request.num_gpus)
@@ -140,6 +177,33 @@ class ApplicationCatalogue:
             return TabulatedJob(model, asked, truth.total_steps, request.batch_rule)
         except ValueError as error:
             raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
+
+
+def _planned(model: LargeModel, request: JobRequest, truth: JobTruth) -> PlannedJob:
+    from simsched.model.plans import PlannedJob
+
+    try:
+        steps = truth.total_steps or _steps_of(model, request, truth.duration_s)
+        return PlannedJob(model, steps, request.batch_size)
+    except ValueError as error:
+        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+
+
+def _steps_of(model: LargeModel, request: JobRequest, duration_s: float) -> float:
+    """Return the steps of a duration on the GPUs asked for, with the plan asked for or the best.
+
+    Raises `ValueError` where it is not known on which GPU type that is.
+    """
+    named = None if request.shape is None else request.shape.gpu_types
+    kinds = [kind for kind in model.gpu_types if named is None or kind in named]
+    if not duration_s:
+        return 0
+    if len(kinds) != 1:
+        raise ValueError(f"a duration of {model.name} needs to say on GPUs of which type: {', '.join(kinds) or 'none'}")
+    site = Site(consolidated_shape(request.num_gpus, model.node_gpus(kinds[0])), kinds[0])
+    batch = request.batch_size
+    parts = model.best(site, batch).parts if request.plan is None else model.parts(request.plan, site, batch)
+    return max(duration_s // float(parts.total), 1.0)
 
 
 def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
@@ -167,25 +231,43 @@ def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
         if isinstance(app, FittedApplication) and _BASE in app.step_models:
             speeds = {kind: speed for kind, speed in figure["speed"].items() if kind != _BASE}
             applications[name] = with_types(app, _BASE, speeds, restart_delay_s=figure["restart_delay_s"])
-    return ApplicationCatalogue(applications, found.origin, found.tabulated)
+    return ApplicationCatalogue(applications, found.origin, found.tabulated, found.planned)
 
 
-def _read_files(files: list[Path]) -> dict[str, Application]:
-    """Read application files; all problems of all files at once."""
+#: Files of large models, and of the hardware that these name.
+_OF_PLANS = re.compile(r"\bformat:\s*[\"']?simsched-(model|hardware)/")
+
+
+def _read_files(files: list[Path]) -> tuple[dict[str, Application], dict[str, LargeModel]]:
+    """Read application files and those of large models; all problems of all files at once."""
     found: dict[str, Application] = {}
+    planned: dict[str, LargeModel] = {}
     problems: list[Problem] = []
     for file in files:
         try:
-            application = read_document(file).application()
+            kind = _OF_PLANS.search(read_text(file))
+            if kind is None:
+                application = read_document(file).application()
+                name = application.name
+            elif kind[1] == "model":
+                from simsched.applications.plans import read_model
+
+                model = read_model(file)
+                name = model.name
+            else:
+                continue
         except InputError as error:
             problems.extend(error.problems)
             continue
-        if application.name in found or application.name == FIXED_DURATION:
-            problems.append(Problem(str(file), f"the name '{application.name}' is taken", "give it another"))
-        found[application.name] = application
+        if name in found or name in planned or name == FIXED_DURATION:
+            problems.append(Problem(str(file), f"the name '{name}' is taken", "give it another"))
+        if kind is None:
+            found[name] = application
+        else:
+            planned[name] = model
     if problems:
         raise InputError(*problems)
-    return found
+    return found, planned
 
 
 def read_pair_table(path: Path, default: float | None = None) -> PairTable:

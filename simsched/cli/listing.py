@@ -36,7 +36,7 @@ def _policies() -> _Rows:
     from simsched.policy import registry
 
     cards = map(policy_card, registry.names())
-    rows = [(card.name, card.group, shorten(_after_name(card.title), 64)) for card in cards]
+    rows = [(card.name, card.group, shorten(_after_name(card.title), 62)) for card in cards]
     return ("policy", "class", "what it does (simsched show policy NAME tells more)"), rows
 
 
@@ -55,12 +55,15 @@ def _wrapped(text: str) -> list[str]:
 
 def _applications() -> _Rows:
     from simsched.applications import catalogue
+    from simsched.applications.plans import shipped_llms
 
     rows = []
     for name, application in sorted(catalogue().applications.items()):
         limits = application.limits
         batches = f"{limits.init_batch_size} to {limits.max_batch_size}" if limits else "-"
         rows.append((name, batches, str(application.max_gpus or "-"), str(application.epochs)))
+    for name, model in shipped_llms().items():
+        rows.append((name, f"{model.global_batch} sequences", "-", "1"))
     return ("application", "batch size", "max GPUs", "epochs"), rows
 
 

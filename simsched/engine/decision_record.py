@@ -28,6 +28,7 @@ def decision_record(
     moves: Moves,
     diagnostics: Mapping[str, float],
     stranded: Stranded,
+    fits_in_domain: int = 0,
 ) -> DecisionRecord:
     """Record a decision that has just been carried out."""
     values = (
@@ -43,5 +44,6 @@ def decision_record(
         cluster.failures,
         *stranded,
         cluster.provisioned_gpus,
+        fits_in_domain,
     )
     return tuple.__new__(DecisionRecord, values)  # three times as fast as calling the class, at every decision

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from simsched.experiment.policy_params import full_params, make_policy
-from simsched.knowledge import Known
+from simsched.knowledge import Known, told
 from simsched.plugins import parameters
 from simsched.policy import Policy, Signal, registry
 
@@ -51,8 +51,7 @@ class PolicyCard:
     @property
     def group(self) -> str:
         """The class in which it competes: what it knows, and whether jobs keep the number of their GPUs."""
-        told = "oracle" if "oracle" in self.answers else "non-clairvoyant" if "blind" in self.answers else "informed"
-        return f"{told}, {'elastic' if 'elastic' in self.answers else 'rigid'}"
+        return f"{told(self.signals)}, {'elastic' if 'elastic' in self.answers else 'rigid'}"
 
     def markdown(self, level: int = 1) -> str:
         """Return the page of the policy, under a heading of a level."""

@@ -35,6 +35,10 @@ def experiment(tmp_path, **more):
         ({"rack_nodes": 2}, "rack_mtbf_h"),
         ({"rack_nodes": 2, "racks": [[0]], "rack_mtbf_h": 1}, "not both"),
         ({"mtbf": 3}, "mtbf"),
+        ({"node_mtbf_h": 3, "gpu_failures_per_day": 1}, "not both"),
+        ({"node_mtbf_h": 3, "checkpoint_interval_s": "optimal"}, "an optimal interval needs 'checkpoint_cost_s'"),
+        ({"checkpoint_interval_s": "optimal", "checkpoint_cost_s": 3}, "an optimal interval needs 'checkpoint_cost_s'"),
+        ({"causes": [{"cause": "GPU", "failures": 1}], "repair_median_h": 2}, "have repair times of their own"),
     ],
 )
 def test_wrong_failures_are_one_clear_message(tmp_path, failures, said):
@@ -43,6 +47,16 @@ def test_wrong_failures_are_one_clear_message(tmp_path, failures, said):
     (problem,) = caught.value.problems
     assert said in problem.message
     assert problem.where.endswith("e.yaml")
+
+
+def test_jobs_that_spares_leave_no_room_for_are_refused(tmp_path):
+    path = experiment(
+        tmp_path, failures={"node_mtbf_h": 1000, "hot_spares": 1}, cluster={"nodes": 2, "gpus_per_node": 1}
+    )
+    (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,2,300\n", encoding="utf-8")
+    with pytest.raises(InputError, match="with 1 nodes there are 1 GPUs of one type for a job of 2") as caught:
+        make_grid(read_experiment(path))
+    assert caught.value.problems[0].where.endswith("failures.hot_spares")
 
 
 def test_a_list_of_outages_counts_from_the_experiments_folder_and_is_part_of_the_result(tmp_path):

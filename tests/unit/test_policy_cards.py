@@ -44,9 +44,9 @@ def test_a_card_says_what_the_policy_does_and_takes(name):
     [
         ("fifo", "non-clairvoyant, rigid", {"blind"}),
         ("srtf", "oracle, rigid", {"oracle"}),
-        ("pollux", "informed, elastic", {"elastic"}),
+        ("pollux", "learned or profiled, elastic", {"elastic"}),
         ("chronus", "oracle, rigid", {"oracle", "deadlines"}),
-        ("sia", "informed, elastic", {"elastic", "typed"}),
+        ("sia", "learned or profiled, elastic", {"elastic", "typed"}),
     ],
 )
 def test_the_class_of_a_policy_follows_from_what_it_reads_and_changes(name, group, answers):

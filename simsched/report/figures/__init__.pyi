@@ -13,6 +13,7 @@ from .operators import (
     wait_comparison as wait_comparison,
 )
 from .pair_map import pairs_map as pairs_map
+from .plan_parts import plan_parts as plan_parts
 from .style import Drawn as Drawn, Figure as Figure, save as save
 from .timeline import job_timeline as job_timeline
 from .trace_summary import trace_picture as trace_picture
