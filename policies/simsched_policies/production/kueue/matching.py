@@ -102,3 +102,7 @@ class Constraints:
             all(one.met(labels) for one in term if keys is None or one.key in keys) and (bool(term) or keys is not None)
             for term in self.affinity
         )
+
+
+#: Pods without any wish.
+ANYWHERE = Constraints()

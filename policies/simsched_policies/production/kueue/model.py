@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Literal
 
 from simsched_policies.production.kueue.gates import DEFAULTS
-from simsched_policies.production.kueue.matching import Constraints, Labels, Taint, Term, Toleration
+from simsched_policies.production.kueue.matching import ANYWHERE, Constraints, Labels, Taint, Term, Toleration
 
 #: A resource of one flavour, like ("a100", "gpu"): the unit in which quota is counted.
 FlavourResource = tuple[str, str]
@@ -191,7 +191,7 @@ class PodSet:
     count: int = 1
     requests: Mapping[str, int] = field(default_factory=dict)
     min_count: int | None = None
-    where: Constraints = Constraints()
+    where: Constraints = ANYWHERE
     topology: TopologyRequest | None = None
     group: str = ""
 
@@ -204,8 +204,8 @@ class PodSet:
 class Asking:
     """A pending workload: its sets of pods, and how it stands in its queue.
 
-    `flavours` are those whose nodes suit it (None: all). `created_s` orders the queue. `retry` marks a check that asked
-    to wait or refused; `invalid` tells why the workload can never be admitted (limits of its namespace). `replaces`
+    `flavours` are those whose nodes suit it (None: all). `created_s` orders the queue. `invalid` tells why the workload
+    can never be admitted (limits of its namespace). `replaces`
     names the admitted workload of which this is a larger or smaller slice. Where `gated`, it may not preempt.
     """
 
