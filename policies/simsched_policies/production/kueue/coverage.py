@@ -12,13 +12,15 @@ from simsched_policies.production.kueue.model import Preference, Stop
 Json = Mapping[str, Any]
 
 #: Keys that tell the kind of a case.
-KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome")
+KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement")
 
 _CASE = {
     *("name", "queues", "cohorts", "admitted", "usage", "usage_of", "available", "potentially_available", "shares"),
     *("added", "candidates", "order", "actions", "preemptor_queue", "candidate_queues", "incoming", "victims"),
     *("fair_sharing", "strategies", "admission_fair_sharing", "pending", "outcome", "gates", "flavours"),
-    *("namespaces", "limit_ranges", "admission_error"),
+    *("namespaces", "limit_ranges", "admission_error", "levels", "flavour_labels", "flavour_tolerations", "nodes"),
+    *("pods", "used", "used_by_others", "pod_sets", "assigned", "unhealthy_nodes", "owners", "is_pod_group"),
+    "placement",
 }
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
@@ -31,6 +33,7 @@ _WORKLOAD = {
 }
 _POD_SET = {
     *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
+    *("topology", "preferred_affinity", "previous"),
 }
 #: What each part of a case may say.
 _KNOWN: Mapping[str, set[str]] = {
@@ -42,6 +45,8 @@ _KNOWN: Mapping[str, set[str]] = {
     "outcome": {"admitted", "preempted", "waiting", "counts"},
     "pod set": _POD_SET,
     "flavour": {"name", "labels", "taints", "tolerations"},
+    "topology": {"required", "preferred", "unconstrained", "slices"},
+    "node": {"name", "labels", "allocatable", "taints", "ready", "schedulable"},
 }
 _VALUES: Mapping[str, set[str]] = {
     "within_queue": {"never", "lower-priority", "lower-or-newer-equal-priority"},
@@ -68,6 +73,9 @@ def left_out(case: Json) -> str:
 
 
 def _reasons(case: Json) -> Iterator[str]:
+    if "unread" in case:
+        yield case["unread"]
+        return
     if not any(kind in case for kind in KINDS):
         yield f"the case expects none of what the model answers: {', '.join(KINDS)}"
     for part, entry in _parts(case):
@@ -110,6 +118,10 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
         yield from (("workload", workload) for workload in case.get(key, []))
         yield from (("pod set", pods) for workload in case.get(key, []) for pods in _sets(workload))
     yield from (("flavour", flavour) for flavour in case.get("flavours", []))
+    yield from (("node", node) for node in case.get("nodes", []))
+    for pods in case.get("pod_sets", []):
+        yield "pod set", pods
+        yield "topology", pods.get("topology") or {}
     if "incoming" in case:
         yield "workload", case["incoming"]
     if "outcome" in case:
