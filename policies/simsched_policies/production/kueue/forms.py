@@ -11,6 +11,7 @@ from simsched_policies.production.kueue.model import (
     Asking,
     ClusterQueue,
     FlavourResource,
+    Places,
     PodSet,
     Preference,
     Quota,
@@ -23,7 +24,6 @@ from simsched_policies.production.kueue.model import (
     Workload,
 )
 from simsched_policies.production.kueue.topology import Node
-from simsched_policies.production.kueue.topology_assignment import Assignment
 
 Json = Mapping[str, Any]
 
@@ -103,7 +103,7 @@ def node_of(entry: Json) -> Node:
     return Node(entry["name"], entry.get("labels", {}), entry.get("allocatable", {}), taints, usable)
 
 
-def assignment_of(entry: Json) -> Assignment:
+def assignment_of(entry: Json) -> Places:
     """Return a topology assignment."""
     return tuple((tuple(one["values"]), one["count"]) for one in entry["domains"])
 
