@@ -116,8 +116,8 @@ def _has_fit(found: Json) -> bool:
     return any(one["mode"] == "fit" for one in found["attempts"].values())
 
 
-def compared(case: Json) -> tuple[object, object]:
+def preference(case: Json) -> tuple[object, object]:
     """Return whether the first of two flavours is expected to be preferred, and whether it is."""
-    preference = Preference(case["preference"])
-    first, second = (preferred(GRADES[one["grade"]], one["level"], preference) for one in case["compared"])
+    rule = Preference(case["preference"])
+    first, second = (preferred(GRADES[one["grade"]], one["level"], rule) for one in case["compared"])
     return case["first_preferred"], first > second

@@ -1,4 +1,4 @@
-"""The objects of scenarios of quota, read from our form of JSON (`tests/data/kueue/README.md`)."""
+"""What cases of scenarios describe: queues, flavours, workloads, nodes, as the package's own objects."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from simsched_policies.production.kueue.model import (
     Within,
     Workload,
 )
+from simsched_policies.production.kueue.topology import Node
+from simsched_policies.production.kueue.topology_assignment import Assignment
 from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
@@ -65,10 +67,11 @@ def term_of(entries: Iterable[Json]) -> Term:
 def flavour_of(entry: Json) -> ResourceFlavor:
     """Return a flavour with its labels, taints and tolerations."""
     taints = tuple(Taint(**one) for one in entry.get("taints", ()))
-    return ResourceFlavor(entry["name"], entry.get("labels", {}), taints, _tolerations(entry), entry.get("topology"))
+    return ResourceFlavor(entry["name"], entry.get("labels", {}), taints, tolerations_of(entry), entry.get("topology"))
 
 
-def _tolerations(entry: Json) -> tuple[Toleration, ...]:
+def tolerations_of(entry: Json) -> tuple[Toleration, ...]:
+    """Return the tolerations of a flavour or of pods."""
     return tuple(Toleration(**one) for one in entry.get("tolerations", ()))
 
 
@@ -78,21 +81,35 @@ def pods_of(entry: Json) -> PodSet:
     where = Constraints(
         tuple(sorted(entry.get("selector", {}).items())),
         None if affinity is None else tuple(term_of(term) for term in affinity),
-        _tolerations(entry),
+        tolerations_of(entry),
+        tuple((one["weight"], term_of(one["term"])) for one in entry.get("preferred_affinity", ())),
     )
     count, least = entry.get("count", 1), entry.get("min_count")
-    topology = None if "topology" not in entry else _topology_request(entry["topology"])
+    topology = None if entry.get("topology") is None else topology_request_of(entry["topology"])
     return PodSet(
         entry.get("name", "main"), count, entry.get("request", {}), least, where, topology, entry.get("group", "")
     )
 
 
-def _topology_request(entry: Json) -> TopologyRequest:
-    slices = tuple(Slice(one["level"], one["size"]) for one in entry.get("slices", ()))
+def topology_request_of(entry: Json) -> TopologyRequest:
+    """Return what pods ask of a topology; a slice without a size has size 0."""
+    slices = tuple(Slice(one["level"], one.get("size", 0)) for one in entry.get("slices", ()))
     for kind in ("required", "preferred"):
         if kind in entry:
             return TopologyRequest(kind, entry[kind], slices)
-    return TopologyRequest("unconstrained", slices=slices)
+    return TopologyRequest("unconstrained", "", slices)
+
+
+def node_of(entry: Json) -> Node:
+    """Return a node; one that is not ready or closed to new pods is not usable."""
+    usable = entry.get("ready", True) and entry.get("schedulable", True)
+    taints = tuple(Taint(**one) for one in entry.get("taints", ()))
+    return Node(entry["name"], entry.get("labels", {}), entry.get("allocatable", {}), taints, usable)
+
+
+def assignment_of(entry: Json) -> Assignment:
+    """Return a topology assignment."""
+    return tuple((tuple(one["values"]), one["count"]) for one in entry["domains"])
 
 
 def asking_of(entry: Json, case: Json) -> Asking:

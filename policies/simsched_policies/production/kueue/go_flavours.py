@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from simsched.errors import InputError
-from simsched_policies.production.go_values import Composite, GoFile
+from simsched_policies.production.go_values import Composite
 from simsched_policies.production.kueue.go_objects import Json, quantity, word
 from simsched_policies.production.kueue.go_queues import (
     amounts,
@@ -25,33 +24,13 @@ _LEVELS = {"fit": "fits", "preempt": "own", "reclaim": "borrowers", "noPreemptio
            "noFit": "no-fit"}  # fmt: skip
 
 
-def cases_of(file: GoFile) -> list[Json]:
-    """Return the cases of a file's tables of flavour assignment, in the order of the file.
-
-    A case that says something for which our form has no word says so under `unread`.
-    """
-    found: list[Json] = []
-    for table, read in _TABLES.items():
-        if table in file.functions:
-            values = file.values(table)
-            cases = values.get("cases", values.get("tests"))
-            found += [_read(f"{table}: {name}", read, case, values) for name, case in cases.items()]
-    return found
-
-
-def _read(name: str, read: Callable[[Composite, Json], Json], case: Composite, values: Json) -> Json:
-    try:
-        return {"name": name, **read(case, values)}
-    except InputError as error:
-        return {"name": name, "unread": str(error)}
-
-
-def _assigned(case: Composite, values: Json) -> Json:
+def _assigned(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     flavours = values.get("resourceFlavors") or {"flavor": None}
     made = _asking(case.get("wlPods"), case.get("wlReclaimablePods") or (), case)
     made |= _queues([case.get("clusterQueue"), case.get("secondaryClusterQueue")])
     usages = (case.get("clusterQueueUsage"), case.get("secondaryClusterQueueUsage"))
     return made | {
+        "name": name,
         "flavours": _flavours(flavours),
         "topologies": _topologies(case),
         "fair_sharing": bool(case.get("enableFairSharing", False)),
@@ -165,7 +144,7 @@ def _wanted_attempt(one: Composite) -> Json:
     }
 
 
-def _reclaim(case: Composite, _: Json) -> Json:
+def _reclaim(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
     """The queues that the test makes for `TestReclaimBeforePriorityPreemption`: three flavours of 10 and 10 each."""
     names, resources = ("uno", "due", "tre"), ("compute", "gpu")
     rules = {"within_queue": "lower-priority", "reclaim": "lower-priority", "cohort": "cohort"}
@@ -174,10 +153,10 @@ def _reclaim(case: Composite, _: Json) -> Json:
     given = case.get("flavorFungibility")
     queue = {"name": "test-clusterqueue", "quotas": own, **rules, **({} if given is None else fungibility(given))}
     other_queue = {"name": "other-clusterqueue", "cohort": "cohort", "quotas": other}
-    return _small(case, queue, other_queue, [], names)
+    return _small(name, case, queue, other_queue, [], names)
 
 
-def _hierarchical(case: Composite, _: Json) -> Json:
+def _hierarchical(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
     """The tree that `TestHierarchical` makes: three cohorts above each other with 4 cores of a flavour each."""
     names = ("one", "two", "three")
     above = {"one": "two", "two": "three"}
@@ -190,12 +169,13 @@ def _hierarchical(case: Composite, _: Json) -> Json:
     queue = {"name": "test-clusterqueue", "cohort": "one", "quotas": quotas, "within_queue": "lower-priority",
              "reclaim": "lower-priority", **({} if given is None else fungibility(given))}  # fmt: skip
     zero = [{"flavour": name, "resource": "cpu", "nominal": 0} for name in names]
-    return _small(case, queue, {"name": "other-clusterqueue", "cohort": "two", "quotas": zero}, cohorts, names)
+    return _small(name, case, queue, {"name": "other-clusterqueue", "cohort": "two", "quotas": zero}, cohorts, names)
 
 
-def _small(case: Composite, queue: Json, other: Json, cohorts: list[Json], flavours: Iterable[str]) -> Json:
+def _small(name: str, case: Composite, queue: Json, other: Json, cohorts: list[Json], flavours: Iterable[str]) -> Json:
     want = case.get("wantAssigment").fields
     return {
+        "name": name,
         "asking": {"id": "wl", "queue": "", "pod_sets": [pod_set(case.get("workloadRequests"))]},
         "queues": [queue, other],
         "cohorts": cohorts,
@@ -212,22 +192,24 @@ def _small(case: Composite, queue: Json, other: Json, cohorts: list[Json], flavo
     }
 
 
-def _preferred(case: Composite, _: Json) -> Json:
+def _preferred(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
     def of(mode: Composite) -> Json:
         return {"grade": _LEVELS[word(mode.get("preemptionMode"))], "level": mode.get("borrowingLevel", 0)}
 
     config = case.get("config")
     preference = None if config is None else config.get("Preference")
     return {
+        "name": name,
         "compared": [of(case.get("a")), of(case.get("b"))],
         "preference": "BorrowingOverPreemption" if preference is None else word(preference),
         "first_preferred": bool(case.get("wantPreferred", False)),
     }
 
 
-def _allowed(case: Composite, values: Json) -> Json:
+def _allowed(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     allowed = case.get("allowedFlavors")
-    made = {
+    made: Json = {
+        "name": name,
         "asking": {"id": "wl", "queue": "", "pod_sets": [{"name": "main", "request": {"cpu": 2000}}]},
         **_queues([values["cq"]]),
         "flavours": _flavours(values["resourceFlavors"]),
@@ -239,25 +221,26 @@ def _allowed(case: Composite, values: Json) -> Json:
     return made | {"assignment": {"mode": mode, "pod_sets": {"main": {"flavours": flavours}}}}
 
 
-def _reasoned(case: Composite, values: Json) -> Json:
+def _reasoned(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     queue = case.get("cq") or values["cq"]
     made = _asking([case.get("podSet")], (), case)
     made["gates"].pop("ConcurrentAdmission", None)
     made |= _queues([queue, *(case.get("siblingCQs") or ())])
-    usage = {word(name): amounts(used) for name, used in (case.get("siblingCQUsage") or {}).items()}
+    usage = {word(of): amounts(used) for of, used in (case.get("siblingCQUsage") or {}).items()}
     if case.get("allowedFlavors"):
         made["asking"]["flavours"] = [word(one) for one in case.get("allowedFlavors")]
     if case.get("replaceWl") is not None:
         made["replaced"] = [_old_set(case.get("replaceWl"))]
     wanted = case.get("wantFlavorAttempts") or {}
     return made | {
+        "name": name,
         "flavours": _flavours(case.get("resourceFlavors") or values["resourceFlavors"]),
         "topologies": _topologies(case),
         "usage": {**usage, made["queues"][0]["name"]: amounts(case.get("cqUsage"))},
         "foreseen": _foreseen(case),
         "assignment": {
             "reason": case.get("wantNoFitReason", ""),
-            "kinds": {word(name): kind for name, kind in wanted.items()},
+            "kinds": {word(of): kind for of, kind in wanted.items()},
         },
     }
 
@@ -278,7 +261,7 @@ def _old_set(value: Any) -> Json:
 
 
 #: The tables that are read, each by its own reader.
-_TABLES: Mapping[str, Callable[[Composite, Json], Json]] = {
+TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
     "TestAssignFlavors": _assigned,
     "TestReclaimBeforePriorityPreemption": _reclaim,
     "TestDeletedFlavors": _assigned,

@@ -1,7 +1,8 @@
 """Scenarios of quota as files: the input, the expected outcome, and whether this package agrees.
 
 `python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each file, how many cases the
-model covers and how many of those agree; which are left out, and by which rule; and what differs. The format is
+model covers and how many of those agree; which are left out, and by which rule; and what differs. A file is of our form
+(`*.json`) or one of Kueue's own test tables in Go (any other name; which tables is in `go_tables`). The format is
 documented in `tests/data/kueue/README.md`. With `--words FILE`, what the cases leave out is added from that file.
 """
 
@@ -22,9 +23,18 @@ from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
 from simsched_policies.production.kueue.cycle import Rules, heads, run_cycle
 from simsched_policies.production.kueue.fair import BOTH, Rule, Tournament, fair_victims
-from simsched_policies.production.kueue.forms import amounts_of, asking_of, flavour_of, tree_of, workload_of
+from simsched_policies.production.kueue.flavour_scenarios import assigned, preference
+from simsched_policies.production.kueue.forms import (
+    amounts_of,
+    asking_of,
+    flavour_of,
+    tree_of,
+    workload_of,
+)
+from simsched_policies.production.kueue.go_tables import cases_of
 from simsched_policies.production.kueue.model import FlavourResource, Incoming, Victim
 from simsched_policies.production.kueue.share import dominant_share
+from simsched_policies.production.kueue.topology_scenarios import compared
 
 Json = Mapping[str, Any]
 #: What a file may say once for all its cases.
@@ -60,7 +70,7 @@ class Report:
 
 def check_file(path: Path, words: Json | None = None) -> Report:
     """Run every case of a file, with `words` added; raises `InputError` where the file is not of the form."""
-    content = read_json(path)
+    content = read_json(path) if path.suffix == ".json" else {"cases": cases_of(path)}
     try:
         cases = [worded(expanded(content, case), words or {}) for case in content["cases"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -216,11 +226,14 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "actions": _queue_order,
     "victims": _victims,
     "outcome": _cycle,
+    "placement": compared,
+    "assignment": assigned,
+    "first_preferred": preference,
 }
 
 
 def files_in(places: Iterable[Path]) -> list[Path]:
-    """Return the files named, and those of the folders named, sorted."""
+    """Return the files named, and the JSON files of the folders named, sorted."""
     return [file for place in places for file in (sorted(place.glob("*.json")) if place.is_dir() else [place])]
 
 
