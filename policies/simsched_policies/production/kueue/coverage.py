@@ -12,7 +12,7 @@ from simsched_policies.production.kueue.model import Preference, Stop
 Json = Mapping[str, Any]
 
 #: Keys that tell the kind of a case.
-KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement")
+KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement", "assignment", "compared")
 
 _CASE = {
     *("name", "queues", "cohorts", "admitted", "usage", "usage_of", "available", "potentially_available", "shares"),
@@ -20,7 +20,8 @@ _CASE = {
     *("fair_sharing", "strategies", "admission_fair_sharing", "pending", "outcome", "gates", "flavours"),
     *("namespaces", "limit_ranges", "admission_error", "levels", "flavour_labels", "flavour_tolerations", "nodes"),
     *("pods", "used", "used_by_others", "pod_sets", "assigned", "unhealthy_nodes", "owners", "is_pod_group"),
-    "placement",
+    *("placement", "asking", "topologies", "foreseen", "replaced", "assignment", "compared", "preference"),
+    "first_preferred",
 }
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
@@ -30,6 +31,7 @@ _QUEUE = {
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),
     *("assigned", "pod_sets", "local_queue", "namespace", "admission_checks", "replaces", "preemption_gated"),
+    "flavours",
 }
 _POD_SET = {
     *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
@@ -44,7 +46,7 @@ _KNOWN: Mapping[str, set[str]] = {
     "quota": {"flavour", "resource", "nominal", "borrowing_limit", "lending_limit"},
     "outcome": {"admitted", "preempted", "waiting", "counts"},
     "pod set": _POD_SET,
-    "flavour": {"name", "labels", "taints", "tolerations"},
+    "flavour": {"name", "labels", "taints", "tolerations", "topology"},
     "topology": {"required", "preferred", "unconstrained", "slices"},
     "node": {"name", "labels", "allocatable", "taints", "ready", "schedulable"},
 }
@@ -122,8 +124,10 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
     for pods in case.get("pod_sets", []):
         yield "pod set", pods
         yield "topology", pods.get("topology") or {}
-    if "incoming" in case:
-        yield "workload", case["incoming"]
+    for key in ("incoming", "asking"):
+        if key in case:
+            yield "workload", case[key]
+            yield from (("pod set", pods) for pods in _sets(case[key]))
     if "outcome" in case:
         yield "outcome", case["outcome"]
 

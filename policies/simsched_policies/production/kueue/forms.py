@@ -10,6 +10,7 @@ from simsched_policies.production.kueue.matching import Constraints, Requirement
 from simsched_policies.production.kueue.model import (
     Asking,
     ClusterQueue,
+    Cohort,
     FlavourResource,
     Places,
     PodSet,
@@ -24,6 +25,7 @@ from simsched_policies.production.kueue.model import (
     Workload,
 )
 from simsched_policies.production.kueue.topology import Node
+from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
 
@@ -65,7 +67,7 @@ def term_of(entries: Iterable[Json]) -> Term:
 def flavour_of(entry: Json) -> ResourceFlavor:
     """Return a flavour with its labels, taints and tolerations."""
     taints = tuple(Taint(**one) for one in entry.get("taints", ()))
-    return ResourceFlavor(entry["name"], entry.get("labels", {}), taints, tolerations_of(entry))
+    return ResourceFlavor(entry["name"], entry.get("labels", {}), taints, tolerations_of(entry), entry.get("topology"))
 
 
 def tolerations_of(entry: Json) -> tuple[Toleration, ...]:
@@ -84,7 +86,9 @@ def pods_of(entry: Json) -> PodSet:
     )
     count, least = entry.get("count", 1), entry.get("min_count")
     topology = None if entry.get("topology") is None else topology_request_of(entry["topology"])
-    return PodSet(entry.get("name", "main"), count, entry["request"], least, where, topology, entry.get("group", ""))
+    return PodSet(
+        entry.get("name", "main"), count, entry.get("request", {}), least, where, topology, entry.get("group", "")
+    )
 
 
 def topology_request_of(entry: Json) -> TopologyRequest:
@@ -119,6 +123,7 @@ def asking_of(entry: Json, case: Json) -> Asking:
         tuple(map(pods_of, pod_sets)),
         entry.get("priority", 0),
         entry.get("created_s", 0),
+        frozenset(entry["flavours"]) if "flavours" in entry else None,
         namespace=namespace,
         invalid=_beyond_limits(pod_sets, namespace, case),
         replaces=entry.get("replaces", ""),
@@ -159,3 +164,16 @@ def workload_of(entry: Json, usage: str = "usage") -> Workload:
         entry.get("evicted", False),
         entry.get("local_queue_usage", 0.0),
     )
+
+
+def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:
+    """Return the tree of a case, with the usage of the workloads admitted, and these."""
+    cohorts = [
+        Cohort(c["name"], c.get("parent"), quotas_of(c.get("quotas", [])), c.get("weight", 1.0))
+        for c in case.get("cohorts", [])
+    ]
+    tree = QuotaTree([queue_of(entry) for entry in case["queues"]], cohorts)
+    admitted = [workload_of(entry) for entry in case.get("admitted", [])]
+    for holder in admitted:
+        tree.admit(holder)
+    return tree, admitted

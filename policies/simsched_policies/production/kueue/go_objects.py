@@ -18,6 +18,7 @@ KNOWN: Mapping[str, Any] = {
     "corev1.ResourcePods": "pods",
     "corev1.ResourceEphemeralStorage": "ephemeral-storage",
     "corev1.LabelHostname": "kubernetes.io/hostname",
+    "kueue.DefaultPodSetName": "main",
     "time.Second": 1,
     "time.Minute": 60,
     "time.Hour": 3600,

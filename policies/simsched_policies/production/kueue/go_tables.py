@@ -8,7 +8,7 @@ from typing import Any
 
 from simsched.errors import InputError, input_error
 from simsched_policies.production.go_values import read_go
-from simsched_policies.production.kueue import go_topology
+from simsched_policies.production.kueue import go_flavours, go_topology
 from simsched_policies.production.kueue.go_objects import KNOWN
 
 Json = dict[str, Any]
@@ -17,6 +17,7 @@ Json = dict[str, Any]
 TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
     "TestFindTopologyAssignments": go_topology.case_of,
     "TestFindTopologyAssignmentsMultiLayerReplacement": go_topology.case_of,
+    **go_flavours.TABLES,
 }
 
 
@@ -32,7 +33,7 @@ def cases_of(path: Path) -> list[Json]:
     found = []
     for table in tables:
         values = file.values(table)
-        for name, entry in values["cases"].items():
+        for name, entry in values.get("cases", values.get("tests", {})).items():
             try:
                 found.append(TABLES[table](name, entry, values))
             except InputError as error:

@@ -23,19 +23,18 @@ from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
 from simsched_policies.production.kueue.cycle import Rules, heads, run_cycle
 from simsched_policies.production.kueue.fair import BOTH, Rule, Tournament, fair_victims
+from simsched_policies.production.kueue.flavour_scenarios import assigned, preference
 from simsched_policies.production.kueue.forms import (
     amounts_of,
     asking_of,
     flavour_of,
-    queue_of,
-    quotas_of,
+    tree_of,
     workload_of,
 )
 from simsched_policies.production.kueue.go_tables import cases_of
-from simsched_policies.production.kueue.model import Cohort, FlavourResource, Incoming, Victim, Workload
+from simsched_policies.production.kueue.model import FlavourResource, Incoming, Victim
 from simsched_policies.production.kueue.share import dominant_share
 from simsched_policies.production.kueue.topology_scenarios import compared
-from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
 #: What a file may say once for all its cases.
@@ -120,19 +119,6 @@ def check(case: Json) -> Verdict:
     except InputError as error:
         return Verdict(name, "different", f"refused: {error}")
     return Verdict(name, "equal") if expected == got else Verdict(name, "different", f"expected {expected}, got {got}")
-
-
-def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:
-    """Return the tree of a case, with the usage of the workloads admitted, and these."""
-    cohorts = [
-        Cohort(c["name"], c.get("parent"), quotas_of(c.get("quotas", [])), c.get("weight", 1.0))
-        for c in case.get("cohorts", [])
-    ]
-    tree = QuotaTree([queue_of(entry) for entry in case["queues"]], cohorts)
-    admitted = [workload_of(entry) for entry in case.get("admitted", [])]
-    for holder in admitted:
-        tree.admit(holder)
-    return tree, admitted
 
 
 def _available(case: Json) -> tuple[object, object]:
@@ -241,6 +227,8 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "victims": _victims,
     "outcome": _cycle,
     "placement": compared,
+    "assignment": assigned,
+    "first_preferred": preference,
 }
 
 
