@@ -160,11 +160,15 @@ class LocalQueue:
 
 @dataclass(frozen=True)
 class AdmissionCheck:
-    """A second phase of admission: a workload with quota starts when the check is ready, `delay_s` later."""
+    """A second phase of admission: a workload with quota starts when the check is ready, `delay_s` later.
+
+    A check that `provisions` nodes has its pods placed only when it is ready.
+    """
 
     name: str
     delay_s: float = 0.0
     active: bool = True
+    provisions: bool = False
 
 
 @dataclass(frozen=True)

@@ -134,10 +134,13 @@ class QuotaTree:
                 self.place(one, sign)
 
     def place(self, one: Assigned, sign: int = 1) -> None:
-        """Count pods at their places, or with sign -1 take them off."""
-        for flavour in sorted(set(one.flavours.values()) & set(self.topologies)):
-            for values, count in one.places or ():
-                self.topologies[flavour].change(Usage(values, one.pod, count), sign)
+        """Count pods at their places, or with sign -1 take them off; flavours with the same hosts share their usage."""
+        for flavour in set(one.flavours.values()) & set(self.topologies):
+            own = self.topologies[flavour]
+            for domains in self.topologies.values() if own.by_host else (own,):
+                if domains is own or domains.by_host:
+                    for values, count in one.places or ():
+                        domains.change(Usage(values, one.pod, count), sign)
 
     def has_room(self, placed: Iterable[Assigned]) -> bool:
         """Say whether pods that nobody counts yet still fit where they are to lie."""
