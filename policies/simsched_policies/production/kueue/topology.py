@@ -125,9 +125,8 @@ class Domains:
         """Count pods as placed, or with sign -1 as gone; those outside the tree are passed over."""
         leaf = self.leaf(usage.values)
         if leaf is not None:
-            for resource, amount in usage.requests.items():
+            for resource, amount in {**usage.requests, PODS: 1}.items():
                 self._of(self.used, resource)[leaf] += sign * amount * usage.count
-            self._of(self.used, PODS)[leaf] += sign * usage.count
 
     def holds(self, values: Sequence[str]) -> bool:
         """Say whether a leaf is there and has all that is used of it."""
