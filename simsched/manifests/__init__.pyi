@@ -2,6 +2,7 @@ from .fields import Account as Account, Fields as Fields, chosen as chosen
 from .nodes import (
     HOSTNAME as HOSTNAME,
     NodeFacts as NodeFacts,
+    in_service as in_service,
     is_gpu as is_gpu,
     node_groups as node_groups,
     read_nodes as read_nodes,
@@ -30,5 +31,6 @@ from .workloads import (
     WORKLOAD_KINDS as WORKLOAD_KINDS,
     PodSet as PodSet,
     Workload as Workload,
+    changes_of_pods as changes_of_pods,
     read_workloads as read_workloads,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from simsched.manifests.fields import Account, Fields, chosen
 from simsched.manifests.objects import Object
@@ -83,16 +84,25 @@ def _nodes(fields: Fields) -> Iterator[NodeFacts]:
         yield replace(node, name=f"{name}-{number}", labels={**node.labels, HOSTNAME: f"{name}-{number}"})
 
 
-def node_groups(nodes: Sequence[NodeFacts]) -> list[dict[str, object]]:
-    """Return nodes, in their order, as groups of equal ones, as an experiment's `cluster.groups` has them."""
-    groups: list[dict[str, object]] = []
+def in_service(nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
+    """Return the nodes that a run has, in their order: those with GPUs that are ready and not cordoned."""
+    return [node for node in nodes if node.gpus and node.ready and not node.cordoned]
+
+
+def node_groups(nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
+    """Return nodes, in their order, as groups of equal ones, as an experiment's `cluster.groups` has them.
+
+    Cores are rounded up to whole ones, memory to whole MiB.
+    """
+    groups: list[dict[str, Any]] = []
     for node in nodes:
-        cores, memory = node.allocatable.get("cpu", 0) // 1000, node.allocatable.get("memory", 0) / 2**30
-        make: dict[str, object] = {"gpus_per_node": node.gpus, "gpu_type": node.gpu_type}
+        cores = -(-node.allocatable.get("cpu", 0) // 1000)
+        memory = -(-node.allocatable.get("memory", 0) // 2**20) / 1024
+        make: dict[str, Any] = {"gpus_per_node": node.gpus, "gpu_type": node.gpu_type}
         make |= {"cores_per_node": cores} if cores else {}
         make |= {"memory_gb_per_node": memory} if memory else {}
         if groups and {key: value for key, value in groups[-1].items() if key != "nodes"} == make:
-            groups[-1]["nodes"] = int(str(groups[-1]["nodes"])) + 1
+            groups[-1]["nodes"] += 1
         else:
             groups.append({"nodes": 1, **make})
     return groups

@@ -10,9 +10,10 @@ from typing import Any
 
 from simsched.documents import KeyPath, yaml_lines
 from simsched.errors import InputError, Problem, input_error
-from simsched.reading import parse_json, read_text
+from simsched.reading import first_lines, parse_json, read_text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
+_MOST_JSON_BYTES = 1 << 30
 #: YAML is parsed with its lines, some 100 KB a second.
 MOST_YAML_BYTES = 32 << 20
 #: Where an object came from, kept in the copy of it that a run reads.
@@ -73,10 +74,9 @@ def is_manifest(path: Path) -> bool:
 
 
 def _begins(file: Path) -> bool:
-    text = read_text(file, MOST_YAML_BYTES if not file.name.endswith(".json") else 1 << 30)[:65536]
+    lines = first_lines(file, 2000)
     if file.name.endswith(".json"):
-        return '"apiVersion"' in text and '"kind"' in text
-    lines = text.splitlines()
+        return any('"apiVersion"' in line for line in lines) and any('"kind"' in line for line in lines)
     return all(any(line.startswith(key) for line in lines) for key in ("apiVersion:", "kind:"))
 
 
@@ -114,7 +114,7 @@ def raise_any(problems: Iterable[Problem], most: int = 20) -> None:
 
 def _objects_of(file: Path, counts: dict[tuple[str, str], int]) -> Iterator[Object]:
     if file.name.endswith(".json"):
-        whole = parse_json(read_text(file, 1 << 30), file, "write it with kubectl get ... -o json")
+        whole = parse_json(read_text(file, _MOST_JSON_BYTES), file, "write it with kubectl get ... -o json")
         documents: Sequence[tuple[Any, Mapping[KeyPath, int]]] = [(whole, {})]
     else:
         documents = [
@@ -186,10 +186,10 @@ def _object(
 
 _SAID = {str: "text", dict: "a mapping of keys to values"}
 #: The kinds that lie in no namespace.
-_CLUSTER_WIDE = frozenset(
-    "ResourceFlavor Topology ClusterQueue Cohort WorkloadPriorityClass AdmissionCheck Configuration Node Namespace "
-    "PriorityClass ProvisioningRequestConfig MultiKueueConfig MultiKueueCluster".split()
-)
+_CLUSTER_WIDE = {
+    *("ResourceFlavor", "Topology", "ClusterQueue", "Cohort", "WorkloadPriorityClass", "AdmissionCheck", "Node"),
+    *("Configuration", "Namespace", "PriorityClass", "ProvisioningRequestConfig", "MultiKueueConfig"),
+}
 
 
 def _origin(

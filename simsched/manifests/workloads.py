@@ -297,3 +297,24 @@ _KINDS: Mapping[str, Callable[[Fields, Mapping[str, str]], Iterator[PodSet]]] = 
 }
 #: The kinds of workloads that are read.
 WORKLOAD_KINDS = tuple(_KINDS)
+
+#: What a field of a workload or node would change that nothing here models, by the end of its path.
+_OUTCOME = {
+    "podAffinity": "binds pods to others, which is not modelled",
+    "podAntiAffinity": "keeps pods apart, which is not modelled",
+    "preferredDuringSchedulingIgnoredDuringExecution": "ranks nodes, which is not modelled",
+    "topologySpreadConstraints": "spreads pods, which is not modelled",
+    "schedulingGates": "holds pods back, which is not modelled",
+    "resourceClaims": "claims devices one by one, which is not modelled",
+    "nodeName": "binds a pod to a node, which is not modelled",
+    "managedBy": "hands the job to another controller, which is not modelled",
+    "matchFields": "binds pods to nodes by name, which is not modelled",
+    "elasticPolicy": "changes how many pods there are, which is not modelled",
+}
+
+
+def changes_of_pods(kind: str, path: str) -> str:
+    """Say what a field that is not read of a workload or node would change, empty where it changes nothing."""
+    if f".{_KUEUE}/" in path:
+        return "is not known to the model of Kueue"
+    return _OUTCOME.get(path.rpartition(".")[2].removesuffix("[]"), "")
