@@ -34,12 +34,39 @@ _OPTIONS = (
     click.option("--workers", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."),
 )  # fmt: skip
 
+_MANIFEST_OPTIONS = (
+    click.option(
+        "--durations", metavar="FILE", type=click.Path(path_type=Path),
+        help="Manifests only: a trace that says how long workloads run, by name.",
+    ),
+    click.option(
+        "--duration", default="", metavar="DIST",
+        help="Manifests only: seconds of workloads that say none, as in fixed:3600, exponential:MEAN, uniform:LOW,HIGH "
+        "or lognormal:MEDIAN,SIGMA.",
+    ),
+    click.option(
+        "--submit-s", type=click.FloatRange(min=0), metavar="SECONDS",
+        help="Manifests only: when workloads come that have no time of creation.",
+    ),
+    click.option(
+        "--allow", multiple=True, metavar="FIELD",
+        help="Manifests only: let a field pass that is not modelled, as in Job.spec.managedBy. Repeatable.",
+    ),
+)  # fmt: skip
+
+
+def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what a user says besides manifests."""
+    for option in reversed(_MANIFEST_OPTIONS):
+        command = option(command)
+    return command
+
 
 def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., Any]:
     """Add the log, an argument unless said otherwise, and the shared options to a command."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed((log, *_OPTIONS)):
+        for option in reversed((log, *_OPTIONS, *_MANIFEST_OPTIONS)):
             command = option(command)
         return command
 

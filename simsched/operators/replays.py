@@ -65,6 +65,24 @@ def run_replay(
 
     Raises `InputError` for bad input and if the policy fails.
     """
+    file = write_replay(plan, name, sweep=sweep, traces=traces)
+    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
+    result = run_grid(grid, plan.folder, plan.workers, listener)
+    if result.failures:
+        raise input_error(
+            result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
+        )
+    return read_run(result.folder)
+
+
+def write_replay(
+    plan: ReplayPlan,
+    name: str,
+    *,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    traces: Mapping[str, Trace] | None = None,
+) -> Path:
+    """Write the jobs of a plan, or several `traces`, and the experiment that replays them; return its file."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     for file_name, trace in (traces or {LOG_FILE: plan.log.trace}).items():
         (plan.folder / file_name).parent.mkdir(exist_ok=True)
@@ -91,13 +109,7 @@ def run_replay(
     }
     file = plan.folder / f"{name}.yaml"
     file.write_text(yaml_text(experiment), encoding="utf-8")
-    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
-    result = run_grid(grid, plan.folder, plan.workers, listener)
-    if result.failures:
-        raise input_error(
-            result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
-        )
-    return read_run(result.folder)
+    return file
 
 
 def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
