@@ -51,6 +51,7 @@ class Object:
         """Return a problem at a field: file, line, document, object and the field's path."""
         full = (*self.prefix, *path)
         line = next((self.lines[full[:n]] for n in range(len(full), -1, -1) if full[:n] in self.lines), 0)
+        line = line or min((number for known, number in self.lines.items() if known[:-1] == self.prefix), default=0)
         place = f", {path_text(path)}" if path else ""
         return Problem(self.where, f"document {self.number}, {self.id}{place}: {message}", remedy, line)
 

@@ -51,7 +51,8 @@ class Expression(NamedTuple):
 class PodTemplate:
     """A pod to be: its requests by resource (thousandths of CPUs, else whole units), and where it may go.
 
-    `affinity` lists terms of required node affinity, of which one must hold whole (None: anywhere).
+    `affinity` lists terms of required node affinity, of which one must hold whole (None: anywhere), and `preferred`
+    weights and terms of nodes that it would rather have.
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class PodTemplate:
     tolerations: tuple[Toleration, ...] = ()
     priority_class: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
+    preferred: tuple[tuple[int, tuple[Expression, ...]], ...] = ()
 
 
 def pod_template(template: Fields) -> PodTemplate:
@@ -67,13 +69,18 @@ def pod_template(template: Fields) -> PodTemplate:
     metadata, spec = template.part("metadata"), template.part("spec", needed=True)
     metadata.skip("labels", "name", "namespace", "creationTimestamp", "generateName")
     spec.skip(*_IDLE)
+    affinity = spec.part("affinity").part("nodeAffinity")
     return PodTemplate(
         _requests(spec),
         spec.labels("nodeSelector"),
-        _affinity(spec.part("affinity").part("nodeAffinity")),
+        _affinity(affinity),
         tolerations(spec),
         spec.text("priorityClassName"),
         metadata.labels("annotations"),
+        tuple(
+            (one.whole("weight", 1, least=1), expressions(one.part("preference", needed=True)))
+            for one in affinity.parts("preferredDuringSchedulingIgnoredDuringExecution")
+        ),
     )
 
 

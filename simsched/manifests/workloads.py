@@ -302,7 +302,6 @@ WORKLOAD_KINDS = tuple(_KINDS)
 _OUTCOME = {
     "podAffinity": "binds pods to others, which is not modelled",
     "podAntiAffinity": "keeps pods apart, which is not modelled",
-    "preferredDuringSchedulingIgnoredDuringExecution": "ranks nodes, which is not modelled",
     "topologySpreadConstraints": "spreads pods, which is not modelled",
     "schedulingGates": "holds pods back, which is not modelled",
     "resourceClaims": "claims devices one by one, which is not modelled",
