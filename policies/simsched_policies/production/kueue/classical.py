@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from simsched_policies.production.kueue.candidates import (
-    below_ancestor,
-    common_ancestor,
     exceeds_any,
     in_order,
     own_candidates,
     reclaimable,
     uses,
 )
-from simsched_policies.production.kueue.model import Amounts, ClusterQueue, Incoming, Reason, Reclaim, Victim, Workload
+from simsched_policies.production.kueue.model import (
+    Amounts,
+    ClusterQueue,
+    FlavourResource,
+    Incoming,
+    Reason,
+    Reclaim,
+    Victim,
+    Workload,
+)
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 
@@ -44,16 +51,16 @@ class _Candidate:
     borrowers: tuple[Node, ...] = ()
 
 
-def classical_victims(
-    tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload], *, by_usage: bool = False
-) -> list[Victim]:
+def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = False) -> list[Victim]:
     """Choose whom to preempt to admit a workload; an empty list if that is impossible.
 
-    `tree` counts the usage of `admitted` and is unchanged. Source: Kueue, preemption (classical), and hierarchical
+    `tree` is unchanged. Source: Kueue, preemption (classical), and hierarchical
     cohorts (KEP-79).
     """
-    own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming, admitted)]
-    outside = _outside(tree, incoming, admitted)
+    own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming)]
+    outside = list(_outside(tree, incoming))
+    if not own and not outside:
+        return []
     candidates = _grouped([*outside, *own], incoming.workload.queue, by_usage=by_usage)
     for borrow in _attempts(tree, incoming, outside):
         victims = _attempt(tree, incoming, candidates, borrow=borrow)
@@ -62,26 +69,34 @@ def classical_victims(
     return []
 
 
-def _outside(tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload]) -> list[_Candidate]:
-    """List the candidates of other queues that borrow, each with the ground on which it may be preempted."""
+def _outside(tree: QuotaTree, incoming: Incoming) -> Iterator[_Candidate]:
+    """Yield the candidates of other queues that borrow, each with the ground on which it may be preempted."""
     node = tree.queues[incoming.workload.queue]
     spec = node.queue
-    if spec is None or spec.reclaim is Reclaim.NEVER or node.parent is None:
-        return []
+    if spec is None or spec.reclaim is Reclaim.NEVER:
+        return
     advantage = _advantage(node, incoming.workload.usage)
-    found = []
-    for workload in admitted:
-        if workload.queue == node.name or not uses(workload, incoming.contested):
-            continue
-        other = tree.queues[workload.queue]
-        ancestor = common_ancestor(node, other)
-        if ancestor is None or not reclaimable(spec.reclaim, workload, incoming.workload):
-            continue
-        borrowers = tuple(below_ancestor(other, ancestor))
-        if all(exceeds_any(step, incoming.contested) for step in borrowers):
-            kind = _kind(spec, workload, incoming.workload, advantage=advantage[id(ancestor)])
-            found.append(_Candidate(workload, kind, borrowers))
-    return found
+    done = node
+    for ancestor in node.path():
+        for child in ancestor.children:
+            if child is done:
+                continue
+            for borrowers in _borrowing(child, incoming.contested):
+                for workload in borrowers[0].held.values():
+                    if uses(workload, incoming.contested) and reclaimable(spec.reclaim, workload, incoming.workload):
+                        kind = _kind(spec, workload, incoming.workload, advantage=advantage[id(ancestor)])
+                        yield _Candidate(workload, kind, borrowers)
+        done = ancestor
+
+
+def _borrowing(node: Node, contested: Iterable[FlavourResource]) -> Iterator[tuple[Node, ...]]:
+    """Yield the queues at or below a node that exceed their quota as all cohorts above do, each with these."""
+    if not exceeds_any(node, contested):
+        return
+    if node.queue is not None:
+        yield (node,)
+    for child in node.children:
+        yield from ((*path, node) for path in _borrowing(child, contested))
 
 
 def _advantage(queue: Node, amounts: Amounts) -> dict[int, bool]:

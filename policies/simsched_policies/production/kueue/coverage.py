@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from simsched.errors import InputError
+from simsched_policies.production.kueue.gates import gates
+from simsched_policies.production.kueue.model import Preference, Stop
+
 Json = Mapping[str, Any]
 
 #: Keys that tell the kind of a case.
@@ -13,15 +17,20 @@ KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome")
 _CASE = {
     *("name", "queues", "cohorts", "admitted", "usage", "usage_of", "available", "potentially_available", "shares"),
     *("added", "candidates", "order", "actions", "preemptor_queue", "candidate_queues", "incoming", "victims"),
-    *("fair_sharing", "strategies", "admission_fair_sharing", "pending", "outcome"),
+    *("fair_sharing", "strategies", "admission_fair_sharing", "pending", "outcome", "gates", "flavours"),
+    *("namespaces", "limit_ranges", "admission_error"),
 }
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
     *("borrow_max_priority", "strict_fifo", "borrow_before_next_flavour", "preempt_before_next_flavour"),
+    *("preference", "groups", "namespaces", "stop"),
 }
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),
-    *("assigned", "pod_sets", "local_queue"),
+    *("assigned", "pod_sets", "local_queue", "namespace", "admission_checks", "replaces", "preemption_gated"),
+}
+_POD_SET = {
+    *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
 }
 #: What each part of a case may say.
 _KNOWN: Mapping[str, set[str]] = {
@@ -30,22 +39,26 @@ _KNOWN: Mapping[str, set[str]] = {
     "cohort": {"name", "parent", "quotas", "weight"},
     "workload": _WORKLOAD,
     "quota": {"flavour", "resource", "nominal", "borrowing_limit", "lending_limit"},
-    "outcome": {"admitted", "preempted", "waiting"},
+    "outcome": {"admitted", "preempted", "waiting", "counts"},
+    "pod set": _POD_SET,
+    "flavour": {"name", "labels", "taints", "tolerations"},
 }
 _VALUES: Mapping[str, set[str]] = {
     "within_queue": {"never", "lower-priority", "lower-or-newer-equal-priority"},
     "reclaim": {"never", "lower-priority", "any"},
+    "preference": {one.value for one in Preference},
+    "stop": {one.value for one in Stop},
 }
 _NOT_MODELLED: Mapping[str, str] = {
-    "topology": "places below a flavour are chosen by the placer, not by quota",
+    "topology": "a case of quota has no places below a flavour",
     "devices": "devices that are claimed one by one are no amounts",
-    "admission_checks": "admission has one phase",
-    "partial_admission": "a gang is admitted whole",
+    "partial_admission": "the case does not say how many pods each set has and needs",
     "concurrent_changes": "nothing changes while a cycle runs",
     "multi_cluster": "there is one cluster",
-    "stopped": "queues are not put on hold",
-    "node_labels": "flavours are not bound to labels of nodes",
-    "gates": "features are not switched",
+    "stopped": "the case does not say which queue is stopped",
+    "node_labels": "the case does not say which flavours have which labels",
+    "x_objects": "the case does not say which further objects there are",
+    "x_Limit": "the case does not say which limits the pods have",
 }
 
 
@@ -63,8 +76,25 @@ def _reasons(case: Json) -> Iterator[str]:
         for key, values in _VALUES.items():
             if key in entry and part == "queue" and entry[key] not in values:
                 yield f"the model has no '{key}' of '{entry[key]}'"
-        if part == "workload" and entry.get("pod_sets", 1) != 1:
-            yield "a workload has one set of pods"
+        if part == "workload" and "usage" not in entry and isinstance(n := entry.get("pod_sets", 1), int) and n != 1:
+            yield "the case does not say what each set of pods requests"
+    yield from _of_gates(case)
+
+
+def _of_gates(case: Json) -> Iterator[str]:
+    try:
+        switched = gates_of(case)
+    except InputError as error:
+        yield str(error)
+        return
+    gated = any("preemption_gated" in workload for workload in case.get("pending", []))
+    if switched["MultiKueueOrchestratedPreemption"] and not gated:
+        yield "the case does not say which workload has a closed gate of preemption"
+
+
+def gates_of(case: Json) -> Mapping[str, bool]:
+    """Return the gates of a case; raises `InputError` for those that are not modelled."""
+    return gates({name.removeprefix("features."): on for name, on in case.get("gates", {}).items()}, "gates")
 
 
 def _parts(case: Json) -> Iterator[tuple[str, Json]]:
@@ -78,7 +108,14 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
         yield from (("quota", quota) for quota in cohort.get("quotas", []))
     for key in ("admitted", "candidates", "pending"):
         yield from (("workload", workload) for workload in case.get(key, []))
+        yield from (("pod set", pods) for workload in case.get(key, []) for pods in _sets(workload))
+    yield from (("flavour", flavour) for flavour in case.get("flavours", []))
     if "incoming" in case:
         yield "workload", case["incoming"]
     if "outcome" in case:
         yield "outcome", case["outcome"]
+
+
+def _sets(workload: Json) -> list[Json]:
+    sets = workload.get("pod_sets")
+    return sets if isinstance(sets, list) else []

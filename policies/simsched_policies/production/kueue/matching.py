@@ -20,6 +20,10 @@ class Taint:
     value: str = ""
     effect: str = "NoSchedule"
 
+    def __str__(self) -> str:
+        """Return the taint as Kueue prints it."""
+        return f"{{{self.key} {self.value} {self.effect} <nil>}}"
+
 
 @dataclass(frozen=True)
 class Toleration:
@@ -82,12 +86,11 @@ class Constraints:
     affinity: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
-    def tolerates(self, taints: Iterable[Taint], also: Iterable[Toleration] = ()) -> bool:
-        """Say whether every repelling taint is tolerated, by the pods or by `also`."""
+    def repelled(self, taints: Iterable[Taint], also: Iterable[Toleration] = ()) -> Taint | None:
+        """Return the first taint that keeps the pods away, tolerated neither by them nor by `also`."""
+        repelling = (taint for taint in taints if taint.effect in REPELLING)
         accepted = (*self.tolerations, *also)
-        return all(
-            any(toleration.accepts(taint) for toleration in accepted) for taint in taints if taint.effect in REPELLING
-        )
+        return next((taint for taint in repelling if not any(one.accepts(taint) for one in accepted)), None)
 
     def matches(self, labels: Labels, keys: frozenset[str] | None = None) -> bool:
         """Say whether nodes with `labels` suit; with `keys` only requirements on these labels count.

@@ -6,7 +6,7 @@ storage, pieces for all others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -42,6 +42,11 @@ class Mode(Enum):
     FIT = "fit"
     PREEMPT = "preempt"
     NO_FIT = "no-fit"
+
+    @property
+    def rank(self) -> int:
+        """Return a number that is higher the better."""
+        return (Mode.NO_FIT, Mode.PREEMPT, Mode.FIT).index(self)
 
 
 class Reason(Enum):
@@ -195,6 +200,12 @@ class PodSet:
     topology: TopologyRequest | None = None
     group: str = ""
 
+    @property
+    def key(self) -> Hashable:
+        """Return what pod sets have in common that fare alike."""
+        asked = tuple(sorted(self.requests.items()))
+        return (self.name, self.count, self.min_count, asked, self.where, self.topology, self.group)
+
     def total(self, resource: str) -> int:
         """Return what all pods together request of a resource."""
         return self.count * self.requests.get(resource, 0)
@@ -205,8 +216,8 @@ class Asking:
     """A pending workload: its sets of pods, and how it stands in its queue.
 
     `flavours` are those whose nodes suit it (None: all). `created_s` orders the queue. `invalid` tells why the workload
-    can never be admitted (limits of its namespace). `replaces`
-    names the admitted workload of which this is a larger or smaller slice. Where `gated`, it may not preempt.
+    can never be admitted (limits of its namespace). `replaces` names the admitted workload of which this is a larger or
+    smaller slice. Where `gated`, it may not preempt. `place` is what else decides where its pods go.
     """
 
     id: str
@@ -220,6 +231,7 @@ class Asking:
     invalid: str = ""
     replaces: str = ""
     gated: bool = False
+    place: Hashable = None
 
     def asked(self) -> Mapping[str, int]:
         """Return what all pods together request by resource."""
@@ -277,6 +289,16 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class Assigned:
+    """What a set of pods holds: how many pods, what they request together, and the flavour of each resource."""
+
+    name: str
+    count: int
+    requests: Mapping[str, int]
+    flavours: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Workload:
     """A workload as quota sees it: its queue, priority and the amounts that it holds or asks for.
 
@@ -292,7 +314,7 @@ class Workload:
     admitted_s: float = 0.0
     evicted: bool = False
     local_queue_usage: float = 0.0
-    local_queue: str = ""
+    assigned: tuple[Assigned, ...] = ()
 
 
 @dataclass(frozen=True)

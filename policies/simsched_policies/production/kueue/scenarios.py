@@ -2,7 +2,7 @@
 
 `python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each file, how many cases the
 model covers and how many of those agree; which are left out, and by which rule; and what differs. The format is
-documented in `tests/data/kueue/README.md`.
+documented in `tests/data/kueue/README.md`. With `--words FILE`, what the cases leave out is added from that file.
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ from simsched.errors import InputError, input_error
 from simsched.reading import read_json
 from simsched_policies.production.kueue.candidates import in_order
 from simsched_policies.production.kueue.classical import classical_victims
-from simsched_policies.production.kueue.coverage import left_out
-from simsched_policies.production.kueue.cycle import Asking, Rules, run_cycle
+from simsched_policies.production.kueue.coverage import gates_of, left_out
+from simsched_policies.production.kueue.cycle import Rules, heads, run_cycle
 from simsched_policies.production.kueue.fair import BOTH, Rule, Tournament, fair_victims
+from simsched_policies.production.kueue.matching import Constraints, Requirement, Taint, Term, Toleration
 from simsched_policies.production.kueue.model import (
+    Asking,
     ClusterQueue,
     Cohort,
     FlavourResource,
     Incoming,
+    PodSet,
+    Preference,
     Quota,
     Reclaim,
+    ResourceFlavor,
+    Stop,
     Victim,
     Within,
     Workload,
@@ -37,6 +43,8 @@ from simsched_policies.production.kueue.share import dominant_share
 from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
+#: What a file may say once for all its cases.
+_SHARED = ("fair_sharing", "preemptor_queue", "flavours", "namespaces", "gates")
 
 
 @dataclass(frozen=True)
@@ -66,11 +74,11 @@ class Report:
         return self.count("equal") / covered if covered else 1.0
 
 
-def check_file(path: Path) -> Report:
-    """Run every case of a file; raises `InputError` where the file is not of the form."""
+def check_file(path: Path, words: Json | None = None) -> Report:
+    """Run every case of a file, with `words` added; raises `InputError` where the file is not of the form."""
     content = read_json(path)
     try:
-        cases = [expanded(content, case) for case in content["cases"]]
+        cases = [worded(expanded(content, case), words or {}) for case in content["cases"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = "see the form in tests/data/kueue/README.md"
         raise input_error(str(path), f"is no file of scenarios ({type(error).__name__}: {error})", remedy) from error
@@ -79,9 +87,31 @@ def check_file(path: Path) -> Report:
 
 def expanded(content: Json, case: Json) -> Json:
     """Return a case with its file's defaults: queues, rules, the preemptor's queue."""
-    shared = {key: content[key] for key in ("fair_sharing", "preemptor_queue") if key in content}
+    shared = {key: content[key] for key in _SHARED if key in content}
     queues = {"queues": content.get("queues", [])} if case.get("queues") == "default" else {}
     return {**shared, **case, **queues}
+
+
+def worded(case: Json, words: Json) -> Json:
+    """Return a case with what `words` say of all cases and of this one, by name; null takes a key away.
+
+    Lists of named objects (or objects with an id) are matched by name.
+    """
+    for more in (
+        {key: words[key] for key in words if key != "cases"},
+        words.get("cases", {}).get(case.get("name"), {}),
+    ):
+        case = _merged(case, more)
+    return case
+
+
+def _merged(old: Any, more: Any) -> Any:
+    if isinstance(old, list) and isinstance(more, dict):
+        return [_merged(one, more.get(one.get("name", one.get("id")), {})) for one in old]
+    if not (isinstance(old, dict) and isinstance(more, dict)):
+        return more
+    changed = {key: _merged(old.get(key), value) for key, value in more.items() if value is not None}
+    return {key: value for key, value in {**old, **changed}.items() if more.get(key, value) is not None}
 
 
 def check(case: Json) -> Verdict:
@@ -119,7 +149,69 @@ def queue_of(entry: Json) -> ClusterQueue:
         entry.get("strict_fifo", False),
         entry.get("borrow_before_next_flavour", True),
         entry.get("preempt_before_next_flavour", False),
+        Preference(entry.get("preference", Preference.BORROWING.value)),
+        tuple(tuple(group) for group in entry.get("groups", ())),
+        None if (term := entry.get("namespaces", ())) is None else term_of(term),
+        stop=Stop(entry.get("stop", Stop.NONE.value)),
     )
+
+
+def term_of(entries: Iterable[Json]) -> Term:
+    """Return requirements on labels, all of which must be met."""
+    return tuple(Requirement(one["key"], one.get("operator", "In"), tuple(one.get("values", ()))) for one in entries)
+
+
+def flavour_of(entry: Json) -> ResourceFlavor:
+    """Return a flavour with its labels, taints and tolerations."""
+    taints = tuple(Taint(**one) for one in entry.get("taints", ()))
+    return ResourceFlavor(entry["name"], entry.get("labels", {}), taints, _tolerations(entry))
+
+
+def _tolerations(entry: Json) -> tuple[Toleration, ...]:
+    return tuple(Toleration(**one) for one in entry.get("tolerations", ()))
+
+
+def pods_of(entry: Json) -> PodSet:
+    """Return a set of pods; its `request` is that of one pod."""
+    affinity = entry.get("affinity")
+    where = Constraints(
+        tuple(sorted(entry.get("selector", {}).items())),
+        None if affinity is None else tuple(term_of(term) for term in affinity),
+        _tolerations(entry),
+    )
+    count, least = entry.get("count", 1), entry.get("min_count")
+    return PodSet(entry.get("name", "main"), count, entry["request"], least, where, group=entry.get("group", ""))
+
+
+def asking_of(entry: Json, case: Json) -> Asking:
+    """Return a pending workload of a case."""
+    sets = entry.get("pod_sets", 1)
+    pod_sets = [{"request": entry["request"], **entry}] if isinstance(sets, int) else sets
+    namespace = entry.get("namespace", entry["id"].partition("/")[0])
+    return Asking(
+        entry["id"],
+        entry["queue"],
+        tuple(map(pods_of, pod_sets)),
+        entry.get("priority", 0),
+        entry.get("created_s", 0),
+        namespace=namespace,
+        invalid=_beyond_limits(pod_sets, namespace, case),
+        replaces=entry.get("replaces", ""),
+        gated=entry.get("preemption_gated", False),
+    )
+
+
+def _beyond_limits(pod_sets: Iterable[Json], namespace: str, case: Json) -> str:
+    ranges = [one for one in case.get("limit_ranges", ()) if one["namespace"] == namespace]
+    for pods in pod_sets:
+        for resource, amount in pods["request"].items():
+            if amount > pods.get("limits", {}).get(resource, amount):
+                return f"the request of {resource} exceeds its limit"
+            for one in ranges:
+                least, most = (one.get(key, {}).get(resource, amount) for key in ("min", "max"))
+                if not least <= amount <= most:
+                    return f"the request of {resource} is outside the namespace's limit range"
+    return ""
 
 
 def amounts_of(entries: Iterable[Json]) -> dict[FlavourResource, int]:
@@ -153,7 +245,7 @@ def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:
     tree = QuotaTree([queue_of(entry) for entry in case["queues"]], cohorts)
     admitted = [workload_of(entry) for entry in case.get("admitted", [])]
     for holder in admitted:
-        tree.add(holder.queue, holder.usage)
+        tree.admit(holder)
     return tree, admitted
 
 
@@ -207,15 +299,16 @@ def _queue_order(case: Json) -> tuple[object, object]:
 
 
 def _victims(case: Json) -> tuple[object, object]:
-    tree, admitted = tree_of(case)
+    tree, _ = tree_of(case)
     asked = case["incoming"]["assigned"]
     contested = frozenset((e["flavour"], e["resource"]) for e in asked if e["mode"] == "preempt")
     incoming = Incoming(workload_of(case["incoming"], "assigned"), contested)
     by_usage = case.get("admission_fair_sharing", False)
     if case.get("fair_sharing", False):
-        got = fair_victims(tree, incoming, admitted, rules=_strategies(case), by_usage=by_usage)
+        within_nominal = gates_of(case)["FairSharingPreemptWithinNominal"]
+        got = fair_victims(tree, incoming, rules=_strategies(case), by_usage=by_usage, within_nominal=within_nominal)
     else:
-        got = classical_victims(tree, incoming, admitted, by_usage=by_usage)
+        got = classical_victims(tree, incoming, by_usage=by_usage)
     return case["victims"], _reasons(got)
 
 
@@ -229,23 +322,26 @@ def _strategies(case: Json) -> Sequence[Rule]:
 
 def _cycle(case: Json) -> tuple[object, object]:
     """Run one cycle for the pending workloads that head their queues."""
-    tree, admitted = tree_of(case)
+    tree, _ = tree_of(case)
     used = {entry["id"]: entry.get("local_queue_usage", 0.0) for entry in case["pending"]}
-    fair = case.get("fair_sharing", False)
     by_usage = (lambda asking: used[asking.id]) if case.get("admission_fair_sharing", False) else None
-    pending = [
-        Asking(e["id"], e["queue"], e["request"], e.get("priority", 0), e.get("created_s", 0)) for e in case["pending"]
-    ]
-    out = run_cycle(
-        tree,
-        pending,
-        admitted,
-        Rules(fair, _strategies(case), by_usage),
+    flavours = {one["name"]: flavour_of(one) for one in case["flavours"]} if "flavours" in case else None
+    rules = Rules(
+        case.get("fair_sharing", False),
+        _strategies(case),
+        by_usage,
+        flavours,
+        case.get("namespaces"),
+        gates=gates_of(case),
     )
+    pending = [asking_of(entry, case) for entry in case["pending"]]
+    out = run_cycle(tree, heads((one for one in pending if one.queue in tree.queues), rules), rules)
+    admitted = () if case.get("admission_error", False) else out.admitted
     got: dict[str, object] = {
-        "admitted": {entry.asking.id: sorted({flavour for flavour, _ in entry.usage}) for entry in out.admitted},
+        "admitted": {entry.asking.id: sorted({flavour for flavour, _ in entry.usage}) for entry in admitted},
+        "counts": {e.asking.id: {one.pods.name: one.pods.count for one in e.assignment.found} for e in admitted},
         "preempted": {name: why for entry in out.preempting for name, why in _reasons(entry.victims).items()},
-        "waiting": sorted(e.asking.id for e in (*out.preempting, *out.skipped, *out.parked)),
+        "waiting": sorted({one.id for one in pending} - {entry.asking.id for entry in admitted}),
     }
     return case["outcome"], {key: got[key] for key in case["outcome"]}
 
@@ -285,10 +381,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check files and print the reports; return 1 where the least share is not reached, 2 for files of another form."""
     parser = argparse.ArgumentParser(prog="python -m simsched_policies.production.kueue.scenarios", description=__doc__)
     parser.add_argument("places", nargs="+", type=Path, metavar="FILE_OR_FOLDER")
+    parser.add_argument("--words", type=Path, metavar="FILE", help="what to add to cases, by their names")
     parser.add_argument("--least", type=float, default=0.9, help="share of equal cases that every file must reach")
     asked = parser.parse_args(arguments)
     try:
-        reports = [check_file(path) for path in files_in(asked.places)]
+        words = None if asked.words is None else read_json(asked.words)
+        reports = [check_file(path, words) for path in files_in(asked.places)]
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2

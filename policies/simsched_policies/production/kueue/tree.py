@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from simsched.errors import InputError, Problem
-from simsched_policies.production.kueue.model import Amounts, ClusterQueue, Cohort, FlavourResource, Quota
+from simsched_policies.production.kueue.model import Amounts, ClusterQueue, Cohort, FlavourResource, Quota, Workload
 
 _NO_QUOTA = Quota(0)
 
@@ -14,10 +14,15 @@ _NO_QUOTA = Quota(0)
 class Node:
     """One cluster queue or cohort with its usage; `parent` is None at a root.
 
-    `subtree` is the quota of the node and of what its children lend it; `local` the part that it lends to nobody.
+    `subtree` is the quota of the node and of what its children lend it, `local` the part that it lends to nobody, and
+    `most` what it could use if nothing were in use. `height` is the longest way down to a leaf, and `held` lists the
+    workloads that have quota in a queue.
     """
 
-    __slots__ = ("children", "local", "name", "parent", "queue", "quotas", "subtree", "usage", "weight")
+    __slots__ = (
+        *("children", "groups", "height", "held", "lendable", "local", "most", "name", "parent", "queue", "quotas"),
+        *("releases", "subtree", "usage", "weight"),
+    )
 
     def __init__(self, spec: ClusterQueue | Cohort) -> None:
         """Make a node without parent and usage."""
@@ -29,7 +34,23 @@ class Node:
         self.children: list[Node] = []
         self.subtree: dict[FlavourResource, int] = {}
         self.local: dict[FlavourResource, int] = {}
+        self.most: dict[FlavourResource, int] = {}
         self.usage: dict[FlavourResource, int] = {}
+        self.height = 0
+        self.held: dict[str, Workload] = {}
+        #: What each resource could be used of, whatever the flavour, if nothing were in use.
+        self.lendable: dict[str, int] = {}
+        #: The resource group of each resource: all its resources, and its flavours in their order.
+        self.groups = {} if self.queue is None else _groups(self.queue)
+        #: How often something below a root gave quota back.
+        self.releases = 0
+
+    def root(self) -> Node:
+        """Return the top of the node's tree."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
 
     def path(self) -> Iterator[Node]:
         """Yield the node, its parent and so on up to the root."""
@@ -41,6 +62,17 @@ class Node:
     def headroom(self, resource: FlavourResource) -> int:
         """Return how much is free of the quota that the node lends to nobody."""
         return max(0, self.local.get(resource, 0) - self.usage.get(resource, 0))
+
+    def available(self, resource: FlavourResource) -> int:
+        """Return what the node may still use; negative where the tree is overcommitted."""
+        subtree, used = self.subtree.get(resource, 0), self.usage.get(resource, 0)
+        if self.parent is None:
+            return subtree - used
+        above, local = self.parent.available(resource), self.local.get(resource, 0)
+        quota = self.quotas.get(resource)
+        if quota is not None and quota.borrowing_limit is not None:
+            above = min(above, subtree - local - max(0, used - local) + quota.borrowing_limit)
+        return max(0, local - used) + above
 
     def exceeds(self, resource: FlavourResource, more: int = 0) -> bool:
         """Say whether usage, with `more` added, is above the quota of the subtree."""
@@ -69,6 +101,19 @@ class QuotaTree:
         for node in self.nodes():
             if node.parent is None:
                 _sum_quota(node)
+                _fill_most(node)
+
+    def admit(self, workload: Workload) -> None:
+        """Give a workload its quota."""
+        self.queues[workload.queue].held[workload.id] = workload
+        self.add(workload.queue, workload.usage)
+
+    def release(self, workload: Workload) -> None:
+        """Take a workload's quota back for good."""
+        node = self.queues[workload.queue]
+        del node.held[workload.id]
+        self.remove(workload.queue, workload.usage)
+        node.root().releases += 1
 
     def _attach(self, node: Node, parent: str | None) -> None:
         if not parent:
@@ -83,18 +128,18 @@ class QuotaTree:
 
     def available(self, queue: str, resource: FlavourResource) -> int:
         """Return how much a queue may still admit, borrowing included."""
-        return max(0, _available(self.queues[queue], resource))
+        return max(0, self.queues[queue].available(resource))
 
     def potentially_available(self, queue: str, resource: FlavourResource) -> int:
         """Return how much a queue could use if nothing were in use."""
-        return potential(self.queues[queue], resource)
+        return self.queues[queue].most.get(resource, 0)
 
     def fits(self, queue: str, amounts: Amounts, *, borrow: bool = True) -> bool:
         """Say whether a queue may admit `amounts` now, and do so without borrowing where `borrow` is False."""
         node = self.queues[queue]
         if not borrow and any(node.exceeds(resource, amount) for resource, amount in amounts.items()):
             return False
-        return all(max(0, _available(node, resource)) >= amount for resource, amount in amounts.items())
+        return all(max(0, node.available(resource)) >= amount for resource, amount in amounts.items())
 
     def borrows(self, queue: str, amounts: Amounts) -> bool:
         """Say whether a queue would use more than its nominal quota of any resource with `amounts` added."""
@@ -112,6 +157,19 @@ class QuotaTree:
             _remove(self.queues[queue], resource, amount)
 
     @contextmanager
+    def without_all(self, workloads: Iterable[Workload]) -> Iterator[None]:
+        """Take workloads off for the time of a question."""
+        gone = list(workloads)
+        for workload in gone:
+            self.queues[workload.queue].held.pop(workload.id)
+            self.remove(workload.queue, workload.usage)
+        try:
+            yield
+        finally:
+            for workload in gone:
+                self.admit(workload)
+
+    @contextmanager
     def without(self, queue: str, amounts: Amounts) -> Iterator[None]:
         """Take `amounts` off for the time of a question."""
         self.remove(queue, amounts)
@@ -121,27 +179,42 @@ class QuotaTree:
             self.add(queue, amounts)
 
 
-def potential(node: Node, resource: FlavourResource) -> int:
-    """Return how much a node could use if nothing were in use in the tree."""
-    subtree = node.subtree.get(resource, 0)
-    if node.parent is None:
-        return subtree
-    most = node.local.get(resource, 0) + potential(node.parent, resource)
-    limit = node.quotas.get(resource, _NO_QUOTA).borrowing_limit
-    return most if limit is None else min(subtree + limit, most)
+def queues_below(node: Node) -> Iterator[Node]:
+    """Yield the queues at or below a node."""
+    if node.queue is not None:
+        yield node
+    for child in node.children:
+        yield from queues_below(child)
 
 
-def _available(node: Node, resource: FlavourResource) -> int:
-    """Return what a node may still use; negative where the tree is overcommitted."""
-    subtree, used = node.subtree.get(resource, 0), node.usage.get(resource, 0)
-    if node.parent is None:
-        return subtree - used
-    above = _available(node.parent, resource)
-    limit = node.quotas.get(resource, _NO_QUOTA).borrowing_limit
-    if limit is not None:
-        local = node.local.get(resource, 0)
-        above = min(above, subtree - local - max(0, used - local) + limit)
-    return node.headroom(resource) + above
+def level_of(node: Node, resource: FlavourResource, amount: int) -> tuple[int, bool]:
+    """Return how high in the tree a queue must borrow `amount` from, and whether that is below the root.
+
+    It is 0 without borrowing, else the height of the lowest cohort whose quota has room for it; the root's height where
+    none has. Source: Kueue, flavour assignment (borrowing level).
+    """
+    if node.parent is None or not node.exceeds(resource, amount):
+        return 0, node.parent is not None
+    left, step = amount - node.headroom(resource), node.parent
+    while step.exceeds(resource, left):
+        if step.parent is None:
+            return step.height, False
+        left -= step.headroom(resource)
+        step = step.parent
+    return step.height, step.parent is not None
+
+
+def _groups(spec: ClusterQueue) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    flavours: dict[str, tuple[str, ...]] = {}
+    for flavour, resource in spec.quotas:
+        flavours[resource] = (*flavours.get(resource, ()), flavour)
+    groups: Iterable[tuple[str, ...]] = spec.groups
+    if not groups:
+        alike: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for resource, names in flavours.items():
+            alike[names] = (*alike.get(names, ()), resource)
+        groups = alike.values()
+    return {resource: (group, flavours[resource]) for group in groups for resource in group}
 
 
 def _add(node: Node, resource: FlavourResource, amount: int) -> None:
@@ -163,12 +236,27 @@ def _sum_quota(node: Node) -> None:
     subtree = {resource: quota.nominal for resource, quota in node.quotas.items()}
     for child in node.children:
         _sum_quota(child)
+        node.height = max(node.height, child.height + 1)
         for resource, amount in child.subtree.items():
             subtree[resource] = subtree.get(resource, 0) + amount - child.local[resource]
     node.subtree = subtree
     for resource, amount in subtree.items():
         limit = node.quotas.get(resource, _NO_QUOTA).lending_limit
         node.local[resource] = 0 if limit is None else max(0, amount - limit)
+
+
+def _fill_most(node: Node) -> None:
+    """Fill in what every node could use, from the root down."""
+    above = {} if node.parent is None else node.parent.most
+    for resource in {**node.subtree, **above}:
+        subtree = node.subtree.get(resource, 0)
+        most = subtree if node.parent is None else node.local.get(resource, 0) + above.get(resource, 0)
+        limit = node.quotas.get(resource, _NO_QUOTA).borrowing_limit
+        most = most if limit is None or node.parent is None else min(subtree + limit, most)
+        node.most[resource] = most
+        node.lendable[resource[1]] = node.lendable.get(resource[1], 0) + most
+    for child in node.children:
+        _fill_most(child)
 
 
 def _check(queues: list[ClusterQueue], cohorts: list[Cohort]) -> None:

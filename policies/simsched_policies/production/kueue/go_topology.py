@@ -1,0 +1,152 @@
+"""The tables of Kueue's tests of topology assignments, as cases of our form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simsched_policies.production.go_values import Call, Composite, GoFile
+from simsched_policies.production.kueue.go_objects import (
+    Json,
+    assignment,
+    calls,
+    node,
+    preferred_terms,
+    quantity,
+    requests,
+    terms,
+    toleration,
+    topology_request,
+    unread,
+    word,
+)
+
+#: Tests whose tables ask for topology assignments.
+TABLES = ("TestFindTopologyAssignments", "TestFindTopologyAssignmentsMultiLayerReplacement")
+
+
+def cases_of(file: GoFile) -> list[Json]:
+    """Return the cases of a file's tables of topology assignments, in the order of the file."""
+    found = []
+    for table in TABLES:
+        if table in file.functions:
+            values = file.values(table)
+            found += [case_of(name, case, values) for name, case in values["cases"].items()]
+    return found
+
+
+def case_of(name: str, case: Composite, values: Json) -> Json:
+    """Return one case; a value that our form has no word for is an `InputError`."""
+    made: Json = {
+        "name": name,
+        "levels": list(case.get("levels") or values.get("defaultLevels", ())),
+        "flavour_labels": dict(case.get("nodeLabels") or {}),
+        "gates": {word(gate): on for gate, on in (case.get("featureGates") or {}).items()},
+        "nodes": [node(entry) for entry in case.get("nodes", ())],
+        "pods": [pod(entry) for entry in case.get("pods") or ()],
+        "used": [usage(entry) for entry in case.get("priorOwnUsage") or ()],
+        "used_by_others": [usage(entry) for entry in case.get("priorFlavorUsage") or ()],
+    }
+    if case.get("aggregatedDomainUsages"):
+        raise unread(case.get("aggregatedDomainUsages"))
+    if "existingTA" in case.fields:
+        return made | _replacement(case)
+    if case.get("workload") is not None:
+        made |= workload(case.get("workload"))
+    pod_sets = [(entry.get("podSetName", ""), entry) for entry in case.get("podSets")]
+    made["pod_sets"] = [pod_set(entry) for _, entry in pod_sets]
+    made["placement"] = {of: outcome(entry) for of, entry in pod_sets}
+    return made
+
+
+def _replacement(case: Composite) -> Json:
+    one_core = {"name": "main", "count": case.get("count"), "requests": {"cpu": 1000}}
+    return {
+        "pod_sets": [one_core | topology_request(case.get("topologyRequest"))],
+        "unhealthy_nodes": [case.get("unhealthyNode")],
+        "assigned": {"main": assignment(case.get("existingTA"))},
+        "placement": {"main": outcome(case)},
+    }
+
+
+def outcome(entry: Composite) -> Json | None:
+    """Return the placement that is expected of a set of pods, or the reason why there is none."""
+    if entry.get("wantReason"):
+        return {"reason": entry.get("wantReason")}
+    return assignment(entry.get("wantAssignment"))
+
+
+def pod_set(entry: Composite) -> Json:
+    """Return a set of pods with what it asks for."""
+    affinity = entry.get("nodeAffinity")
+    made: Json = {
+        "name": entry.get("podSetName", ""),
+        "count": entry.get("count"),
+        "requests": requests(entry.get("requests")),
+        "tolerations": [toleration(one) for one in entry.get("tolerations") or ()],
+        "node_selector": dict(entry.get("nodeSelector") or {}),
+        **topology_request(entry.get("topologyRequest")),
+    }
+    if entry.get("podSetGroupName") is not None:
+        made["group"] = entry.get("podSetGroupName")
+    if affinity is not None:
+        required = affinity.get("RequiredDuringSchedulingIgnoredDuringExecution")
+        made["required_nodes"] = terms(required) if required is not None else None
+        made["preferred_nodes"] = preferred_terms(affinity.get("PreferredDuringSchedulingIgnoredDuringExecution"))
+    if entry.get("previousAssignment") is not None:
+        made["previous"] = assignment(entry.get("previousAssignment"))
+    return made
+
+
+def usage(entry: Composite) -> Json:
+    """Return the usage of pods in one domain."""
+    return {
+        "values": list(entry.get("Values")),
+        "requests": requests(entry.get("SinglePodRequests")),
+        "count": entry.get("Count"),
+    }
+
+
+def pod(value: Any) -> Json:
+    """Return a pod that topology does not place, on its node."""
+    made: Json = {"node": "", "requests": {}, "ended": False}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakePod", _:
+                pass
+            case "NodeName", (name,):
+                made["node"] = name
+            case "Request", (resource, amount):
+                made["requests"][word(resource)] = quantity(amount, word(resource))
+            case "StatusPhase", (phase,):
+                made["ended"] = word(phase) in ("Succeeded", "Failed")
+            case _:
+                raise unread(call)
+    return made
+
+
+def workload(value: Call) -> Json:
+    """Return the workload whose pods were placed before: its placement, the nodes that failed, who owns it."""
+    made: Json = {"assigned": {}, "unhealthy_nodes": [], "owners": [], "is_pod_group": False}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeWorkload", _:
+                pass
+            case "UnhealthyNodes", names:
+                made["unhealthy_nodes"] += names
+            case "OwnerReference", (kind, *_):
+                made["owners"].append(kind.args[0] if isinstance(kind, Call) else kind.get("Kind"))
+            case "Annotations", (given,):
+                made["is_pod_group"] = any(word(key).startswith("IsGroupWorkload") for key in given)
+            case "Admission", (admission, *_):
+                for step in calls(admission):
+                    if step.name == "PodSets":
+                        for one in step.args:
+                            made["assigned"] |= _assigned(one)
+            case _:
+                raise unread(call)
+    return made
+
+
+def _assigned(value: Call) -> Json:
+    chain = {call.name: call.args for call in calls(value)}
+    return {word(chain["MakePodSetAssignment"][0]): assignment(chain["TopologyAssignment"][0])}
