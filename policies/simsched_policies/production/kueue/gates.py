@@ -12,6 +12,7 @@ VERSION = "v0.20.0-devel (main of 2026-08-22)"
 
 #: Gates whose other state is modelled too, and their defaults.
 SWITCHES: Mapping[str, bool] = {
+    "ElasticJobsViaWorkloadSlicesWithTAS": False,
     "FairSharingPreemptWithinNominal": True,
     "FairSharingPrioritizeNonBorrowing": True,
     "FlavorFungibility": True,
@@ -23,6 +24,7 @@ SWITCHES: Mapping[str, bool] = {
     "ReclaimablePods": True,
     "RecomputeAssignmentUponPreemptionTargetsOverlap": True,
     "SchedulingEquivalenceHashing": True,
+    "SkipReassignmentForPodOwnedWorkloads": True,
     "TASBalancedPlacement": False,
     "TASFailedNodeReplacement": True,
     "TASFailedNodeReplacementFailFast": True,

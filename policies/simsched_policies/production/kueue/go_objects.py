@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,7 +26,10 @@ KNOWN: Mapping[str, Any] = {
 _EXPRESSION = {"key": "Key", "operator": "Operator", "values": "Values"}
 _PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "Pod", "Condition")
 _UNITS = {
-    **{"": 1, "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)},
+    "": 1,
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
     **{letter: 1000**power for power, letter in enumerate("kMGTPE", start=1)},
     **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)},
 }

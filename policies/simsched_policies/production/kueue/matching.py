@@ -80,11 +80,15 @@ Term = tuple[Requirement, ...]
 
 @dataclass(frozen=True)
 class Constraints:
-    """Where the pods of a set may go: labels, required affinity (any of its terms; None: anywhere), tolerations."""
+    """Where the pods of a set may go: labels, required affinity (any of its terms; None: anywhere), tolerations.
+
+    `preferred` lists weights of terms that nodes had better meet.
+    """
 
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    preferred: tuple[tuple[int, Term], ...] = ()
 
     def repelled(self, taints: Iterable[Taint], also: Iterable[Toleration] = ()) -> Taint | None:
         """Return the first taint that keeps the pods away, tolerated neither by them nor by `also`."""
