@@ -28,6 +28,7 @@ from .pods import (
 )
 from .quantities import quantity as quantity, written as written
 from .workloads import (
+    MIN_PARALLELISM as MIN_PARALLELISM,
     WORKLOAD_KINDS as WORKLOAD_KINDS,
     PodSet as PodSet,
     Workload as Workload,

@@ -9,6 +9,7 @@ from typing import Any
 
 from simsched.errors import nearest
 from simsched.manifests import (
+    MIN_PARALLELISM,
     WORKLOAD_KINDS,
     Account,
     Fields,
@@ -96,6 +97,8 @@ def changes_outcome(kind: str, path: str) -> str:
         return "objects of this kind are not read"
     if path.endswith("/queue-name"):
         return "names no queue, so that Kueue would let it run beside all quotas"
+    if path.endswith(MIN_PARALLELISM):
+        return "starts a job with fewer pods than it has, which a run does not do"
     return f"is not known to the model of Kueue {VERSION}"
 
 
@@ -129,6 +132,8 @@ class _Reader:
             self._account.close(fields)
         jobs = list(self._jobs())
         nodes = tuple(read_nodes(self._objects, Account()))
+        for one in jobs:
+            self._namespaces.setdefault(one.namespace, {"kubernetes.io/metadata.name": one.namespace})
         setup = Setup(
             tuple(self._queues),
             tuple(self._cohorts),
@@ -336,6 +341,8 @@ class _Reader:
             if (one.namespace, queue) not in local:
                 known = {name for namespace, name in local if namespace == one.namespace}
                 self._missing(one.owner, path, f"LocalQueue in the namespace '{one.namespace}' called", queue, known)
+            if any(pods.min_count is not None for pods in one.pod_sets):
+                self._account.note(one.owner, ("metadata", "annotations", MIN_PARALLELISM))
             named = one.priority_class or ("default" if "default" in self._priorities else "")
             sets = tuple(self._pod_set(one.owner, pods) for pods in one.pod_sets)
             yield Job(one.id, one.namespace, queue, sets, self._priority(one.owner, named, one.pod_priority))
