@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simsched_policies.production.kueue.assigning import Assignment, Earlier, assign
+from simsched_policies.production.kueue.topology_assignment import Assignment, Earlier, assign
 from simsched_policies.production.kueue.gates import gates
 from simsched_policies.production.kueue.matching import Constraints, Requirement, Taint, Term, Toleration
 from simsched_policies.production.kueue.model import PodSet, Slice, TopologyRequest
