@@ -148,7 +148,7 @@ def _experiment(given: str, out: Path, **options: Any) -> str:
     from simsched.operators import ManifestOptions, manifest_plan, write_replay
 
     name = path.resolve().name.partition(".")[0]
-    plan = manifest_plan(path, ManifestOptions(**options), out / f"{name}.input")
+    plan = manifest_plan(path, ManifestOptions(**options), out / f"{name}.input", reasons=True)
     click.echo(plan.log.said, err=True)
     return str(write_replay(plan, name))
 

@@ -29,6 +29,7 @@ from .pods import (
 from .quantities import quantity as quantity, written as written
 from .workloads import (
     MIN_PARALLELISM as MIN_PARALLELISM,
+    POD_SET_GROUP as POD_SET_GROUP,
     WORKLOAD_KINDS as WORKLOAD_KINDS,
     PodSet as PodSet,
     Workload as Workload,

@@ -89,16 +89,16 @@ def in_service(nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
     return [node for node in nodes if node.gpus and node.ready and not node.cordoned]
 
 
-def node_groups(nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
+def node_groups(nodes: Sequence[NodeFacts], gpu_type: str = "") -> list[dict[str, Any]]:
     """Return nodes, in their order, as groups of equal ones, as an experiment's `cluster.groups` has them.
 
-    Cores are rounded up to whole ones, memory to whole MiB.
+    Cores are rounded up to whole ones, memory to whole MiB; `gpu_type` stands for all types, unless it is empty.
     """
     groups: list[dict[str, Any]] = []
     for node in nodes:
         cores = -(-node.allocatable.get("cpu", 0) // 1000)
         memory = -(-node.allocatable.get("memory", 0) // 2**20) / 1024
-        make: dict[str, Any] = {"gpus_per_node": node.gpus, "gpu_type": node.gpu_type}
+        make: dict[str, Any] = {"gpus_per_node": node.gpus, "gpu_type": gpu_type or node.gpu_type}
         make |= {"cores_per_node": cores} if cores else {}
         make |= {"memory_gb_per_node": memory} if memory else {}
         if groups and {key: value for key, value in groups[-1].items() if key != "nodes"} == make:

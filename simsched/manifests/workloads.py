@@ -15,16 +15,17 @@ QUEUE = f"{_KUEUE}/queue-name"
 PRIORITY = f"{_KUEUE}/priority-class"
 MOST_SECONDS = f"{_KUEUE}/max-exec-time-seconds"
 MIN_PARALLELISM = f"{_KUEUE}/job-min-parallelism"
+POD_SET_GROUP = f"{_KUEUE}/podset-group-name"
 GROUP = f"{_KUEUE}/pod-group-name"
 GROUP_SIZE = f"{_KUEUE}/pod-group-total-count"
 #: Annotations of simsched's own: how long a workload runs, and when it is submitted, in seconds.
 DURATION = "simsched/duration-s"
 SUBMISSION = "simsched/submit-s"
 #: Labels and annotations of Kueue on workloads that a reader of workloads or the policy makes something of.
-_KNOWN = {QUEUE, PRIORITY, MOST_SECONDS, MIN_PARALLELISM, GROUP, GROUP_SIZE} | {
+_KNOWN = {QUEUE, PRIORITY, MOST_SECONDS, MIN_PARALLELISM, POD_SET_GROUP, GROUP, GROUP_SIZE} | {
     f"{_KUEUE}/{name}"
     for name in (
-        "podset-required-topology", "podset-preferred-topology", "podset-unconstrained-topology", "podset-group-name",
+        "podset-required-topology", "podset-preferred-topology", "podset-unconstrained-topology",
         "podset-slice-required-topology", "podset-slice-size", "podset-slice-required-topology-constraints",
         "pod-group-fast-admission", "managed", "podset", "role-hash", "workload", "job-completions-equal-parallelism",
         "retriable-in-group", "pod-suspending-parent",

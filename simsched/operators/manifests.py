@@ -13,16 +13,20 @@ import numpy as np
 from simsched.documents import parse_value
 from simsched.errors import input_error, nearest
 from simsched.manifests import (
+    POD_SET_GROUP,
     Account,
     Object,
+    Workload,
     changes_of_pods,
     in_service,
+    is_gpu,
     merged,
     node_groups,
     objects_text,
     raise_any,
     read_nodes,
     read_objects,
+    read_workloads,
 )
 from simsched.operators.log_input import OperatorLog, cluster_groups
 from simsched.operators.replays import ReplayPlan
@@ -52,11 +56,19 @@ class ManifestOptions:
 
 
 def manifest_plan(
-    path: Path, options: ManifestOptions, folder: Path, *, policy: str = "kueue", apply: Sequence[str] = (), **more: Any
+    path: Path,
+    options: ManifestOptions,
+    folder: Path,
+    *,
+    policy: str = "kueue",
+    apply: Sequence[str] = (),
+    reasons: bool = False,
+    **more: Any,
 ) -> ReplayPlan:
     """Read manifests, with changes applied, write what the policy reads into `folder`, and return the plan of a run.
 
-    A change is a file of objects that replace those of their names, or `KIND/NAME.PATH=VALUE`. Raises `InputError` with
+    A change is a file of objects that replace those of their names, or `KIND/NAME.PATH=VALUE`. With `reasons` the run
+    keeps what was decided on each workload. Raises `InputError` with
     all that is wrong.
     """
     objects = changed(read_objects(path), apply)
@@ -68,7 +80,10 @@ def manifest_plan(
     if trace is None:
         raise input_error(path, "holds no workload", "give jobs too: kubectl get jobs -o yaml, or those of a log")
     used = in_service(nodes)
-    groups = node_groups(used) if options.cluster is None else cluster_groups(options.cluster)
+    torn = len({node.gpu_type for node in used}) > 1 and any(
+        _may_be_torn(one) for one in read_workloads(objects, account)
+    )
+    groups = node_groups(used, "gpu" if torn else "") if options.cluster is None else cluster_groups(options.cluster)
     if not groups:
         found = f"{counted(len(nodes), 'node')}, none of them ready with GPUs" if nodes else "no node"
         raise input_error(path, f"holds {found}", "add kubectl get nodes -o json, or state --cluster FILE")
@@ -77,12 +92,22 @@ def manifest_plan(
     away = len(nodes) - len(used)
     said = [f"{path}: {counted(len(trace), 'workload')}, {counted(sum(one['nodes'] for one in groups), 'node')}"]
     said += [f"  left out: {counted(away, 'node')} without GPUs, not ready or cordoned"] if away else []
+    said += ["  all GPUs count as of one type, as sets of pods of one workload may get several flavors"] if torn else []
     said += [f"  left out: {count} {why}" for why, count in trace.dropped.items()]
     log = OperatorLog(trace, None, "\n".join(said))
-    params = {"manifests": OBJECTS_FILE, **({"allow": list(options.allow)} if options.allow else {})}
+    params: dict[str, Any] = {"manifests": OBJECTS_FILE}
+    params |= {"allow": list(options.allow)} if options.allow else {}
+    params |= {"diagnostics": ["reasons"]} if reasons else {}
     most = int(trace.column("num_gpus").max())
     params = params if policy == "kueue" else {}
     return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), **more)
+
+
+def _may_be_torn(workload: Workload) -> bool:
+    """Say whether several sets of a workload's pods ask for GPUs and may get flavours of their own."""
+    with_gpus = [pods for pods in workload.pod_sets if any(map(is_gpu, pods.template.requests))]
+    groups = {pods.template.notes.get(POD_SET_GROUP, pods.name) for pods in with_gpus}
+    return len(groups) > 1
 
 
 def _trace(path: Path, objects: Sequence[Object], account: Account, options: ManifestOptions) -> Trace | None:

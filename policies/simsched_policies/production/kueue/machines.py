@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from simsched.manifests import HOSTNAME, NodeFacts, is_gpu
 from simsched.model import Allocation
-from simsched_policies.production.kueue import assigning
+from simsched_policies.production.kueue import topology_assignment
 from simsched_policies.production.kueue.matching import Requirement, Taint
 from simsched_policies.production.kueue.model import Assigned, PodSet, ResourceFlavor, Setup
 from simsched_policies.production.kueue.topology import Domains, Node, Usage
@@ -69,7 +69,7 @@ class Machines:
     def _placed(self, flavour: str, sets: Sequence[PodSet], found: list[Pods]) -> str:
         """Place the sets of one flavour, and add their pods to `found`; return why not."""
         domains = self._of(flavour, by_host=False)
-        result = assigning.assign(domains, sets, self._setup.gates, name=flavour)
+        result = topology_assignment.assign(domains, sets, self._setup.gates, name=flavour)
         if result.reasons:
             return next(iter(result.reasons.values()))
         for pods in sets:
@@ -91,7 +91,7 @@ class Machines:
         terms = pods.where.affinity or ((),)
         where = replace(pods.where, affinity=tuple((*term, *inside) for term in terms))
         part = replace(pods, count=count, where=where, topology=None)
-        result = assigning.assign(self._of(flavour, by_host=True), [part], self._setup.gates, name=flavour)
+        result = topology_assignment.assign(self._of(flavour, by_host=True), [part], self._setup.gates, name=flavour)
         for values, number in result.assigned.get(pods.name, ()):
             self._add(found, values[-1], number, pods)
         return next(iter(result.reasons.values()), "")

@@ -10,6 +10,7 @@ from typing import Any
 from simsched.errors import nearest
 from simsched.manifests import (
     MIN_PARALLELISM,
+    POD_SET_GROUP,
     WORKLOAD_KINDS,
     Account,
     Fields,
@@ -365,7 +366,7 @@ class _Reader:
         except ValueError as error:
             self._account.problems.append(owner.problem((), f"pod set '{pods.name}' {error}", "ask for one of them"))
             topology = None
-        group = template.notes.get(f"{PREFIX}/podset-group-name", "")
+        group = template.notes.get(POD_SET_GROUP, "")
         return PodSet(pods.name, pods.count, template.requests, pods.min_count, constraints(template), topology, group)
 
 

@@ -17,11 +17,23 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Cluster, NodeShape, Tenant
-from simsched.policy import CANCEL, INPUT_FILE, QUOTAS, Becomes, Decision, JobView, Policy, Traits, View, Wants
+from simsched.policy import (
+    CANCEL,
+    INPUT_FILE,
+    QUOTAS,
+    REASONS_FILE,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Traits,
+    View,
+    Wants,
+)
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.kueue.cycle import Entry, Rules, admit, run_cycle
 from simsched_policies.production.kueue.desk import Desk
-from simsched_policies.production.kueue.explain import FILE, Record
+from simsched_policies.production.kueue.explain import Record
 from simsched_policies.production.kueue.model import Asking, PodSet, Reclaim, Within, Workload
 from simsched_policies.production.kueue.queues import Waiting
 from simsched_policies.production.kueue.quotas import OTHERS, RESOURCE, Terms, quotas_of
@@ -137,7 +149,7 @@ class Kueue(Policy):
 
     def artifacts(self) -> Mapping[str, str]:
         """Return the record of decisions, if it was asked for."""
-        return {} if self._record is None else {FILE: self._record.text()}
+        return {} if self._record is None else {REASONS_FILE: self._record.text()}
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Run cycles of admission until one changes nothing."""
@@ -221,6 +233,8 @@ class Kueue(Policy):
                 if self._record is not None:
                     self._record.unplaced(now_s, entry, job.id, found)
                 return None
+            if self._record is not None:
+                self._record.admitted(now_s, entry, job.id)
             return found
         ((flavour, _), gpus) = next(iter(entry.usage.items()))
         placer = PLACERS[self.placement].within(job.request.shape)

@@ -174,9 +174,8 @@ class Domains:
         return self._suited[where]
 
     def _unsuited(self, node: Node, where: Constraints) -> str:
-        for taint in node.taints:
-            if not where.tolerates((taint,), self._tolerations):
-                return f'taint "{taint.key}={taint.value}:{taint.effect}"'
+        if (taint := where.repelled(node.taints, self._tolerations)) is not None:
+            return f'taint "{taint.key}={taint.value}:{taint.effect}"'
         if any(node.labels.get(key) != value for key, value in where.selector):
             return "nodeSelector"
         return "" if where.matches(node.labels) else "affinity"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simsched_policies.production.kueue.topology_assignment import Assignment, Earlier, assign
 from simsched_policies.production.kueue.gates import gates
 from simsched_policies.production.kueue.matching import Constraints, Requirement, Taint, Term, Toleration
 from simsched_policies.production.kueue.model import PodSet, Slice, TopologyRequest
 from simsched_policies.production.kueue.topology import Domains, Node, Usage
+from simsched_policies.production.kueue.topology_assignment import Assignment, Earlier, assign
 
 Json = Mapping[str, Any]
 
