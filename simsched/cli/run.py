@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.experiment import experiment_argument, overrides_option
-from simsched.cli.operator_options import manifest_options
+from simsched.cli.operator_options import (
+    make_manifest_plan,
+    manifest_options,
+    refuse_manifest_options,
+    takes_manifests,
+)
 from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
@@ -135,22 +140,14 @@ def run(
 
 def _experiment(given: str, out: Path, **options: Any) -> str:
     """Return the experiment: of manifests one that is written beside their results."""
-    from simsched.errors import input_error
-    from simsched.manifests import is_manifest
-
     path = Path(given)
-    if not (path.exists() and is_manifest(path)):
-        used = [name for name, value in options.items() if value]
-        if used:
-            message = f"--{used[0].replace('_', '-')} is for manifests, and this is an experiment"
-            raise input_error(given, message, "leave it out, or name a folder of manifests")
+    if not takes_manifests(path):
+        refuse_manifest_options(given, options)
         return given
-    from simsched.operators import ManifestOptions, manifest_plan, write_replay
+    from simsched.operators import write_replay
 
     name = path.resolve().name.partition(".")[0]
-    plan = manifest_plan(path, ManifestOptions(**options), out / f"{name}.input", reasons=True)
-    click.echo(plan.log.said, err=True)
-    return str(write_replay(plan, name))
+    return str(write_replay(make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True), name))
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:

@@ -63,13 +63,15 @@ def manifest_plan(
     policy: str = "kueue",
     apply: Sequence[str] = (),
     reasons: bool = False,
+    file: str = OBJECTS_FILE,
+    grows: bool = False,
     **more: Any,
 ) -> ReplayPlan:
-    """Read manifests, with changes applied, write what the policy reads into `folder`, and return the plan of a run.
+    """Read manifests, with changes applied, write what the policy reads as `file` into `folder`, and return the plan.
 
     A change is a file of objects that replace those of their names, or `KIND/NAME.PATH=VALUE`. With `reasons` the run
-    keeps what was decided on each workload. Raises `InputError` with
-    all that is wrong.
+    keeps what was decided on each workload; if it `grows`, quotas follow changes of the number of nodes. Raises
+    `InputError` with all that is wrong.
     """
     objects = changed(read_objects(path), apply)
     account = Account()
@@ -88,15 +90,16 @@ def manifest_plan(
         found = f"{counted(len(nodes), 'node')}, none of them ready with GPUs" if nodes else "no node"
         raise input_error(path, f"holds {found}", "add kubectl get nodes -o json, or state --cluster FILE")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / OBJECTS_FILE).write_text(objects_text(objects), encoding="utf-8")
+    (folder / file).write_text(objects_text(objects), encoding="utf-8")
     away = len(nodes) - len(used)
     said = [f"{path}: {counted(len(trace), 'workload')}, {counted(sum(one['nodes'] for one in groups), 'node')}"]
     said += [f"  left out: {counted(away, 'node')} without GPUs, not ready or cordoned"] if away else []
     said += ["  all GPUs count as of one type, as sets of pods of one workload may get several flavors"] if torn else []
     said += [f"  left out: {count} {why}" for why, count in trace.dropped.items()]
     log = OperatorLog(trace, None, "\n".join(said))
-    params: dict[str, Any] = {"manifests": OBJECTS_FILE}
+    params: dict[str, Any] = {"manifests": file}
     params |= {"allow": list(options.allow)} if options.allow else {}
+    params |= {"grows": True} if grows else {}
     params |= {"diagnostics": ["reasons"]} if reasons else {}
     most = int(trace.column("num_gpus").max())
     params = params if policy == "kueue" else {}

@@ -24,7 +24,8 @@ class ReplayPlan:
 
     `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
-    than `max_gpus` are left out (None: more than the largest GPU type has).
+    than `max_gpus` are left out (None: more than the largest GPU type has). Of an `unrecorded` one nobody can tell
+    whether the replay matches the cluster: answers are given, and carry that doubt.
     """
 
     log: OperatorLog
@@ -37,6 +38,7 @@ class ReplayPlan:
     node_price_per_h: float | None = None
     workers: int = 1
     max_gpus: int | None = None
+    unrecorded: bool = False
 
 
 def counted_from(plan: ReplayPlan, log: OperatorLog) -> ReplayPlan:

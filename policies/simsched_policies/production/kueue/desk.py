@@ -13,6 +13,7 @@ from simsched.policy import JobView
 from simsched_policies.production.kueue.cycle import Entry, Rules, run_cycle
 from simsched_policies.production.kueue.explain import message
 from simsched_policies.production.kueue.fair import Rule
+from simsched_policies.production.kueue.growth import grown, scaled
 from simsched_policies.production.kueue.machines import Machines, Pods, allocation_of
 from simsched_policies.production.kueue.model import Asking, Setup, Stop
 from simsched_policies.production.kueue.objects import Declared, declared
@@ -27,9 +28,9 @@ class Desk:
     Raises `InputError` for manifests that are wrong.
     """
 
-    def __init__(self, path: str, allow: Collection[str] = ()) -> None:
-        """Read the manifests."""
-        self._path = path
+    def __init__(self, path: str, allow: Collection[str] = (), *, grows: bool = False) -> None:
+        """Read the manifests; where they grow, nodes and quotas follow the cluster."""
+        self._path, self._grows = path, grows
         self._declared: Declared = declared(Path(path), allow)
         setup = self._declared.setup
         self.setup: Setup = setup
@@ -61,6 +62,9 @@ class Desk:
     def begin(self, cluster: Cluster) -> None:
         """Match the nodes of the cluster with those declared; raises `InputError` where they differ."""
         nodes = in_service(self._declared.nodes)
+        if self._grows and nodes:
+            before, nodes = nodes, grown(nodes, cluster)
+            self.setup = scaled(self._declared.setup, before, nodes)
         if not nodes:
             nodes = list(_made_up(cluster, self.setup))
         elif [node.gpus for node in nodes] != [node.gpus for node in cluster.nodes]:

@@ -69,7 +69,8 @@ class Kueue(Policy):
     With `manifests`, a file or folder of Kubernetes objects, all of this is as these say, quota is counted by resource,
     and pods go to the nodes that they may go to. `allow` names fields that are not modelled and may be there all the
     same, or `never-admitted` workloads, which could not even run alone and are then cancelled. With the diagnostics
-    `reasons` the decisions of each cycle are kept.
+    `reasons` the decisions of each cycle are kept. A cluster that `grows` may have more or fewer nodes than the
+    manifests declare: those added are copies, and the quotas of their flavours are in proportion to the GPUs.
     """
 
     name: ClassVar[str] = "kueue"
@@ -92,6 +93,7 @@ class Kueue(Policy):
     placement: PlacerName = "fragments"
     manifests: Annotated[str | None, INPUT_FILE] = None
     allow: Sequence[str] = ()
+    grows: bool = False
     diagnostics: Sequence[Literal["reasons"]] = ()
     _desk: Desk | None = field(default=None, init=False, repr=False)
     _record: Record | None = field(default=None, init=False, repr=False)
@@ -119,11 +121,11 @@ class Kueue(Policy):
     def _take_manifests(self, manifests: str) -> None:
         """Read manifests, beside which nothing else may say what they say."""
         told = [one.name for one in fields(self) if one.init and getattr(self, one.name) != _default(one)]
-        both = sorted(set(told) - {"manifests", "allow", "diagnostics"})
+        both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics"})
         if both:
             message = f"manifests and {both[0]} exclude each other: the manifests say all of it"
             raise ValueError(message)
-        self._desk = Desk(manifests, self.allow)
+        self._desk = Desk(manifests, self.allow, grows=self.grows)
         past = self._desk.setup.fair_admission
         if past is not None:
             self._usage = DecayedUsage(past.half_life_s, past.sampling_s, past.resource_weights)
