@@ -110,3 +110,10 @@ def test_the_command_reports_shares_differences_and_files_of_another_form(
     (tmp_path / "other.json").write_text("[]")
     assert main([str(tmp_path / "other.json")]) == 2
     assert "other.json" in capsys.readouterr().err
+
+
+def test_flavours_are_assigned_as_in_kueues_own_table(shared: Path) -> None:
+    report = check_file(shared / "kueue" / "flavorassigner_test.go.txt")
+    assert len(report.verdicts) == 106
+    assert report.share_equal >= 0.95
+    assert not report.count("left out")

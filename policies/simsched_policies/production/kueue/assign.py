@@ -107,6 +107,8 @@ class Market(NamedTuple):
     gates: Mapping[str, bool]
     fair_sharing: bool = False
     ignore_undeclared: bool = False
+    #: Levels of topologies by name.
+    topologies: Mapping[str, Sequence[str]] = {}
 
 
 def assign(
@@ -135,6 +137,11 @@ def assign(
             return Assignment(tuple(found), search.usage, Grade.NO_FIT, level)
         grade = min([grade, *(chosen.grade for chosen in choices)])
         level = max([level, *(chosen.level for chosen in choices)])
+        for i, pods in enumerate(one, len(found) - len(one)):
+            if len(several := search.topologies_of(pods)) > 1:
+                why = Why(Unfit.SEVERAL_TOPOLOGIES, ", ".join(several))
+                found[i] = pods._replace(attempts=(*pods.attempts, Attempt("", Grade.NO_FIT, 0, (why,))))
+                return Assignment(tuple(found), search.usage, Grade.NO_FIT, level)
     return Assignment(tuple(found), search.usage, grade, level)
 
 
@@ -168,6 +175,9 @@ class _Search:
         if node.queue is None:
             raise ValueError(f"{node.name} is no queue")
         self.spec: ClusterQueue = node.queue
+        named = [] if market.flavours is None else [market.flavours.get(flavour) for flavour, _ in node.quotas]
+        #: Whether all flavours of the queue have a topology: all its pods are then placed in it.
+        self.only_topology = bool(named) and all(one is not None and one.topology is not None for one in named)
 
     def group(self, pod_sets: Sequence[PodSet]) -> list[Found]:
         """Choose the flavours of pod sets that stay together, without any where one of their resources has none."""
@@ -190,9 +200,12 @@ class _Search:
                     for p, r in zip(pod_sets, asked, strict=True)
                 ]
             wanted = {name: total[name] for name in covered[resource][0] if name in total}
-            best = self._choose(pod_sets, resource, wanted, covered[resource][1], attempts)
+            tried: dict[str, Attempt] = {}
+            best = self._choose(pod_sets, resource, wanted, covered[resource][1], tried)
             if best is None:
-                return [Found(p, r, {}, tuple(attempts.values())) for p, r in zip(pod_sets, asked, strict=True)]
+                return [Found(p, r, {}, tuple(tried.values())) for p, r in zip(pod_sets, asked, strict=True)]
+            for one in tried.values():
+                _note(attempts, one)
             chosen |= best
         for resource, one in chosen.items():
             key = (one.flavour, resource)
@@ -202,6 +215,13 @@ class _Search:
             Found(pods, requests, {r: chosen[r] for r in requests if r in chosen}, tuple(attempts.values()))
             for pods, requests in zip(pod_sets, asked, strict=True)
         ]
+
+    def topologies_of(self, found: Found) -> list[str]:
+        """List the flavours with a topology that pods which ask for one got."""
+        if found.pods.topology is None or self.market.flavours is None:
+            return []
+        flavours = {chosen.flavour for chosen in found.flavours.values()}
+        return sorted(name for name in flavours if self.market.flavours[name].topology is not None)
 
     def _requests(self, pods: PodSet) -> dict[str, int]:
         requests = {resource: pods.count * amount for resource, amount in pods.requests.items()}
@@ -262,7 +282,19 @@ class _Search:
                 return Why(Unfit.TAINT, str(taint))
             if not pods.where.matches(flavour.labels, frozenset(flavour.labels)):
                 return Why(Unfit.AFFINITY)
+            if (why := self._off_topology(pods, flavour)) is not None:
+                return why
         return None
+
+    def _off_topology(self, pods: PodSet, flavour: ResourceFlavor) -> Why | None:
+        """Return why a flavour does not suit the topology that pods ask for, None if it does."""
+        if flavour.topology is None:
+            return Why(Unfit.TOPOLOGY_OFF) if pods.topology is not None else None
+        if pods.topology is None:
+            return None if self.only_topology else Why(Unfit.TOPOLOGY_ONLY)
+        levels = self.market.topologies.get(flavour.topology, ())
+        wanted = {pods.topology.level, *(one.level for one in pods.topology.slices)} - {""}
+        return Why(Unfit.LEVELS) if wanted - set(levels) else None
 
     def _stands(
         self, pod_sets: Sequence[PodSet], flavour: str, wanted: Mapping[str, int]
@@ -285,6 +317,8 @@ class _Search:
 
     def _grade(self, key: FlavourResource, amount: int) -> tuple[Grade, int, Why | None]:
         node, before = self.node, self.usage.get(key, 0)
+        if key not in self.spec.quotas:
+            return Grade.NO_FIT, 0, Why(Unfit.NOT_PROVIDED, key[1])
         asked = before + amount
         if asked > (most := node.most.get(key, 0)):
             return Grade.NO_FIT, 0, Why(Unfit.ABOVE_MOST, key[1], (before, amount, most))

@@ -12,13 +12,16 @@ from simsched_policies.production.kueue.model import Preference, Stop
 Json = Mapping[str, Any]
 
 #: Keys that tell the kind of a case.
-KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome")
+KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement", "assignment", "compared")
 
 _CASE = {
     *("name", "queues", "cohorts", "admitted", "usage", "usage_of", "available", "potentially_available", "shares"),
     *("added", "candidates", "order", "actions", "preemptor_queue", "candidate_queues", "incoming", "victims"),
     *("fair_sharing", "strategies", "admission_fair_sharing", "pending", "outcome", "gates", "flavours"),
-    *("namespaces", "limit_ranges", "admission_error"),
+    *("namespaces", "limit_ranges", "admission_error", "levels", "flavour_labels", "flavour_tolerations", "nodes"),
+    *("pods", "used", "used_by_others", "pod_sets", "assigned", "unhealthy_nodes", "owners", "is_pod_group"),
+    *("placement", "asking", "topologies", "foreseen", "replaced", "assignment", "compared", "preference"),
+    "first_preferred",
 }
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
@@ -28,9 +31,11 @@ _QUEUE = {
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),
     *("assigned", "pod_sets", "local_queue", "namespace", "admission_checks", "replaces", "preemption_gated"),
+    "flavours",
 }
 _POD_SET = {
     *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
+    *("topology", "preferred_affinity", "previous"),
 }
 #: What each part of a case may say.
 _KNOWN: Mapping[str, set[str]] = {
@@ -41,7 +46,9 @@ _KNOWN: Mapping[str, set[str]] = {
     "quota": {"flavour", "resource", "nominal", "borrowing_limit", "lending_limit"},
     "outcome": {"admitted", "preempted", "waiting", "counts"},
     "pod set": _POD_SET,
-    "flavour": {"name", "labels", "taints", "tolerations"},
+    "flavour": {"name", "labels", "taints", "tolerations", "topology"},
+    "topology": {"required", "preferred", "unconstrained", "slices"},
+    "node": {"name", "labels", "allocatable", "taints", "ready", "schedulable"},
 }
 _VALUES: Mapping[str, set[str]] = {
     "within_queue": {"never", "lower-priority", "lower-or-newer-equal-priority"},
@@ -68,6 +75,9 @@ def left_out(case: Json) -> str:
 
 
 def _reasons(case: Json) -> Iterator[str]:
+    if "unread" in case:
+        yield case["unread"]
+        return
     if not any(kind in case for kind in KINDS):
         yield f"the case expects none of what the model answers: {', '.join(KINDS)}"
     for part, entry in _parts(case):
@@ -110,8 +120,14 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
         yield from (("workload", workload) for workload in case.get(key, []))
         yield from (("pod set", pods) for workload in case.get(key, []) for pods in _sets(workload))
     yield from (("flavour", flavour) for flavour in case.get("flavours", []))
-    if "incoming" in case:
-        yield "workload", case["incoming"]
+    yield from (("node", node) for node in case.get("nodes", []))
+    for pods in case.get("pod_sets", []):
+        yield "pod set", pods
+        yield "topology", pods.get("topology") or {}
+    for key in ("incoming", "asking"):
+        if key in case:
+            yield "workload", case[key]
+            yield from (("pod set", pods) for pods in _sets(case[key]))
     if "outcome" in case:
         yield "outcome", case["outcome"]
 

@@ -18,12 +18,14 @@ KNOWN: Mapping[str, Any] = {
     "corev1.ResourcePods": "pods",
     "corev1.ResourceEphemeralStorage": "ephemeral-storage",
     "corev1.LabelHostname": "kubernetes.io/hostname",
+    "kueue.DefaultPodSetName": "main",
     "time.Second": 1,
     "time.Minute": 60,
     "time.Hour": 3600,
     "time.Millisecond": 0.001,
 }
 _EXPRESSION = {"key": "Key", "operator": "Operator", "values": "Values"}
+_LAYERS = "PodsetSliceRequiredTopologyConstraints"
 _PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "Pod", "Condition")
 _UNITS = {
     "": 1,
@@ -141,8 +143,8 @@ def preferred_terms(value: Any) -> list[Json]:
     """Return preferences of nodes, each with its weight and expressions."""
     if isinstance(value, Call):
         chain = [call.args for call in value.chain() if call.name == "Term"]
-        return [{"weight": weight, "expressions": [_flat(rest)]} for weight, *rest in chain]
-    return [{"weight": one.get("Weight"), "expressions": _expressions(one.get("Preference"))} for one in value or ()]
+        return [{"weight": weight, "term": [_flat(rest)]} for weight, *rest in chain]
+    return [{"weight": one.get("Weight"), "term": _expressions(one.get("Preference"))} for one in value or ()]
 
 
 def _expressions(value: Composite) -> list[Json]:
@@ -154,11 +156,12 @@ def _flat(args: Sequence[Any]) -> Json:
     return {"key": word(args[0]), "operator": word(args[1]), "values": [word(of) for of in args[2:]]}
 
 
-def topology_request(value: Composite | None) -> Json:
+def topology_request(value: Composite | None) -> Json | None:
     """Return what a set of pods asks of the topology; slices are listed from the outermost."""
-    asked: Json = {}
     if value is None:
-        return asked
+        return None
+    asked: Json = {}
+    slices = [{"level": one.get("Topology"), "size": one.get("Size")} for one in value.get(_LAYERS) or ()]
     for key, of in value.fields.items():
         match key:
             case "Required" | "Preferred":
@@ -166,16 +169,19 @@ def topology_request(value: Composite | None) -> Json:
             case "Unconstrained":
                 asked["unconstrained"] = bool(of)
             case "PodSetSliceRequiredTopology":
-                asked["slice_level"] = word(of)
-            case "PodSetSliceSize":
-                asked["slice_size"] = of
-            case "PodsetSliceRequiredTopologyConstraints":
-                asked["slices"] = [{"level": word(one.get("Topology")), "size": one.get("Size")} for one in of]
-            case "PodIndexLabel" | "SubGroupIndexLabel" | "SubGroupCount":
+                size = value.get("PodSetSliceSize")
+                slices.insert(0, {"level": word(of)} if size is None else {"level": word(of), "size": size})
+            case (
+                "PodSetSliceSize"
+                | "PodIndexLabel"
+                | "SubGroupIndexLabel"
+                | "SubGroupCount"
+                | "PodsetSliceRequiredTopologyConstraints"
+            ):
                 pass
             case _:
                 raise unread(value)
-    return asked
+    return asked | ({"slices": slices} if slices else {})
 
 
 def assignment(value: Any) -> Json | None:

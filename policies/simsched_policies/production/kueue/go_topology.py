@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from simsched_policies.production.go_values import Call, Composite, GoFile
+from simsched_policies.production.go_values import Call, Composite
 from simsched_policies.production.kueue.go_objects import (
     Json,
     assignment,
@@ -20,21 +21,8 @@ from simsched_policies.production.kueue.go_objects import (
     word,
 )
 
-#: Tests whose tables ask for topology assignments.
-TABLES = ("TestFindTopologyAssignments", "TestFindTopologyAssignmentsMultiLayerReplacement")
 
-
-def cases_of(file: GoFile) -> list[Json]:
-    """Return the cases of a file's tables of topology assignments, in the order of the file."""
-    found = []
-    for table in TABLES:
-        if table in file.functions:
-            values = file.values(table)
-            found += [case_of(name, case, values) for name, case in values["cases"].items()]
-    return found
-
-
-def case_of(name: str, case: Composite, values: Json) -> Json:
+def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     """Return one case; a value that our form has no word for is an `InputError`."""
     made: Json = {
         "name": name,
@@ -59,9 +47,9 @@ def case_of(name: str, case: Composite, values: Json) -> Json:
 
 
 def _replacement(case: Composite) -> Json:
-    one_core = {"name": "main", "count": case.get("count"), "requests": {"cpu": 1000}}
+    one_core = {"name": "main", "count": case.get("count"), "request": {"cpu": 1000}}
     return {
-        "pod_sets": [one_core | topology_request(case.get("topologyRequest"))],
+        "pod_sets": [one_core | {"topology": topology_request(case.get("topologyRequest"))}],
         "unhealthy_nodes": [case.get("unhealthyNode")],
         "assigned": {"main": assignment(case.get("existingTA"))},
         "placement": {"main": outcome(case)},
@@ -81,17 +69,17 @@ def pod_set(entry: Composite) -> Json:
     made: Json = {
         "name": entry.get("podSetName", ""),
         "count": entry.get("count"),
-        "requests": requests(entry.get("requests")),
+        "request": requests(entry.get("requests")),
         "tolerations": [toleration(one) for one in entry.get("tolerations") or ()],
-        "node_selector": dict(entry.get("nodeSelector") or {}),
-        **topology_request(entry.get("topologyRequest")),
+        "selector": dict(entry.get("nodeSelector") or {}),
+        "topology": topology_request(entry.get("topologyRequest")),
     }
     if entry.get("podSetGroupName") is not None:
         made["group"] = entry.get("podSetGroupName")
     if affinity is not None:
         required = affinity.get("RequiredDuringSchedulingIgnoredDuringExecution")
-        made["required_nodes"] = terms(required) if required is not None else None
-        made["preferred_nodes"] = preferred_terms(affinity.get("PreferredDuringSchedulingIgnoredDuringExecution"))
+        made["affinity"] = terms(required) if required is not None else None
+        made["preferred_affinity"] = preferred_terms(affinity.get("PreferredDuringSchedulingIgnoredDuringExecution"))
     if entry.get("previousAssignment") is not None:
         made["previous"] = assignment(entry.get("previousAssignment"))
     return made
@@ -101,14 +89,14 @@ def usage(entry: Composite) -> Json:
     """Return the usage of pods in one domain."""
     return {
         "values": list(entry.get("Values")),
-        "requests": requests(entry.get("SinglePodRequests")),
+        "request": requests(entry.get("SinglePodRequests")),
         "count": entry.get("Count"),
     }
 
 
 def pod(value: Any) -> Json:
     """Return a pod that topology does not place, on its node."""
-    made: Json = {"node": "", "requests": {}, "ended": False}
+    made: Json = {"node": "", "request": {}, "ended": False}
     for call in calls(value):
         match call.name, call.args:
             case "MakePod", _:
@@ -116,7 +104,7 @@ def pod(value: Any) -> Json:
             case "NodeName", (name,):
                 made["node"] = name
             case "Request", (resource, amount):
-                made["requests"][word(resource)] = quantity(amount, word(resource))
+                made["request"][word(resource)] = quantity(amount, word(resource))
             case "StatusPhase", (phase,):
                 made["ended"] = word(phase) in ("Succeeded", "Failed")
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -22,12 +23,18 @@ class Unfit(Enum):
         "insufficient quota for {what} in flavor {flavour}, previously considered podsets requests ({0}) + current "
         "podset request ({1}) > maximum capacity ({2})"
     )
+    NOT_PROVIDED = "flavor {flavour} does not provide resource {what}"
+    TOPOLOGY_OFF = "flavor {flavour} does not support TopologyAwareScheduling"
+    TOPOLOGY_ONLY = "flavor {flavour} supports only TopologyAwareScheduling"
+    SEVERAL_TOPOLOGIES = "more than one TAS flavor assigned: {what}"
+    LEVELS = "flavor {flavour} does not contain the requested level"
     WAITS = "insufficient unused quota for {what} in flavor {flavour}, {0} more needed"
 
     @property
     def kind(self) -> str:
         """Return Kueue's short name of the reason."""
-        return {Unfit.ABOVE_MOST: "ExceedsMaxQuota", Unfit.WAITS: "WaitingForQuota"}.get(self, "NoMatchingFlavor")
+        known = {Unfit.ABOVE_MOST: "ExceedsMaxQuota", Unfit.WAITS: "WaitingForQuota", Unfit.NOT_PROVIDED: ""}
+        return known.get(self, "NoMatchingFlavor")
 
 
 class Why(NamedTuple):
@@ -52,3 +59,12 @@ def quantity(resource: str, amount: int) -> str:
             if amount % (size := 1024 ** (len(_BINARY) - i)) == 0:
                 return f"{amount // size}{unit}"
     return str(amount)
+
+
+_BADNESS = ("", "NoMatchingFlavor", "ExceedsMaxQuota", "TopologyPlacementFailed", "WaitingForQuota")
+
+
+def worst_kind(groups: Iterable[Sequence[str]]) -> str:
+    """Return the short name for a workload: of every group of resources the mildest reason, of these the worst."""
+    mildest = [max(kinds, key=_BADNESS.index) for kinds in groups if kinds]
+    return min(mildest, key=_BADNESS.index, default="")

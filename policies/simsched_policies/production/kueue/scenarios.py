@@ -1,7 +1,8 @@
 """Scenarios of quota as files: the input, the expected outcome, and whether this package agrees.
 
 `python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each file, how many cases the
-model covers and how many of those agree; which are left out, and by which rule; and what differs. The format is
+model covers and how many of those agree; which are left out, and by which rule; and what differs. A file is of our form
+(`*.json`) or one of Kueue's own test tables in Go (any other name; which tables is in `go_tables`). The format is
 documented in `tests/data/kueue/README.md`. With `--words FILE`, what the cases leave out is added from that file.
 """
 
@@ -22,25 +23,18 @@ from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
 from simsched_policies.production.kueue.cycle import Rules, heads, run_cycle
 from simsched_policies.production.kueue.fair import BOTH, Rule, Tournament, fair_victims
-from simsched_policies.production.kueue.matching import Constraints, Requirement, Taint, Term, Toleration
-from simsched_policies.production.kueue.model import (
-    Asking,
-    ClusterQueue,
-    Cohort,
-    FlavourResource,
-    Incoming,
-    PodSet,
-    Preference,
-    Quota,
-    Reclaim,
-    ResourceFlavor,
-    Stop,
-    Victim,
-    Within,
-    Workload,
+from simsched_policies.production.kueue.flavour_scenarios import assigned, preference
+from simsched_policies.production.kueue.forms import (
+    amounts_of,
+    asking_of,
+    flavour_of,
+    tree_of,
+    workload_of,
 )
+from simsched_policies.production.kueue.go_tables import cases_of
+from simsched_policies.production.kueue.model import FlavourResource, Incoming, Victim
 from simsched_policies.production.kueue.share import dominant_share
-from simsched_policies.production.kueue.tree import QuotaTree
+from simsched_policies.production.kueue.topology_scenarios import compared
 
 Json = Mapping[str, Any]
 #: What a file may say once for all its cases.
@@ -76,7 +70,7 @@ class Report:
 
 def check_file(path: Path, words: Json | None = None) -> Report:
     """Run every case of a file, with `words` added; raises `InputError` where the file is not of the form."""
-    content = read_json(path)
+    content = read_json(path) if path.suffix == ".json" else {"cases": cases_of(path)}
     try:
         cases = [worded(expanded(content, case), words or {}) for case in content["cases"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -125,128 +119,6 @@ def check(case: Json) -> Verdict:
     except InputError as error:
         return Verdict(name, "different", f"refused: {error}")
     return Verdict(name, "equal") if expected == got else Verdict(name, "different", f"expected {expected}, got {got}")
-
-
-def quotas_of(entries: Iterable[Json]) -> dict[FlavourResource, Quota]:
-    """Return quotas by flavour and resource."""
-    return {
-        (q["flavour"], q["resource"]): Quota(q["nominal"], q.get("borrowing_limit"), q.get("lending_limit"))
-        for q in entries
-    }
-
-
-def queue_of(entry: Json) -> ClusterQueue:
-    """Return a cluster queue."""
-    return ClusterQueue(
-        entry["name"],
-        entry.get("cohort"),
-        quotas_of(entry["quotas"]),
-        entry.get("weight", 1.0),
-        Within(entry.get("within_queue", "never")),
-        Reclaim(entry.get("reclaim", "never")),
-        entry.get("borrow_preempts_lower_priority", False),
-        entry.get("borrow_max_priority"),
-        entry.get("strict_fifo", False),
-        entry.get("borrow_before_next_flavour", True),
-        entry.get("preempt_before_next_flavour", False),
-        Preference(entry.get("preference", Preference.BORROWING.value)),
-        tuple(tuple(group) for group in entry.get("groups", ())),
-        None if (term := entry.get("namespaces", ())) is None else term_of(term),
-        stop=Stop(entry.get("stop", Stop.NONE.value)),
-    )
-
-
-def term_of(entries: Iterable[Json]) -> Term:
-    """Return requirements on labels, all of which must be met."""
-    return tuple(Requirement(one["key"], one.get("operator", "In"), tuple(one.get("values", ()))) for one in entries)
-
-
-def flavour_of(entry: Json) -> ResourceFlavor:
-    """Return a flavour with its labels, taints and tolerations."""
-    taints = tuple(Taint(**one) for one in entry.get("taints", ()))
-    return ResourceFlavor(entry["name"], entry.get("labels", {}), taints, _tolerations(entry))
-
-
-def _tolerations(entry: Json) -> tuple[Toleration, ...]:
-    return tuple(Toleration(**one) for one in entry.get("tolerations", ()))
-
-
-def pods_of(entry: Json) -> PodSet:
-    """Return a set of pods; its `request` is that of one pod."""
-    affinity = entry.get("affinity")
-    where = Constraints(
-        tuple(sorted(entry.get("selector", {}).items())),
-        None if affinity is None else tuple(term_of(term) for term in affinity),
-        _tolerations(entry),
-    )
-    count, least = entry.get("count", 1), entry.get("min_count")
-    return PodSet(entry.get("name", "main"), count, entry["request"], least, where, group=entry.get("group", ""))
-
-
-def asking_of(entry: Json, case: Json) -> Asking:
-    """Return a pending workload of a case."""
-    sets = entry.get("pod_sets", 1)
-    pod_sets = [{"request": entry["request"], **entry}] if isinstance(sets, int) else sets
-    namespace = entry.get("namespace", entry["id"].partition("/")[0])
-    return Asking(
-        entry["id"],
-        entry["queue"],
-        tuple(map(pods_of, pod_sets)),
-        entry.get("priority", 0),
-        entry.get("created_s", 0),
-        namespace=namespace,
-        invalid=_beyond_limits(pod_sets, namespace, case),
-        replaces=entry.get("replaces", ""),
-        gated=entry.get("preemption_gated", False),
-    )
-
-
-def _beyond_limits(pod_sets: Iterable[Json], namespace: str, case: Json) -> str:
-    ranges = [one for one in case.get("limit_ranges", ()) if one["namespace"] == namespace]
-    for pods in pod_sets:
-        for resource, amount in pods["request"].items():
-            if amount > pods.get("limits", {}).get(resource, amount):
-                return f"the request of {resource} exceeds its limit"
-            for one in ranges:
-                least, most = (one.get(key, {}).get(resource, amount) for key in ("min", "max"))
-                if not least <= amount <= most:
-                    return f"the request of {resource} is outside the namespace's limit range"
-    return ""
-
-
-def amounts_of(entries: Iterable[Json]) -> dict[FlavourResource, int]:
-    """Return amounts by flavour and resource; several of one are added up."""
-    total: Counter[FlavourResource] = Counter()
-    for entry in entries:
-        total[entry["flavour"], entry["resource"]] += entry["amount"]
-    return dict(total)
-
-
-def workload_of(entry: Json, usage: str = "usage") -> Workload:
-    """Return a workload that holds what `usage` lists."""
-    return Workload(
-        entry["id"],
-        entry.get("queue", ""),
-        amounts_of(entry.get(usage, [])),
-        entry.get("priority", 0),
-        entry.get("created_s", 0),
-        entry.get("admitted_s", 0),
-        entry.get("evicted", False),
-        entry.get("local_queue_usage", 0.0),
-    )
-
-
-def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:
-    """Return the tree of a case, with the usage of the workloads admitted, and these."""
-    cohorts = [
-        Cohort(c["name"], c.get("parent"), quotas_of(c.get("quotas", [])), c.get("weight", 1.0))
-        for c in case.get("cohorts", [])
-    ]
-    tree = QuotaTree([queue_of(entry) for entry in case["queues"]], cohorts)
-    admitted = [workload_of(entry) for entry in case.get("admitted", [])]
-    for holder in admitted:
-        tree.admit(holder)
-    return tree, admitted
 
 
 def _available(case: Json) -> tuple[object, object]:
@@ -354,11 +226,14 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "actions": _queue_order,
     "victims": _victims,
     "outcome": _cycle,
+    "placement": compared,
+    "assignment": assigned,
+    "first_preferred": preference,
 }
 
 
 def files_in(places: Iterable[Path]) -> list[Path]:
-    """Return the files named, and those of the folders named, sorted."""
+    """Return the files named, and the JSON files of the folders named, sorted."""
     return [file for place in places for file in (sorted(place.glob("*.json")) if place.is_dir() else [place])]
 
 

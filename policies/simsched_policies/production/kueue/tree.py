@@ -208,13 +208,22 @@ def _groups(spec: ClusterQueue) -> dict[str, tuple[tuple[str, ...], tuple[str, .
     flavours: dict[str, tuple[str, ...]] = {}
     for flavour, resource in spec.quotas:
         flavours[resource] = (*flavours.get(resource, ()), flavour)
-    groups: Iterable[tuple[str, ...]] = spec.groups
-    if not groups:
+    named: list[tuple[str, ...]] = list(spec.groups)
+    if not named:
         alike: dict[tuple[str, ...], tuple[str, ...]] = {}
         for resource, names in flavours.items():
             alike[names] = (*alike.get(names, ()), resource)
-        groups = alike.values()
-    return {resource: (group, flavours[resource]) for group in groups for resource in group}
+        named = list(alike.values())
+    merged: list[tuple[str, ...]] = []
+    for group in named:  # groups that share a resource are one
+        apart = [other for other in merged if not set(other) & set(group)]
+        shared = [r for other in merged if set(other) & set(group) for r in other]
+        merged = [*apart, tuple(dict.fromkeys((*shared, *group)))]
+    return {
+        resource: (group, tuple(dict.fromkeys(flavour for flavour, other in spec.quotas if other in group)))
+        for group in merged
+        for resource in group
+    }
 
 
 def _add(node: Node, resource: FlavourResource, amount: int) -> None:
