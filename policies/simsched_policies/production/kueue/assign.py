@@ -13,6 +13,7 @@ from simsched_policies.production.kueue.model import (
     ClusterQueue,
     FlavourResource,
     Mode,
+    Places,
     PodSet,
     Preference,
     Reclaim,
@@ -64,12 +65,16 @@ class Attempt(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The flavours of a set of pods, and all that were tried; without flavours nothing was found."""
+    """The flavours of a set of pods, and all that were tried; without flavours nothing was found.
+
+    `places` says where its pods lie in the topology of the flavour, if that has one.
+    """
 
     pods: PodSet
     requests: Mapping[str, int]
     flavours: Mapping[str, Chosen]
     attempts: tuple[Attempt, ...]
+    places: Places | None = None
 
 
 class Assignment(NamedTuple):
@@ -86,7 +91,14 @@ class Assignment(NamedTuple):
     def assigned(self) -> tuple[Assigned, ...]:
         """Return what each set of pods holds once admitted."""
         return tuple(
-            Assigned(one.pods.name, one.pods.count, one.requests, {r: c.flavour for r, c in one.flavours.items()})
+            Assigned(
+                one.pods.name,
+                one.pods.count,
+                one.requests,
+                {resource: chosen.flavour for resource, chosen in one.flavours.items()},
+                one.places,
+                one.pods.requests,
+            )
             for one in self.found
         )
 

@@ -149,23 +149,28 @@ def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Sequence[_Candidat
             continue
         if not all(exceeds_any(node, incoming.contested) for node in candidate.borrowers):
             continue
-        tree.remove(candidate.workload.queue, candidate.workload.usage)
+        tree.count(candidate.workload, -1)
         taken.append(Victim(candidate.workload, _REASONS[candidate.kind]))
-        done = tree.fits(asked.queue, asked.usage, borrow=borrow)
+        done = tree.fits(asked.queue, asked.usage, borrow=borrow) and has_place(incoming)
         if done:
             break
-    victims = fill_back(tree, asked, taken, borrow=borrow) if done else taken
+    victims = fill_back(tree, incoming, taken, borrow=borrow) if done else taken
     for victim in victims:
-        tree.add(victim.workload.queue, victim.workload.usage)
+        tree.count(victim.workload)
     return victims if done else []
 
 
-def fill_back(tree: QuotaTree, asked: Workload, taken: Sequence[Victim], *, borrow: bool = True) -> list[Victim]:
+def has_place(incoming: Incoming) -> bool:
+    """Say whether a workload that a topology places finds a place now."""
+    return incoming.has_place is None or incoming.has_place()
+
+
+def fill_back(tree: QuotaTree, incoming: Incoming, taken: Sequence[Victim], *, borrow: bool = True) -> list[Victim]:
     """Spare the victims, latest first, that the workload does not need; list the others."""
-    kept = list(taken[-1:])
+    asked, kept = incoming.workload, list(taken[-1:])
     for victim in reversed(taken[:-1]):
-        tree.add(victim.workload.queue, victim.workload.usage)
-        if not tree.fits(asked.queue, asked.usage, borrow=borrow):
-            tree.remove(victim.workload.queue, victim.workload.usage)
+        tree.count(victim.workload)
+        if not (tree.fits(asked.queue, asked.usage, borrow=borrow) and has_place(incoming)):
+            tree.count(victim.workload, -1)
             kept.append(victim)
     return kept[::-1]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from simsched_policies.production.kueue.assign import Assignment, Grade, Market, assign
+from simsched_policies.production.kueue.assign import Assignment, Chosen, Found, Grade, Market, assign
 from simsched_policies.production.kueue.classical import classical_victims
+from simsched_policies.production.kueue.cycle_places import contesting, placed
 from simsched_policies.production.kueue.fair import BOTH, Rule, fair_victims
 from simsched_policies.production.kueue.gates import DEFAULTS
 from simsched_policies.production.kueue.model import (
+    AdmissionCheck,
     Amounts,
     Asking,
+    Assigned,
     FlavourResource,
     Incoming,
     Labels,
@@ -19,10 +22,12 @@ from simsched_policies.production.kueue.model import (
     Reclaim,
     ResourceFlavor,
     Stop,
+    Topology,
     Victim,
     Workload,
 )
 from simsched_policies.production.kueue.share import dominant_share
+from simsched_policies.production.kueue.topology_assignment import Earlier
 from simsched_policies.production.kueue.tree import Node, QuotaTree, level_of
 
 
@@ -41,20 +46,29 @@ class Rules:
     namespaces: Mapping[str, Labels] | None = None
     ignore_undeclared: bool = False
     gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULTS)
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
+    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
 
     @property
     def market(self) -> Market:
         """Return what a search for flavours reads."""
-        return Market(self.flavours, self.gates, self.fair_sharing, self.ignore_undeclared)
+        levels = {name: topology.levels for name, topology in self.topologies.items()}
+        return Market(self.flavours, self.gates, self.fair_sharing, self.ignore_undeclared, levels)
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A head of a queue, with what an earlier cycle left: its flavours, and whether its victims are still leaving."""
+    """A head of a queue, with what an earlier cycle left: its flavours, and whether its victims are still leaving.
+
+    One that has quota (`holds`) comes for a second pass: for places that it still lacks, or for the pods that lay on
+    nodes that `failed`.
+    """
 
     asking: Asking
     after: Assignment | None = None
     preempting: bool = False
+    holds: Workload | None = None
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,7 @@ class Entry:
     victims: tuple[Victim, ...] = ()
     why: str = ""
     preempting: bool = False
+    holds: Workload | None = None
 
     @property
     def usage(self) -> Amounts:
@@ -92,7 +107,7 @@ class Outcome:
 
     `admitted` may start; `preempting` wait for their victims to go, as `deferred` do for victims of others; `skipped`
     lost their place to earlier entries and are asked again; `parked` fit nowhere until capacity changes; `refused` are
-    parked even where a queue is first in, first out.
+    parked even where a queue is first in, first out; `evicted` had quota, but the pods of a failed node find no place.
     """
 
     admitted: tuple[Entry, ...]
@@ -101,6 +116,7 @@ class Outcome:
     parked: tuple[Entry, ...]
     deferred: tuple[Entry, ...] = ()
     refused: tuple[Entry, ...] = ()
+    evicted: tuple[Entry, ...] = ()
 
 
 _NOTHING = Assignment((), {}, Grade.NO_FIT, 0)
@@ -143,9 +159,9 @@ class _Cycle:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         self.tree, self.rules, self.market = tree, rules, rules.market
         self.taken: dict[str, Victim] = {}
-        self.reserved: list[tuple[str, Amounts]] = []
+        self.reserved: list[tuple[str, Amounts, tuple[Assigned, ...], tuple[Assigned, ...]]] = []
         self.done: dict[str, list[Entry]] = {
-            name: [] for name in ("admitted", "preempting", "skipped", "parked", "deferred", "refused")
+            name: [] for name in ("admitted", "preempting", "skipped", "parked", "deferred", "refused", "evicted")
         }
 
     def run(self, pending: Sequence[Pending]) -> Outcome:
@@ -155,18 +171,22 @@ class _Cycle:
             if entry.why and entry.assignment is _NOTHING:
                 self.done["refused"].append(entry)
             elif entry.mode is Mode.NO_FIT:
-                self.done["parked"].append(entry)
+                evicted = one.failed and self.rules.gates["TASFailedNodeReplacementFailFast"]
+                self.done["evicted" if evicted else "parked"].append(entry)
             else:
                 live.append(entry)
         for entry in ordered(self.tree, live, self.rules):
             self._process(entry)
-        for queue, usage in self.reserved:
+        for queue, usage, now, before in reversed(self.reserved):
             self.tree.remove(queue, usage)
+            self._swap(now, before)
         return Outcome(**{name: tuple(entries) for name, entries in self.done.items()})
 
     def nominate(self, one: Pending) -> Entry:
         """Find flavours and victims for a head; with fewer pods if it cannot have all."""
         asking, node = one.asking, self.tree.queues[one.asking.queue]
+        if one.holds is not None:
+            return self._second_pass(one, one.holds)
         if why := asking.invalid or inactive(node, self.rules) or _outside_namespace(node, asking, self.rules):
             return Entry(asking, _NOTHING, why=why)
         entry = self._assigned(asking, one.after)
@@ -182,9 +202,61 @@ class _Cycle:
             return self._foresee(asking, key, amount)
 
         found = assign(node, asking, self.market, oracle, after=after, within=within, replaced=replaced)
+        if found.grade.mode is not Mode.NO_FIT and self._has_topology(node, found):
+            return self._placed(asking, found)
         if found.grade.mode is not Mode.PREEMPT:
             return Entry(asking, found)
         return Entry(asking, found, self._victims(asking, found.usage, found.contested()))
+
+    def _has_topology(self, node: Node, found: Assignment) -> bool:
+        """Say whether a topology places some pods now, and not once an admission check has provided the nodes."""
+        checks = () if node.queue is None else node.queue.checks
+        if any(name in self.rules.checks and self.rules.checks[name].provisions for name in checks):
+            return False
+        return any(one.flavour in self.tree.topologies for pods in found.found for one in pods.flavours.values())
+
+    def _placed(self, asking: Asking, found: Assignment) -> Entry:
+        """Find places for pods, or victims that free some; without victims, what they would have on empty nodes."""
+
+        def place(*, empty: bool = False) -> tuple[Assignment, str]:
+            rules = self.rules
+            return placed(found, self.tree.topologies, rules.gates, empty=empty, flavours=rules.flavours)
+
+        if found.grade is Grade.FIT:
+            there, why = place()
+            if not why:
+                return Entry(asking, there)
+            found = contesting(there, self.tree.topologies)
+        there, why = place(empty=True)
+        if why:
+            return Entry(asking, there._replace(grade=Grade.NO_FIT), why=why)
+        victims = self._victims(asking, found.usage, found.contested(), lambda: not place()[1])
+        if victims:
+            with self.tree.without_all(victim.workload for victim in victims):
+                there, _ = place()
+        return Entry(asking, there, victims)
+
+    def _second_pass(self, one: Pending, held: Workload) -> Entry:
+        """Find the places that a workload with quota lacks, or those of the pods of failed nodes."""
+        pods = {pods.name: pods for pods in one.asking.pod_sets}
+        found = tuple(
+            Found(
+                replace(pods[part.name], count=part.count),
+                part.requests,
+                {resource: Chosen(flavour, Grade.FIT, 0) for resource, flavour in part.flavours.items()},
+                (),
+            )
+            for part in held.assigned
+        )
+        had = {part.name: part.places for part in held.assigned if part.places is not None}
+        there, why = placed(
+            Assignment(found, {}, Grade.FIT, 0),
+            self.tree.topologies,
+            self.rules.gates,
+            earlier=Earlier(had, one.failed),
+            flavours=self.rules.flavours,
+        )
+        return Entry(one.asking, there._replace(grade=Grade.NO_FIT) if why else there, why=why, holds=held)
 
     def _partial(self, asking: Asking) -> Entry | None:
         """Search for the most pods with which a workload fits or finds victims, None if not even the least do."""
@@ -215,9 +287,15 @@ class _Cycle:
         own = any(victim.workload.queue == asking.queue for victim in victims)
         return (Grade.OWN if own else Grade.BORROWERS), level
 
-    def _victims(self, asking: Asking, usage: Amounts, contested: frozenset[FlavourResource]) -> tuple[Victim, ...]:
+    def _victims(
+        self,
+        asking: Asking,
+        usage: Amounts,
+        contested: frozenset[FlavourResource],
+        has_place: Callable[[], bool] | None = None,
+    ) -> tuple[Victim, ...]:
         workload = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s)
-        incoming, by_usage = Incoming(workload, contested), self.rules.queue_usage is not None
+        incoming, by_usage = Incoming(workload, contested, has_place), self.rules.queue_usage is not None
         if not self.rules.fair_sharing:
             return tuple(classical_victims(self.tree, incoming, by_usage=by_usage))
         return tuple(
@@ -232,6 +310,11 @@ class _Cycle:
 
     def _process(self, entry: Entry) -> None:
         """Decide on an entry after those before it, and count what it takes."""
+        if entry.holds is not None:
+            self._take("admitted", entry)
+            return
+        if self._lost_its_place(entry):
+            entry = replace(self._assigned(entry.asking, within=entry.assignment), preempting=entry.preempting)
         if self._overlaps(entry) and self.rules.gates["RecomputeAssignmentUponPreemptionTargetsOverlap"]:
             with self.tree.without_all(victim.workload for victim in self.taken.values()):
                 entry = replace(self._assigned(entry.asking, within=entry.assignment), preempting=entry.preempting)
@@ -253,18 +336,39 @@ class _Cycle:
             self._take("preempting", entry)
 
     def _take(self, where: str, entry: Entry, usage: Amounts | None = None) -> None:
+        now = () if usage == {} else entry.assignment.assigned()
+        before = () if entry.holds is None else entry.holds.assigned
         usage = entry.usage if usage is None else usage
         self.done[where].append(entry)
         self.tree.add(entry.asking.queue, usage)
-        self.reserved.append((entry.asking.queue, usage))
+        self._swap(before, now)
+        self.reserved.append((entry.asking.queue, usage, now, before))
+
+    def _swap(self, gone: Iterable[Assigned], here: Iterable[Assigned]) -> None:
+        for one in gone:
+            self.tree.place(one, -1)
+        for one in here:
+            self.tree.place(one)
+
+    def _lost_its_place(self, entry: Entry) -> bool:
+        """Say whether earlier entries took the places of one that has still quota."""
+        if not self.rules.gates["TASRecomputeAssignmentWithinSchedulingCycle"] or not _feasible(entry):
+            return False
+        with self.tree.without_all(victim.workload for victim in self._gone(entry)):
+            quota = self.tree.fits(entry.asking.queue, entry.usage)
+            return quota and not self.tree.has_room(entry.assignment.assigned())
 
     def _overlaps(self, entry: Entry) -> bool:
         return any(victim.workload.id in self.taken for victim in entry.victims)
 
     def _still_fits(self, entry: Entry) -> bool:
-        gone = (victim.workload for victim in (*self.taken.values(), *entry.victims))
-        with self.tree.without_all(gone):
-            return self.tree.fits(entry.asking.queue, entry.usage)
+        with self.tree.without_all(victim.workload for victim in self._gone(entry)):
+            quota = self.tree.fits(entry.asking.queue, entry.usage)
+            return quota and self.tree.has_room(entry.assignment.assigned())
+
+    def _gone(self, entry: Entry) -> list[Victim]:
+        """List the victims of earlier entries and of this one."""
+        return list({victim.workload.id: victim for victim in (*self.taken.values(), *entry.victims)}.values())
 
 
 def _feasible(entry: Entry) -> bool:
@@ -311,12 +415,18 @@ def ordered(tree: QuotaTree, entries: Sequence[Entry], rules: Rules) -> Iterator
     waiting_first = rules.gates["PrioritizePreemptorWorkloads"]
     if not rules.fair_sharing:
         yield from sorted(
-            entries, key=lambda e: (waiting_first and not e.preempting, e.assignment.level, *_precedence(e, rules))
+            entries,
+            key=lambda e: (
+                e.holds is None,
+                waiting_first and not e.preempting,
+                e.assignment.level,
+                *_precedence(e, rules),
+            ),
         )
         return
     left = list(entries)
     while left:
-        first = [entry for entry in left if waiting_first and entry.preempting]
+        first = [e for e in left if e.holds is not None] or [e for e in left if waiting_first and e.preempting]
         best = _winner(tree, first or left, rules)
         left.remove(best)
         yield best

@@ -14,7 +14,7 @@ from simsched_policies.production.kueue.candidates import (
     reclaimable,
     uses,
 )
-from simsched_policies.production.kueue.classical import fill_back
+from simsched_policies.production.kueue.classical import fill_back, has_place
 from simsched_policies.production.kueue.model import Incoming, Reason, Reclaim, Victim, Workload
 from simsched_policies.production.kueue.share import Share, dominant_share
 from simsched_policies.production.kueue.tree import Node, QuotaTree, queues_below
@@ -118,9 +118,9 @@ def fair_victims(
     tree.add(asked.queue, asked.usage)
     done = search.run(candidates, rules)
     tree.remove(asked.queue, asked.usage)
-    victims = fill_back(tree, asked, search.taken) if done else search.taken
+    victims = fill_back(tree, incoming, search.taken) if done else search.taken
     for victim in victims:
-        tree.add(victim.workload.queue, victim.workload.usage)
+        tree.count(victim.workload)
     return victims if done else []
 
 
@@ -142,6 +142,7 @@ class _Search:
 
     def __init__(self, tree: QuotaTree, incoming: Incoming, *, by_usage: bool, within_nominal: bool) -> None:
         self._tree, self._asked, self._by_usage = tree, incoming.workload, by_usage
+        self._incoming = incoming
         node = tree.queues[incoming.workload.queue]
         amounts = incoming.workload.usage
         #: Whether the request stays within the nominal quota of what is contested: it then reclaims what is its own.
@@ -208,8 +209,8 @@ class _Search:
 
     def _take(self, workload: Workload, reason: Reason) -> bool:
         """Take a workload's usage away; say whether the incoming one fits then."""
-        self._tree.remove(workload.queue, workload.usage)
+        self._tree.count(workload, -1)
         self.taken.append(Victim(workload, reason))
         asked = self._asked
         with self._tree.without(asked.queue, asked.usage):
-            return self._tree.fits(asked.queue, asked.usage)
+            return self._tree.fits(asked.queue, asked.usage) and has_place(self._incoming)

@@ -12,6 +12,7 @@ from simsched_policies.production.kueue.model import (
     ClusterQueue,
     Cohort,
     FlavourResource,
+    Places,
     PodSet,
     Preference,
     Quota,
@@ -24,7 +25,6 @@ from simsched_policies.production.kueue.model import (
     Workload,
 )
 from simsched_policies.production.kueue.topology import Node
-from simsched_policies.production.kueue.topology_assignment import Assignment
 from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
@@ -107,7 +107,7 @@ def node_of(entry: Json) -> Node:
     return Node(entry["name"], entry.get("labels", {}), entry.get("allocatable", {}), taints, usable)
 
 
-def assignment_of(entry: Json) -> Assignment:
+def assignment_of(entry: Json) -> Places:
     """Return a topology assignment."""
     return tuple((tuple(one["values"]), one["count"]) for one in entry["domains"])
 

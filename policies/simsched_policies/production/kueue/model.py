@@ -6,7 +6,7 @@ storage, pieces for all others.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -16,6 +16,8 @@ from simsched_policies.production.kueue.matching import ANYWHERE, Constraints, L
 
 #: A resource of one flavour, like ("a100", "gpu"): the unit in which quota is counted.
 FlavourResource = tuple[str, str]
+#: How many pods lie in a domain of a topology, by its values; the host alone where hosts are the lowest level.
+Places = tuple[tuple[tuple[str, ...], int], ...]
 #: Amounts by flavour and resource, whole numbers.
 Amounts = Mapping[FlavourResource, int]
 
@@ -158,11 +160,15 @@ class LocalQueue:
 
 @dataclass(frozen=True)
 class AdmissionCheck:
-    """A second phase of admission: a workload with quota starts when the check is ready, `delay_s` later."""
+    """A second phase of admission: a workload with quota starts when the check is ready, `delay_s` later.
+
+    A check that `provisions` nodes has its pods placed only when it is ready.
+    """
 
     name: str
     delay_s: float = 0.0
     active: bool = True
+    provisions: bool = False
 
 
 @dataclass(frozen=True)
@@ -290,12 +296,17 @@ class Setup:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What a set of pods holds: how many pods, what they request together, and the flavour of each resource."""
+    """What a set of pods holds: how many pods, what they request together, and the flavour of each resource.
+
+    `places` says where the pods lie where a topology places them, each pod with what `pod` requests.
+    """
 
     name: str
     count: int
     requests: Mapping[str, int]
     flavours: Mapping[str, str]
+    places: Places | None = None
+    pod: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -319,10 +330,14 @@ class Workload:
 
 @dataclass(frozen=True)
 class Incoming:
-    """A workload that asks to be admitted; `contested` are the flavours and resources that need preemption."""
+    """A workload that asks to be admitted; `contested` are the flavours and resources that need preemption.
+
+    `has_place` says whether its pods find a place in their topology now, None where none places them.
+    """
 
     workload: Workload
     contested: frozenset[FlavourResource]
+    has_place: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,18 @@ class Unfit(Enum):
     TOPOLOGY_ONLY = "flavor {flavour} supports only TopologyAwareScheduling"
     SEVERAL_TOPOLOGIES = "more than one TAS flavor assigned: {what}"
     LEVELS = "flavor {flavour} does not contain the requested level"
+    NO_PLACE = "{what}"
     WAITS = "insufficient unused quota for {what} in flavor {flavour}, {0} more needed"
 
     @property
     def kind(self) -> str:
         """Return Kueue's short name of the reason."""
-        known = {Unfit.ABOVE_MOST: "ExceedsMaxQuota", Unfit.WAITS: "WaitingForQuota", Unfit.NOT_PROVIDED: ""}
+        known = {
+            Unfit.ABOVE_MOST: "ExceedsMaxQuota",
+            Unfit.WAITS: "WaitingForQuota",
+            Unfit.NOT_PROVIDED: "",
+            Unfit.NO_PLACE: "TopologyPlacementFailed",
+        }
         return known.get(self, "NoMatchingFlavor")
 
 

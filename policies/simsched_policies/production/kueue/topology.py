@@ -129,6 +129,11 @@ class Domains:
                 self._of(self.used, resource)[leaf] += sign * amount * usage.count
             self._of(self.used, PODS)[leaf] += sign * usage.count
 
+    def holds(self, values: Sequence[str]) -> bool:
+        """Say whether a leaf is there and has all that is used of it."""
+        leaf = self.leaf(values)
+        return leaf is not None and all(used[leaf] <= self._of(self.has, r)[leaf] for r, used in self.used.items())
+
     def fitting(
         self, requests: Amounts, taken: Mapping[str, Counts], *, beside: Amounts | None = None, empty: bool = False
     ) -> Counts:

@@ -13,19 +13,16 @@ import numpy as np
 
 from simsched_policies.production.kueue.balanced import balanced
 from simsched_policies.production.kueue.gates import DEFAULTS
-from simsched_policies.production.kueue.model import PodSet, Slice, TopologyRequest
+from simsched_policies.production.kueue.model import Places, PodSet, Slice, TopologyRequest
 from simsched_policies.production.kueue.placing import NotFit, Placer, Unplaced, Wanted, rooms
 from simsched_policies.production.kueue.topology import PODS, Amounts, Counts, Domains
-
-#: Pods by the values of their domain, sorted; the host alone where hosts are the lowest level.
-Assignment = tuple[tuple[tuple[str, ...], int], ...]
 
 
 @dataclass(frozen=True)
 class Earlier:
     """What a workload had before: its assignments, nodes that failed, and whether its placement stays as it is."""
 
-    assigned: Mapping[str, Assignment] = field(default_factory=dict)
+    assigned: Mapping[str, Places] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
     keeps: bool = False
 
@@ -34,7 +31,7 @@ class Earlier:
 class Result:
     """The assignments of sets of pods by name, and where one finds none the reason."""
 
-    assigned: Mapping[str, Assignment] = field(default_factory=dict)
+    assigned: Mapping[str, Places] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -53,7 +50,7 @@ def assign(
     With `empty` nothing but what is no topology's occupies the nodes. `name` is the topology's, for reasons.
     """
     search = _Search(domains, gates, earlier or Earlier(), empty, name)
-    found: dict[str, Assignment] = {}
+    found: dict[str, Places] = {}
     for leader, workers in _groups(pod_sets):
         names = [workers.name] if leader is None else [leader.name, workers.name]
         try:
@@ -91,7 +88,7 @@ class _Search:
         self.domains, self.gates, self.earlier, self.empty, self.name = domains, gates, earlier, empty, name
         self.taken: dict[str, Counts] = {}
 
-    def group(self, leader: PodSet | None, workers: PodSet) -> list[Assignment]:
+    def group(self, leader: PodSet | None, workers: PodSet) -> list[Places]:
         """Return the assignments of a leader, if any, and of its workers."""
         sets = [workers] if leader is None else [leader, workers]
         had = [self.earlier.assigned.get(pods.name) for pods in sets]
@@ -105,7 +102,7 @@ class _Search:
                 return [self._resized(pods, before) for pods, before in zip(sets, known, strict=True)]
         return self._placed(leader, workers)
 
-    def _resized(self, pods: PodSet, before: Assignment) -> Assignment:
+    def _resized(self, pods: PodSet, before: Places) -> Places:
         """Return a set's assignment with another number of pods: the first of them stay, more are placed beside."""
         stay, left = [], pods.count
         for values, count in before:
@@ -115,7 +112,7 @@ class _Search:
         self._take(pods, {leaf: count for values, count in kept if (leaf := self.domains.leaf(values)) is not None})
         return self._merged(kept, *(self._placed(None, replace(pods, count=left)) if left else ()))
 
-    def _replaced(self, pods: PodSet, before: Assignment | None) -> Assignment:
+    def _replaced(self, pods: PodSet, before: Places | None) -> Places:
         """Return a set's assignment with the pods of failed nodes elsewhere."""
         kept = tuple((values, count) for values, count in before or () if values[-1] not in self.earlier.failed)
         lost = pods.count - sum(count for _, count in kept)
@@ -133,14 +130,14 @@ class _Search:
         part = replace(pods, count=lost, topology=replace(request, slices=layers[whole:]))
         return self._merged(kept, *self._placed(None, part, within))
 
-    def _incomplete(self, layer: Slice, kept: Assignment) -> tuple[str, ...]:
+    def _incomplete(self, layer: Slice, kept: Places) -> tuple[str, ...]:
         """Return the values of the domain whose slices of a layer lack pods."""
         held: Counter[tuple[str, ...]] = Counter()
         for path, count in self._paths(kept):
             held[path[: self._depth(layer.level) + 1]] += count
         return min((path for path, count in held.items() if count % layer.size), default=())
 
-    def _paths(self, assignment: Assignment) -> list[tuple[tuple[str, ...], int]]:
+    def _paths(self, assignment: Places) -> list[tuple[tuple[str, ...], int]]:
         leaves = ((self.domains.leaf(values), count) for values, count in assignment)
         return [(self.domains.leaves[leaf], count) for leaf, count in leaves if leaf is not None]
 
@@ -171,7 +168,7 @@ class _Search:
         mixed = self.gates["TASProfileMixed"]
         return Wanted(pods.count, level, tuple(depths), request.kind == "required", loose, loose and mixed, leader)
 
-    def _placed(self, leader: PodSet | None, pods: PodSet, within: tuple[str, ...] = ()) -> list[Assignment]:
+    def _placed(self, leader: PodSet | None, pods: PodSet, within: tuple[str, ...] = ()) -> list[Places]:
         """Return the assignments of a leader, if any, and of its workers, in the domain `within` only if given."""
         wanted = self._wanted(pods, leader=leader is not None)
         if not self.domains.leaves:
@@ -216,7 +213,7 @@ class _Search:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(why.items()))
         return f". Total nodes: {len(room)}; excluded: {reasons}" if why else ""
 
-    def _take(self, pods: PodSet, leaves: Mapping[int, int]) -> Assignment:
+    def _take(self, pods: PodSet, leaves: Mapping[int, int]) -> Places:
         """Count pods as placed, and return their assignment."""
         for resource, amount in {**pods.requests, PODS: 1}.items():
             taken = self.taken.setdefault(resource, np.zeros(len(self.domains.leaves), np.int64))
@@ -224,7 +221,7 @@ class _Search:
                 taken[leaf] += amount * count
         return tuple((self.domains.values(leaf), leaves[leaf]) for leaf in sorted(leaves))
 
-    def _merged(self, *assignments: Assignment) -> Assignment:
+    def _merged(self, *assignments: Places) -> Places:
         total: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
         for assignment in assignments:
             for (path, count), (values, _) in zip(self._paths(assignment), assignment, strict=True):

@@ -7,8 +7,9 @@ from typing import Any
 
 from simsched_policies.production.kueue.coverage import gates_of
 from simsched_policies.production.kueue.forms import assignment_of, node_of, pods_of, tolerations_of
+from simsched_policies.production.kueue.model import Places
 from simsched_policies.production.kueue.topology import Domains, Usage
-from simsched_policies.production.kueue.topology_assignment import Assignment, Earlier, assign
+from simsched_policies.production.kueue.topology_assignment import Earlier, assign
 
 Json = Mapping[str, Any]
 
@@ -42,7 +43,7 @@ def _earlier(case: Json, gates: Mapping[str, bool]) -> Earlier:
     return Earlier(assigned, tuple(case.get("unhealthy_nodes", ())), keeps)
 
 
-def _written(assignment: Assignment) -> list[tuple[list[str], int]]:
+def _written(assignment: Places) -> list[tuple[list[str], int]]:
     return [(list(values), count) for values, count in assignment]
 
 

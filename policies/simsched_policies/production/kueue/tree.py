@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from simsched.errors import InputError, Problem
-from simsched_policies.production.kueue.model import Amounts, ClusterQueue, Cohort, FlavourResource, Quota, Workload
+from simsched_policies.production.kueue.model import (
+    Amounts,
+    Assigned,
+    ClusterQueue,
+    Cohort,
+    FlavourResource,
+    Quota,
+    Workload,
+)
+from simsched_policies.production.kueue.topology import Domains, Usage
 
 _NO_QUOTA = Quota(0)
 
@@ -90,6 +99,8 @@ class QuotaTree:
         """Build the tree; a cohort that is named but not described has no quota of its own."""
         queues, cohorts = list(queues), list(cohorts)
         _check(queues, cohorts)
+        #: The topologies of flavours that have one, with what is placed there.
+        self.topologies: Mapping[str, Domains] = {}
         self.cohorts = {cohort.name: Node(cohort) for cohort in cohorts}
         self.queues = {queue.name: Node(queue) for queue in queues}
         for cohort in cohorts:
@@ -104,16 +115,47 @@ class QuotaTree:
                 _fill_most(node)
 
     def admit(self, workload: Workload) -> None:
-        """Give a workload its quota."""
+        """Give a workload its quota and its places."""
         self.queues[workload.queue].held[workload.id] = workload
-        self.add(workload.queue, workload.usage)
+        self.count(workload)
 
     def release(self, workload: Workload) -> None:
         """Take a workload's quota back for good."""
         node = self.queues[workload.queue]
         del node.held[workload.id]
-        self.remove(workload.queue, workload.usage)
+        self.count(workload, -1)
         node.root().releases += 1
+
+    def count(self, workload: Workload, sign: int = 1) -> None:
+        """Count what a workload uses, or with sign -1 take it off."""
+        (self.add if sign > 0 else self.remove)(workload.queue, workload.usage)
+        for one in workload.assigned:
+            if one.places is not None:
+                self.place(one, sign)
+
+    def place(self, one: Assigned, sign: int = 1) -> None:
+        """Count pods at their places, or with sign -1 take them off; flavours with the same hosts share their usage."""
+        for flavour in set(one.flavours.values()) & set(self.topologies):
+            own = self.topologies[flavour]
+            for domains in self.topologies.values() if own.by_host else (own,):
+                if domains is own or domains.by_host:
+                    for values, count in one.places or ():
+                        domains.change(Usage(values, one.pod, count), sign)
+
+    def has_room(self, placed: Iterable[Assigned]) -> bool:
+        """Say whether pods that nobody counts yet still fit where they are to lie."""
+        placed = [one for one in placed if one.places]
+        for one in placed:
+            self.place(one)
+        fits = all(
+            self.topologies[flavour].holds(values)
+            for one in placed
+            for flavour in set(one.flavours.values()) & set(self.topologies)
+            for values, _ in one.places or ()
+        )
+        for one in placed:
+            self.place(one, -1)
+        return fits
 
     def _attach(self, node: Node, parent: str | None) -> None:
         if not parent:
@@ -162,7 +204,7 @@ class QuotaTree:
         gone = list(workloads)
         for workload in gone:
             self.queues[workload.queue].held.pop(workload.id)
-            self.remove(workload.queue, workload.usage)
+            self.count(workload, -1)
         try:
             yield
         finally:
