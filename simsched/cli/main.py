@@ -20,6 +20,7 @@ from simsched.cli.check import check
 from simsched.cli.clean import clean
 from simsched.cli.compare_runs import compare_runs
 from simsched.cli.experiment import schema, validate
+from simsched.cli.explain import explain
 from simsched.cli.export import export
 from simsched.cli.forecast import forecast
 from simsched.cli.listing import list_
@@ -130,7 +131,7 @@ def cli(debug: bool) -> None:
 
 for command in (
     run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, export, trace,
-    workload, application, check, new, clean, verify, calibrate, capacity, what_if, forecast,
+    explain, workload, application, check, new, clean, verify, calibrate, capacity, what_if, forecast,
     pack, bound,
 ):  # fmt: skip
     cli.add_command(command)

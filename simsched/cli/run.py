@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.experiment import experiment_argument, overrides_option
+from simsched.cli.operator_options import (
+    make_manifest_plan,
+    manifest_options,
+    refuse_manifest_options,
+    takes_manifests,
+)
 from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
@@ -58,6 +64,10 @@ def processors() -> int:
 )
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
+@click.option(
+    "--cluster", metavar="FILE", type=click.Path(path_type=Path), help="Manifests only: nodes, where they name none."
+)
+@manifest_options
 @json_option
 def run(
     experiment: str,
@@ -77,10 +87,12 @@ def run(
     dry_run: bool,
     no_plots: bool,
     as_json: bool,
+    **manifests: Any,
 ) -> None:
     """Run an experiment and compare its policies.
 
-    EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`). What a former run
+    EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`), or a file or folder
+    of Kubernetes manifests, whose workloads are run under Kueue (see docs/how-to/kubernetes.md). What a former run
     has finished is not run again. Results go to DIR/NAME, with a suffix that says what was changed. Prints tables on
     stdout and the paths of the figures.
 
@@ -92,6 +104,7 @@ def run(
     from simsched.experiment.fairness import run_with_fairness
     from simsched.experiment.running import Limits
 
+    experiment = _experiment(experiment, Path(out), **manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:
@@ -123,6 +136,18 @@ def run(
         )
     undrawn = _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures, undrawn)
+
+
+def _experiment(given: str, out: Path, **options: Any) -> str:
+    """Return the experiment: of manifests one that is written beside their results."""
+    path = Path(given)
+    if not takes_manifests(path):
+        refuse_manifest_options(given, options)
+        return given
+    from simsched.operators import write_replay
+
+    name = path.resolve().name.partition(".")[0]
+    return str(write_replay(make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True), name))
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.gate import trust_option
-from simsched.cli.operator_options import make_plan, operator_options
+from simsched.cli.operator_options import (
+    answer_plans,
+    manifest_options,
+    operator_options,
+    takes_manifests,
+)
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ _MOST = 12
     "--by", multiple=True, type=click.Choice(["tenant", "queue", "user", "size", "type"]), help="Only these groups."
 )
 @click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
+@manifest_options
 @trust_option
 @click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
 @json_option
@@ -44,17 +50,22 @@ def what_if(
 
     The replay before the change is judged first by what the log recorded: where it does not match, the answer is the
     misfit. A change is a key of an experiment, such as tenants.vision.max_gpus=64 or cluster.groups.0.nodes=50;
-    policy.KEY is a parameter of the policy and policy=NAME another policy. What is found goes onto the page
-    answers.html of the log's results.
+    policy.KEY is a parameter of the policy and policy=NAME another policy. LOG may be a folder of Kubernetes manifests;
+    a change is then also a field of an object, ClusterQueue/vision.spec.cohortName=all, or a file of objects that
+    replace those of their names. As manifests record no waits, such an answer carries a doubt.
+
+    What is found goes onto the page answers.html of the log's results.
     """
     from simsched.cli.gate import publish_verdict, refused, verdict_json
-    from simsched.operators import ALL_KINDS, what_if as compare
+    from simsched.operators import ALL_KINDS, is_change_of_objects, what_if as compare
 
-    plan = make_plan(**options, node_price_per_h=node_price)
+    told = [one for one in changes if takes_manifests(options["log"]) and is_change_of_objects(one)]
+    plan, after = answer_plans(options, told, node_price_per_h=node_price)
     kinds = [kind for kind in ALL_KINDS if not by or kind in by]
-    answer = compare(plan, changes, by=kinds, trust_anyway=trust_anyway)
+    keys = [one for one in changes if one not in told]
+    answer = compare(plan, keys, by=kinds, trust_anyway=trust_anyway, after=after if told else None)
     effects, verdict = answer.effects, answer.calibration.verdict
-    paths: list[Path] = [] if no_plots else publish_verdict(answer.calibration)
+    paths: list[Path] = [] if no_plots or plan.unrecorded else publish_verdict(answer.calibration)
     shown = _shown(effects) if effects else []
     if not no_plots:
         paths = _publish(plan, changes, effects, shown, verdict)
@@ -74,7 +85,8 @@ def _print(
     from simsched.cli.tables import print_table
 
     click.echo(verdict.said())
-    for table in (_forecasts(shown, changes), _table(shown, hidden, changes), _usage(shown)):
+    forecasts = [_forecasts(shown, changes)] if shown[-1].forecast is not None else []
+    for table in (*forecasts, _table(shown, hidden, changes), _usage(shown)):
         print_table(marked(table, verdict))
     for path in paths:
         click.echo(f"{path}")
@@ -97,7 +109,7 @@ def _publish(
     import pandas as pd
 
     from simsched.cli.answers import publish
-    from simsched.cli.gate import BANNER, marked, titled
+    from simsched.cli.gate import banner, marked, titled
     from simsched.report.figures import wait_changes
     from simsched.report.page import Section
 
@@ -112,12 +124,13 @@ def _publish(
     data = pd.DataFrame(rows, columns=["by", "group", "before_h", "after_h", "verdict"])
     data.loc[data["group"] == "all", ["by", "group"]] = ["all", "jobs"]
     drawn = wait_changes(data, title=titled("Who gains and who loses, in the replays", verdict))
+    forecasts = [_forecasts(shown, changes)] if shown[-1].forecast is not None else []
     tables = [
         marked(table, verdict)
-        for table in (_forecasts(shown, changes), _table(shown, len(effects) - len(shown), changes), _usage(shown))
+        for table in (*forecasts, _table(shown, len(effects) - len(shown), changes), _usage(shown))
     ]
     words = [_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])]
-    words = words if verdict.is_open else [f"{BANNER}.", *words]
+    words = words if verdict.is_open else [f"{banner(verdict)}.", *words]
     return publish(plan, Section("what-if", heading, words, tables, [drawn], verdict.is_open))
 
 

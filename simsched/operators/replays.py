@@ -24,7 +24,8 @@ class ReplayPlan:
 
     `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
-    than `max_gpus` are left out (None: more than the largest GPU type has).
+    than `max_gpus` are left out (None: more than the largest GPU type has). Of an `unrecorded` one nobody can tell
+    whether the replay matches the cluster: answers are given, and carry that doubt.
     """
 
     log: OperatorLog
@@ -37,6 +38,7 @@ class ReplayPlan:
     node_price_per_h: float | None = None
     workers: int = 1
     max_gpus: int | None = None
+    unrecorded: bool = False
 
 
 def counted_from(plan: ReplayPlan, log: OperatorLog) -> ReplayPlan:
@@ -65,6 +67,24 @@ def run_replay(
 
     Raises `InputError` for bad input and if the policy fails.
     """
+    file = write_replay(plan, name, sweep=sweep, traces=traces)
+    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
+    result = run_grid(grid, plan.folder, plan.workers, listener)
+    if result.failures:
+        raise input_error(
+            result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
+        )
+    return read_run(result.folder)
+
+
+def write_replay(
+    plan: ReplayPlan,
+    name: str,
+    *,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    traces: Mapping[str, Trace] | None = None,
+) -> Path:
+    """Write the jobs of a plan, or several `traces`, and the experiment that replays them; return its file."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     for file_name, trace in (traces or {LOG_FILE: plan.log.trace}).items():
         (plan.folder / file_name).parent.mkdir(exist_ok=True)
@@ -91,13 +111,7 @@ def run_replay(
     }
     file = plan.folder / f"{name}.yaml"
     file.write_text(yaml_text(experiment), encoding="utf-8")
-    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
-    result = run_grid(grid, plan.folder, plan.workers, listener)
-    if result.failures:
-        raise input_error(
-            result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
-        )
-    return read_run(result.folder)
+    return file
 
 
 def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
