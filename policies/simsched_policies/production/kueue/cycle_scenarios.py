@@ -57,15 +57,12 @@ def _rules(case: Json) -> Rules:
 def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
     """Give the tree the topologies of its flavours, with the pods that are there."""
     nodes = [node_of(entry) for entry in case.get("nodes", ())]
-    tree.topologies = domains_by_flavour(rules.flavours or {}, rules.topologies, nodes)
-    for domains in tree.topologies.values():
+    topologies = domains_by_flavour(rules.flavours or {}, rules.topologies, nodes)
+    for domains in topologies.values():
         for pod in case.get("pods", ()):
             if not pod.get("ended", False):
                 domains.occupy(pod["node"], pod.get("request", {}))
-    for node in tree.queues.values():
-        for workload in node.held.values():
-            for one in workload.assigned:
-                tree.place(one)
+    tree.use(topologies)
 
 
 def _second_pass(entry: Json, case: Json, tree: QuotaTree) -> Pending:

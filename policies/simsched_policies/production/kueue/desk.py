@@ -39,12 +39,19 @@ class Desk:
         self._up: tuple[bool, ...] = ()
         self._machines = Machines((), setup)
         self._held: dict[str, tuple[Pods, ...]] = {}
+        #: The same nodes with nothing on them.
+        self._idle = self._machines
         #: Why workloads of a shape could never run, empty where they could.
         self._never: dict[object, str] = {}
 
     def tree(self) -> QuotaTree:
-        """Return the tree of quotas, with nothing used."""
-        return QuotaTree(self.setup.queues, self.setup.cohorts)
+        """Return the tree of quotas, with nothing used, and the topologies of the nodes as they are."""
+        return self._tree(self._machines)
+
+    def _tree(self, machines: Machines) -> QuotaTree:
+        tree = QuotaTree(self.setup.queues, self.setup.cohorts)
+        tree.use(machines.topologies)
+        return tree
 
     def rules(self, used: Callable[[Asking], float]) -> Rules:
         """Return the rules of a cycle; `used` tells the usage of a local queue, under admission fair sharing."""
@@ -57,6 +64,8 @@ class Desk:
             setup.namespaces,
             setup.ignore_undeclared,
             setup.gates,
+            setup.topologies,
+            setup.checks,
         )
 
     def begin(self, cluster: Cluster) -> None:
@@ -73,14 +82,16 @@ class Desk:
         self._facts = nodes
         self._up = (True,) * len(nodes)
         self._machines = Machines(nodes, self.setup)
+        self._idle = Machines(nodes, self.setup)
 
-    def refresh(self, up: Sequence[bool]) -> None:
-        """Note which nodes are up."""
+    def refresh(self, up: Sequence[bool], tree: QuotaTree) -> None:
+        """Note which nodes are up, and tell the tree."""
         if tuple(up) != self._up:
             self._up = tuple(up)
             self._machines = Machines(self._facts, self.setup, self._up)
             for pods in self._held.values():
                 self._machines.take(pods)
+            tree.use(self._machines.topologies)
 
     def asking(self, number: str, job: JobView) -> Asking:
         """Return what a job asks for; raises `InputError` for one that no manifest has."""
@@ -139,12 +150,15 @@ class Desk:
         return found
 
     def _why_never(self, asking: Asking) -> str:
-        outcome = run_cycle(self.tree(), [asking], self.rules(lambda asking: 0.0))
+        outcome = run_cycle(self._tree(self._idle), [asking], self.rules(lambda asking: 0.0))
         if not outcome.admitted:
             return next((message(entry) for entry in (*outcome.refused, *outcome.parked)), "is not admitted")
         entry = outcome.admitted[0]
-        found = Machines(self._facts, self.setup).place(asking.pod_sets, entry.assignment.assigned())
-        return f"no room on nodes, even if nothing else is there: {found}" if isinstance(found, str) else ""
+        found = self._idle.place(asking.pod_sets, entry.assignment.assigned())
+        if isinstance(found, str):
+            return f"no room on nodes, even if nothing else is there: {found}"
+        self._idle.give_back(found)
+        return ""
 
     def refuse(self, hopeless: Mapping[str, str]) -> InputError:
         """Return the error of workloads that can never run."""

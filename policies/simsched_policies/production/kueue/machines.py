@@ -9,25 +9,28 @@ from typing import NamedTuple
 from simsched.manifests import HOSTNAME, NodeFacts, is_gpu
 from simsched.model import Allocation
 from simsched_policies.production.kueue import topology_assignment
+from simsched_policies.production.kueue.cycle_places import domains_by_flavour
 from simsched_policies.production.kueue.matching import Requirement, Taint
-from simsched_policies.production.kueue.model import Assigned, PodSet, ResourceFlavor, Setup
+from simsched_policies.production.kueue.model import Assigned, Places, PodSet, ResourceFlavor, Setup
 from simsched_policies.production.kueue.topology import Domains, Node, Usage
 
 _ANY = ResourceFlavor("")
 
 
 class Pods(NamedTuple):
-    """Pods of one shape on a node."""
+    """Pods of one shape on a node; `placed` where the cycle of admission chose their place in a topology."""
 
     node: int
     count: int
     requests: Mapping[str, int]
+    placed: bool = False
 
 
 class Machines:
     """What the nodes have free, and where pods go: by topology where their flavour has one, else on the fullest nodes.
 
-    Nodes are known by their index in the cluster, and to each flavour belong those with its labels.
+    Nodes are known by their index in the cluster, and to each flavour belong those with its labels. `topologies` are
+    for the tree of quotas, which counts there what its cycles place; other pods are counted here.
     """
 
     def __init__(self, nodes: Sequence[NodeFacts], setup: Setup, up: Sequence[bool] | None = None) -> None:
@@ -44,15 +47,17 @@ class Machines:
             for i, node in enumerate(nodes)
         ]
         self._index = {node.labels[HOSTNAME]: i for i, node in enumerate(self._nodes)}
-        self._domains: dict[tuple[str, bool], Domains] = {}
+        self._domains: dict[str, Domains] = {}
+        self.topologies = domains_by_flavour(setup.flavours or {}, setup.topologies, self._nodes)
         #: How many pods of each request are on each node.
         self._there: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
 
     def place(self, pod_sets: Sequence[PodSet], assigned: Sequence[Assigned]) -> tuple[Pods, ...] | str:
         """Return where pods go that got flavours, and take that; where they find no room, say why."""
         found: list[Pods] = []
-        for sets in self._by_flavour(pod_sets, assigned):
-            why = self._placed(*sets, found)
+        places = {one.name: one.places for one in assigned if one.places is not None}
+        for flavour, sets in self._by_flavour(pod_sets, assigned):
+            why = self._placed(flavour, sets, places, found)
             if why:
                 self._count(found, -1)
                 return why
@@ -66,38 +71,38 @@ class Machines:
         """Count pods that are there already."""
         self._count(pods, 1)
 
-    def _placed(self, flavour: str, sets: Sequence[PodSet], found: list[Pods]) -> str:
-        """Place the sets of one flavour, and add their pods to `found`; return why not."""
-        domains = self._of(flavour, by_host=False)
-        result = topology_assignment.assign(domains, sets, self._setup.gates, name=flavour)
+    def _placed(self, flavour: str, sets: Sequence[PodSet], places: Mapping[str, Places], found: list[Pods]) -> str:
+        """Place the sets of one flavour where the cycle says, else as they ask, and add their pods; return why not."""
+        free = [pods for pods in sets if pods.name not in places and pods.count]
+        domains = self.topologies.get(flavour) or self._of(flavour)
+        result = topology_assignment.assign(domains, free, self._setup.gates, name=flavour)
         if result.reasons:
             return next(iter(result.reasons.values()))
         for pods in sets:
-            for values, count in result.assigned[pods.name]:
-                if domains.by_host:
-                    self._add(found, values[-1], count, pods)
-                    continue
-                path = zip(domains.labels, values, strict=True)
-                inside = tuple(Requirement(key, "In", (value,)) for key, value in path)
-                why = self._inside(flavour, pods, count, inside, found)
+            placed = pods.name in places
+            for values, count in (places if placed else result.assigned).get(pods.name, ()):
+                why = self._inside(flavour, replace(pods, count=count), values, found, placed=placed)
                 if why:
                     return why
         return ""
 
-    def _inside(
-        self, flavour: str, pods: PodSet, count: int, inside: tuple[Requirement, ...], found: list[Pods]
-    ) -> str:
-        """Place pods on nodes of one domain of a topology whose lowest level is above the nodes."""
-        terms = pods.where.affinity or ((),)
-        where = replace(pods.where, affinity=tuple((*term, *inside) for term in terms))
-        part = replace(pods, count=count, where=where, topology=None)
-        result = topology_assignment.assign(self._of(flavour, by_host=True), [part], self._setup.gates, name=flavour)
-        for values, number in result.assigned.get(pods.name, ()):
-            self._add(found, values[-1], number, pods)
+    def _inside(self, flavour: str, pods: PodSet, values: tuple[str, ...], found: list[Pods], *, placed: bool) -> str:
+        """Place pods on a host, or on hosts of a domain whose level is above them; return why not."""
+        topology = self.topologies.get(flavour)
+        if topology is None or topology.by_host:
+            self._add(found, values[-1], pods.count, pods, placed=placed)
+            return ""
+        path = zip(topology.labels, values, strict=True)
+        inside = tuple(Requirement(key, "In", (value,)) for key, value in path)
+        where = replace(pods.where, affinity=tuple((*term, *inside) for term in pods.where.affinity or ((),)))
+        part = replace(pods, where=where, topology=None)
+        result = topology_assignment.assign(self._of(flavour), [part], self._setup.gates, name=flavour)
+        for host, count in result.assigned.get(pods.name, ()):
+            self._add(found, host[-1], count, pods, placed=placed)
         return next(iter(result.reasons.values()), "")
 
-    def _add(self, found: list[Pods], host: str, count: int, pods: PodSet) -> None:
-        one = Pods(self._index[host], count, pods.requests)
+    def _add(self, found: list[Pods], host: str, count: int, pods: PodSet, *, placed: bool) -> None:
+        one = Pods(self._index[host], count, pods.requests, placed)
         found.append(one)
         self._count([one], 1)
 
@@ -113,18 +118,15 @@ class Machines:
             groups.setdefault(named[0] if named else "", []).append(pods)
         yield from groups.items()
 
-    def _of(self, name: str, *, by_host: bool) -> Domains:
-        """Return the nodes of a flavour, made when they are first asked for."""
-        flavour = (self._setup.flavours or {}).get(name, _ANY)
-        topology = self._setup.topologies.get(flavour.topology or "")
-        by_host = by_host or topology is None
-        if (name, by_host) not in self._domains:
-            levels = (HOSTNAME,) if by_host or topology is None else topology.levels
-            made = Domains(levels, self._nodes, flavour.labels, flavour.tolerations)
+    def _of(self, name: str) -> Domains:
+        """Return the hosts of a flavour, made when they are first asked for."""
+        if name not in self._domains:
+            flavour = (self._setup.flavours or {}).get(name, _ANY)
+            made = Domains((HOSTNAME,), self._nodes, flavour.labels, flavour.tolerations)
             for pods in self._held():
                 self._change(made, pods, 1)
-            self._domains[name, by_host] = made
-        return self._domains[name, by_host]
+            self._domains[name] = made
+        return self._domains[name]
 
     def _held(self) -> Iterator[Pods]:
         yield from (Pods(node, count, dict(requests)) for (node, requests), count in self._there.items() if count)
@@ -135,7 +137,7 @@ class Machines:
             self._there[key] = self._there.get(key, 0) + sign * one.count
             if not self._there[key]:
                 del self._there[key]
-            for domains in self._domains.values():
+            for domains in (*self._domains.values(), *(() if one.placed else self.topologies.values())):
                 self._change(domains, one, sign)
 
     def _change(self, domains: Domains, pods: Pods, sign: int) -> None:
