@@ -143,6 +143,8 @@ class _Cycle:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         self.tree, self.rules, self.market = tree, rules, rules.market
         self.taken: dict[str, Victim] = {}
+        #: The last search for victims: what for, and its result.
+        self.foreseen: tuple[Amounts, frozenset[FlavourResource], tuple[Victim, ...]] = ({}, frozenset(), ())
         self.reserved: list[tuple[str, Amounts]] = []
         self.done: dict[str, list[Entry]] = {
             name: [] for name in ("admitted", "preempting", "skipped", "parked", "deferred", "refused")
@@ -177,6 +179,7 @@ class _Cycle:
     def _assigned(self, asking: Asking, after: Assignment | None = None, within: Assignment | None = None) -> Entry:
         node = self.tree.queues[asking.queue]
         replaced = node.held.get(asking.replaces)
+        self.foreseen = ({}, frozenset(), ())
 
         def oracle(key: FlavourResource, amount: int) -> tuple[Grade, int]:
             return self._foresee(asking, key, amount)
@@ -216,6 +219,12 @@ class _Cycle:
         return (Grade.OWN if own else Grade.BORROWERS), level
 
     def _victims(self, asking: Asking, usage: Amounts, contested: frozenset[FlavourResource]) -> tuple[Victim, ...]:
+        """Return whom a workload would preempt; what it asks for last is often what it asks for in all."""
+        if self.foreseen[:2] != (usage, contested):
+            self.foreseen = (usage, contested, self._search(asking, usage, contested))
+        return self.foreseen[2]
+
+    def _search(self, asking: Asking, usage: Amounts, contested: frozenset[FlavourResource]) -> tuple[Victim, ...]:
         workload = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s)
         incoming, by_usage = Incoming(workload, contested), self.rules.queue_usage is not None
         if not self.rules.fair_sharing:
