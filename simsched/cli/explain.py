@@ -51,8 +51,12 @@ def _summary(rows: list[ReasonRow]) -> str:
     """Count what happened to one workload."""
     events = [row.event for row in rows]
     queue = next((row.queue for row in rows if row.queue), "")
-    counts = ", ".join(f"{what} {events.count(event)} times" for event, what in _COUNTED if events.count(event))
+    counts = ", ".join(f"{what} {_times(events.count(event))}" for event, what in _COUNTED if events.count(event))
     return f"queue {queue}: {counts}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 _COUNTED = (("Admitted", "admitted"), ("Preempted", "preempted"), ("Lost", "lost its nodes"))

@@ -18,6 +18,7 @@ _MOST_JSON_BYTES = 1 << 30
 MOST_YAML_BYTES = 32 << 20
 #: Where an object came from, kept in the copy of it that a run reads.
 SOURCE = "simsched/source"
+_COPY = {"annotations": {"simsched/copy": "true"}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +87,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def read_objects(path: Path) -> list[Object]:
-    """Read all objects of a file, or of the YAML and JSON files of a folder and those in it, in their order.
+    """Read all objects of a file, or of the YAML and JSON files of a folder and those in it that hold any, in order.
 
     An object with `generateName` alone is numbered. Raises `InputError` for a file that holds none, an object without
     kind or name, and one that is given twice in different words.
     """
-    files = _files(path) if path.is_dir() else [path]
+    files = [file for file in _files(path) if _begins(file)] if path.is_dir() else [path]
     counts: dict[tuple[str, str], int] = {}
-    found = [one for file in files for one in _objects_of(file, counts)]
+    found = [one for file in files for one in _objects_of(file, counts, copies=not path.is_dir())]
     if not found:
         raise input_error(path, "holds no Kubernetes object", "give YAML or JSON files with apiVersion and kind")
     kept = {one.key: one for one in reversed(found)}
@@ -113,9 +114,11 @@ def raise_any(problems: Iterable[Problem], most: int = 20) -> None:
         raise InputError(*found[:most], *rest)
 
 
-def _objects_of(file: Path, counts: dict[tuple[str, str], int]) -> Iterator[Object]:
+def _objects_of(file: Path, counts: dict[tuple[str, str], int], *, copies: bool) -> Iterator[Object]:
     if file.name.endswith(".json"):
         whole = parse_json(read_text(file, _MOST_JSON_BYTES), file, "write it with kubectl get ... -o json")
+        if not copies and isinstance(whole, dict) and whole.get("metadata") == _COPY:
+            return  # of a run whose results lie in the folder of its manifests
         documents: Sequence[tuple[Any, Mapping[KeyPath, int]]] = [(whole, {})]
     else:
         documents = [
@@ -218,4 +221,9 @@ def objects_text(objects: Sequence[Object]) -> str:
         notes = {**(metadata.get("annotations") or {}), SOURCE: f"{one.where}#{one.number}"}
         named = {**metadata, "name": one.name, "annotations": notes}
         items.append({**one.data, "metadata": {**named, **({"namespace": one.namespace} if one.namespace else {})}})
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {"apiVersion": "v1", "kind": "List", "metadata": _COPY, "items": items}, indent=1, ensure_ascii=False
+        )
+        + "\n"
+    )

@@ -43,8 +43,10 @@ class Desk:
         self._never: dict[object, str] = {}
 
     def tree(self) -> QuotaTree:
-        """Return the tree of quotas, with nothing used."""
-        return QuotaTree(self.setup.queues, self.setup.cohorts)
+        """Return the tree of quotas, and of places in topologies, with nothing used."""
+        tree = QuotaTree(self.setup.queues, self.setup.cohorts)
+        tree.topologies = self._machines.topologies
+        return tree
 
     def rules(self, used: Callable[[Asking], float]) -> Rules:
         """Return the rules of a cycle; `used` tells the usage of a local queue, under admission fair sharing."""
@@ -57,6 +59,8 @@ class Desk:
             setup.namespaces,
             setup.ignore_undeclared,
             setup.gates,
+            setup.topologies,
+            setup.checks,
         )
 
     def begin(self, cluster: Cluster) -> None:
@@ -74,13 +78,17 @@ class Desk:
         self._up = (True,) * len(nodes)
         self._machines = Machines(nodes, self.setup)
 
-    def refresh(self, up: Sequence[bool]) -> None:
-        """Note which nodes are up."""
+    def refresh(self, up: Sequence[bool], tree: QuotaTree) -> None:
+        """Note which nodes are up; the tree counts places on those from now on."""
         if tuple(up) != self._up:
             self._up = tuple(up)
             self._machines = Machines(self._facts, self.setup, self._up)
             for pods in self._held.values():
                 self._machines.take(pods)
+            tree.topologies = self._machines.topologies
+            held = [workload for queue in tree.queues.values() for workload in queue.held.values()]
+            for one in (one for workload in held for one in workload.assigned if one.places is not None):
+                tree.place(one)
 
     def asking(self, number: str, job: JobView) -> Asking:
         """Return what a job asks for; raises `InputError` for one that no manifest has."""
@@ -139,11 +147,13 @@ class Desk:
         return found
 
     def _why_never(self, asking: Asking) -> str:
-        outcome = run_cycle(self.tree(), [asking], self.rules(lambda asking: 0.0))
+        machines = Machines(self._facts, self.setup)
+        tree = QuotaTree(self.setup.queues, self.setup.cohorts)
+        tree.topologies = machines.topologies
+        outcome = run_cycle(tree, [asking], self.rules(lambda asking: 0.0))
         if not outcome.admitted:
             return next((message(entry) for entry in (*outcome.refused, *outcome.parked)), "is not admitted")
-        entry = outcome.admitted[0]
-        found = Machines(self._facts, self.setup).place(asking.pod_sets, entry.assignment.assigned())
+        found = machines.place(asking.pod_sets, outcome.admitted[0].assignment.assigned())
         return f"no room on nodes, even if nothing else is there: {found}" if isinstance(found, str) else ""
 
     def refuse(self, hopeless: Mapping[str, str]) -> InputError:

@@ -281,7 +281,7 @@ class Kueue(Policy):
                 waiting.wake_all()
             self._free = Capacity.of(view)
             if self._desk is not None:
-                self._desk.refresh(view.up)
+                self._desk.refresh(view.up, tree)
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
             if self._desk is None or not self._desk.hopeless([job]):
