@@ -48,11 +48,17 @@ class Object:
         """Return what names it in a cluster."""
         return (self.group, self.kind, self.namespace, self.name)
 
+    @property
+    def first_line(self) -> int:
+        """Return the line in which it begins, 0 where that is not known."""
+        own = (line for known, line in self.lines.items() if known[:-1] == self.prefix)
+        return min(own, default=self.lines.get((), 0))
+
     def problem(self, path: KeyPath, message: str, remedy: str = "") -> Problem:
         """Return a problem at a field: file, line, document, object and the field's path."""
         full = (*self.prefix, *path)
-        line = next((self.lines[full[:n]] for n in range(len(full), -1, -1) if full[:n] in self.lines), 0)
-        line = line or min((number for known, number in self.lines.items() if known[:-1] == self.prefix), default=0)
+        known = (self.lines[full[:n]] for n in range(len(full), len(self.prefix), -1) if full[:n] in self.lines)
+        line = next(known, self.first_line)
         place = f", {path_text(path)}" if path else ""
         return Problem(self.where, f"document {self.number}, {self.id}{place}: {message}", remedy, line)
 
@@ -200,11 +206,12 @@ def _origin(
     metadata: Mapping[str, Any], where: str, number: int, lines: Mapping[KeyPath, int]
 ) -> tuple[str, int, Mapping[KeyPath, int]]:
     """Return the place from which a copy was made, and that of the object itself where it is none."""
-    source = (metadata.get("annotations") or {}).get(SOURCE) if isinstance(metadata.get("annotations"), dict) else None
-    if not isinstance(source, str) or "#" not in source:
+    notes = metadata.get("annotations")
+    source = notes.get(SOURCE) if isinstance(notes, dict) else None
+    file, document, line = source.rsplit("#", 2) if isinstance(source, str) and source.count("#") > 1 else ("", "", "")
+    if not document.isdigit() or not line.isdigit():
         return where, number, lines
-    file, _, place = source.rpartition("#")
-    return (file, int(place), {}) if place.isdigit() else (where, number, lines)
+    return file, int(document), {(): int(line)}
 
 
 def merged(objects: Sequence[Object], others: Sequence[Object]) -> list[Object]:
@@ -218,7 +225,7 @@ def objects_text(objects: Sequence[Object]) -> str:
     items = []
     for one in objects:
         metadata = dict(one.data.get("metadata") or {})
-        notes = {**(metadata.get("annotations") or {}), SOURCE: f"{one.where}#{one.number}"}
+        notes = {**(metadata.get("annotations") or {}), SOURCE: f"{one.where}#{one.number}#{one.first_line}"}
         named = {**metadata, "name": one.name, "annotations": notes}
         items.append({**one.data, "metadata": {**named, **({"namespace": one.namespace} if one.namespace else {})}})
     return (
