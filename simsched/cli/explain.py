@@ -10,7 +10,7 @@ import click
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.policy import ReasonRow
+    from simsched.artifacts import ReasonRow
     from simsched.results import Cell
 
 
@@ -63,8 +63,8 @@ _COUNTED = (("Admitted", "admitted"), ("Preempted", "preempted"), ("Lost", "lost
 
 
 def _recorded(folder: Path, policy: str | None, seed: int | None) -> list[ReasonRow]:
+    from simsched.artifacts import REASONS_FILE, ReasonRow
     from simsched.errors import input_error
-    from simsched.policy import REASONS_FILE, ReasonRow
     from simsched.reading import read_records
     from simsched.results import read_run
 

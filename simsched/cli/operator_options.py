@@ -125,7 +125,8 @@ def experiment_of(given: str, out: Path, **options: Any) -> str:
     from simsched.operators import write_replay
 
     name = path.resolve().name.partition(".")[0]
-    return str(write_replay(make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True), name))
+    plan = make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True)
+    return str(write_replay(plan, name, plots=True))
 
 
 def answer_plans(options: dict[str, Any], changes: Sequence[str] = (), **more: Any) -> tuple[ReplayPlan, ReplayPlan]:

@@ -20,6 +20,7 @@ from simsched.manifests import (
     changes_of_pods,
     in_service,
     is_gpu,
+    levels_of,
     merged,
     node_groups,
     objects_text,
@@ -103,7 +104,8 @@ def manifest_plan(
     params |= {"diagnostics": ["reasons"]} if reasons else {}
     most = int(trace.column("num_gpus").max())
     params = params if policy == "kueue" else {}
-    return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), **more)
+    topology = () if grows or options.cluster is not None else levels_of(objects, used)
+    return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), topology=topology, **more)
 
 
 def _may_be_torn(workload: Workload) -> bool:
