@@ -31,7 +31,7 @@ class ReasonRow(NamedTuple):
 
 
 class QuotaRow(NamedTuple):
-    """How a queue stands from second `time_s` on, in GPUs: its quota, what its jobs hold, and how much of it is borrowed.
+    """How a queue stands from second `time_s` on, in GPUs: its quota, what its jobs hold, how much of it is borrowed.
 
     `reclaimed` counts what it has taken back from others since the start.
     """

@@ -235,6 +235,13 @@ def test_kueues_own_table_comes_out_equal(shared: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.split()[-6:] == ["146", "0", "146", "0", "100.0", "%"]
 
 
+def test_cycles_with_a_topology_worked_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who gets a place, who makes room, who waits, and where the pods of a failed node go."""
+    table = Path(__file__).resolve().parents[1] / "data" / "quota" / "topology_cycle_test.go.txt"
+    assert main([str(table), "--least", "1"]) == 0
+    assert capsys.readouterr().out.split()[-6:] == ["7", "0", "7", "0", "100.0", "%"]
+
+
 def test_a_case_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The form of our own says the same as a table in Go; a word that is not known leaves the case out."""
     case = {

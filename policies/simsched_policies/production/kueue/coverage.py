@@ -21,7 +21,7 @@ _CASE = {
     *("namespaces", "limit_ranges", "admission_error", "levels", "flavour_labels", "flavour_tolerations", "nodes"),
     *("pods", "used", "used_by_others", "pod_sets", "assigned", "unhealthy_nodes", "owners", "is_pod_group"),
     *("placement", "asking", "topologies", "foreseen", "replaced", "assignment", "compared", "preference"),
-    "first_preferred",
+    *("first_preferred", "checks"),
 }
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
@@ -31,7 +31,7 @@ _QUEUE = {
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),
     *("assigned", "pod_sets", "local_queue", "namespace", "admission_checks", "replaces", "preemption_gated"),
-    "flavours",
+    *("flavours", "holds", "second_pass", "unhealthy_nodes"),
 }
 _POD_SET = {
     *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
@@ -44,7 +44,8 @@ _KNOWN: Mapping[str, set[str]] = {
     "cohort": {"name", "parent", "quotas", "weight"},
     "workload": _WORKLOAD,
     "quota": {"flavour", "resource", "nominal", "borrowing_limit", "lending_limit"},
-    "outcome": {"admitted", "preempted", "waiting", "counts"},
+    "holds": {"name", "count", "request", "flavours", "places"},
+    "outcome": {"admitted", "preempted", "waiting", "counts", "places", "victims"},
     "pod set": _POD_SET,
     "flavour": {"name", "labels", "taints", "tolerations", "topology"},
     "topology": {"required", "preferred", "unconstrained", "slices"},
@@ -119,6 +120,7 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
     for key in ("admitted", "candidates", "pending"):
         yield from (("workload", workload) for workload in case.get(key, []))
         yield from (("pod set", pods) for workload in case.get(key, []) for pods in _sets(workload))
+        yield from (("holds", one) for workload in case.get(key, []) for one in workload.get("holds", []))
     yield from (("flavour", flavour) for flavour in case.get("flavours", []))
     yield from (("node", node) for node in case.get("nodes", []))
     for pods in case.get("pod_sets", []):

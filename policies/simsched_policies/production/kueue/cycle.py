@@ -227,14 +227,16 @@ class _Cycle:
             if not why:
                 return Entry(asking, there)
             found = contesting(there, self.tree.topologies)
-        there, why = place(empty=True)
-        if why:
-            return Entry(asking, there._replace(grade=Grade.NO_FIT), why=why)
+        else:
+            why = ""
+        there, never = place(empty=True)
+        if never:
+            return Entry(asking, there._replace(grade=Grade.NO_FIT), why=never)
         victims = self._victims(asking, found.usage, found.contested(), lambda: not place()[1])
         if victims:
             with self.tree.without_all(victim.workload for victim in victims):
                 there, _ = place()
-        return Entry(asking, there, victims)
+        return Entry(asking, there, victims, why)
 
     def _second_pass(self, one: Pending, held: Workload) -> Entry:
         """Find the places that a workload with quota lacks, or those of the pods of failed nodes."""

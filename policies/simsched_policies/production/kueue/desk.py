@@ -39,13 +39,18 @@ class Desk:
         self._up: tuple[bool, ...] = ()
         self._machines = Machines((), setup)
         self._held: dict[str, tuple[Pods, ...]] = {}
+        #: The same nodes with nothing on them.
+        self._idle = self._machines
         #: Why workloads of a shape could never run, empty where they could.
         self._never: dict[object, str] = {}
 
     def tree(self) -> QuotaTree:
-        """Return the tree of quotas, and of places in topologies, with nothing used."""
+        """Return the tree of quotas, with nothing used, and the topologies of the nodes as they are."""
+        return self._tree(self._machines)
+
+    def _tree(self, machines: Machines) -> QuotaTree:
         tree = QuotaTree(self.setup.queues, self.setup.cohorts)
-        tree.topologies = self._machines.topologies
+        tree.use(machines.topologies)
         return tree
 
     def rules(self, used: Callable[[Asking], float]) -> Rules:
@@ -77,18 +82,16 @@ class Desk:
         self._facts = nodes
         self._up = (True,) * len(nodes)
         self._machines = Machines(nodes, self.setup)
+        self._idle = Machines(nodes, self.setup)
 
     def refresh(self, up: Sequence[bool], tree: QuotaTree) -> None:
-        """Note which nodes are up; the tree counts places on those from now on."""
+        """Note which nodes are up, and tell the tree."""
         if tuple(up) != self._up:
             self._up = tuple(up)
             self._machines = Machines(self._facts, self.setup, self._up)
             for pods in self._held.values():
                 self._machines.take(pods)
-            tree.topologies = self._machines.topologies
-            held = [workload for queue in tree.queues.values() for workload in queue.held.values()]
-            for one in (one for workload in held for one in workload.assigned if one.places is not None):
-                tree.place(one)
+            tree.use(self._machines.topologies)
 
     def asking(self, number: str, job: JobView) -> Asking:
         """Return what a job asks for; raises `InputError` for one that no manifest has."""
@@ -147,14 +150,15 @@ class Desk:
         return found
 
     def _why_never(self, asking: Asking) -> str:
-        machines = Machines(self._facts, self.setup)
-        tree = QuotaTree(self.setup.queues, self.setup.cohorts)
-        tree.topologies = machines.topologies
-        outcome = run_cycle(tree, [asking], self.rules(lambda asking: 0.0))
+        outcome = run_cycle(self._tree(self._idle), [asking], self.rules(lambda asking: 0.0))
         if not outcome.admitted:
             return next((message(entry) for entry in (*outcome.refused, *outcome.parked)), "is not admitted")
-        found = machines.place(asking.pod_sets, outcome.admitted[0].assignment.assigned())
-        return f"no room on nodes, even if nothing else is there: {found}" if isinstance(found, str) else ""
+        entry = outcome.admitted[0]
+        found = self._idle.place(asking.pod_sets, entry.assignment.assigned())
+        if isinstance(found, str):
+            return f"no room on nodes, even if nothing else is there: {found}"
+        self._idle.give_back(found)
+        return ""
 
     def refuse(self, hopeless: Mapping[str, str]) -> InputError:
         """Return the error of workloads that can never run."""

@@ -9,6 +9,7 @@ from typing import Any
 from simsched_policies.production.kueue.matching import Constraints, Requirement, Taint, Term, Toleration
 from simsched_policies.production.kueue.model import (
     Asking,
+    Assigned,
     ClusterQueue,
     Cohort,
     FlavourResource,
@@ -153,17 +154,31 @@ def amounts_of(entries: Iterable[Json]) -> dict[FlavourResource, int]:
 
 
 def workload_of(entry: Json, usage: str = "usage") -> Workload:
-    """Return a workload that holds what `usage` lists."""
+    """Return a workload that holds what `usage` lists, or what its sets of pods in `holds` request."""
+    assigned = tuple(map(assigned_of, entry.get("holds", ())))
+    amounts: Counter[FlavourResource] = Counter(amounts_of(entry.get(usage, [])))
+    if usage not in entry:
+        for one in assigned:
+            amounts.update({(one.flavours[name], name): amount for name, amount in one.requests.items()})
     return Workload(
         entry["id"],
         entry.get("queue", ""),
-        amounts_of(entry.get(usage, [])),
+        dict(amounts),
         entry.get("priority", 0),
         entry.get("created_s", 0),
         entry.get("admitted_s", 0),
         entry.get("evicted", False),
         entry.get("local_queue_usage", 0.0),
+        assigned,
     )
+
+
+def assigned_of(entry: Json) -> Assigned:
+    """Return what a set of pods holds; `request` is that of one pod."""
+    count, request, flavours = entry.get("count", 1), entry.get("request", {}), entry.get("flavours", {})
+    total = {name: count * amount for name, amount in request.items() if name in flavours}
+    places = None if entry.get("places") is None else assignment_of(entry["places"])
+    return Assigned(entry.get("name", "main"), count, total, flavours, places, request)
 
 
 def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:

@@ -199,7 +199,8 @@ def assignment(value: Any) -> Json | None:
     if chain[0].name != "MakeTopologyAssignment":
         raise unread(value)
     domains = [domain(one) for call in chain[1:] for one in call.args]
-    return {"levels": [word(level) for level in chain[0].args[0]], "domains": domains}
+    given = chain[0].args[0]
+    return {"levels": [] if isinstance(given, Call) else [word(level) for level in given], "domains": domains}
 
 
 def domain(value: Composite | Call) -> Json:

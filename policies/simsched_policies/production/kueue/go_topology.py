@@ -30,7 +30,7 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
         "flavour_labels": dict(case.get("nodeLabels") or {}),
         "gates": {word(gate): on for gate, on in (case.get("featureGates") or {}).items()},
         "nodes": [node(entry) for entry in case.get("nodes", ())],
-        "pods": [pod(entry) for entry in case.get("pods") or ()],
+        "pods": [found for entry in case.get("pods") or () if (found := pod(entry)) is not None],
         "used": [usage(entry) for entry in case.get("priorOwnUsage") or ()],
         "used_by_others": [usage(entry) for entry in case.get("priorFlavorUsage") or ()],
     }
@@ -94,19 +94,21 @@ def usage(entry: Composite) -> Json:
     }
 
 
-def pod(value: Any) -> Json:
-    """Return a pod that topology does not place, on its node."""
+def pod(value: Any) -> Json | None:
+    """Return a pod that topology does not place, on its node; None for one that a topology placed."""
     made: Json = {"node": "", "request": {}, "ended": False}
     for call in calls(value):
         match call.name, call.args:
-            case "MakePod", _:
-                pass
             case "NodeName", (name,):
                 made["node"] = name
             case "Request", (resource, amount):
                 made["request"][word(resource)] = quantity(amount, word(resource))
             case "StatusPhase", (phase,):
                 made["ended"] = word(phase) in ("Succeeded", "Failed")
+            case "Label", (key, _) if word(key) in ("TASLabel", "kueue.x-k8s.io/tas"):
+                return None
+            case (("MakePod" | "Label" | "Annotation" | "UID" | "NodeSelector" | "Queue" | "Name" | "Finalizer"), _):
+                pass
             case _:
                 raise unread(call)
     return made

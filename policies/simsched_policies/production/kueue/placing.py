@@ -208,21 +208,21 @@ class Placer:
             parts.append(Part(lead, min(led, left), leader=True))
             left -= parts[0].amount
             among = among[among != lead]
+        among = among[plain[among] > 0]
+        if (most := int(plain[among].sum())) < left:
+            raise NotFit(self._not_fit(level, need - left + most))
         order = self._sorted(room, among, led=False, descending=best) if left > 0 else among
-        for at, domain in enumerate(order):
+        for at, (domain, has) in enumerate(zip(order.tolist(), plain[order].tolist(), strict=True)):
             if left <= 0:
                 break
-            chosen, has = int(domain), int(plain[domain])
+            chosen = domain
             if best and has >= left:
                 rest = order[at:]
                 equal = rest if room.scores is None else rest[room.scores[rest] == room.scores[domain]]
                 enough = equal[plain[equal] >= left]
-                chosen, has = int(enough[np.argmin(plain[enough])]), left
-            if has > 0:
-                parts.append(Part(chosen, min(has, left), leader=False))
-                left -= parts[-1].amount
-        if left > 0:
-            raise NotFit(self._not_fit(level, need - left))
+                chosen = int(enough[np.argmin(plain[enough])])
+            parts.append(Part(chosen, min(has, left), leader=False))
+            left -= parts[-1].amount
         return parts
 
     def _leader(self, room: Room, among: Counts, need: int, unit: int) -> int:

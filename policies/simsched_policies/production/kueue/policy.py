@@ -33,6 +33,7 @@ from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.kueue.cycle import Entry, Rules, admit, run_cycle
 from simsched_policies.production.kueue.desk import Desk
 from simsched_policies.production.kueue.explain import Record
+from simsched_policies.production.kueue.levels import Levels, allocation_of
 from simsched_policies.production.kueue.model import Asking, PodSet, Reclaim, Within, Workload
 from simsched_policies.production.kueue.queues import Waiting
 from simsched_policies.production.kueue.quotas import OTHERS, RESOURCE, Terms, quotas_of
@@ -64,6 +65,8 @@ class Kueue(Policy):
     `fair_sharing`, queues that use least beyond their own come first, by their weights, and preemption evens them out.
     With `admission_fair_sharing` the user with the least recent use comes first within a queue: use is sampled every
     `usage_sampling_s` and halves in `usage_half_life_s`. With `strict_fifo` the head of a queue blocks it.
+    With `topology` (`required LEVEL`, `preferred LEVEL` or `unconstrained`; a level of the cluster, or `node`) jobs are
+    placed by topology-aware scheduling instead of by `placement`, and preempt for a place as they do for quota.
 
     With `manifests`, a file or folder of Kubernetes objects, all of this is as these say, quota is counted by resource,
     and pods go to the nodes that they may go to. `allow` names fields that are not modelled and may be there all the
@@ -90,11 +93,13 @@ class Kueue(Policy):
     usage_sampling_s: float = SAMPLING_S
     strict_fifo: bool = False
     placement: PlacerName = "fragments"
+    topology: str | None = None
     manifests: Annotated[str | None, INPUT_FILE] = None
     allow: Sequence[str] = ()
     grows: bool = False
     diagnostics: Sequence[Literal["reasons"]] = ()
     _desk: Desk | None = field(default=None, init=False, repr=False)
+    _levels: Levels | None = field(default=None, init=False, repr=False)
     _record: Record | None = field(default=None, init=False, repr=False)
     #: Workloads with quota whose admission checks are not ready, with when they are and their GPUs.
     _unready: dict[str, tuple[float, Allocation]] = field(default_factory=dict, init=False, repr=False)
@@ -114,6 +119,8 @@ class Kueue(Policy):
             raise ValueError("usage_half_life_s must be at least 0 and usage_sampling_s above 0")
         self._usage = DecayedUsage(self.usage_half_life_s, self.usage_sampling_s)
         self._record = Record() if self.diagnostics else None
+        if self.topology is not None:
+            self._levels = Levels(self.topology)
         if self.manifests is not None:
             self._take_manifests(self.manifests)
 
@@ -136,12 +143,17 @@ class Kueue(Policy):
         return {} if self.manifests is not None else super().counts_on
 
     def begin(self, cluster: Cluster) -> None:
-        """Match the nodes of manifests with the cluster."""
+        """Match the nodes of manifests, or the level of a topology, with the cluster."""
         if self._desk is not None:
             self._desk.begin(cluster)
+        if self._levels is not None:
+            self._levels.begin(cluster)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Refuse jobs that no manifest has, and those that could never run."""
+        """Refuse jobs that no manifest has, those that could never run, and shapes that a topology does not place."""
+        if self._levels is not None:
+            self._levels.begin(cluster)
+            self._levels.check(jobs, cluster)
         if self._desk is not None:
             self._desk.begin(cluster)
             hopeless = self._desk.hopeless(jobs)
@@ -239,6 +251,9 @@ class Kueue(Policy):
             if self._record is not None:
                 self._record.admitted(now_s, entry, job.id)
             return found
+        if (allocation := allocation_of(entry)) is not None:
+            self._free.take(allocation, None)
+            return allocation
         ((flavour, _), gpus) = next(iter(entry.usage.items()))
         placer = PLACERS[self.placement].within(job.request.shape)
         allocation = self._free.choose(placer, gpus, (self._free.types.index(flavour),))
@@ -262,9 +277,13 @@ class Kueue(Policy):
         if self._known is None:
             tree = self._quotas(view) if self._desk is None else self._desk.tree()
             used = self._used if self.admission_fair_sharing else None
-            self._rules = (
-                Rules(self.fair_sharing, queue_usage=used) if self._desk is None else self._desk.rules(self._used)
-            )
+            self._rules = Rules(self.fair_sharing, queue_usage=used)
+            if self._desk is not None:
+                self._rules = self._desk.rules(self._used)
+            elif self._levels is not None:
+                flavours = self._levels.flavours(node.gpu_type for node in view.nodes)
+                self._rules = replace(self._rules, flavours=flavours, topologies=self._levels.topology())
+                tree.use(self._levels.domains(view.nodes, view.up))
             self._known = (tree, Waiting(tree, self._rules))
         tree, waiting = self._known
         self._sample(view.now_s)
@@ -283,6 +302,8 @@ class Kueue(Policy):
             self._free = Capacity.of(view)
             if self._desk is not None:
                 self._desk.refresh(view.up, tree)
+            elif self._levels is not None:
+                tree.use(self._levels.domains(view.nodes, view.up))
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
             if self._desk is None or not self._desk.hopeless([job]):
@@ -299,7 +320,7 @@ class Kueue(Policy):
         return Asking(
             number,
             queue,
-            (PodSet(requests={RESOURCE: job.num_gpus}),),
+            (PodSet(requests={RESOURCE: job.num_gpus}) if self._levels is None else self._levels.pods(job.num_gpus),),
             int(request.priority),
             request.submit_time_s,
             None if types is None else frozenset(types),

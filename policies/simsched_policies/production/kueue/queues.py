@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
-from simsched_policies.production.kueue.model import Asking
+from simsched_policies.production.kueue.model import Asking, Mode
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 #: Where those are parked that anything that leaves may help.
@@ -102,7 +102,7 @@ class Waiting:
             self._park(entry.asking.id, passes=True)
         for entry in outcome.parked:
             if not self._remember(entry):
-                self._park(entry.asking.id)
+                self._park(entry.asking.id, root=_ANY if entry.mode is Mode.PREEMPT and entry.why else "")
         for entry in outcome.skipped:
             self._remember(entry)
         for entry in (*outcome.preempting, *outcome.deferred):

@@ -21,18 +21,16 @@ from simsched.reading import read_json
 from simsched_policies.production.kueue.candidates import in_order
 from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
-from simsched_policies.production.kueue.cycle import Rules, heads, run_cycle
-from simsched_policies.production.kueue.fair import BOTH, Rule, Tournament, fair_victims
+from simsched_policies.production.kueue.cycle_scenarios import cycle, reasons_of, strategies_of
+from simsched_policies.production.kueue.fair import Tournament, fair_victims
 from simsched_policies.production.kueue.flavour_scenarios import assigned, preference
 from simsched_policies.production.kueue.forms import (
     amounts_of,
-    asking_of,
-    flavour_of,
     tree_of,
     workload_of,
 )
 from simsched_policies.production.kueue.go_tables import cases_of
-from simsched_policies.production.kueue.model import FlavourResource, Incoming, Victim
+from simsched_policies.production.kueue.model import FlavourResource, Incoming
 from simsched_policies.production.kueue.share import dominant_share
 from simsched_policies.production.kueue.topology_scenarios import compared
 
@@ -178,44 +176,10 @@ def _victims(case: Json) -> tuple[object, object]:
     by_usage = case.get("admission_fair_sharing", False)
     if case.get("fair_sharing", False):
         within_nominal = gates_of(case)["FairSharingPreemptWithinNominal"]
-        got = fair_victims(tree, incoming, rules=_strategies(case), by_usage=by_usage, within_nominal=within_nominal)
+        got = fair_victims(tree, incoming, rules=strategies_of(case), by_usage=by_usage, within_nominal=within_nominal)
     else:
         got = classical_victims(tree, incoming, by_usage=by_usage)
-    return case["victims"], _reasons(got)
-
-
-def _reasons(victims: Iterable[Victim]) -> dict[str, str]:
-    return {victim.workload.id: victim.reason.value for victim in victims}
-
-
-def _strategies(case: Json) -> Sequence[Rule]:
-    return tuple(Rule(name) for name in case.get("strategies", [rule.value for rule in BOTH]))
-
-
-def _cycle(case: Json) -> tuple[object, object]:
-    """Run one cycle for the pending workloads that head their queues."""
-    tree, _ = tree_of(case)
-    used = {entry["id"]: entry.get("local_queue_usage", 0.0) for entry in case["pending"]}
-    by_usage = (lambda asking: used[asking.id]) if case.get("admission_fair_sharing", False) else None
-    flavours = {one["name"]: flavour_of(one) for one in case["flavours"]} if "flavours" in case else None
-    rules = Rules(
-        case.get("fair_sharing", False),
-        _strategies(case),
-        by_usage,
-        flavours,
-        case.get("namespaces"),
-        gates=gates_of(case),
-    )
-    pending = [asking_of(entry, case) for entry in case["pending"]]
-    out = run_cycle(tree, heads((one for one in pending if one.queue in tree.queues), rules), rules)
-    admitted = () if case.get("admission_error", False) else out.admitted
-    got: dict[str, object] = {
-        "admitted": {entry.asking.id: sorted({flavour for flavour, _ in entry.usage}) for entry in admitted},
-        "counts": {e.asking.id: {one.pods.name: one.pods.count for one in e.assignment.found} for e in admitted},
-        "preempted": {name: why for entry in out.preempting for name, why in _reasons(entry.victims).items()},
-        "waiting": sorted({one.id for one in pending} - {entry.asking.id for entry in admitted}),
-    }
-    return case["outcome"], {key: got[key] for key in case["outcome"]}
+    return case["victims"], reasons_of(got)
 
 
 #: What a case is about, by the key that says so.
@@ -225,7 +189,7 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "candidates": _candidates,
     "actions": _queue_order,
     "victims": _victims,
-    "outcome": _cycle,
+    "outcome": cycle,
     "placement": compared,
     "assignment": assigned,
     "first_preferred": preference,

@@ -125,9 +125,8 @@ class Domains:
         """Count pods as placed, or with sign -1 as gone; those outside the tree are passed over."""
         leaf = self.leaf(usage.values)
         if leaf is not None:
-            for resource, amount in usage.requests.items():
+            for resource, amount in {**usage.requests, PODS: 1}.items():
                 self._of(self.used, resource)[leaf] += sign * amount * usage.count
-            self._of(self.used, PODS)[leaf] += sign * usage.count
 
     def holds(self, values: Sequence[str]) -> bool:
         """Say whether a leaf is there and has all that is used of it."""
@@ -146,14 +145,17 @@ class Domains:
             most = np.minimum(most, free // requests.get(resource, 1))
         return np.maximum(most, 0)
 
-    def scarce(self, requests: Amounts, taken: Mapping[str, Counts], *, empty: bool = False) -> list[str]:
-        """Return for each leaf the resource that the fewest pods find enough of, the first by name."""
+    def scarce(
+        self, requests: Amounts, taken: Mapping[str, Counts], full: NDArray[np.bool_], *, empty: bool = False
+    ) -> dict[str, int]:
+        """Return of how many of the `full` leaves each resource is the scarcest for pods, the first by name."""
         most = {
-            resource: free // requests.get(resource, 1)
+            resource: np.maximum(free // requests.get(resource, 1), 0)
             for resource, free in self._free(requests, taken, None, empty=empty)
         }
         names = sorted(most)
-        return [names[number] for number in np.argmin([np.maximum(most[name], 0) for name in names], axis=0)]
+        scarcest = np.argmin([most[name][full] for name in names], axis=0)
+        return dict(zip(names, np.bincount(scarcest, minlength=len(names)).tolist(), strict=True))
 
     def _free(
         self, requests: Amounts, taken: Mapping[str, Counts], beside: Amounts | None, *, empty: bool

@@ -204,14 +204,18 @@ class _Search:
 
     def _excluded(self, pods: PodSet, closed: Sequence[bool] | None, room: Counts) -> str:
         """Write why leaves take no pod, by reason."""
-        unsuited = self.domains.suited(pods.where)
-        scarce = self.domains.scarce(pods.requests, self.taken, empty=self.empty)
+        unsuited, full = self.domains.suited(pods.where), room == 0
         why: Counter[str] = Counter()
-        for leaf in np.flatnonzero(room == 0):
-            outside = "topologyDomain" if closed is not None and closed[leaf] else ""
-            why[outside or (unsuited and unsuited[leaf]) or f'resource "{scarce[leaf]}"'] += 1
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(why.items()))
-        return f". Total nodes: {len(room)}; excluded: {reasons}" if why else ""
+        if closed is not None:
+            why["topologyDomain"] = int(np.sum(closed))
+            full &= ~np.array(closed)
+        if unsuited is not None:
+            why.update(unsuited[leaf] for leaf in np.flatnonzero(full) if unsuited[leaf])
+            full &= np.array([not reason for reason in unsuited])
+        for resource, count in self.domains.scarce(pods.requests, self.taken, full, empty=self.empty).items():
+            why[f'resource "{resource}"'] = count
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(why.items()) if count)
+        return f". Total nodes: {len(room)}; excluded: {reasons}" if reasons else ""
 
     def _take(self, pods: PodSet, leaves: Mapping[int, int]) -> Places:
         """Count pods as placed, and return their assignment."""

@@ -18,7 +18,7 @@ def compared(case: Json) -> tuple[object, object]:
     """Return what is expected of a case's sets of pods, and what is found."""
     gates = gates_of(case)
     found = assign(domains_of(case), [pods_of(entry) for entry in case["pod_sets"]], gates, _earlier(case, gates))
-    got = {**{name: _written(one) for name, one in found.assigned.items()}, **found.reasons}
+    got = {**{name: written(one) for name, one in found.assigned.items()}, **found.reasons}
     return {name: _expected(one) for name, one in case["placement"].items()}, got
 
 
@@ -43,9 +43,10 @@ def _earlier(case: Json, gates: Mapping[str, bool]) -> Earlier:
     return Earlier(assigned, tuple(case.get("unhealthy_nodes", ())), keeps)
 
 
-def _written(assignment: Places) -> list[tuple[list[str], int]]:
+def written(assignment: Places) -> list[tuple[list[str], int]]:
+    """Return an assignment as a list of values and counts."""
     return [(list(values), count) for values, count in assignment]
 
 
 def _expected(one: Json) -> object:
-    return one["reason"] if "reason" in one else _written(assignment_of(one))
+    return one["reason"] if "reason" in one else written(assignment_of(one))

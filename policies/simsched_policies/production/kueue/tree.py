@@ -126,6 +126,14 @@ class QuotaTree:
         self.count(workload, -1)
         node.root().releases += 1
 
+    def use(self, topologies: Mapping[str, Domains]) -> None:
+        """Take over the topologies of flavours, and count there what workloads hold."""
+        self.topologies = topologies
+        for node in self.queues.values():
+            for workload in node.held.values():
+                for one in workload.assigned:
+                    self.place(one)
+
     def count(self, workload: Workload, sign: int = 1) -> None:
         """Count what a workload uses, or with sign -1 take it off."""
         (self.add if sign > 0 else self.remove)(workload.queue, workload.usage)
