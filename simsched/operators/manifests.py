@@ -129,8 +129,8 @@ def _trace(path: Path, objects: Sequence[Object], account: Account, options: Man
 def _by_name(path: Path) -> Mapping[str, float]:
     """Return the seconds that a log's jobs ran, by name; the mean of those that share one."""
     table = read_trace(path).table
-    mean: Mapping[str, float] = table.groupby(table["job_id"].astype(str))["duration_s"].mean().to_dict()
-    return mean
+    means = table.groupby(table["job_id"].astype(str))["duration_s"].mean()
+    return {str(name): float(seconds) for name, seconds in means.items()}
 
 
 _DISTRIBUTIONS: Mapping[str, tuple[str, int, Callable[..., float]]] = {
@@ -193,11 +193,12 @@ def _set(objects: Sequence[Object], kind: str, path: str, value: Any, change: st
 
 def _with(data: Any, path: str, value: Any, where: str) -> Any:
     """Return a copy of plain data with a value set; items of lists are called by number or by their `name`."""
+    keys: dict[str, Any]
     if isinstance(data, list):
         names = [str(item.get("name", i)) if isinstance(item, dict) else str(i) for i, item in enumerate(data)]
         keys = {**{str(i): i for i in range(len(data))}, **{name: i for i, name in enumerate(names)}}
     elif isinstance(data, dict):
-        keys = {key: key for key in data}  # type: ignore[misc]
+        keys = {key: key for key in data}
     else:
         raise input_error(where, f"there is no field '{path}'", "end the path at the field that holds a value")
     key = max((key for key in keys if path == key or path.startswith(f"{key}.")), key=len, default=None)
@@ -207,6 +208,6 @@ def _with(data: Any, path: str, value: Any, where: str) -> Any:
         key, _, rest = path.partition(".")
         return {**data, key: _with({}, rest, value, where) if rest else value}
     rest = path[len(key) + 1 :]
-    copy = list(data) if isinstance(data, list) else dict(data)
-    copy[keys[key]] = _with(data[keys[key]], rest, value, where) if rest else value  # type: ignore[call-overload]
+    copy: Any = list(data) if isinstance(data, list) else dict(data)
+    copy[keys[key]] = _with(data[keys[key]], rest, value, where) if rest else value
     return copy

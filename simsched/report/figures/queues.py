@@ -120,7 +120,7 @@ def _shares(cell: Cell, domains: Sequence[Sequence[int]], edges: Any) -> np.ndar
     rows = []
     for place, domain in enumerate(domains):
         mine = number == place
-        times = (values[mine].to_numpy("float64") for values in (start, end, gpus))
+        begins, ends, held_gpus = (values[mine].to_numpy("float64") for values in (start, end, gpus))
         total = max(sum(sizes[one] for one in domain), 1)
-        rows.append(integrals(*times, edges) / np.diff(edges) / total)
+        rows.append(integrals(begins, ends, held_gpus, edges) / np.diff(edges) / total)
     return np.array(rows)

@@ -134,8 +134,8 @@ class _Reader:
             self._account.close(fields)
         jobs = list(self._jobs())
         nodes = tuple(read_nodes(self._objects, Account()))
-        for one in jobs:
-            self._namespaces.setdefault(one.namespace, {"kubernetes.io/metadata.name": one.namespace})
+        for job in jobs:
+            self._namespaces.setdefault(job.namespace, {"kubernetes.io/metadata.name": job.namespace})
         setup = Setup(
             tuple(self._queues),
             tuple(self._cohorts),
