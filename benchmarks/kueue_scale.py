@@ -1,6 +1,7 @@
 """Measure what Kueue's admission costs: on the load of its own performance test, and on many queues in five levels.
 
-Run as `python benchmarks/kueue_scale.py [own|tree] [--jobs N] [--queues N] [--nodes N] [--load SHARE] [--profile]`.
+Run as `python benchmarks/kueue_scale.py [own|tree] [--jobs N] [--queues N] [--nodes N] [--load SHARE] [--topology WISH]
+[--profile]`.
 `own` is the baseline of Kueue's test/performance/scheduler: 5 cohorts of 6 queues with 20 of quota each, that borrow up
 to 100 from their cohort and reclaim, and for every queue 350 small, 100 medium and 50 large workloads; a simulated
 second stands for a tenth of one, since workloads last whole seconds. `tree` has
@@ -107,7 +108,11 @@ def tree(given: argparse.Namespace) -> tuple[Cluster, list[JobSpec], Kueue]:
         Level(name, tuple(tuple(range(at, min(at + size, given.nodes))) for at in range(0, given.nodes, size)))
         for name, size in sizes.items()
     ]
-    return with_levels(Cluster.uniform(given.nodes, PER_NODE, "gpu"), levels), jobs, Kueue(tenants)
+    return (
+        with_levels(Cluster.uniform(given.nodes, PER_NODE, "gpu"), levels),
+        jobs,
+        Kueue(tenants, topology=given.topology),
+    )
 
 
 def main() -> None:
@@ -118,6 +123,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--load", type=float, default=0.95)
+    parser.add_argument("--topology", help="such as 'preferred rack': jobs of 'tree' are placed by topology")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     cluster, jobs, policy = own() if given.load_of == "own" else tree(given)

@@ -58,7 +58,7 @@ def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = F
     cohorts (KEP-79).
     """
     own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming)]
-    outside = list(_outside(tree, incoming))
+    outside = list(_outside(tree, incoming)) if _may_reclaim(tree, incoming, own) else []
     if not own and not outside:
         return []
     candidates = _grouped([*outside, *own], incoming.workload.queue, by_usage=by_usage)
@@ -67,6 +67,21 @@ def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = F
         if victims:
             return victims
     return []
+
+
+def _may_reclaim(tree: QuotaTree, incoming: Incoming, own: Sequence[_Candidate]) -> bool:
+    """Say whether candidates of other queues could help.
+
+    They cannot where the request goes beyond the nominal quota though all own candidates went, no subtree below a
+    common ancestor has room for it, and nobody may be preempted while borrowing: all others are then passed over.
+    """
+    node, asked = tree.queues[incoming.workload.queue], incoming.workload.usage
+    if node.queue is None or node.queue.borrow_preempts_lower or any(_advantage(node, asked).values()):
+        return True
+    return all(
+        node.usage.get(key, 0) - sum(one.workload.usage.get(key, 0) for one in own) + amount <= node.subtree.get(key, 0)
+        for key, amount in asked.items()
+    )
 
 
 def _outside(tree: QuotaTree, incoming: Incoming) -> Iterator[_Candidate]:

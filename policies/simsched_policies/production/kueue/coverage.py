@@ -26,7 +26,7 @@ _CASE = {
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
     *("borrow_max_priority", "strict_fifo", "borrow_before_next_flavour", "preempt_before_next_flavour"),
-    *("preference", "groups", "namespaces", "stop"),
+    *("preference", "groups", "namespaces", "stop", "checks"),
 }
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),

@@ -159,6 +159,8 @@ class _Cycle:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         self.tree, self.rules, self.market = tree, rules, rules.market
         self.taken: dict[str, Victim] = {}
+        #: The last search for victims: what for, and its result.
+        self.foreseen: tuple[Amounts, frozenset[FlavourResource], tuple[Victim, ...]] = ({}, frozenset(), ())
         self.reserved: list[tuple[str, Amounts, tuple[Assigned, ...], tuple[Assigned, ...]]] = []
         self.done: dict[str, list[Entry]] = {
             name: [] for name in ("admitted", "preempting", "skipped", "parked", "deferred", "refused", "evicted")
@@ -195,6 +197,7 @@ class _Cycle:
         return replace(entry, preempting=True) if one.preempting else entry
 
     def _assigned(self, asking: Asking, after: Assignment | None = None, within: Assignment | None = None) -> Entry:
+        self.foreseen = ({}, frozenset(), ())
         node = self.tree.queues[asking.queue]
         replaced = node.held.get(asking.replaces)
 
@@ -290,6 +293,20 @@ class _Cycle:
         return (Grade.OWN if own else Grade.BORROWERS), level
 
     def _victims(
+        self,
+        asking: Asking,
+        usage: Amounts,
+        contested: frozenset[FlavourResource],
+        has_place: Callable[[], bool] | None = None,
+    ) -> tuple[Victim, ...]:
+        """Return whom a workload would preempt; what it asks for last is often what it asks for in all."""
+        if has_place is not None:
+            return self._search(asking, usage, contested, has_place)
+        if self.foreseen[:2] != (usage, contested):
+            self.foreseen = (usage, contested, self._search(asking, usage, contested))
+        return self.foreseen[2]
+
+    def _search(
         self,
         asking: Asking,
         usage: Amounts,

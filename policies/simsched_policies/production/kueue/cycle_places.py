@@ -50,7 +50,7 @@ def placed(
             pods = found[number].pods.name
             if pods in result.reasons:
                 return _without(assignment, number, flavour, result.reasons[pods]), result.reasons[pods]
-            found[number] = found[number]._replace(places=result.assigned.get(pods, ()))
+            found[number] = found[number]._replace(places=result.assigned.get(pods))
     return assignment._replace(found=tuple(found)), ""
 
 

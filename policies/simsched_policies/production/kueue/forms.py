@@ -56,6 +56,7 @@ def queue_of(entry: Json) -> ClusterQueue:
         Preference(entry.get("preference", Preference.BORROWING.value)),
         tuple(tuple(group) for group in entry.get("groups", ())),
         None if (term := entry.get("namespaces", ())) is None else term_of(term),
+        checks={name: frozenset() for name in entry.get("checks", ())},
         stop=Stop(entry.get("stop", Stop.NONE.value)),
     )
 

@@ -49,7 +49,9 @@ def cluster_queue(value: Any) -> Json:
                 made["namespaces"] = None if selector is None else _selector(selector)
             case "StopPolicy", (policy,):
                 made["stop"] = word(policy).removeprefix("StopPolicy")
-            case (("AdmissionChecks" | "AdmissionMode" | "Generation" | "Active" | "Condition"), _):
+            case "AdmissionChecks", names:
+                made["checks"] = [word(one) for one in names]
+            case (("AdmissionMode" | "Generation" | "Active" | "Condition"), _):
                 pass
             case _:
                 raise unread(call)
@@ -183,12 +185,32 @@ def pod_set(value: Any) -> Json:
                     for resource, amount in requests(_container_requests(one)).items():
                         made["request"][resource] = made["request"].get(resource, 0) + amount
             case (("RequiredTopologyRequest" | "PreferredTopologyRequest"), (level,)):
-                made["topology"] = {call.name.removesuffix("TopologyRequest").lower(): word(level)}
+                kind = call.name.removesuffix("TopologyRequest").lower()
+                made["topology"] = {**made.get("topology", {}), kind: word(level)}
             case "UnconstrainedTopologyRequest", ():
-                made["topology"] = {"unconstrained": True}
+                made["topology"] = {**made.get("topology", {}), "unconstrained": True}
+            case (("SliceRequiredTopologyRequest" | "PodSetSliceRequiredTopology"), (level,)):
+                _slice(made)["level"] = word(level)
+            case (("SliceSizeTopologyRequest" | "PodSetSliceSize"), (size,)):
+                _slice(made)["size"] = size
+            case (
+                ("SliceRequiredTopologyConstraints" | "PodsetSliceRequiredTopologyConstraints"),
+                constraints,
+            ):
+                layers = constraints[0] if isinstance(constraints[0], tuple) else constraints
+                sizes = [{"level": word(one.get("Topology")), "size": one.get("Size")} for one in layers]
+                made["topology"] = {**made.get("topology", {}), "slices": sizes}
+            case (("PodIndexLabel" | "SubGroupIndexLabel" | "SubGroupCount" | "Annotations" | "Labels" | "Image"), _):
+                pass
             case _:
                 raise unread(call)
     return made
+
+
+def _slice(made: Json) -> Json:
+    """Return the outermost slice that a set of pods asks for, made if it is the first said of it."""
+    asked: Json = made.setdefault("topology", {})
+    return asked.setdefault("slices", [{}])[0]  # type: ignore[no-any-return]
 
 
 def _container_requests(value: Any) -> Any:

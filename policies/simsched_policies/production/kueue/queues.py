@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
-from simsched_policies.production.kueue.model import Asking, Mode
+from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
+from simsched_policies.production.kueue.prospects import Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 #: Where those are parked that anything that leaves may help.
@@ -15,22 +16,28 @@ _ANY = "\0"
 
 
 class _Alike:
-    """Workloads of one queue and shape, oldest first; `parked` once one of them was found to fit nowhere."""
+    """Workloads of one queue and shape, oldest first; `parked` once one of them was found to fit nowhere.
 
-    __slots__ = ("heap", "parked")
+    `hope` tells when asking again may help, None: whenever something leaves.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("heap", "hope", "parked", "priority")
+
+    def __init__(self, priority: int) -> None:
         self.heap: list[tuple[float, str]] = []
+        self.priority = priority
         self.parked = False
+        self.hope: Needs | None = None
 
 
 class _Queue:
     """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out."""
 
-    __slots__ = ("alike", "blocked", "node", "sticky")
+    __slots__ = ("alike", "blocked", "node", "prospects", "sticky")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, rules: Rules) -> None:
         self.node = node
+        self.prospects = Prospects(node, fair_sharing=rules.fair_sharing)
         self.alike: dict[Hashable, _Alike] = {}
         self.blocked = ""
         self.sticky = ""
@@ -39,6 +46,11 @@ class _Queue:
     def strict(self) -> bool:
         """Say whether the queue is first in, first out."""
         return self.node.queue is not None and self.node.queue.strict_fifo
+
+    @property
+    def reclaims_any(self) -> bool:
+        """Say whether the queue takes its quota back at any time, so that those who wait keep nothing from others."""
+        return self.node.queue is not None and self.node.queue.reclaim is Reclaim.ANY
 
 
 class Waiting:
@@ -53,12 +65,14 @@ class Waiting:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         """Make empty queues for those of `tree`."""
         self._rules, self._tree = rules, tree
-        self._queues = {name: _Queue(node) for name, node in tree.queues.items() if not inactive(node, rules)}
+        self._queues = {name: _Queue(node, rules) for name, node in tree.queues.items() if not inactive(node, rules)}
         self._asking: dict[str, Asking] = {}
         self._after: dict[str, tuple[Assignment, int]] = {}
         #: Names of queues that may have a head, and those that have parked ones by their root.
         self._open: set[str] = set()
         self._parked: dict[str, set[str]] = {}
+        #: Roots below which something left since the heads were last asked for.
+        self._woken: set[str] = set()
 
     def __contains__(self, workload: str) -> bool:
         """Say whether a workload waits."""
@@ -70,7 +84,7 @@ class Waiting:
         queue = self._queues.get(asking.queue)
         if queue is None:
             return
-        alike = queue.alike.setdefault(self._shape(asking), _Alike())
+        alike = queue.alike.setdefault(self._shape(asking), _Alike(asking.priority))
         heappush(alike.heap, (asking.created_s, asking.id))
         if not alike.parked:
             self._open.add(asking.queue)
@@ -84,6 +98,9 @@ class Waiting:
 
     def heads(self) -> Iterator[Pending]:
         """Yield the first workload of every queue that is not blocked, in the order of their names."""
+        for root in sorted(self._woken):
+            self._wake(root)
+        self._woken.clear()
         for name in sorted(self._open):
             head = self._head(self._queues[name])
             if head is None:
@@ -102,7 +119,9 @@ class Waiting:
             self._park(entry.asking.id, passes=True)
         for entry in outcome.parked:
             if not self._remember(entry):
-                self._park(entry.asking.id, root=_ANY if entry.mode is Mode.PREEMPT and entry.why else "")
+                placeless = entry.mode is Mode.PREEMPT and entry.why
+                hopes = not entry.usage or entry.mode is Mode.NO_FIT
+                self._park(entry.asking.id, root=_ANY if placeless else "", hopes=hopes)
         for entry in outcome.skipped:
             self._remember(entry)
         for entry in (*outcome.preempting, *outcome.deferred):
@@ -114,23 +133,32 @@ class Waiting:
     def hold(self, workload: str) -> None:
         """Park a workload that has quota but finds no room on nodes, until anything leaves."""
         self._park(workload, root=_ANY)
+        self._open.add(self._asking[workload].queue)
 
     def wake(self, queue: str) -> None:
         """Return what is parked in the tree of a queue, from which something left, and what found no room."""
-        self._wake(self._tree.queues[queue].root().name)
-        self._wake(_ANY)
+        self._woken |= {self._tree.queues[queue].root().name, _ANY}
 
     def wake_all(self) -> None:
         """Return everything that is parked: nodes came or went."""
-        for root in list(self._parked):
-            self._wake(root)
+        self._woken |= set(self._parked)
 
     def _wake(self, root: str) -> None:
-        for name in self._parked.pop(root, ()):
-            waiting = self._queues[name]
-            waiting.blocked = ""
-            for alike in waiting.alike.values():
+        """Return what is parked below a root, queue by queue, unless nothing of a queue can be helped yet.
+
+        What cannot be helped returns with others of its queue, since it takes its turn as a head before them.
+        """
+        for name in list(self._parked.get(root, ())):
+            queue = self._queues[name]
+            prospects = queue.prospects.now()
+            parked = [alike for alike in queue.alike.values() if alike.parked]
+            hopeful = any(one.hope is None or prospects.allow(one.hope, one.priority) for one in parked)
+            if parked and not hopeful and not queue.blocked and name not in self._open:
+                continue
+            for alike in parked:
                 alike.parked = False
+            queue.blocked = ""
+            self._parked[root].discard(name)
             self._open.add(name)
 
     def _head(self, queue: _Queue) -> Asking | None:
@@ -160,8 +188,11 @@ class Waiting:
         asking = self._asking.get(one[1])
         return asking is None or asking.created_s != one[0]
 
-    def _park(self, workload: str, root: str = "", *, passes: bool = False) -> None:
-        """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it."""
+    def _park(self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False) -> None:
+        """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.
+
+        One that `hopes` reserves nothing while it waits: it is asked again only where that may help.
+        """
         asking = self._asking[workload]
         queue = self._queues[asking.queue]
         self._after.pop(workload, None)
@@ -169,8 +200,10 @@ class Waiting:
         self._parked.setdefault(root or queue.node.root().name, set()).add(asking.queue)
         if queue.strict and not passes:
             queue.blocked = workload
-        else:
-            queue.alike[self._shape(asking)].parked = True
+            return
+        alike = queue.alike[self._shape(asking)]
+        alike.parked = True
+        alike.hope = queue.prospects.needs(asking) if (hopes or queue.reclaims_any) and root != _ANY else None
 
     def _remember(self, entry: Entry) -> bool:
         """Keep where the search for flavours stopped, if it did before the last, until quota is given back."""

@@ -30,7 +30,7 @@ class Node:
 
     __slots__ = (
         *("children", "groups", "height", "held", "lendable", "local", "most", "name", "parent", "queue", "quotas"),
-        *("releases", "subtree", "usage", "weight"),
+        *("changes", "releases", "subtree", "usage", "weight"),
     )
 
     def __init__(self, spec: ClusterQueue | Cohort) -> None:
@@ -51,6 +51,8 @@ class Node:
         self.lendable: dict[str, int] = {}
         #: The resource group of each resource: all its resources, and its flavours in their order.
         self.groups = {} if self.queue is None else _groups(self.queue)
+        #: How often workloads got quota in a queue or gave it back.
+        self.changes = 0
         #: How often something below a root gave quota back.
         self.releases = 0
 
@@ -116,13 +118,16 @@ class QuotaTree:
 
     def admit(self, workload: Workload) -> None:
         """Give a workload its quota and its places."""
-        self.queues[workload.queue].held[workload.id] = workload
+        node = self.queues[workload.queue]
+        node.held[workload.id] = workload
+        node.changes += 1
         self.count(workload)
 
     def release(self, workload: Workload) -> None:
         """Take a workload's quota back for good."""
         node = self.queues[workload.queue]
         del node.held[workload.id]
+        node.changes += 1
         self.count(workload, -1)
         node.root().releases += 1
 
@@ -217,7 +222,8 @@ class QuotaTree:
             yield
         finally:
             for workload in gone:
-                self.admit(workload)
+                self.queues[workload.queue].held[workload.id] = workload
+                self.count(workload)
 
     @contextmanager
     def without(self, queue: str, amounts: Amounts) -> Iterator[None]:
@@ -227,6 +233,17 @@ class QuotaTree:
             yield
         finally:
             self.add(queue, amounts)
+
+
+def reach(node: Node, resource: FlavourResource) -> int:
+    """Return the largest amount that fits into the quota of a subtree above a queue and below the root."""
+    most, passed = 0, 0
+    for step in node.path():
+        if step.parent is None and step is not node:
+            break
+        most = max(most, step.subtree.get(resource, 0) - step.usage.get(resource, 0) + passed)
+        passed += step.headroom(resource)
+    return most
 
 
 def queues_below(node: Node) -> Iterator[Node]:

@@ -1,0 +1,81 @@
+"""Whether it may help to ask for quota again: a bound on what a queue could get now, quicker than a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simsched_policies.production.kueue.model import Asking, FlavourResource, Reclaim, Within
+from simsched_policies.production.kueue.tree import Node, reach
+
+#: For every set of pods and resource group the flavours that would do, each with its amounts.
+Needs = Sequence[Sequence[Sequence[tuple[FlavourResource, int]]]]
+
+
+class Prospects:
+    """What a queue could get at most, by preemption too.
+
+    An amount can fit, or find victims, only if it is no more than what is available and what lower priorities of the
+    queue hold together; or what is left of its nominal quota once these are gone; or what is left of the quota of a
+    subtree below the root. Where workloads may preempt beyond that, nothing is ruled out.
+    """
+
+    def __init__(self, node: Node, *, fair_sharing: bool) -> None:
+        """Take the node of a queue."""
+        self._node, self._spec = node, node.queue
+        reclaims = self._spec is not None and self._spec.reclaim is not Reclaim.NEVER
+        self._bounded = self._spec is not None and not (self._spec.borrow_preempts_lower or (fair_sharing and reclaims))
+        self._held: dict[int, dict[FlavourResource, int]] = {}
+        self._changes = -1
+        self._most: dict[FlavourResource, tuple[int, int]] = {}
+        self._lower: dict[tuple[FlavourResource, int], int] = {}
+
+    def needs(self, asking: Asking) -> Needs | None:
+        """Return what a workload needs at least, None where nothing can be ruled out."""
+        if not self._bounded:
+            return None
+        found: list[list[list[tuple[FlavourResource, int]]]] = []
+        for pods in asking.pod_sets:
+            count = pods.count if pods.min_count is None else pods.min_count
+            for group, flavours in set(self._node.groups.values()):
+                wanted = [(name, count * pods.requests[name]) for name in group if name in pods.requests]
+                suit = flavours if asking.flavours is None else [name for name in flavours if name in asking.flavours]
+                if wanted:
+                    found.append([[((flavour, name), amount) for name, amount in wanted] for flavour in suit])
+        return found
+
+    def now(self) -> Prospects:
+        """Look at the tree as it is."""
+        self._most.clear()
+        if self._changes != self._node.changes:
+            self._changes = self._node.changes
+            self._held.clear()
+            self._lower.clear()
+            for workload in self._node.held.values():
+                held = self._held.setdefault(workload.priority, {})
+                for key, amount in workload.usage.items():
+                    held[key] = held.get(key, 0) + amount
+        return self
+
+    def allow(self, needs: Needs, priority: int) -> bool:
+        """Say whether a workload of a priority may get what it needs at least."""
+        return all(
+            any(all(amount <= self._at_most(key, priority) for key, amount in wanted) for wanted in flavours)
+            for flavours in needs
+        )
+
+    def _at_most(self, key: FlavourResource, priority: int) -> int:
+        if key not in self._most:
+            node = self._node
+            left = node.subtree.get(key, 0) - node.usage.get(key, 0)
+            self._most[key] = (max(node.available(key), left), reach(node, key))
+        most, subtree = self._most[key]
+        return max(most + self._of_lower(key, priority), subtree)
+
+    def _of_lower(self, key: FlavourResource, priority: int) -> int:
+        """Return what workloads of the queue hold that one of a priority may preempt, at most."""
+        if (key, priority) not in self._lower:
+            within = Within.NEVER if self._spec is None else self._spec.within
+            most = priority if within is Within.LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
+            held = (amounts.get(key, 0) for other, amounts in self._held.items() if other <= most)
+            self._lower[key, priority] = 0 if within is Within.NEVER else sum(held)
+        return self._lower[key, priority]
