@@ -34,6 +34,11 @@ class NodeFacts:
     cordoned: bool = False
 
     @property
+    def takes_pods(self) -> bool:
+        """Return whether it is ready and not cordoned."""
+        return self.ready and not self.cordoned
+
+    @property
     def gpus(self) -> int:
         """Return how many GPUs it has."""
         return sum(units for name, units in self.allocatable.items() if is_gpu(name))
@@ -86,7 +91,7 @@ def _nodes(fields: Fields) -> Iterator[NodeFacts]:
 
 def in_service(nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
     """Return the nodes that a run has, in their order: those with GPUs that are ready and not cordoned."""
-    return [node for node in nodes if node.gpus and node.ready and not node.cordoned]
+    return [node for node in nodes if node.gpus and node.takes_pods]
 
 
 def levels_of(objects: Sequence[Object], nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:

@@ -92,9 +92,11 @@ def manifest_plan(
         raise input_error(path, f"holds {found}", "add kubectl get nodes -o json, or state --cluster FILE")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(objects_text(objects), encoding="utf-8")
-    away = len(nodes) - len(used)
+    away = sum(not node.takes_pods for node in nodes)
     said = [f"{path}: {counted(len(trace), 'workload')}, {counted(sum(one['nodes'] for one in groups), 'node')}"]
-    said += [f"  left out: {counted(away, 'node')} without GPUs, not ready or cordoned"] if away else []
+    said += [f"  left out: {counted(away, 'node')} not ready or cordoned"] if away else []
+    beside = len(nodes) - len(used) - away
+    said += [f"  {counted(beside, 'node')} without GPUs: they take pods, and no table names them"] if beside else []
     said += ["  all GPUs count as of one type, as sets of pods of one workload may get several flavors"] if torn else []
     said += [f"  left out: {count} {why}" for why, count in trace.dropped.items()]
     log = OperatorLog(trace, None, "\n".join(said))

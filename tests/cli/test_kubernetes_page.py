@@ -220,3 +220,22 @@ def test_options_for_manifests_are_refused_elsewhere(simsched: Callable) -> None
     done = simsched("run", "quickstart", "--duration", "fixed:3")
     assert done.exit_code == 2
     assert "--duration is for manifests" in done.output
+
+
+def test_pods_without_gpus_go_to_nodes_without_gpus(small: Path, simsched: Callable) -> None:
+    # One CPU node of 2 cores, of which each workload takes 2: the second waits, though both nodes of GPUs are idle.
+    cpu = 'apiVersion: v1\nkind: Node\nmetadata: {name: c, labels: {kind: cpu}}\nstatus: {allocatable: {cpu: "2"}}\n'
+    (small / "nodes.yaml").write_text(f"{NODES}---\n{cpu}")
+    pods = "{spec: {nodeSelector: {kind: cpu}, containers: [{name: c, resources: {requests: {cpu: 2}}}]}}"
+    quota = "---\n" + QUEUES.replace("[nvidia.com/gpu]", "[cpu]").replace(
+        "name: nvidia.com/gpu, nominalQuota: 4", "name: cpu, nominalQuota: 9"
+    )
+    (small / "queues.yaml").write_text(quota)
+    text = job("a", 1, 0) + job("b", 1, 10)
+    (small / "w.yaml").write_text(re.sub(r"template: .*\}\}$", f"template: {pods}}}", text, flags=re.MULTILINE))
+    done = simsched("run", "small", "--no-plots")
+    assert done.exit_code == 0, done.output
+    assert "1 node without GPUs" in done.stderr
+    assert times() == {"default/a": (0, 100), "default/b": (100, 200)}
+    said = simsched("explain", "results/small", "--workload", "b").stdout
+    assert "quota is there, and no room on nodes" in said

@@ -146,11 +146,11 @@ class Machines:
         domains.change(Usage(values, pods.requests, pods.number), sign)
 
 
-def allocation_of(pods: Sequence[Pods]) -> Allocation:
-    """Return the GPUs of pods by node; nodes of pods without GPUs only where none has any."""
+def allocation_of(pods: Sequence[Pods], nodes: int) -> Allocation:
+    """Return the GPUs of pods by node; for pods without any stands one of the first so many nodes, which have some."""
     gpus: dict[int, int] = {}
     for one in pods:
         each = sum(units for name, units in one.requests.items() if is_gpu(name))
         gpus[one.node] = gpus.get(one.node, 0) + each * one.number
-    held = {node: count for node, count in gpus.items() if count} or gpus
-    return tuple(sorted(held.items()))
+    held = tuple(sorted(one for one in gpus.items() if one[1]))
+    return held or ((min((node for node in gpus if node < nodes), default=0), 0),)
