@@ -249,7 +249,7 @@ def amounts(value: Any) -> list[Json]:
     ]
 
 
-_SIZES = {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", start=1)}
+_SIZES: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", start=1)}
 
 
 def number(value: Any) -> int:
