@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
-from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
+from simsched_policies.production.kueue.model import Asking, FlavourResource, Mode, Reclaim
 from simsched_policies.production.kueue.prospects import Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
@@ -35,9 +35,9 @@ class _Queue:
 
     __slots__ = ("alike", "blocked", "node", "prospects", "sticky")
 
-    def __init__(self, node: Node, rules: Rules) -> None:
+    def __init__(self, node: Node, rules: Rules, above: dict[tuple[str, FlavourResource], int]) -> None:
         self.node = node
-        self.prospects = Prospects(node, fair_sharing=rules.fair_sharing)
+        self.prospects = Prospects(node, above, fair_sharing=rules.fair_sharing)
         self.alike: dict[int, _Alike] = {}
         self.blocked = ""
         self.sticky = ""
@@ -65,7 +65,11 @@ class Waiting:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         """Make empty queues for those of `tree`."""
         self._rules, self._tree = rules, tree
-        self._queues = {name: _Queue(node, rules) for name, node in tree.queues.items() if not inactive(node, rules)}
+        #: What cohorts may still use, while heads are looked for.
+        self._above: dict[tuple[str, FlavourResource], int] = {}
+        self._queues = {
+            name: _Queue(node, rules, self._above) for name, node in tree.queues.items() if not inactive(node, rules)
+        }
         self._asking: dict[str, Asking] = {}
         #: The number of each shape, and the shape of each workload.
         self._kinds: dict[Hashable, int] = {}
@@ -106,6 +110,7 @@ class Waiting:
 
         One that cannot be helped takes its turn and is parked again unasked.
         """
+        self._above.clear()
         for root in sorted(self._woken):
             self._wake(root)
         self._woken.clear()
