@@ -10,7 +10,7 @@ import click
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.policy import ReasonRow
+    from simsched.artifacts import ReasonRow
     from simsched.results import Cell
 
 
@@ -51,16 +51,20 @@ def _summary(rows: list[ReasonRow]) -> str:
     """Count what happened to one workload."""
     events = [row.event for row in rows]
     queue = next((row.queue for row in rows if row.queue), "")
-    counts = ", ".join(f"{what} {events.count(event)} times" for event, what in _COUNTED if events.count(event))
+    counts = ", ".join(f"{what} {_times(events.count(event))}" for event, what in _COUNTED if events.count(event))
     return f"queue {queue}: {counts}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 _COUNTED = (("Admitted", "admitted"), ("Preempted", "preempted"), ("Lost", "lost its nodes"))
 
 
 def _recorded(folder: Path, policy: str | None, seed: int | None) -> list[ReasonRow]:
+    from simsched.artifacts import REASONS_FILE, ReasonRow
     from simsched.errors import input_error
-    from simsched.policy import REASONS_FILE, ReasonRow
     from simsched.reading import read_records
     from simsched.results import read_run
 

@@ -64,6 +64,13 @@ def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def run_manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what a user says besides manifests to a command that takes experiments."""
+    said = "Manifests only: the nodes, where they name none."
+    nodes = click.option("--cluster", metavar="FILE", type=click.Path(path_type=Path), help=said)
+    return nodes(manifest_options(command))
+
+
 def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., Any]:
     """Add the log, an argument unless said otherwise, and the shared options to a command."""
 
@@ -107,6 +114,19 @@ def make_manifest_plan(
     plan = manifest_plan(path, ManifestOptions(**said), folder, apply=apply, **more)
     click.echo(plan.log.said, err=True)
     return plan
+
+
+def experiment_of(given: str, out: Path, **options: Any) -> str:
+    """Return an experiment as it was given; of manifests one that is written below `out`."""
+    path = Path(given)
+    if not takes_manifests(path):
+        refuse_manifest_options(given, options)
+        return given
+    from simsched.operators import write_replay
+
+    name = path.resolve().name.partition(".")[0]
+    plan = make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True)
+    return str(write_replay(plan, name, plots=True))
 
 
 def answer_plans(options: dict[str, Any], changes: Sequence[str] = (), **more: Any) -> tuple[ReplayPlan, ReplayPlan]:

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.experiment import experiment_argument, overrides_option
-from simsched.cli.operator_options import (
-    make_manifest_plan,
-    manifest_options,
-    refuse_manifest_options,
-    takes_manifests,
-)
+from simsched.cli.operator_options import experiment_of, run_manifest_options
 from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
@@ -64,10 +59,7 @@ def processors() -> int:
 )
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
-@click.option(
-    "--cluster", metavar="FILE", type=click.Path(path_type=Path), help="Manifests only: nodes, where they name none."
-)
-@manifest_options
+@run_manifest_options
 @json_option
 def run(
     experiment: str,
@@ -104,7 +96,7 @@ def run(
     from simsched.experiment.fairness import run_with_fairness
     from simsched.experiment.running import Limits
 
-    experiment = _experiment(experiment, Path(out), **manifests)
+    experiment = experiment_of(experiment, Path(out), **manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:
@@ -136,18 +128,6 @@ def run(
         )
     undrawn = _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
     _explain(result.failures, undrawn)
-
-
-def _experiment(given: str, out: Path, **options: Any) -> str:
-    """Return the experiment: of manifests one that is written beside their results."""
-    path = Path(given)
-    if not takes_manifests(path):
-        refuse_manifest_options(given, options)
-        return given
-    from simsched.operators import write_replay
-
-    name = path.resolve().name.partition(".")[0]
-    return str(write_replay(make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True), name))
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:

@@ -63,7 +63,7 @@ def what_if(
     plan, after = answer_plans(options, told, node_price_per_h=node_price)
     kinds = [kind for kind in ALL_KINDS if not by or kind in by]
     keys = [one for one in changes if one not in told]
-    answer = compare(plan, keys, by=kinds, trust_anyway=trust_anyway, after=after if told else None)
+    answer = compare(plan, keys, by=kinds, trust_anyway=trust_anyway, changed=after if told else None)
     effects, verdict = answer.effects, answer.calibration.verdict
     paths: list[Path] = [] if no_plots or plan.unrecorded else publish_verdict(answer.calibration)
     shown = _shown(effects) if effects else []

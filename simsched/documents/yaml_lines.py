@@ -26,6 +26,9 @@ MOST_DEPTH = 50
 MOST_VALUES = 500_000
 MOST_NUMBER = 2**53
 
+#: The most blanks, dashes and brackets in each other with which a user's file is given to libyaml.
+_MOST_SHALLOW = 400
+
 #: The way from the top of a document to a value: keys of mappings and indices of lists.
 KeyPath = tuple[str | int, ...]
 
@@ -77,7 +80,24 @@ def parse_stream(text: str, file: str) -> list[Document]:
 
     Raises as `load` does.
     """
-    reader, found = _Reader(file), []
+    if _is_shallow(text):
+        with suppress(InputError):  # what is wrong is said below
+            return _stream(text, file, _fast_loader())
+    return _stream(text, file, _Loader)
+
+
+def _is_shallow(text: str) -> bool:
+    """Return whether a text nests so little that libyaml, which Python does not bound, may compose it."""
+    indented = max(len(line) - len(line.lstrip()) + line.count("- ") + line.count("? ") for line in text.split("\n"))
+    level = most = 0
+    for sign in re.findall(r"[\[\]{}]", text):
+        level = max(0, level + (1 if sign in "[{" else -1))
+        most = max(most, level)
+    return indented + most <= _MOST_SHALLOW
+
+
+def _stream(text: str, file: str, loader: type[Any]) -> list[Document]:
+    reader, found = _Reader(file, loader), []
     for number, data in enumerate(reader.each(text), 1):
         if data is not None and not isinstance(data, dict):
             message = f"document {number} holds {_kind(data)}, not a mapping of keys to values"
@@ -144,8 +164,8 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value.
 def _fast_loader() -> type[Any]:
     """Return the same loader with the parser of libyaml, where PyYAML has it.
 
-    It is several times as quick. Files of users are not given to it: its messages are others, and it is not Python that
-    bounds how deep it goes.
+    It is several times as quick. Files of users are given to it only where they nest little and are right: its messages
+    are others, and it is not Python that bounds how deep it goes.
     """
     if not yaml.__with_libyaml__:
         return _Loader

@@ -4,6 +4,7 @@ from .nodes import (
     NodeFacts as NodeFacts,
     in_service as in_service,
     is_gpu as is_gpu,
+    levels_of as levels_of,
     node_groups as node_groups,
     read_nodes as read_nodes,
 )

@@ -118,10 +118,8 @@ class Fields:
 
     def maybe_whole(self, name: str, *, least: int | None = None) -> int | None:
         """Return a whole number, None where it is not given."""
-        return self.whole(name, 0, least=least) if name in self else self._nothing(name)
-
-    def _nothing(self, name: str) -> None:
         self._read.add(name)
+        return self.whole(name, 0, least=least) if name in self else None
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return true or false."""

@@ -34,6 +34,11 @@ class NodeFacts:
     cordoned: bool = False
 
     @property
+    def takes_pods(self) -> bool:
+        """Return whether it is ready and not cordoned."""
+        return self.ready and not self.cordoned
+
+    @property
     def gpus(self) -> int:
         """Return how many GPUs it has."""
         return sum(units for name, units in self.allocatable.items() if is_gpu(name))
@@ -86,7 +91,27 @@ def _nodes(fields: Fields) -> Iterator[NodeFacts]:
 
 def in_service(nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
     """Return the nodes that a run has, in their order: those with GPUs that are ready and not cordoned."""
-    return [node for node in nodes if node.gpus and node.ready and not node.cordoned]
+    return [node for node in nodes if node.gpus and node.takes_pods]
+
+
+def levels_of(objects: Sequence[Object], nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
+    """Return the levels above the nodes as an experiment's `cluster.topology` has them, the lowest first.
+
+    They are those of the first `Topology` that all nodes have labels for.
+    """
+    for one in chosen(objects, "Topology"):
+        parts = Fields(one, Account()).part("spec").parts("levels")
+        labels = [label for part in parts if (label := part.text("nodeLabel")) != HOSTNAME]
+        if labels and nodes and all(label in node.labels for label in labels for node in nodes):
+            return [_level(labels[: place + 1], nodes) for place in reversed(range(len(labels)))]
+    return []
+
+
+def _level(labels: Sequence[str], nodes: Sequence[NodeFacts]) -> dict[str, Any]:
+    domains: dict[tuple[str, ...], list[int]] = {}
+    for place, node in enumerate(nodes):
+        domains.setdefault(tuple(node.labels[label] for label in labels), []).append(place)
+    return {"level": labels[-1].rpartition("/")[2], "domains": list(domains.values())}
 
 
 def node_groups(nodes: Sequence[NodeFacts], gpu_type: str = "") -> list[dict[str, Any]]:

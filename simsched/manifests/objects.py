@@ -18,6 +18,7 @@ _MOST_JSON_BYTES = 1 << 30
 MOST_YAML_BYTES = 32 << 20
 #: Where an object came from, kept in the copy of it that a run reads.
 SOURCE = "simsched/source"
+_COPY = {"annotations": {"simsched/copy": "true"}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +48,17 @@ class Object:
         """Return what names it in a cluster."""
         return (self.group, self.kind, self.namespace, self.name)
 
+    @property
+    def first_line(self) -> int:
+        """Return the line in which it begins, 0 where that is not known."""
+        own = (line for known, line in self.lines.items() if known[:-1] == self.prefix)
+        return min(own, default=self.lines.get((), 0))
+
     def problem(self, path: KeyPath, message: str, remedy: str = "") -> Problem:
         """Return a problem at a field: file, line, document, object and the field's path."""
         full = (*self.prefix, *path)
-        line = next((self.lines[full[:n]] for n in range(len(full), -1, -1) if full[:n] in self.lines), 0)
-        line = line or min((number for known, number in self.lines.items() if known[:-1] == self.prefix), default=0)
+        known = (self.lines[full[:n]] for n in range(len(full), len(self.prefix), -1) if full[:n] in self.lines)
+        line = next(known, self.first_line)
         place = f", {path_text(path)}" if path else ""
         return Problem(self.where, f"document {self.number}, {self.id}{place}: {message}", remedy, line)
 
@@ -86,14 +93,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def read_objects(path: Path) -> list[Object]:
-    """Read all objects of a file, or of the YAML and JSON files of a folder and those in it, in their order.
+    """Read all objects of a file, or of the YAML and JSON files of a folder and those in it that hold any, in order.
 
     An object with `generateName` alone is numbered. Raises `InputError` for a file that holds none, an object without
     kind or name, and one that is given twice in different words.
     """
-    files = _files(path) if path.is_dir() else [path]
+    files = [file for file in _files(path) if _begins(file)] if path.is_dir() else [path]
     counts: dict[tuple[str, str], int] = {}
-    found = [one for file in files for one in _objects_of(file, counts)]
+    found = [one for file in files for one in _objects_of(file, counts, copies=not path.is_dir())]
     if not found:
         raise input_error(path, "holds no Kubernetes object", "give YAML or JSON files with apiVersion and kind")
     kept = {one.key: one for one in reversed(found)}
@@ -113,9 +120,11 @@ def raise_any(problems: Iterable[Problem], most: int = 20) -> None:
         raise InputError(*found[:most], *rest)
 
 
-def _objects_of(file: Path, counts: dict[tuple[str, str], int]) -> Iterator[Object]:
+def _objects_of(file: Path, counts: dict[tuple[str, str], int], *, copies: bool) -> Iterator[Object]:
     if file.name.endswith(".json"):
         whole = parse_json(read_text(file, _MOST_JSON_BYTES), file, "write it with kubectl get ... -o json")
+        if not copies and isinstance(whole, dict) and whole.get("metadata") == _COPY:
+            return  # of a run whose results lie in the folder of its manifests
         documents: Sequence[tuple[Any, Mapping[KeyPath, int]]] = [(whole, {})]
     else:
         documents = [
@@ -197,11 +206,12 @@ def _origin(
     metadata: Mapping[str, Any], where: str, number: int, lines: Mapping[KeyPath, int]
 ) -> tuple[str, int, Mapping[KeyPath, int]]:
     """Return the place from which a copy was made, and that of the object itself where it is none."""
-    source = (metadata.get("annotations") or {}).get(SOURCE) if isinstance(metadata.get("annotations"), dict) else None
-    if not isinstance(source, str) or "#" not in source:
+    notes = metadata.get("annotations")
+    source = notes.get(SOURCE) if isinstance(notes, dict) else None
+    file, document, line = source.rsplit("#", 2) if isinstance(source, str) and source.count("#") > 1 else ("", "", "")
+    if not document.isdigit() or not line.isdigit():
         return where, number, lines
-    file, _, place = source.rpartition("#")
-    return (file, int(place), {}) if place.isdigit() else (where, number, lines)
+    return file, int(document), {(): int(line)}
 
 
 def merged(objects: Sequence[Object], others: Sequence[Object]) -> list[Object]:
@@ -215,7 +225,12 @@ def objects_text(objects: Sequence[Object]) -> str:
     items = []
     for one in objects:
         metadata = dict(one.data.get("metadata") or {})
-        notes = {**(metadata.get("annotations") or {}), SOURCE: f"{one.where}#{one.number}"}
+        notes = {**(metadata.get("annotations") or {}), SOURCE: f"{one.where}#{one.number}#{one.first_line}"}
         named = {**metadata, "name": one.name, "annotations": notes}
         items.append({**one.data, "metadata": {**named, **({"namespace": one.namespace} if one.namespace else {})}})
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            {"apiVersion": "v1", "kind": "List", "metadata": _COPY, "items": items}, indent=1, ensure_ascii=False
+        )
+        + "\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -91,12 +92,10 @@ def read_workloads(objects: Sequence[Object], account: Account) -> list[Workload
             found.append(workload)
         account.close(fields)
     found += [_grouped(name, pods, account) for (_, name), pods in groups.items()]
-    times: dict[str, int] = {}
-    for one in found:
-        times[one.id] = times.get(one.id, 0) + 1
+    times = Counter(workload.id for workload in found)
     return [
-        replace(one, id=f"{one.namespace}/{one.owner.kind}/{one.owner.name}") if times[one.id] > 1 else one
-        for one in found
+        replace(each, id=f"{each.namespace}/{each.owner.kind}/{each.owner.name}") if times[each.id] > 1 else each
+        for each in found
     ]
 
 

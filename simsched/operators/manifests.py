@@ -20,6 +20,7 @@ from simsched.manifests import (
     changes_of_pods,
     in_service,
     is_gpu,
+    levels_of,
     merged,
     node_groups,
     objects_text,
@@ -91,9 +92,11 @@ def manifest_plan(
         raise input_error(path, f"holds {found}", "add kubectl get nodes -o json, or state --cluster FILE")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(objects_text(objects), encoding="utf-8")
-    away = len(nodes) - len(used)
+    away = sum(not node.takes_pods for node in nodes)
     said = [f"{path}: {counted(len(trace), 'workload')}, {counted(sum(one['nodes'] for one in groups), 'node')}"]
-    said += [f"  left out: {counted(away, 'node')} without GPUs, not ready or cordoned"] if away else []
+    said += [f"  left out: {counted(away, 'node')} not ready or cordoned"] if away else []
+    beside = len(nodes) - len(used) - away
+    said += [f"  {counted(beside, 'node')} without GPUs: they take pods, and no table names them"] if beside else []
     said += ["  all GPUs count as of one type, as sets of pods of one workload may get several flavors"] if torn else []
     said += [f"  left out: {count} {why}" for why, count in trace.dropped.items()]
     log = OperatorLog(trace, None, "\n".join(said))
@@ -103,7 +106,8 @@ def manifest_plan(
     params |= {"diagnostics": ["reasons"]} if reasons else {}
     most = int(trace.column("num_gpus").max())
     params = params if policy == "kueue" else {}
-    return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), **more)
+    topology = () if grows or options.cluster is not None else levels_of(objects, used)
+    return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), topology=topology, **more)
 
 
 def _may_be_torn(workload: Workload) -> bool:
@@ -127,8 +131,8 @@ def _trace(path: Path, objects: Sequence[Object], account: Account, options: Man
 def _by_name(path: Path) -> Mapping[str, float]:
     """Return the seconds that a log's jobs ran, by name; the mean of those that share one."""
     table = read_trace(path).table
-    mean: Mapping[str, float] = table.groupby(table["job_id"].astype(str))["duration_s"].mean().to_dict()
-    return mean
+    means = table.groupby(table["job_id"].astype(str))["duration_s"].mean()
+    return {str(name): float(seconds) for name, seconds in means.items()}
 
 
 _DISTRIBUTIONS: Mapping[str, tuple[str, int, Callable[..., float]]] = {
@@ -191,11 +195,12 @@ def _set(objects: Sequence[Object], kind: str, path: str, value: Any, change: st
 
 def _with(data: Any, path: str, value: Any, where: str) -> Any:
     """Return a copy of plain data with a value set; items of lists are called by number or by their `name`."""
+    keys: dict[str, Any]
     if isinstance(data, list):
         names = [str(item.get("name", i)) if isinstance(item, dict) else str(i) for i, item in enumerate(data)]
         keys = {**{str(i): i for i in range(len(data))}, **{name: i for i, name in enumerate(names)}}
     elif isinstance(data, dict):
-        keys = {key: key for key in data}  # type: ignore[misc]
+        keys = {key: key for key in data}
     else:
         raise input_error(where, f"there is no field '{path}'", "end the path at the field that holds a value")
     key = max((key for key in keys if path == key or path.startswith(f"{key}.")), key=len, default=None)
@@ -205,6 +210,6 @@ def _with(data: Any, path: str, value: Any, where: str) -> Any:
         key, _, rest = path.partition(".")
         return {**data, key: _with({}, rest, value, where) if rest else value}
     rest = path[len(key) + 1 :]
-    copy = list(data) if isinstance(data, list) else dict(data)
-    copy[keys[key]] = _with(data[keys[key]], rest, value, where) if rest else value  # type: ignore[call-overload]
+    copy: Any = list(data) if isinstance(data, list) else dict(data)
+    copy[keys[key]] = _with(data[keys[key]], rest, value, where) if rest else value
     return copy

@@ -25,7 +25,7 @@ class ReplayPlan:
     `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
     than `max_gpus` are left out (None: more than the largest GPU type has). Of an `unrecorded` one nobody can tell
-    whether the replay matches the cluster: answers are given, and carry that doubt.
+    whether the replay matches the cluster: answers are given, and carry that doubt. `topology` are levels of the nodes.
     """
 
     log: OperatorLog
@@ -39,6 +39,7 @@ class ReplayPlan:
     workers: int = 1
     max_gpus: int | None = None
     unrecorded: bool = False
+    topology: Sequence[Mapping[str, Any]] = ()
 
 
 def counted_from(plan: ReplayPlan, log: OperatorLog) -> ReplayPlan:
@@ -83,6 +84,7 @@ def write_replay(
     *,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     traces: Mapping[str, Trace] | None = None,
+    plots: bool = False,
 ) -> Path:
     """Write the jobs of a plan, or several `traces`, and the experiment that replays them; return its file."""
     plan.folder.mkdir(parents=True, exist_ok=True)
@@ -92,6 +94,8 @@ def write_replay(
     if traces:
         sweep = {"workload.path": [str((plan.folder / one).resolve()) for one in traces], **(sweep or {})}
     cluster: dict[str, Any] = {"groups": [dict(one) for one in plan.groups]}
+    if plan.topology:
+        cluster["topology"] = [dict(one) for one in plan.topology]
     if plan.node_price_per_h is not None:
         cluster["node_price_per_h"] = plan.node_price_per_h
     experiment = {
@@ -107,7 +111,7 @@ def write_replay(
         "policies": [{"name": plan.policy, "params": dict(plan.params)}],
         "seeds": plan.seeds,
         **({"sweep": {key: list(values) for key, values in sweep.items()}} if sweep else {}),
-        "report": {"plots": False},
+        "report": {"plots": plots},
     }
     file = plan.folder / f"{name}.yaml"
     file.write_text(yaml_text(experiment), encoding="utf-8")

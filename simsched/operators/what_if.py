@@ -62,19 +62,19 @@ def what_if(
     *,
     by: Sequence[str] = ALL_KINDS,
     trust_anyway: bool = False,
-    after: ReplayPlan | None = None,
+    changed: ReplayPlan | None = None,
     listener: Listener | None = None,
 ) -> Change:
     """Replay the log as it was, judge that, and replay it with every `change`.
 
     Compares the jobs judged, by tenant, queue, user, size and GPU type; queues and types only where there are several.
-    `after` is the plan with changes that are no keys of an experiment. Without `trust_anyway` there are no effects
+    `changed` is the plan with changes that are no keys of an experiment. Without `trust_anyway` there are no effects
     where the gate is shut. Raises `InputError` for changes that the experiment rejects.
     """
     found = calibrate(plan, listener=listener)
     if not (found.verdict.is_open or trust_anyway or plan.unrecorded):
         return Change(found, ())
-    planned = replace(after or found.plan, changes=(*plan.changes, *change))
+    planned = replace(changed or found.plan, changes=(*plan.changes, *change))
     after_cell = run_replay(planned, "after", listener=listener).cells[0]
     from_s, until_s = found.judged_s - found.begin.zero_s, float(found.begin.last_s - found.begin.zero_s)
     if plan.unrecorded:

@@ -38,7 +38,6 @@ from .physics import (
     Wants as Wants,
 )
 from .quantum import Quantum as Quantum
-from .reasons import REASONS_FILE as REASONS_FILE, ReasonRow as ReasonRow, reasons_text as reasons_text
 from .registry import POLICIES as POLICIES
 from .signals import (
     COMING_JOBS as COMING_JOBS,

@@ -49,7 +49,7 @@ MAY_IMPORT = {
 ROWS = ROOT / "simsched" / "results" / "rows.py"
 #: The files of the ground floor, which everybody may import and which import only each other.
 GROUND = {
-    "arithmetic", "errors", "files", "jit", "kernels", "keys", "knowledge", "outlets", "paths", "plugins", "reading",
+    "arithmetic", "artifacts", "errors", "files", "jit", "kernels", "keys", "knowledge", "outlets", "paths", "plugins", "reading",
     "sources", "threads", "version", "words",
 }  # fmt: skip
 

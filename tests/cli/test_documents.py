@@ -139,6 +139,7 @@ def _quick(words: list[str]) -> list[str]:
         "show",
         "compare",
         "compare-runs",
+        "explain",
         "validate-run",
     } and "first" not in " ".join(words):
         return [words[0], "--help"]  # of a run that takes long; the commands themselves have tests of their own

@@ -26,8 +26,8 @@ from simsched.manifests.quantities import amount
     ("text", "value"),
     [
         ("1500m", Fraction(3, 2)), ("1Gi", 2**30), ("1e3", 1000), ("0.1", Fraction(1, 10)), ("1.5Gi", 3 * 2**29),
-        (8, 8), (0.5, Fraction(1, 2)), ("100k", 100_000), ("1E", 10**18), ("1E2", 100), ("1Ei", 2**60), (".5", Fraction(1, 2)),
-        ("3n", Fraction(3, 10**9)), ("-2", -2), ("2E-1", Fraction(1, 5)),
+        (8, 8), (0.5, Fraction(1, 2)), ("100k", 100_000), ("1E", 10**18), ("1E2", 100), ("1Ei", 2**60),
+        (".5", Fraction(1, 2)), ("3n", Fraction(3, 10**9)), ("-2", -2), ("2E-1", Fraction(1, 5)),
     ],
 )  # fmt: skip
 def test_quantities_are_exact(text, value):

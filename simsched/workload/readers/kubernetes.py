@@ -113,9 +113,10 @@ def _classes(objects: Sequence[Object]) -> dict[str, int]:
 
 
 def _shape(pod_sets: Sequence[PodSet]) -> dict[str, int]:
-    """Return GPUs, and nodes with cores and memory where all pods with GPUs (or all pods, without any) are equal.
+    """Return GPUs, and nodes with cores and memory where all pods with GPUs are equal.
 
-    Launchers, heads and submitters beside pods with GPUs count against quotas and take no room on nodes.
+    Launchers, heads and submitters beside pods with GPUs count against quotas and take no room on nodes. Of a workload
+    without GPUs no more is known than that it is on one node.
     """
     gpus = [sum(units for name, units in one.template.requests.items() if is_gpu(name)) for one in pod_sets]
     with_gpus = [one for one, own in zip(pod_sets, gpus, strict=True) if own] or list(pod_sets)
@@ -123,6 +124,8 @@ def _shape(pod_sets: Sequence[PodSet]) -> dict[str, int]:
     equal = len({tuple(sorted(one.template.requests.items())) for one in with_gpus}) == 1
     same = len({own for own in gpus if own}) <= 1
     count = sum(one.count for one in with_gpus)
+    if not total:
+        return {"num_gpus": 0, "num_nodes": 1, "cpu_milli": 0, "memory_mib": 0}
     requests = with_gpus[0].template.requests if equal and with_gpus else {}
     return {
         "num_gpus": total,

@@ -79,16 +79,18 @@ class Desk:
         elif [node.gpus for node in nodes] != [node.gpus for node in cluster.nodes]:
             message = f"declares {len(nodes)} nodes with GPUs, and the cluster has {len(cluster.nodes)}, or others"
             raise InputError(Problem(self._path, message, "give both the same nodes in the same order"))
-        self._facts = nodes
+        # Nodes without GPUs take pods too, though a cluster has none: they stand behind those that it has.
+        self._facts = [*nodes, *(one for one in self._declared.nodes if one.takes_pods and not one.gpus)]
         self._up = (True,) * len(nodes)
-        self._machines = Machines(nodes, self.setup)
-        self._idle = Machines(nodes, self.setup)
+        self._machines = Machines(self._facts, self.setup)
+        self._idle = Machines(self._facts, self.setup)
 
     def refresh(self, up: Sequence[bool], tree: QuotaTree) -> None:
         """Note which nodes are up, and tell the tree."""
         if tuple(up) != self._up:
             self._up = tuple(up)
-            self._machines = Machines(self._facts, self.setup, self._up)
+            others = (True,) * (len(self._facts) - len(self._up))
+            self._machines = Machines(self._facts, self.setup, (*self._up, *others))
             for pods in self._held.values():
                 self._machines.take(pods)
             tree.use(self._machines.topologies)
@@ -119,7 +121,7 @@ class Desk:
         if isinstance(found, str):
             return found
         self._held[entry.asking.id] = found
-        return allocation_of(found)
+        return allocation_of(found, len(self._up))
 
     def give_back(self, number: str) -> None:
         """Free the nodes of a workload."""

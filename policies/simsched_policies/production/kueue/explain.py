@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from simsched.policy import ReasonRow, reasons_text
+from simsched.artifacts import QUOTAS_FILE, REASONS_FILE, QuotaRow, ReasonRow, rows_text
+from simsched.manifests import is_gpu
 from simsched_policies.production.kueue.assign import Found
 from simsched_policies.production.kueue.cycle import Entry, Outcome
 from simsched_policies.production.kueue.model import Mode, Reason
 from simsched_policies.production.kueue.reasons import quantity
+from simsched_policies.production.kueue.tree import QuotaTree
 
 _PREEMPTED = {
     Reason.IN_QUEUE: "prioritization in the ClusterQueue",
@@ -26,6 +28,10 @@ class Record:
     _rows: list[ReasonRow] = field(default_factory=list)
     _last: dict[str, tuple[str, str]] = field(default_factory=dict)
     _cycle: int = 0
+    _quotas: list[QuotaRow] = field(default_factory=list)
+    #: How each queue stood last, and the GPUs that it has taken back from others.
+    _stands: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    _reclaimed: dict[str, int] = field(default_factory=dict)
 
     def note(self, now_s: float, outcome: Outcome, names: Mapping[str, str]) -> None:
         """Note the outcome of a cycle; `names` are the jobs of its workloads."""
@@ -37,6 +43,9 @@ class Record:
             self._add(now_s, names[entry.asking.id], entry, "Preempting", said)
             for victim in entry.victims:
                 who = names[entry.asking.id]
+                if victim.reason is not Reason.IN_QUEUE:
+                    gpus = sum(amount for (_, resource), amount in victim.workload.usage.items() if is_gpu(resource))
+                    self._reclaimed[entry.asking.queue] = self._reclaimed.get(entry.asking.queue, 0) + gpus
                 why = f"Preempted to accommodate a workload ({who}) due to {_PREEMPTED[victim.reason]}"
                 self._last.pop(names[victim.workload.id], None)
                 said = f"{victim.reason.value}: {why}"
@@ -65,9 +74,20 @@ class Record:
         borrows = f"level {level}" if level else ""
         self._put(now_s, name, entry.asking.queue, event, _flavours(entry), borrows, said)
 
-    def text(self) -> str:
-        """Return the record as CSV."""
-        return reasons_text(self._rows)
+    def quotas(self, now_s: float, tree: QuotaTree) -> None:
+        """Note how the queues stand that stand otherwise than before."""
+        for name, node in sorted(tree.queues.items()):
+            gpus = {key: quota.nominal for key, quota in node.quotas.items() if is_gpu(key[1])}
+            used = {key: amount for key, amount in node.usage.items() if is_gpu(key[1])}
+            borrowed = sum(max(0, amount - gpus.get(key, 0)) for key, amount in used.items())
+            row = QuotaRow(now_s, name, sum(gpus.values()), sum(used.values()), borrowed, self._reclaimed.get(name, 0))
+            if self._stands.get(name) != row[1:]:
+                self._stands[name] = row[1:]
+                self._quotas.append(row)
+
+    def files(self) -> dict[str, str]:
+        """Return the record as CSV, by file."""
+        return {REASONS_FILE: rows_text(ReasonRow, self._rows), QUOTAS_FILE: rows_text(QuotaRow, self._quotas)}
 
 
 def message(entry: Entry) -> str:

@@ -21,7 +21,7 @@ class Pods(NamedTuple):
     """Pods of one shape on a node; `placed` where the cycle of admission chose their place in a topology."""
 
     node: int
-    count: int
+    number: int
     requests: Mapping[str, int]
     placed: bool = False
 
@@ -134,7 +134,7 @@ class Machines:
     def _count(self, pods: Sequence[Pods], sign: int) -> None:
         for one in pods:
             key = (one.node, tuple(sorted(one.requests.items())))
-            self._there[key] = self._there.get(key, 0) + sign * one.count
+            self._there[key] = self._there.get(key, 0) + sign * one.number
             if not self._there[key]:
                 del self._there[key]
             for domains in (*self._domains.values(), *(() if one.placed else self.topologies.values())):
@@ -143,14 +143,14 @@ class Machines:
     def _change(self, domains: Domains, pods: Pods, sign: int) -> None:
         labels = self._nodes[pods.node].labels
         values = tuple(labels.get(label, "") for label in domains.labels)
-        domains.change(Usage(values, pods.requests, pods.count), sign)
+        domains.change(Usage(values, pods.requests, pods.number), sign)
 
 
-def allocation_of(pods: Sequence[Pods]) -> Allocation:
-    """Return the GPUs of pods by node; nodes of pods without GPUs only where none has any."""
+def allocation_of(pods: Sequence[Pods], nodes: int) -> Allocation:
+    """Return the GPUs of pods by node; for pods without any stands one of the first so many nodes, which have some."""
     gpus: dict[int, int] = {}
     for one in pods:
         each = sum(units for name, units in one.requests.items() if is_gpu(name))
-        gpus[one.node] = gpus.get(one.node, 0) + each * one.count
-    held = {node: count for node, count in gpus.items() if count} or gpus
-    return tuple(sorted(held.items()))
+        gpus[one.node] = gpus.get(one.node, 0) + each * one.number
+    held = tuple(sorted(one for one in gpus.items() if one[1]))
+    return held or ((min((node for node in gpus if node < nodes), default=0), 0),)

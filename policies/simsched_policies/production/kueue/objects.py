@@ -119,6 +119,7 @@ class _Reader:
         self._pod_priorities: dict[str, int] = {}
         self._default_priority = 0
         self._more: dict[str, Any] = {}
+        self._named_flavours: list[tuple[Fields, str]] = []
 
     def read(self) -> Declared:
         for one in self._objects:
@@ -133,8 +134,8 @@ class _Reader:
             self._account.close(fields)
         jobs = list(self._jobs())
         nodes = tuple(read_nodes(self._objects, Account()))
-        for one in jobs:
-            self._namespaces.setdefault(one.namespace, {"kubernetes.io/metadata.name": one.namespace})
+        for job in jobs:
+            self._namespaces.setdefault(job.namespace, {"kubernetes.io/metadata.name": job.namespace})
         setup = Setup(
             tuple(self._queues),
             tuple(self._cohorts),
@@ -167,6 +168,10 @@ class _Reader:
                 name = (one.data.get("spec") or {}).get(path[1])
                 if isinstance(name, str) and name not in known:
                     self._missing(one, path, what, name, known)
+
+        for fields, name in self._named_flavours:
+            if name not in self._flavours:
+                self._missing(fields.owner, (*fields.path, "name"), "ResourceFlavor", name, self._flavours)
 
     def _missing(self, one: Object, path: tuple[str | int, ...], kind: str, name: str, known: Collection[str]) -> None:
         self._account.problems.append(one.problem(path, f"there is no {kind} '{name}'", nearest(name, known)))
@@ -271,6 +276,7 @@ class _Reader:
             groups.append(covered)
             for flavour in group.parts("flavors"):
                 name = flavour.text("name", needed=True)
+                self._named_flavours.append((flavour, name))
                 named = []
                 for one in flavour.parts("resources"):
                     resource = one.text("name", needed=True)

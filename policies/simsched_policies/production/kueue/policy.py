@@ -21,7 +21,6 @@ from simsched.policy import (
     CANCEL,
     INPUT_FILE,
     QUOTAS,
-    REASONS_FILE,
     Becomes,
     Decision,
     JobView,
@@ -163,7 +162,7 @@ class Kueue(Policy):
 
     def artifacts(self) -> Mapping[str, str]:
         """Return the record of decisions, if it was asked for."""
-        return {} if self._record is None else {REASONS_FILE: self._record.text()}
+        return {} if self._record is None else self._record.files()
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Run cycles of admission until one changes nothing."""
@@ -171,7 +170,7 @@ class Kueue(Policy):
         start = self._ready(view.now_s)
         stop: list[str] = []
         evicted: list[Asking] = []
-        while heads := list(waiting.heads()):
+        while heads := waiting.heads():
             self._note_usage(tree)
             outcome = run_cycle(tree, heads, self._rules)
             if self._record is not None:
@@ -193,6 +192,8 @@ class Kueue(Policy):
                     start[self._jobs[entry.asking.id]] = allocation
         for asking in evicted:
             waiting.push(asking)
+        if self._record is not None:
+            self._record.quotas(view.now_s, tree)
         if self._desk is None:
             return Decision.change(start, stop)
         never = dict.fromkeys(self._desk.hopeless(view.arrived), CANCEL)

@@ -44,8 +44,8 @@ def topology_request(notes: Mapping[str, str]) -> TopologyRequest | None:
     kind = kinds[0]
     level = given[f"{kind}-topology"]
     if kind == "unconstrained":
-        return TopologyRequest(kind, "", slices) if level == "true" else None
-    return TopologyRequest(kind, level, slices)  # type: ignore[arg-type]
+        return TopologyRequest("unconstrained", "", slices) if level == "true" else None
+    return TopologyRequest("required" if kind == "required" else "preferred", level, slices)
 
 
 _TOPOLOGY = (
