@@ -133,7 +133,8 @@ MISTAKES = {
     ),
     "a job without a queue": (
         "workloads.yaml", "kueue.x-k8s.io/queue-name: gpu, ", "",
-        "JobSet language/language-01, metadata.labels.kueue.x-k8s.io/queue-name: names no queue", "--allow JobSet.metadata",
+        "JobSet language/language-01, metadata.labels.kueue.x-k8s.io/queue-name: names no queue",
+        "--allow JobSet.metadata.labels.kueue.x-k8s.io/queue-name",
     ),
     "no kind": (
         "nodes.yaml", "kind: Node\n", "", "document 1, object (unnamed), kind: is missing", "apiVersion and kind",
