@@ -38,7 +38,7 @@ def of_one_queue(**rules: object) -> tuple[QuotaTree, Waiting]:
 
 
 def cycle(tree: QuotaTree, waiting: Waiting) -> list[str]:
-    outcome = run_cycle(tree, list(waiting.heads()), Rules())
+    outcome = run_cycle(tree, waiting.heads(), Rules())
     waiting.settle(outcome)
     for entry in outcome.admitted:
         tree.admit(admit(entry, 0.0))
@@ -82,7 +82,7 @@ def test_who_waits_for_its_victims_comes_first_and_the_victims_keep_their_place(
     waiting.push(asks("low", "q", 4, 0, 7.0))
     cycle(tree, waiting)
     waiting.push(asks("urgent", "q", 4, 1, 8.0))
-    outcome = run_cycle(tree, list(waiting.heads()), Rules())
+    outcome = run_cycle(tree, waiting.heads(), Rules())
     waiting.settle(outcome)
     waiting.push(asks("more-urgent", "q", 4, 2, 9.0))
     assert [(one.asking.id, one.preempting) for one in waiting.heads()] == [("urgent", True)]
@@ -147,5 +147,5 @@ def test_a_queue_may_reclaim_from_whoever_borrows_of_its_own() -> None:
     waiting.push(asks("guest", "lodger", 4))
     assert cycle(tree, waiting) == ["guest"]
     waiting.push(asks("owner", "q", 2))
-    (entry,) = run_cycle(tree, list(waiting.heads()), Rules()).preempting
+    (entry,) = run_cycle(tree, waiting.heads(), Rules()).preempting
     assert [victim.workload.id for victim in entry.victims] == ["guest"]

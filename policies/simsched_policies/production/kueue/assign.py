@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from simsched_policies.production.kueue.model import (
     Amounts,
@@ -23,6 +23,7 @@ from simsched_policies.production.kueue.model import (
 from simsched_policies.production.kueue.reasons import Unfit, Why
 from simsched_policies.production.kueue.tree import Node, level_of
 
+T = TypeVar("T")
 #: The resource that counts pods.
 PODS = "pods"
 
@@ -215,9 +216,10 @@ class _Search:
             tried: dict[str, Attempt] = {}
             best = self._choose(pod_sets, resource, wanted, covered[resource][1], tried)
             if best is None:
-                return [Found(p, r, {}, tuple(tried.values())) for p, r in zip(pod_sets, asked, strict=True)]
-            for one in tried.values():
-                _note(attempts, one)
+                whys = self._mismatch(pod_sets, total) or tuple(tried.values())
+                return [Found(p, r, {}, whys) for p, r in zip(pod_sets, asked, strict=True)]
+            for attempt in tried.values():
+                _note(attempts, attempt)
             chosen |= best
         for resource, one in chosen.items():
             key = (one.flavour, resource)
@@ -272,6 +274,16 @@ class _Search:
             return None
         tried = -1 if last == len(flavours) - 1 or not fungible else last
         return {resource: Chosen(best[2], grade, level, tried) for resource, grade, level in best[1]}
+
+    def _mismatch(self, pod_sets: Sequence[PodSet], total: Mapping[str, int]) -> tuple[Attempt, ...]:
+        """Return why no flavour of a resource suits, which tells more than quota that is missing; empty if some do."""
+        groups = {self.node.groups[resource][1]: resource for resource in total if resource in self.node.groups}
+        for flavours, resource in groups.items() if len(groups) > 1 else ():
+            whys = {flavour: self._unsuited(pod_sets, flavour, resource) for flavour in flavours}
+            unfit = tuple(Attempt(name, Grade.NO_FIT, 0, (why,)) for name, why in whys.items() if why is not None)
+            if len(unfit) == len(flavours):
+                return unfit
+        return ()
 
     def _unsuited(self, pod_sets: Sequence[PodSet], name: str, resource: str) -> Why | None:
         """Return why the nodes of a flavour do not suit, None if they do."""
@@ -361,7 +373,7 @@ def _note(attempts: dict[str, Attempt], one: Attempt) -> None:
     attempts[one.flavour] = one
 
 
-def _by_set(assignment: Assignment | None, read: Callable[[Chosen], object]) -> dict[tuple[str, str], object]:
+def _by_set(assignment: Assignment | None, read: Callable[[Chosen], T]) -> dict[tuple[str, str], T]:
     found: Iterable[Found] = () if assignment is None else assignment.found
     return {(one.pods.name, resource): read(chosen) for one in found for resource, chosen in one.flavours.items()}
 

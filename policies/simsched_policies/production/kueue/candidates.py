@@ -20,7 +20,7 @@ def in_order(candidates: Iterable[Workload], queue: str, *, by_usage: bool = Fal
         own = workload.queue == queue
         return (not workload.evicted, own, workload.priority, -workload.admitted_s, workload.id)
 
-    def compare(one: Workload, other: Workload) -> float:
+    def compare(one: Workload, other: Workload) -> int:
         first, second = key(one), key(other)
         if first[:2] == second[:2] and one.queue == other.queue and one.local_queue_usage != other.local_queue_usage:
             return 1 if one.local_queue_usage < other.local_queue_usage else -1

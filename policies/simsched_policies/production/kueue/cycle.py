@@ -10,6 +10,7 @@ from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.cycle_places import contesting, placed
 from simsched_policies.production.kueue.fair import BOTH, Rule, fair_victims
 from simsched_policies.production.kueue.gates import DEFAULTS
+from simsched_policies.production.kueue.matching import Labels
 from simsched_policies.production.kueue.model import (
     AdmissionCheck,
     Amounts,
@@ -17,7 +18,6 @@ from simsched_policies.production.kueue.model import (
     Assigned,
     FlavourResource,
     Incoming,
-    Labels,
     Mode,
     Reclaim,
     ResourceFlavor,

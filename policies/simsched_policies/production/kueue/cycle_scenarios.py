@@ -33,7 +33,12 @@ def cycle(case: Json) -> tuple[object, object]:
     rules = _rules(case)
     _place(case, tree, rules)
     pending = [asking_of(entry, case) for entry in case["pending"]]
-    second = [_second_pass(entry, case, tree) for entry in case.get("admitted", ()) if entry.get("second_pass", False)]
+    second = [
+        _second_pass(entry, case, tree)
+        for entry in case.get("admitted", ())
+        if entry.get("second_pass", False)
+        and (not entry.get("unhealthy_nodes") or rules.gates["TASFailedNodeReplacement"])
+    ]
     out = run_cycle(tree, [*heads((one for one in pending if one.queue in tree.queues), rules), *second], rules)
     got = _outcome(out, pending, failed=case.get("admission_error", False))
     return case["outcome"], {key: got[key] for key in case["outcome"]}
@@ -57,7 +62,8 @@ def _rules(case: Json) -> Rules:
 def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
     """Give the tree the topologies of its flavours, with the pods that are there."""
     nodes = [node_of(entry) for entry in case.get("nodes", ())]
-    topologies = domains_by_flavour(rules.flavours or {}, rules.topologies, nodes)
+    on = rules.gates["TopologyAwareScheduling"]
+    topologies = domains_by_flavour(rules.flavours or {}, rules.topologies, nodes) if on else {}
     for domains in topologies.values():
         for pod in case.get("pods", ()):
             if not pod.get("ended", False):

@@ -41,17 +41,18 @@ def assigned(case: Json) -> tuple[object, object]:
     expected = case["assignment"]
     usage = [{"flavour": f, "resource": r, "amount": n} for (f, r), n in found.usage.items() if n]
     sets = {one.pods.name: _written(one) for one in found.found}
+    kinds = {name: one["kind"] for part in sets.values() for name, one in part["attempts"].items()}
     got: dict[str, object] = {
         "mode": found.grade.mode.value,
         "level": found.level,
         "reason": "" if found.grade.mode is not Mode.NO_FIT else worst_kind(_kinds(found.found)),
         "usage": sorted(usage, key=str),
-        "kinds": {name: one["kind"] for part in sets.values() for name, one in part["attempts"].items()},
     }
     wanted = {**expected, **({"usage": sorted(expected["usage"], key=str)} if "usage" in expected else {})}
     if "kinds" in wanted:
-        got["kinds"] = {name: kind for name, kind in got["kinds"].items() if name in wanted["kinds"]}
-        wanted["kinds"] = {name: kind for name, kind in wanted["kinds"].items() if name in got["kinds"]}
+        both = kinds.keys() & wanted["kinds"].keys()
+        got["kinds"] = {name: kinds[name] for name in both}
+        wanted["kinds"] = {name: wanted["kinds"][name] for name in both}
     if "pod_sets" in wanted:
         got["pod_sets"] = {name: _cut(part, wanted["pod_sets"].get(name)) for name, part in sets.items()}
         wanted["pod_sets"] = {name: _flexible(part, sets.get(name)) for name, part in wanted["pod_sets"].items()}

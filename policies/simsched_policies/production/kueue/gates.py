@@ -49,6 +49,13 @@ FIXED: Mapping[str, bool] = {
     "TASReplaceNodeOnPodTermination": True,
     "WorkloadPriorityClassDefaulting": True,
 }
+#: Gates that change how Kueue computes or reports, not what it decides.
+WITHOUT_EFFECT = frozenset(
+    {
+        *("TASCacheNodeMatchResults", "UnadmittedWorkloadsObservability", "VectorizedResourceRequests"),
+        *("WorkloadRequestUseMergePatch",),
+    }
+)
 DEFAULTS: Mapping[str, bool] = {**SWITCHES, **FIXED}
 
 
@@ -59,6 +66,8 @@ def gates(changes: Mapping[str, bool] | None = None, where: str = "featureGates"
     """
     problems = []
     for name, on in (changes or {}).items():
+        if name in WITHOUT_EFFECT:
+            continue
         if name not in DEFAULTS:
             close = difflib.get_close_matches(name, DEFAULTS, n=1)
             hint = f"did you mean {close[0]}?" if close else "leave it out, or name one that is listed in the docs"

@@ -131,8 +131,8 @@ def _reasons(status: Any) -> Iterable[str]:
     if isinstance(status, Composite):
         if (error := status.get("err")) is not None:
             return (f"more than one TAS flavor assigned: {', '.join(error.get('Flavors'))}",)
-        return status.get("reasons") or ()
-    return status.args
+        return tuple(status.get("reasons") or ())
+    return tuple(status.args)
 
 
 def _wanted_attempt(one: Composite) -> Json:

@@ -101,9 +101,9 @@ def node(value: Any) -> Json:
             case "NotReady", ():
                 made["ready"] = False
             case "StatusConditions", conditions:
-                made["ready"] &= not any(
-                    word(c.get("Type")) != "NodeReady" and word(c.get("Status")) == "True" for c in conditions
-                )
+                for one in conditions:
+                    healthy = word(one.get("Type")) == "NodeReady"
+                    made["ready"] = (made["ready"] or healthy) and (word(one.get("Status")) == "True") is healthy
             case "Unschedulable", ():
                 made["schedulable"] = False
             case "Taints", taints:

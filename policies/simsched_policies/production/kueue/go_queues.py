@@ -249,7 +249,7 @@ def amounts(value: Any) -> list[Json]:
     ]
 
 
-_SIZES = {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", start=1)}
+_SIZES: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", start=1)}
 
 
 def number(value: Any) -> int:
@@ -258,7 +258,8 @@ def number(value: Any) -> int:
         return value
     if isinstance(value, Call) and value.name == "*":
         left, right = value.args
-        return number(left) * number(right)
+        product: int = number(left) * number(right)
+        return product
     if isinstance(value, Call) and value.name == "NewAmount":
         return number(value.args[0])
     if (size := _SIZES.get(word(value))) is not None:

@@ -27,7 +27,7 @@ _DEFAULT_LEVELS = {
 }
 #: What is said about a workload that has no part in a cycle.
 _NO_MATTER = {
-    *("UID", "JobUID", "ResourceVersion", "Finalizers", "Generation", "Label", "Labels", "Annotation", "Annotations"),
+    *("UID", "JobUID", "ResourceVersion", "Finalizers", "Generation", "Label", "Labels", "MaximumExecutionTimeSeconds"),
     *("OwnerReference", "ControllerReference", "Active", "Admitted", "AdmittedAt", "PastAdmittedTime", "ClusterName"),
     *("SchedulingStatsEviction", "RequeueState", "PriorityClass", "PriorityClassRef", "WorkloadPriorityClassRef"),
     *("PodPriorityClassRef", "PriorityClassSource", "Name", "Clone", "PodsReady", "NominatedClusterNames"),
@@ -50,8 +50,10 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
         "nodes": [node(one) for one in case.get("nodes") or ()],
         "pods": [found for one in case.get("pods") or () if (found := pod(one)) is not None],
         "topologies": topologies,
-        "flavours": [flavour(one) for one in case.get("resourceFlavors") or ()],
-        "queues": [cluster_queue(one) for one in _listed(case.fields, *_QUEUES) or _listed(values, *_QUEUES)],
+        "flavours": [
+            flavour(one) for one in _listed(values, "resourceFlavors") + _listed(case.fields, "resourceFlavors")
+        ],
+        "queues": _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES)),
         "cohorts": [cohort(one) for one in case.get("cohorts") or ()],
         "checks": [admission_check(one) for one in case.get("admissionChecks") or ()],
         "admitted": [one for one in workloads if "holds" in one],
@@ -64,6 +66,11 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 
 def _listed(fields: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
     return tuple(one for name in names for one in fields.get(name) or ())
+
+
+def _named(made: Iterable[Json]) -> list[Json]:
+    """Return objects, the last of each name."""
+    return list({one["name"]: one for one in made}.values())
 
 
 def _gates(value: Any) -> Iterable[tuple[Any, bool]]:
@@ -169,6 +176,9 @@ def workload(value: Any, local: Mapping[str, str]) -> Json:
                 if admitted is not None:
                     made["queue"], made["holds"], pending_places = admission(admitted)
                     made["admitted_s"] = seconds(times[0]) if times else 0.0
+            case (("Annotation" | "Annotations"), given):
+                pairs = given[0].items() if isinstance(given[0], Mapping) else [given]
+                unhealthy += [word(node) for key, node in pairs if word(key).endswith("NodeToReplaceAnnotation")]
             case "UnhealthyNodes", names:
                 unhealthy += [word(one.get("Name")) if isinstance(one, Composite) else word(one) for one in names]
             case (("AdmissionCheck" | "AdmissionChecks"), states):
@@ -264,11 +274,27 @@ def outcome(case: Composite, made: Json) -> Json:
     }
     if case.get("wantPreempted") is not None:
         expected["victims"] = sorted(word(one) for one in _members(case.get("wantPreempted")))
+    elif wanted is None and case.get("wantEvents") is not None:
+        expected["victims"] = sorted({one for event in case.get("wantEvents") for one in _evicted(event)})
     if case.get("wantLeft") is not None or case.get("wantInadmissibleLeft") is not None:
         left = (*_left(case.get("wantLeft")), *_left(case.get("wantInadmissibleLeft")))
         pending = {one["id"] for one in made["pending"]}
         expected["waiting"] = sorted(set(left) & pending)
     return expected
+
+
+def _evicted(event: Any) -> list[str]:
+    """Return the workload that an event says is evicted, if it does."""
+    for call in event.chain() if isinstance(event, Call) else ():
+        if call.name == "MakeEventRecord":
+            namespace, name, reason, *_ = map(word, call.args)
+            return [f"{namespace}/{name}"] if reason == "Preempted" or reason.startswith("EvictedDueTo") else []
+    if isinstance(event, Composite) and isinstance(key := event.get("Key"), Composite):
+        evicted = word(event.get("Reason", "")) == "Preempted" or word(event.get("Reason", "")).startswith(
+            "EvictedDueTo"
+        )
+        return [f"{word(key.get('Namespace'))}/{word(key.get('Name'))}"] if evicted else []
+    raise unread(event)
 
 
 def _changed(after: Json, before: Json) -> bool:

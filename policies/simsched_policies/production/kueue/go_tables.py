@@ -27,18 +27,23 @@ TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
 def cases_of(path: Path) -> list[Json]:
     """Return the cases of a file's tables, in the order of the file; one that cannot be read says why.
 
-    Raises `InputError` for a file without any table that is known.
+    Cases of other tables of the file say that their table is not known. Raises `InputError` for a file without any
+    table that is known.
     """
     file = read_go(path, KNOWN)
-    tables = [name for name in file.functions if name in TABLES]
-    if not tables:
+    if not set(TABLES) & set(file.functions):
         raise input_error(str(path), "has no test table that is known", f"known are {', '.join(TABLES)}")
     found = []
-    for table in tables:
+    for table in (name for name in file.functions if name.startswith("Test")):
         values = file.values(table)
-        for name, entry in values.get("cases", values.get("tests", {})).items():
+        cases = values.get("cases", values.get("tests"))
+        for name, entry in (cases if isinstance(cases, dict) else {}).items():
             try:
-                found.append(TABLES[table](name, entry, values))
+                found.append(TABLES.get(table, _unknown)(name, entry, values))
             except InputError as error:
                 found.append({"name": name, "unread": str(error)})
     return found
+
+
+def _unknown(name: str, _: Any, __: Mapping[str, Any]) -> Json:
+    return {"name": name, "unread": "the model does not read the case's table"}

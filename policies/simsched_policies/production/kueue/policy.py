@@ -170,7 +170,7 @@ class Kueue(Policy):
         start = self._ready(view.now_s)
         stop: list[str] = []
         evicted: list[Asking] = []
-        while heads := list(waiting.heads()):
+        while heads := waiting.heads():
             self._note_usage(tree)
             outcome = run_cycle(tree, heads, self._rules)
             if self._record is not None:

@@ -19,14 +19,16 @@ class Prospects:
     subtree below the root. Where workloads may preempt beyond that, nothing is ruled out.
     """
 
-    def __init__(self, node: Node, *, fair_sharing: bool) -> None:
-        """Take the node of a queue."""
+    def __init__(self, node: Node, above: dict[tuple[str, FlavourResource], int], *, fair_sharing: bool) -> None:
+        """Take the node of a queue; `above` keeps what cohorts may still use, until somebody clears it."""
+        self._above = above
         self._node, self._spec = node, node.queue
         reclaims = self._spec is not None and self._spec.reclaim is not Reclaim.NEVER
         self._bounded = self._spec is not None and not (self._spec.borrow_preempts_lower or (fair_sharing and reclaims))
         self._held: dict[int, dict[FlavourResource, int]] = {}
         self._changes = -1
-        self._most: dict[FlavourResource, tuple[int, int]] = {}
+        self._most: dict[FlavourResource, int] = {}
+        self._reach: dict[FlavourResource, int] = {}
         self._lower: dict[tuple[FlavourResource, int], int] = {}
 
     def needs(self, asking: Asking) -> Needs | None:
@@ -46,6 +48,7 @@ class Prospects:
     def now(self) -> Prospects:
         """Look at the tree as it is."""
         self._most.clear()
+        self._reach.clear()
         if self._changes != self._node.changes:
             self._changes = self._node.changes
             self._held.clear()
@@ -59,17 +62,28 @@ class Prospects:
     def allow(self, needs: Needs, priority: int) -> bool:
         """Say whether a workload of a priority may get what it needs at least."""
         return all(
-            any(all(amount <= self._at_most(key, priority) for key, amount in wanted) for wanted in flavours)
+            any(all(self._may_get(key, amount, priority) for key, amount in wanted) for wanted in flavours)
             for flavours in needs
         )
 
-    def _at_most(self, key: FlavourResource, priority: int) -> int:
+    def _may_get(self, key: FlavourResource, amount: int, priority: int) -> bool:
         if key not in self._most:
             node = self._node
             left = node.subtree.get(key, 0) - node.usage.get(key, 0)
-            self._most[key] = (max(node.available(key), left), reach(node, key))
-        most, subtree = self._most[key]
-        return max(most + self._of_lower(key, priority), subtree)
+            self._most[key] = max(node.available(key, self._of_parent(key)), left)
+        if amount <= self._most[key] + self._of_lower(key, priority):
+            return True
+        if key not in self._reach:
+            self._reach[key] = reach(self._node, key)
+        return amount <= self._reach[key]
+
+    def _of_parent(self, key: FlavourResource) -> int | None:
+        parent = self._node.parent
+        if parent is None:
+            return None
+        if (parent.name, key) not in self._above:
+            self._above[parent.name, key] = parent.available(key)
+        return self._above[parent.name, key]
 
     def _of_lower(self, key: FlavourResource, priority: int) -> int:
         """Return what workloads of the queue hold that one of a priority may preempt, at most."""

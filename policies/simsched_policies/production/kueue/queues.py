@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from heapq import heappop, heappush
 
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
-from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
+from simsched_policies.production.kueue.model import Asking, FlavourResource, Mode, Reclaim
 from simsched_policies.production.kueue.prospects import Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
@@ -35,10 +35,10 @@ class _Queue:
 
     __slots__ = ("alike", "blocked", "node", "prospects", "sticky")
 
-    def __init__(self, node: Node, rules: Rules) -> None:
+    def __init__(self, node: Node, rules: Rules, above: dict[tuple[str, FlavourResource], int]) -> None:
         self.node = node
-        self.prospects = Prospects(node, fair_sharing=rules.fair_sharing)
-        self.alike: dict[Hashable, _Alike] = {}
+        self.prospects = Prospects(node, above, fair_sharing=rules.fair_sharing)
+        self.alike: dict[int, _Alike] = {}
         self.blocked = ""
         self.sticky = ""
 
@@ -65,8 +65,15 @@ class Waiting:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         """Make empty queues for those of `tree`."""
         self._rules, self._tree = rules, tree
-        self._queues = {name: _Queue(node, rules) for name, node in tree.queues.items() if not inactive(node, rules)}
+        #: What cohorts may still use, while heads are looked for.
+        self._above: dict[tuple[str, FlavourResource], int] = {}
+        self._queues = {
+            name: _Queue(node, rules, self._above) for name, node in tree.queues.items() if not inactive(node, rules)
+        }
         self._asking: dict[str, Asking] = {}
+        #: The number of each shape, and the shape of each workload.
+        self._kinds: dict[Hashable, int] = {}
+        self._shapes: dict[str, int] = {}
         self._after: dict[str, tuple[Assignment, int]] = {}
         #: Names of queues that may have a head, and those that have parked ones by their root.
         self._open: set[str] = set()
@@ -84,7 +91,8 @@ class Waiting:
         queue = self._queues.get(asking.queue)
         if queue is None:
             return
-        alike = queue.alike.setdefault(self._shape(asking), _Alike(asking.priority))
+        shape = self._shapes[asking.id] = self._kinds.setdefault(self._shape(asking), len(self._kinds))
+        alike = queue.alike.setdefault(shape, _Alike(asking.priority))
         heappush(alike.heap, (asking.created_s, asking.id))
         if not alike.parked:
             self._open.add(asking.queue)
@@ -93,23 +101,40 @@ class Waiting:
         """Take a workload away, if it waits."""
         asking = self._asking.pop(workload, None)
         self._after.pop(workload, None)
+        self._shapes.pop(workload, None)
         if asking is not None and (queue := self._queues.get(asking.queue)) is not None:
             queue.sticky = "" if queue.sticky == workload else queue.sticky
 
-    def heads(self) -> Iterator[Pending]:
-        """Yield the first workload of every queue that is not blocked, in the order of their names."""
+    def heads(self) -> list[Pending]:
+        """Return the first workload of every queue that is not blocked, in the order of their names.
+
+        One that cannot be helped takes its turn and is parked again unasked.
+        """
+        self._above.clear()
         for root in sorted(self._woken):
             self._wake(root)
         self._woken.clear()
-        for name in sorted(self._open):
-            head = self._head(self._queues[name])
-            if head is None:
-                self._open.discard(name)
-                continue
-            after, releases = self._after.get(head.id, (None, 0))
-            if releases != self._queues[name].node.root().releases:
-                after = None
-            yield Pending(head, after, preempting=head.id == self._queues[name].sticky)
+        found: list[Pending] = []
+        while self._open and not found:
+            for name in sorted(self._open):
+                queue = self._queues[name]
+                head = self._head(queue)
+                if head is None:
+                    self._open.discard(name)
+                elif self._hopeless(queue, head):
+                    self._park(head.id, hopes=True)
+                else:
+                    after, releases = self._after.get(head.id, (None, 0))
+                    stale = releases != queue.node.root().releases
+                    found.append(Pending(head, None if stale else after, preempting=head.id == queue.sticky))
+        return found
+
+    def _hopeless(self, queue: _Queue, head: Asking) -> bool:
+        """Say whether a head was refused before and nothing that happened since can help it."""
+        if head.id == queue.sticky or queue.strict:
+            return False
+        alike = queue.alike[self._shapes[head.id]]
+        return alike.hope is not None and not queue.prospects.now().allow(alike.hope, alike.priority)
 
     def settle(self, outcome: Outcome) -> None:
         """Take out those admitted, park what fits nowhere, and note whose victims are leaving."""
@@ -201,7 +226,7 @@ class Waiting:
         if queue.strict and not passes:
             queue.blocked = workload
             return
-        alike = queue.alike[self._shape(asking)]
+        alike = queue.alike[self._shapes[workload]]
         alike.parked = True
         alike.hope = queue.prospects.needs(asking) if (hopes or queue.reclaims_any) and root != _ANY else None
 

@@ -74,12 +74,15 @@ class Node:
         """Return how much is free of the quota that the node lends to nobody."""
         return max(0, self.local.get(resource, 0) - self.usage.get(resource, 0))
 
-    def available(self, resource: FlavourResource) -> int:
-        """Return what the node may still use; negative where the tree is overcommitted."""
+    def available(self, resource: FlavourResource, above: int | None = None) -> int:
+        """Return what the node may still use; negative where the tree is overcommitted.
+
+        `above` is what its parent may still use, where that is known.
+        """
         subtree, used = self.subtree.get(resource, 0), self.usage.get(resource, 0)
         if self.parent is None:
             return subtree - used
-        above, local = self.parent.available(resource), self.local.get(resource, 0)
+        above, local = self.parent.available(resource) if above is None else above, self.local.get(resource, 0)
         quota = self.quotas.get(resource)
         if quota is not None and quota.borrowing_limit is not None:
             above = min(above, subtree - local - max(0, used - local) + quota.borrowing_limit)
