@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.gate import trust_option
-from simsched.cli.operator_options import make_plan, operator_options
+from simsched.cli.operator_options import answer_plans, manifest_options, operator_options
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--target", required=True, metavar="METRIC<=X", help="What to reach, e.g. 'queueing_p90_h<=1'.")
 @click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each size.")
+@manifest_options
 @trust_option
 @click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
 @json_option
@@ -40,18 +41,22 @@ def capacity(
     The replay of today's cluster is judged first by what the log recorded: where it does not match, the answer is the
     misfit. No fewer nodes than today's are recommended where the log recorded that these miss the target. What is found
     goes onto the page answers.html of the log's results.
+
+    LOG may be a folder of Kubernetes manifests: nodes that are added are copies of their kind, rack by rack, and the
+    quotas of their flavors grow with them. As manifests record no waits, such an answer carries a doubt.
     """
     from simsched.cli.gate import publish_verdict, refused, verdict_json
     from simsched.operators import Target, calibrate, find_capacity
 
     wanted = Target.parse(target)
-    plan = make_plan(**options, node_price_per_h=node_price, seeds=seeds)
+    plan, _ = answer_plans(options, node_price_per_h=node_price, seeds=seeds, grows=True)
     found = calibrate(plan)
-    groups = range(len(plan.groups)) if found.verdict.is_open or trust_anyway else ()
+    groups = range(len(plan.groups)) if found.verdict.is_open or trust_anyway or plan.unrecorded else ()
     answers = [find_capacity(found, wanted, group=group) for group in groups]
     paths: list[Path] = []
     if not no_plots:
-        publish_verdict(found)
+        if not plan.unrecorded:
+            publish_verdict(found)
         paths = _publish(found, answers, target, wanted)
     if as_json:
         shown = {"gate": verdict_json(found), "answers": [asdict(answer) for answer in answers]}

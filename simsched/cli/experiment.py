@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 from click.shell_completion import CompletionItem
 
+from simsched.cli.operator_options import experiment_of, run_manifest_options
 from simsched.cli.output import json_option, print_json
 
 overrides_option = click.option(
@@ -27,8 +31,9 @@ experiment_argument = click.argument("experiment", shell_complete=complete_exper
 @click.command()
 @experiment_argument
 @overrides_option
+@run_manifest_options
 @json_option
-def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None:
+def validate(experiment: str, overrides: tuple[str, ...], as_json: bool, **manifests: Any) -> None:
     """Check an experiment, its data and its jobs, without running it.
 
     Of a policy that counts on physics which the experiment lacks it is said what the policy is without them.
@@ -37,15 +42,19 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool) -> None
     every point under the first seed. How many is said. What other seeds may draw is checked by the hardest jobs that
     the recipe can make; where these do not fit, the jobs of up to 200 cells are drawn as a run draws them.
 
-    EXPERIMENT is a YAML file or the name of a shipped experiment. All errors are reported at once; the exit code is 2
-    if there are any.
+    EXPERIMENT is a YAML file or the name of a shipped experiment, or a file or folder of Kubernetes manifests. All
+    errors are reported at once; the exit code is 2 if there are any.
     """
+    from tempfile import TemporaryDirectory
+
     from simsched.api import check, grid_progress
     from simsched.experiment import find_experiment
     from simsched.results import what_policies_become
 
-    path = find_experiment(experiment)
-    found = check(path, overrides, grid_progress())
+    with TemporaryDirectory() as folder:
+        path = find_experiment(experiment_of(experiment, Path(folder), **manifests))
+        found = check(path, overrides, grid_progress())
+    path = Path(experiment) if path.is_relative_to(folder) else path
     total, looked_into = found.total, found.cells
     whole = len(looked_into) == total
     without = what_policies_become((cell.label, cell.task.about["without"]) for cell in looked_into)

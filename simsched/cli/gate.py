@@ -15,20 +15,26 @@ if TYPE_CHECKING:
 
 #: Stands on every table, page and picture of an answer that was asked for against the verdict.
 BANNER = "NOT TRUSTED, the replay does not match this log"
+_UNJUDGED = "NOT JUDGED, no waits are recorded"
 
 trust_option: Callable[..., Any] = click.option(
     "--trust-anyway", is_flag=True, help="Answer even if the replay does not match the log, with a banner everywhere."
 )
 
 
+def banner(verdict: Verdict) -> str:
+    """Return what stands on an answer where the gate is shut."""
+    return BANNER if verdict.rows else _UNJUDGED
+
+
 def titled(title: str, verdict: Verdict) -> str:
     """Put the banner before a title where the gate is shut."""
-    return title if verdict.is_open else f"{BANNER}: {title}"
+    return title if verdict.is_open else f"{banner(verdict)}: {title}"
 
 
 def under_banner(words: Sequence[str], verdict: Verdict) -> list[str]:
     """Put the banner before words where the gate is shut."""
-    return [*words] if verdict.is_open else [f"{BANNER}.", *words]
+    return [*words] if verdict.is_open else [f"{banner(verdict)}.", *words]
 
 
 def marked(table: TextTable, verdict: Verdict) -> TextTable:

@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "application": "application", "check": "check", "new": "new", "clean": "clean", "verify": "verify",
     "calibrate": "calibrate", "capacity": "capacity", "what-if": "what_if", "forecast": "forecast", "pack": "pack",
     "bound": "bound", "learn": "learn", "why": "why", "step": "step",
-    "league": "league", "plan": "plan",
+    "league": "league", "plan": "plan", "explain": "explain",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`simsched new`: a commented template of a policy or experiment that runs as is, and a sample log."""
+"""`simsched new`: a commented template of a policy or experiment that runs as is, a sample log, sample manifests."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ sweep: {{}}
 
 @click.group()
 def new() -> None:
-    """Write a commented start of a policy or an experiment, which runs as it is, or a sample log."""
+    """Write a commented start of a policy or an experiment, which runs as it is, or a sample log or manifests."""
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
@@ -105,15 +105,30 @@ def experiment(name: str, force: bool) -> None:
     click.echo(f"{path}: try `simsched run {path}`")
 
 
+folder_argument = click.argument("folder", default=".", type=click.Path(path_type=Path))
+
+
 @new.command()
-@click.argument("folder", default=".", type=click.Path(path_type=Path))
+@folder_argument
 @force_option
 def log(folder: Path, force: bool) -> None:
     """Write a sample log of a small Slurm cluster, its configuration and its queue into FOLDER."""
+    _sample("slurm-sample", folder, force)
+
+
+@new.command()
+@folder_argument
+@force_option
+def kubernetes(folder: Path, force: bool) -> None:
+    """Write sample manifests into FOLDER: nodes in racks, queues of Kueue and thirty workloads."""
+    _sample("kubernetes-sample", folder, force)
+
+
+def _sample(name: str, folder: Path, force: bool) -> None:
     from simsched.paths import data_folder
     from simsched.reading import read_text
 
-    for source in sorted((data_folder("traces") / "slurm-sample").iterdir()):
+    for source in sorted((data_folder("traces") / name).iterdir()):
         path = folder / source.name.removesuffix(".gz")
         _write(path, read_text(source), force)
         click.echo(f"{path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 log_argument = click.argument("log", metavar="LOG", type=click.Path(path_type=Path))
 log_option = click.option("--log", required=True, metavar="FILE", type=click.Path(path_type=Path), help="The log.")
 _OPTIONS = (
-    click.option("--policy", default="slurm-backfill", show_default=True, metavar="NAME", help="Policy in force."),
+    click.option(
+        "--policy", metavar="NAME", help="Policy in force. [default: slurm-backfill, or kueue for manifests]"
+    ),
     click.option(
         "--cluster", metavar="FILE", type=click.Path(path_type=Path),
         help="`scontrol show node`, `sinfo -N`, or YAML. [default: nodes of 8 GPUs for the log's busiest moment]",
@@ -34,6 +36,40 @@ _OPTIONS = (
     click.option("--workers", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."),
 )  # fmt: skip
 
+_MANIFEST_OPTIONS = (
+    click.option(
+        "--durations", metavar="FILE", type=click.Path(path_type=Path),
+        help="Manifests only: a trace that says how long workloads run, by name.",
+    ),
+    click.option(
+        "--duration", default="", metavar="DIST",
+        help="Manifests only: seconds of workloads that say none, as in fixed:3600, exponential:MEAN, uniform:LOW,HIGH "
+        "or lognormal:MEDIAN,SIGMA.",
+    ),
+    click.option(
+        "--submit-s", type=click.FloatRange(min=0), metavar="SECONDS",
+        help="Manifests only: when workloads come that have no time of creation.",
+    ),
+    click.option(
+        "--allow", multiple=True, metavar="FIELD",
+        help="Manifests only: let a field pass that is not modelled, as in Job.spec.managedBy. Repeatable.",
+    ),
+)  # fmt: skip
+
+
+def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what a user says besides manifests."""
+    for option in reversed(_MANIFEST_OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what a user says besides manifests to a command that takes experiments."""
+    said = "Manifests only: the nodes, where they name none."
+    nodes = click.option("--cluster", metavar="FILE", type=click.Path(path_type=Path), help=said)
+    return nodes(manifest_options(command))
+
 
 def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., Any]:
     """Add the log, an argument unless said otherwise, and the shared options to a command."""
@@ -46,9 +82,85 @@ def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., An
     return add
 
 
+def takes_manifests(path: Path) -> bool:
+    """Say whether a path names Kubernetes manifests."""
+    from simsched.manifests import is_manifest
+
+    return path.exists() and is_manifest(path)
+
+
+def manifest_keys(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options for manifests out of a command's options."""
+    return {name: options.pop(name) for name in ("durations", "duration", "submit_s", "allow")}
+
+
+def refuse_manifest_options(path: object, given: Mapping[str, Any]) -> None:
+    """Raise `InputError` for options that are for manifests, where there are none."""
+    from simsched.errors import input_error
+
+    used = [name for name, value in given.items() if value]
+    if used:
+        message = f"--{used[0].replace('_', '-')} is for manifests, and this holds none"
+        raise input_error(path, message, "leave it out, or name a folder of manifests")
+
+
+def make_manifest_plan(
+    path: Path, said: Mapping[str, Any], out: Path, *, name: str = "", apply: Sequence[str] = (), **more: Any
+) -> ReplayPlan:
+    """Read manifests, report on stderr what was read and left out, and return the plan; `said` are their options."""
+    from simsched.operators import ManifestOptions, manifest_plan
+
+    folder = out / (name or path.resolve().name.partition(".")[0])
+    plan = manifest_plan(path, ManifestOptions(**said), folder, apply=apply, **more)
+    click.echo(plan.log.said, err=True)
+    return plan
+
+
+def experiment_of(given: str, out: Path, **options: Any) -> str:
+    """Return an experiment as it was given; of manifests one that is written below `out`."""
+    path = Path(given)
+    if not takes_manifests(path):
+        refuse_manifest_options(given, options)
+        return given
+    from simsched.operators import write_replay
+
+    name = path.resolve().name.partition(".")[0]
+    plan = make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True)
+    return str(write_replay(plan, name, plots=True))
+
+
+def answer_plans(
+    options: dict[str, Any], changes: Sequence[str] = (), *, grows: bool = False, **more: Any
+) -> tuple[ReplayPlan, ReplayPlan]:
+    """Return the plan of an operator's question, and the same with changes of manifests, if there are any.
+
+    Where it `grows`, quotas of manifests follow the number of nodes.
+    """
+    from simsched.errors import input_error
+
+    manifests = manifest_keys(options)
+    path = options["log"]
+    if not takes_manifests(path):
+        plan = make_plan(**options, manifests=manifests, **more)
+        return plan, plan
+    unfit = [f"--{name}" for name in ("conf", "strict") if options[name]]
+    unfit += ["--format"] * (options["layout"] != "auto") + ["--time-zone"] * (options["time_zone"] != "UTC")
+    if unfit:
+        raise input_error(path, f"{unfit[0]} is for logs, and these are manifests", "leave it out")
+    said = {**manifests, "cluster": options["cluster"]}
+    how = {"policy": options["policy"] or "kueue", "changes": options["settings"], "workers": options["workers"]}
+    more |= {"unrecorded": True, "grows": grows}
+    before = make_manifest_plan(path, said, options["out"], **how, **more)
+    if not changes:
+        return before, before
+    return before, make_manifest_plan(
+        path, said, options["out"], apply=changes, **how, file="objects-after.json", **more
+    )
+
+
 def make_plan(
     log: Path,
-    policy: str,
+    policy: str | None,
     cluster: Path | None,
     settings: tuple[str, ...],
     layout: str,
@@ -57,6 +169,7 @@ def make_plan(
     out: Path,
     workers: int,
     conf: tuple[Path, ...] = (),
+    manifests: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> ReplayPlan:
     """Read log and cluster, report on stderr what was read and left out, and return the plan."""
@@ -74,6 +187,7 @@ def make_plan(
         with_partitions,
     )
 
+    refuse_manifest_options(log, manifests or {})
     groups = None if cluster is None else cluster_groups(cluster)
     gpus = 0 if groups is None else largest_type(groups)
     described = None if cluster is None else slurm_nodes(cluster)
@@ -96,4 +210,6 @@ def make_plan(
     if guessed:
         click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's busiest moment", err=True)
     folder = out / Path(log).name.split(".")[0]
-    return ReplayPlan(found, groups, policy, folder, params=params, changes=settings, workers=workers, **more)
+    return ReplayPlan(
+        found, groups, policy or "slurm-backfill", folder, params=params, changes=settings, workers=workers, **more
+    )

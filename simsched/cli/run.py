@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.experiment import experiment_argument, overrides_option
+from simsched.cli.operator_options import experiment_of, run_manifest_options
 from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
@@ -60,6 +61,7 @@ def processors() -> int:
 )
 @click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
+@run_manifest_options
 @json_option
 def run(
     experiment: str,
@@ -79,10 +81,12 @@ def run(
     dry_run: bool,
     no_plots: bool,
     as_json: bool,
+    **manifests: Any,
 ) -> None:
     """Run an experiment and compare its policies.
 
-    EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`). What a former run
+    EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`), or a file or folder
+    of Kubernetes manifests, whose workloads are run under Kueue (see docs/how-to/kubernetes.md). What a former run
     has finished is not run again. Results go to DIR/NAME, with a suffix that says what was changed. Prints tables on
     stdout and the paths of the figures.
 
@@ -94,6 +98,7 @@ def run(
     from simsched.experiment.fairness import run_with_fairness
     from simsched.experiment.running import Limits
 
+    experiment = experiment_of(experiment, Path(out), **manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.gate import trust_option
-from simsched.cli.operator_options import make_plan, operator_options
+from simsched.cli.operator_options import (
+    answer_plans,
+    manifest_options,
+    operator_options,
+    takes_manifests,
+)
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ _MOST = 12
     "--by", multiple=True, type=click.Choice(["tenant", "queue", "user", "size", "type"]), help="Only these groups."
 )
 @click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
+@manifest_options
 @trust_option
 @click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
 @json_option
@@ -44,17 +50,22 @@ def what_if(
 
     The replay before the change is judged first by what the log recorded: where it does not match, the answer is the
     misfit. A change is a key of an experiment, such as tenants.vision.max_gpus=64 or cluster.groups.0.nodes=50;
-    policy.KEY is a parameter of the policy and policy=NAME another policy. What is found goes onto the page
-    answers.html of the log's results.
+    policy.KEY is a parameter of the policy and policy=NAME another policy. LOG may be a folder of Kubernetes manifests;
+    a change is then also a field of an object, ClusterQueue/vision.spec.cohortName=all, or a file of objects that
+    replace those of their names. As manifests record no waits, such an answer carries a doubt.
+
+    What is found goes onto the page answers.html of the log's results.
     """
     from simsched.cli.gate import publish_verdict, refused, verdict_json
-    from simsched.operators import ALL_KINDS, what_if as compare
+    from simsched.operators import ALL_KINDS, is_change_of_objects, what_if as compare
 
-    plan = make_plan(**options, node_price_per_h=node_price)
+    told = [one for one in changes if takes_manifests(options["log"]) and is_change_of_objects(one)]
+    plan, after = answer_plans(options, told, node_price_per_h=node_price)
     kinds = [kind for kind in ALL_KINDS if not by or kind in by]
-    answer = compare(plan, changes, by=kinds, trust_anyway=trust_anyway)
+    keys = [one for one in changes if one not in told]
+    answer = compare(plan, keys, by=kinds, trust_anyway=trust_anyway, changed=after if told else None)
     effects, verdict = answer.effects, answer.calibration.verdict
-    paths: list[Path] = [] if no_plots else publish_verdict(answer.calibration)
+    paths: list[Path] = [] if no_plots or plan.unrecorded else publish_verdict(answer.calibration)
     shown = _shown(effects) if effects else []
     if not no_plots:
         paths = _publish(plan, changes, effects, shown, verdict)
@@ -82,8 +93,8 @@ def _print(
 def _tables(shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict) -> list[TextTable]:
     from simsched.cli.gate import marked
 
-    tables = (_forecasts(shown, changes), _table(shown, hidden, changes), _usage(shown))
-    return [marked(table, verdict) for table in tables]
+    forecasts = [_forecasts(shown, changes)] if shown[-1].forecast is not None else []
+    return [marked(table, verdict) for table in (*forecasts, _table(shown, hidden, changes), _usage(shown))]
 
 
 def _shown(effects: Sequence[Effect]) -> list[Effect]:

@@ -5,6 +5,7 @@ from .validation_messages import problems_of as problems_of, say as say
 from .yaml_lines import (
     MOST_NUMBER as MOST_NUMBER,
     Document as Document,
+    KeyPath as KeyPath,
     parse_value as parse_value,
     yaml_text as yaml_text,
 )

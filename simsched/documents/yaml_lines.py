@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,9 @@ MOST_BYTES = 4 << 20
 MOST_DEPTH = 50
 MOST_VALUES = 500_000
 MOST_NUMBER = 2**53
+
+#: The most blanks, dashes and brackets in each other with which a user's file is given to libyaml.
+_MOST_SHALLOW = 400
 
 #: The way from the top of a document to a value: keys of mappings and indices of lists.
 KeyPath = tuple[str | int, ...]
@@ -70,6 +73,39 @@ def _is_shipped(path: Path) -> bool:
 def parse(text: str, file: str) -> Document:
     """Read YAML from a text; `file` is the name used in messages. Raises as `load` does."""
     return _parsed(text, file, _Loader)
+
+
+def parse_stream(text: str, file: str) -> list[Document]:
+    """Read the YAML documents of a text, between lines of `---`; empty ones hold nothing, lines count from the top.
+
+    Raises as `load` does.
+    """
+    if _is_shallow(text):
+        with suppress(InputError):  # what is wrong is said below
+            return _stream(text, file, _fast_loader())
+    return _stream(text, file, _Loader)
+
+
+def _is_shallow(text: str) -> bool:
+    """Return whether a text nests so little that libyaml, which Python does not bound, may compose it."""
+    indented = max(len(line) - len(line.lstrip()) + line.count("- ") + line.count("? ") for line in text.split("\n"))
+    level = most = 0
+    for sign in re.findall(r"[\[\]{}]", text):
+        level = max(0, level + (1 if sign in "[{" else -1))
+        most = max(most, level)
+    return indented + most <= _MOST_SHALLOW
+
+
+def _stream(text: str, file: str, loader: type[Any]) -> list[Document]:
+    reader, found = _Reader(file, loader), []
+    for number, data in enumerate(reader.each(text), 1):
+        if data is not None and not isinstance(data, dict):
+            message = f"document {number} holds {_kind(data)}, not a mapping of keys to values"
+            raise input_error(file, message, line=reader.begins)
+        found.append(Document(file, data or {}, reader.lines))
+    if reader.problems:
+        raise InputError(*reader.problems)
+    return found
 
 
 def _parsed(text: str, file: str, loader: type[Any]) -> Document:
@@ -128,8 +164,8 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value.
 def _fast_loader() -> type[Any]:
     """Return the same loader with the parser of libyaml, where PyYAML has it.
 
-    It is several times as quick. Files of users are not given to it: its messages are others, and it is not Python that
-    bounds how deep it goes.
+    It is several times as quick. Files of users are given to it only where they nest little and are right: its messages
+    are others, and it is not Python that bounds how deep it goes.
     """
     if not yaml.__with_libyaml__:
         return _Loader
@@ -145,17 +181,36 @@ class _Reader:
         self._kind = loader
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
+        #: The line in which the document read last begins.
+        self.begins = 1
         self._flattened: set[int] = set()
         self._open: list[int] = []
 
     def read(self, text: str) -> Any:
-        try:
+        with self._explained():
             self._loader = self._kind(text)
-            node = self._loader.get_single_node()
-            if node is None:
-                return None
-            self._measure(node, {})
-            return self._value(node, ())
+            return self._root(self._loader.get_single_node())
+
+    def each(self, text: str) -> Iterator[Any]:
+        """Yield the documents of a text; `lines` and `begins` are then those of the last."""
+        with self._explained():
+            self._loader = self._kind(text)
+            while self._loader.check_node():
+                self.lines = {}
+                yield self._root(self._loader.get_node())
+
+    def _root(self, node: yaml.Node | None) -> Any:
+        if node is None:
+            return None
+        self.begins = _line(node)
+        self._measure(node, {})
+        return self._value(node, ())
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what the parser raises into errors with a line and a remedy."""
+        try:
+            yield
         except RecursionError:
             raise input_error(self.file, f"is nested deeper than {MOST_DEPTH} levels") from None
         except yaml.MarkedYAMLError as error:

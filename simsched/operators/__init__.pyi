@@ -29,8 +29,13 @@ from .log_input import (
     slurm_nodes as slurm_nodes,
     with_partitions as with_partitions,
 )
+from .manifests import (
+    ManifestOptions as ManifestOptions,
+    is_change_of_objects as is_change_of_objects,
+    manifest_plan as manifest_plan,
+)
 from .packing import Packed as Packed, pack as pack, read_published as read_published
-from .replays import ReplayPlan as ReplayPlan
+from .replays import ReplayPlan as ReplayPlan, write_replay as write_replay
 from .training import (
     PARTS as PARTS,
     PlanAnswer as PlanAnswer,

@@ -40,6 +40,8 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
     `skip_h` leaves out more hours, from the log's begin on. Raises `InputError` if the log records no waits, or no job
     is left to judge.
     """
+    if plan.log.log is None and plan.unrecorded:
+        return _unjudged(plan, listener)
     log = plan.recorded
     if not log.waits_s.any():
         remedy = "give a log with the times of submission; Alibaba PAI has none"
@@ -56,6 +58,28 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
     judged = judged.reset_index(drop=True)
     verdict = judge_replay(judged, log, plan.groups, plan.policy)
     return Calibration(verdict, judged, cell, whole, begin, judged_s, tuple(counted(begin)))
+
+
+def _unjudged(plan: ReplayPlan, listener: Listener | None) -> Calibration:
+    """Replay jobs of which no waits are recorded; all of them count, and nothing is judged."""
+    cell = run_replay(plan, "before", listener=listener).cells[0]
+    jobs, trace = cell.jobs, plan.log.trace
+    queues = dict(zip(trace.column("job_id").tolist(), trace.column("queue").tolist(), strict=True))
+    frame = pd.DataFrame(
+        {
+            "job_id": jobs["job_id"].astype(str),
+            "size": size_of(jobs["num_gpus"].to_numpy("float64")),
+            "queue": jobs["job_id"].map(queues).fillna(""),
+            "submit_s": jobs["submit_time_s"].astype("float64"),
+            "recorded_s": np.nan,
+            "simulated_s": jobs["queueing_s"].astype("float64"),
+        }
+    )
+    nothing = "no waits are recorded, so that nothing tells whether the replay matches the cluster"
+    verdict = Verdict(plan.policy, (), (nothing,), (), 0.0)
+    last_s = int(jobs["submit_time_s"].max())
+    begin = Beginning(plan.log, 0, 0, last_s, 0, 0, 0)
+    return Calibration(verdict, frame, cell, plan, begin, 0.0, ())
 
 
 def _both(log: ClusterLog, cell: Cell, begin: Beginning) -> pd.DataFrame:

@@ -209,7 +209,8 @@ class _Reader:
     def __init__(self, found: Calibration, target: Target) -> None:
         self.reading, self.target = find_metric(target.metric), target
         self._jobs = found.jobs.set_index("job_id")
-        self.recorded = self._of_jobs(found.cell, self._jobs["recorded_s"])
+        unrecorded = found.plan.unrecorded
+        self.recorded = None if unrecorded else self._of_jobs(found.cell, self._jobs["recorded_s"])
         self.simulated = self._of_jobs(found.cell, self._jobs["simulated_s"])
 
     @property

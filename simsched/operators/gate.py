@@ -67,7 +67,7 @@ class Verdict:
     """Whether a replay may answer, why not, and what the log shows that the replay may lack.
 
     The rows are of the second half of the time judged, all jobs first; guesses and settings were fitted on the first.
-    `days` are those judged.
+    `days` are those judged. There are no rows where nothing was recorded to judge by.
     """
 
     policy: str
@@ -83,6 +83,8 @@ class Verdict:
 
     def said(self) -> str:
         """Say in a sentence what was judged and found."""
+        if not self.rows:
+            return f"Unjudged: {'; '.join(self.reasons)}."
         every = self.rows[0]
         skill = (
             "no guess beats" if every.waited_skill is None else f"skill {every.waited_skill:.2f} over the best guess"

@@ -25,7 +25,8 @@ class ReplayPlan:
 
     `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
-    than `max_gpus` are left out (None: more than the largest GPU type has).
+    than `max_gpus` are left out (None: more than the largest GPU type has). Of an `unrecorded` one nobody can tell
+    whether the replay matches the cluster: answers are given, and carry that doubt. `topology` are levels of the nodes.
     """
 
     log: OperatorLog
@@ -38,6 +39,8 @@ class ReplayPlan:
     node_price_per_h: float | None = None
     workers: int = 1
     max_gpus: int | None = None
+    unrecorded: bool = False
+    topology: Sequence[Mapping[str, Any]] = ()
 
     @property
     def recorded(self) -> ClusterLog:
@@ -74,6 +77,25 @@ def run_replay(
 
     Raises `InputError` for bad input and if the policy fails.
     """
+    file = write_replay(plan, name, sweep=sweep, traces=traces)
+    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
+    result = run_grid(grid, plan.folder, plan.workers, listener)
+    if result.failures:
+        raise input_error(
+            result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
+        )
+    return read_run(result.folder)
+
+
+def write_replay(
+    plan: ReplayPlan,
+    name: str,
+    *,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    traces: Mapping[str, Trace] | None = None,
+    plots: bool = False,
+) -> Path:
+    """Write the jobs of a plan, or several `traces`, and the experiment that replays them; return its file."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     for file_name, trace in (traces or {LOG_FILE: plan.log.trace}).items():
         (plan.folder / file_name).parent.mkdir(exist_ok=True)
@@ -81,6 +103,8 @@ def run_replay(
     if traces:
         sweep = {"workload.path": [str((plan.folder / one).resolve()) for one in traces], **(sweep or {})}
     cluster: dict[str, Any] = {"groups": [dict(one) for one in plan.groups]}
+    if plan.topology:
+        cluster["topology"] = [dict(one) for one in plan.topology]
     if plan.node_price_per_h is not None:
         cluster["node_price_per_h"] = plan.node_price_per_h
     experiment = {
@@ -96,17 +120,11 @@ def run_replay(
         "policies": [{"name": plan.policy, "params": dict(plan.params)}],
         "seeds": plan.seeds,
         **({"sweep": {key: list(values) for key, values in sweep.items()}} if sweep else {}),
-        "report": {"plots": False},
+        "report": {"plots": plots},
     }
     file = plan.folder / f"{name}.yaml"
     file.write_text(yaml_text(experiment), encoding="utf-8")
-    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
-    result = run_grid(grid, plan.folder, plan.workers, listener)
-    if result.failures:
-        raise input_error(
-            result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
-        )
-    return read_run(result.folder)
+    return file
 
 
 def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:

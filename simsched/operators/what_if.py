@@ -62,21 +62,23 @@ def what_if(
     *,
     by: Sequence[str] = ALL_KINDS,
     trust_anyway: bool = False,
+    changed: ReplayPlan | None = None,
     listener: Listener | None = None,
 ) -> Change:
     """Replay the log as it was, judge that, and replay it with every `change`.
 
     Compares the jobs judged, by tenant, queue, user, size and GPU type; queues and types only where there are several.
-    Without `trust_anyway` there are no effects where the gate is shut. Raises `InputError` for changes that the
-    experiment rejects.
+    `changed` is the plan with changes that are no keys of an experiment. Without `trust_anyway` there are no effects
+    where the gate is shut. Raises `InputError` for changes that the experiment rejects.
     """
     found = calibrate(plan, listener=listener)
-    if not (found.verdict.is_open or trust_anyway):
+    if not (found.verdict.is_open or trust_anyway or plan.unrecorded):
         return Change(found, ())
-    planned = replace(found.plan, changes=(*plan.changes, *change))
+    planned = replace(changed or found.plan, changes=(*plan.changes, *change))
     after_cell = run_replay(planned, "after", listener=listener).cells[0]
-    zero_s = found.begin.zero_s
-    from_s, until_s = found.judged_s - zero_s, float(found.begin.last_s - zero_s)
+    from_s, until_s = found.judged_s - found.begin.zero_s, float(found.begin.last_s - found.begin.zero_s)
+    if plan.unrecorded:
+        until_s = max(float(cell.jobs["end_time_s"].max()) for cell in (found.cell, after_cell))
     used = [Used.of(cell, from_s, until_s, plan.node_price_per_h) for cell in (found.cell, after_cell)]
     trace = found.plan.log.trace.table
     queues = dict(zip(trace["job_id"].astype(str), trace["queue"], strict=True))
@@ -85,7 +87,8 @@ def what_if(
     effects = [effect for kind in kinds for effect in compare_groups(before, after, kind)]
     jobs = found.jobs.merge(after[["job_id", "queueing_s"]], on="job_id")
     jobs = jobs.merge(before[["job_id", "tenant", "user", "type"]], on="job_id")
-    return Change(found, tuple(_with_forecast(effect, jobs, before, used) for effect in effects))
+    carried = _with_use if plan.unrecorded else _with_forecast
+    return Change(found, tuple(carried(effect, jobs, used) for effect in effects))
 
 
 def _judged(cell: Cell, found: Calibration, queues: dict[str, str], types: pd.Series) -> pd.DataFrame:
@@ -96,15 +99,24 @@ def _judged(cell: Cell, found: Calibration, queues: dict[str, str], types: pd.Se
     )
 
 
-def _with_forecast(effect: Effect, jobs: pd.DataFrame, before: pd.DataFrame, used: Sequence[Used]) -> Effect:
-    name = effect.before.group
-    every = name == "all"
-    named = "" if name == "(none)" and effect.by != "queue" else name
-    mine = jobs if every else jobs[jobs[effect.by] == named]
+def _with_forecast(effect: Effect, jobs: pd.DataFrame, used: Sequence[Used]) -> Effect:
+    mine = _members(effect, jobs)
     columns = (mine[key].to_numpy("float64") for key in ("recorded_s", "simulated_s", "queueing_s", "submit_s"))
-    kind = name if effect.by == "type" and not every else ""
-    parts = [one.part(None if every or kind else set(mine["job_id"]), kind) for one in used]
-    return replace(effect, forecast=forecast_mean(*columns), used=(parts[0], parts[1]))
+    return replace(_with_use(effect, jobs, used), forecast=forecast_mean(*columns))
+
+
+def _with_use(effect: Effect, jobs: pd.DataFrame, used: Sequence[Used]) -> Effect:
+    every = effect.before.group == "all"
+    kind = effect.before.group if effect.by == "type" and not every else ""
+    parts = [one.part(None if every or kind else set(_members(effect, jobs)["job_id"]), kind) for one in used]
+    return replace(effect, used=(parts[0], parts[1]))
+
+
+def _members(effect: Effect, jobs: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the jobs of a group."""
+    name = effect.before.group
+    named = "" if name == "(none)" and effect.by != "queue" else name
+    return jobs if name == "all" else jobs[jobs[effect.by] == named]
 
 
 def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: str) -> list[Effect]:

@@ -22,8 +22,9 @@ MAY_IMPORT = {
     "policy": {"agent", "model"},
     "toolkit": {"policy", "agent", "model"},
     "engine": {"policy", "agent", "model", "results"},
-    "workload": {"model"},
+    "workload": {"manifests", "model"},
     "documents": set(),
+    "manifests": {"documents"},
     "applications": {"documents", "agent", "model"},
     "results": set(),
     "bounds": set(),
@@ -32,7 +33,7 @@ MAY_IMPORT = {
         "engine", "policy", "agent", "model", "workload", "applications", "documents", "results",
     },
     "operators": {
-        "experiment", "workload", "toolkit", "documents", "results", "model", "applications", "bounds",
+        "experiment", "workload", "toolkit", "documents", "manifests", "results", "model", "applications", "bounds",
     },
     "testing": {"engine", "policy", "agent", "model"},
     "api": {
@@ -42,15 +43,16 @@ MAY_IMPORT = {
     "gym": {"api", "engine", "toolkit", "policy", "model"},
     "cli": {
         "gym", "api", "operators", "experiment", "engine", "policy", "toolkit", "agent", "model", "workload",
-        "applications", "documents", "results", "report", "testing", "bounds",
+        "applications", "documents", "manifests", "results", "report", "testing", "bounds",
     },
-    "simsched_policies": {"toolkit", "policy", "agent", "model"},
+    "simsched_policies": {"toolkit", "policy", "agent", "manifests", "model"},
 }  # fmt: skip
 #: Of results the engine knows the rows that it fills, and nothing that reads or writes them.
 ROWS = ROOT / "simsched" / "results" / "rows.py"
 #: The files of the ground floor, which everybody may import and which import only each other.
 GROUND = {
-    "arithmetic", "errors", "files", "jit", "kernels", "keys", "knowledge", "outlets", "paths", "plugins", "reading",
+    "arithmetic", "artifacts", "errors", "files", "jit", "kernels", "keys", "knowledge", "outlets", "paths",
+        "plugins", "reading",
     "sources", "threads", "version", "words",
 }  # fmt: skip
 

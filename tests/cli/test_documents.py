@@ -151,6 +151,7 @@ def _quick(words: list[str]) -> list[str]:
         "show",
         "compare",
         "compare-runs",
+        "explain",
         "plan",
         "validate-run",
         "why",

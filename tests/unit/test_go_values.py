@@ -93,6 +93,17 @@ def test_loops_are_passed_over_but_their_table_is_kept() -> None:
     assert found == {"tc": (Composite("struct", {"a": 1}), Composite("struct", {}, (2,))), "last": 4}
 
 
+def test_simple_loops_are_run() -> None:
+    """A loop over a number or a list is run, with fields of a struct whose literal leaves their names out."""
+    found = values_of(
+        "type rack struct { name, row string }\nvar nodes []string\nracks := []rack{{`r1`, `a`}, {`r2`, `b`}}\n"
+        "for _, r := range racks {\n"
+        "\tfor i := range 2 {\n\t\tnodes = append(nodes, fmt.Sprintf(`%s%d`, r.name, i))\n\t}\n}\n"
+        "for i := 1; i < 3; i++ {\n\tnodes = append(nodes, fmt.Sprintf(`n%d`, i))\n}"
+    )
+    assert found["nodes"] == ("r10", "r11", "r20", "r21", "n1", "n2")
+
+
 def test_what_is_returned() -> None:
     """A function of a file gives what it returns."""
     assert GoFile("package x\nfunc table() []T {\n\treturn []T{{A: 1}}\n}\n", {}).values("table")["return"] == (

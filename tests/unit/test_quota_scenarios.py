@@ -39,6 +39,13 @@ def test_scenario(case: dict[str, Any]) -> None:
     assert verdict.result == "equal", verdict.detail
 
 
+def test_every_public_case_of_a_cycle_comes_out_as_in_kueue(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = shared / "kueue" / "schedule-scenarios.json"
+    assert main([str(cases), "--words", str(DATA / "kueue" / "words" / cases.name), "--least", "1"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()[1:]
+    assert line.split() == [cases.name, "62", "0", "62", "0", "100.0", "%"]
+
+
 def test_every_scenario_that_ships_is_covered() -> None:
     reports = [check_file(path) for path in files_in([DATA / "kueue"])]
     assert sum(report.count("equal") for report in reports) == 111
@@ -70,9 +77,11 @@ CASE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"topology": {}}, "chosen by the placer"),
+        ({"topology": {}}, "no places below a flavour"),
         ({"surprise": 1}, "the model has no 'surprise' of a case"),
-        ({"victims": {}, "admitted": [{**HOLDS, "pod_sets": 2}]}, "one set of pods"),
+        ({"outcome": {}, "pending": [{"id": "a", "queue": "q", "pod_sets": 2}]}, "what each set of pods requests"),
+        ({"gates": {"ConcurrentAdmission": True}}, "is modelled only off"),
+        ({"gates": {"NoSuchGate": True}}, "is no gate"),
         ({"queues": [{"name": "q", "quotas": [QUOTA], "reclaim": "sometimes"}]}, "no 'reclaim' of 'sometimes'"),
         ({"pending": [], "outcome": {"evicted": []}}, "no 'evicted' of a outcome"),
     ],
@@ -101,3 +110,10 @@ def test_the_command_reports_shares_differences_and_files_of_another_form(
     (tmp_path / "other.json").write_text("[]")
     assert main([str(tmp_path / "other.json")]) == 2
     assert "other.json" in capsys.readouterr().err
+
+
+def test_flavours_are_assigned_as_in_kueues_own_table(shared: Path) -> None:
+    report = check_file(shared / "kueue" / "flavorassigner_test.go.txt")
+    assert report.count("equal") >= 104
+    assert report.share_equal >= 0.95
+    assert {v.detail for v in report.verdicts if v.result == "left out"} == {"the model does not read the case's table"}

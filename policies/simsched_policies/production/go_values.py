@@ -9,98 +9,25 @@ stays a `Call`. Loops and conditions in the function itself are passed over.
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from simsched.errors import input_error
-from simsched_policies.production.go_text import BRANCHES, KEYWORDS, OPEN, Cursor, NotReadError, parts_of_type, unquoted
+from simsched_policies.production.go_expressions import BOUND, Call, Composite, Expressions, Function, Name, Value
+from simsched_policies.production.go_text import BRANCHES, KEYWORDS, NotReadError
 
-#: str, int, float, bool, None, tuple, dict, `Name`, `Call`, `Composite` or `Function`.
-Value = Any
+__all__ = ["Call", "Composite", "Function", "GoFile", "Name", "Value", "read_go"]
 
-_RANKS = {
-    sign: rank
-    for rank, signs in enumerate(("||", "&&", "== != < <= > >=", "+ - | ^", "* / % & << >>"), start=1)
-    for sign in signs.split()
-}
-_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "<<": operator.lshift,
-}
-_BOUND: Mapping[str, Value] = {"true": True, "false": False, "nil": None}
-_CONVERSIONS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in ("", 8, 16, 32, 64)} | {
-    "string",
-    "new",
-}
-#: Helpers that make a pointer of a value, by package.
-_POINTERS = {"ptr", "pointer"}
 #: Calls within calls that are followed.
 _DEEPEST = 20
 
 
-@dataclass(frozen=True)
-class Name:
-    """A name that the reader has no value for, with its package: `corev1.ResourceCPU`."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Composite:
-    """A struct, or a literal of a named type: fields by name (or key), and items without one."""
-
-    type: str
-    fields: dict[Any, Value]
-    items: tuple[Value, ...] = ()
-
-    def __hash__(self) -> int:
-        """Hash the type and the keys, so that a struct can be the key of a map."""
-        return hash((self.type, tuple(self.fields)))
-
-    def get(self, name: str, default: Value = None) -> Value:
-        """Return a field, the default where it is not given."""
-        return self.fields.get(name, default)
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call: of a function of a package (the receiver is a `Name`), of a method, or of a plain function.
-
-    A later assignment to a field of the result is a call of `field.path=` on it.
-    """
-
-    name: str
-    receiver: Value = None
-    args: tuple[Value, ...] = ()
-
-    def chain(self) -> list[Call]:
-        """Return the calls of a builder from its first: `MakeX("a").Y(1).Obj()` is MakeX, Y, Obj."""
-        before = self.receiver.chain() if isinstance(self.receiver, Call) else []
-        return [*before, self]
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function of the file: its parameters and where its body lies."""
-
-    name: str
-    parameters: tuple[str, ...]
-    body: int
-    scope: dict[str, Value] = field(compare=False, repr=False)
-
-
-class GoFile(Cursor):
+class GoFile(Expressions):
     """A file of Go, of which values are read; see `read_go`."""
 
     def __init__(self, text: str, known: Mapping[str, Value]) -> None:
         super().__init__(text)
-        self._scope: dict[str, Value] = {**_BOUND, **known}
+        self._scope: dict[str, Value] = {**BOUND, **known}
         self._depth = 0
         self._branched = False
         self.globals = self._scope
@@ -117,8 +44,6 @@ class GoFile(Cursor):
         if not isinstance(found, Function):
             raise input_error(f"function {function}", "is not in the file", f"one of {', '.join(self.functions)}")
         return self._run(found, ())
-
-    # Statements
 
     def _run(self, function: Function, args: tuple[Value, ...]) -> dict[str, Value]:
         at, scope = self._at, self._scope
@@ -151,6 +76,9 @@ class GoFile(Cursor):
         if word in ("const", "var"):
             self._at += 1
             self._group(self._declaration)
+        elif word == "type":
+            self._at += 1
+            self._group(self._type_declaration)
         elif word == "func" and self._tokens[self._at + 1][0] == "name":
             self._at += 1
             name = self._next()
@@ -179,6 +107,8 @@ class GoFile(Cursor):
             self._type()
         if self._take("="):
             self._bind(names)
+        else:
+            self._scope |= dict.fromkeys(names)
 
     def _assignment(self) -> None:
         start = self._at
@@ -202,190 +132,65 @@ class GoFile(Cursor):
             several = len(values) == len(names)
             self._scope[name] = values[number] if several else Call("result", values[0], (number,))
 
+    def _type_declaration(self) -> None:
+        """Keep the names of a struct's fields, which its literals may leave out."""
+        name = self._name()
+        if self._peek() == "struct":
+            self._at += 2
+            fields: list[str] = []
+            while not self._take("}"):
+                fields += self._names()
+                self._skip_statement("}")
+                self._take(";")
+            self._scope[f"type {name}"] = tuple(fields)
+        else:
+            self._type()
+
     def _loop(self) -> None:
-        """Name the table that a loop runs over by the loop's variable; the loop itself is passed over."""
+        """Run a loop over a number or a list; a table that is written into a loop is kept by the loop's variable."""
         self._at += 1
         names = self._names()
         self._expect(":=")
-        self._expect("range")
-        if self._peek() not in ("[", "map"):
+        if not self._take("range"):
+            pairs: Iterable[tuple[Value, Value]] = self._counted()
+        elif self._peek() in ("[", "map"):
+            self._scope.setdefault(names[-1], self._expression())
             raise NotReadError
-        table = self._expression()
-        self._scope.setdefault(names[-1], table)
-        raise NotReadError
-
-    def _function(self, name: str) -> Function:
-        """Read a function from the bracket of its parameters to the end of its body."""
-        if self._peek() != "(":
-            raise NotReadError
-        parameters = self._parameters()
-        while self._peek() not in ("{", ";", ")", ",", ""):
-            if self._next() in ("interface", "struct", *OPEN):
-                self._at -= self._tokens[self._at - 1][1] in OPEN
-                self._skip()
-        if self._peek() != "{":
-            raise NotReadError
-        function = Function(name, parameters, self._at + 1, self._scope)
+        else:
+            over = self._primary_of_header()
+            pairs = zip(range(over), range(over), strict=True) if isinstance(over, int) else enumerate(over)
+        self._expect("{")
+        body = self._at
+        for pair in pairs:
+            self._at = body
+            self._scope |= zip(names, pair, strict=False)
+            self._statements(end="}")
+        self._at = body - 1
         self._skip()
-        return function
 
-    # Expressions
+    def _counted(self) -> Iterable[tuple[int, int]]:
+        """Read the rest of `i := 0; i < 5; i++`."""
+        first = self._expression()
+        self._expect(";")
+        self._name()
+        self._expect("<")
+        end = self._primary_of_header()
+        self._expect(";")
+        self._name()
+        self._expect("++")
+        if not isinstance(first, int) or not isinstance(end, int):
+            raise NotReadError
+        return ((number, number) for number in range(first, end))
 
-    def _expression(self, level: int = 0) -> Value:
-        left = self._unary()
-        while (rank := _RANKS.get(self._peek(), 0)) > level:
-            sign = self._next()
-            right = self._expression(rank)
-            try:
-                left = _ARITHMETIC[sign](left, right)
-            except (KeyError, TypeError):
-                left = Call(sign, None, (left, right))
-        return left
-
-    def _unary(self) -> Value:
-        if self._take("&") or self._take("*") or self._take("+"):
-            return self._unary()
-        if self._take("-"):
-            value = self._unary()
-            return -value if isinstance(value, int | float) else Call("-", None, (value,))
-        if self._take("!"):
-            value = self._unary()
-            return not value if isinstance(value, bool) else Call("!", None, (value,))
-        return self._postfix(self._primary())
-
-    def _primary(self) -> Value:
+    def _primary_of_header(self) -> Value:
+        """Read a number or a variable before a loop's body, whose bracket is none of a literal."""
         kind, word = self._tokens[self._at]
-        if kind == "string":
-            self._at += 1
-            return word[1:-1] if word[0] == "`" else unquoted(word)
+        found = self._scope.get(self._next()) if kind == "name" else int(word) if kind == "number" else None
         if kind == "number":
             self._at += 1
-            digits = word.replace("_", "")
-            return float(digits) if re.search(r"[.]|^\d+[eE]", digits) else int(digits, 0)
-        if word == "(":
-            self._at += 1
-            value = self._expression()
-            self._expect(")")
-            return value
-        if word == "func":
-            return self._function(self._next())
-        if word in ("[", "map", "struct", "interface"):
-            of = self._type()
-            return self._literal(of) if self._peek() == "{" else Name(of)
-        if kind != "name" or word in KEYWORDS:
+        if not isinstance(found, int | tuple) or self._peek() not in ("{", ";"):
             raise NotReadError
-        start, of = self._at, self._type()
-        if self._peek() == "{":
-            return self._literal(of)
-        self._at = start + 1
-        return self._scope.get(word, Name(word))
-
-    def _postfix(self, value: Value) -> Value:
-        while True:
-            if self._take("."):
-                if self._peek() == "(":
-                    self._skip()
-                    continue
-                name, after = self._name(), self._at
-                if self._peek() == "[":
-                    self._skip()
-                if self._peek() == "(":
-                    value = self._called(name, value, self._arguments())
-                else:
-                    self._at, value = after, self._selected(value, name)
-            elif self._peek() == "(":
-                value = self._applied(value, self._arguments())
-            elif self._peek() == "[":
-                value = self._indexed(value)
-            else:
-                return value
-
-    def _selected(self, value: Value, name: str) -> Value:
-        if isinstance(value, Composite) and name in value.fields:
-            return value.fields[name]
-        if isinstance(value, Name):
-            return self.globals.get(f"{value.text}.{name}", Name(f"{value.text}.{name}"))
-        return Call(f".{name}", value)
-
-    def _indexed(self, value: Value) -> Value:
-        start = self._at
-        self._expect("[")
-        try:
-            key = self._expression()
-            self._expect("]")
-        except NotReadError:
-            self._at = start
-            self._skip()
-            return value
-        if self._peek() == "(" and isinstance(value, Name | Function):
-            return value
-        try:
-            return value[key]
-        except (TypeError, KeyError, IndexError):
-            return Call("[]", value, (key,))
-
-    def _arguments(self) -> tuple[Value, ...]:
-        self._expect("(")
-        args: list[Value] = []
-        while not self._take(")"):
-            value = self._expression()
-            if self._take("..."):
-                args.extend(value if isinstance(value, tuple) else (Call("...", None, (value,)),))
-            else:
-                args.append(value)
-            self._take(",")
-        return tuple(args)
-
-    def _called(self, name: str, receiver: Value, args: tuple[Value, ...]) -> Value:
-        if isinstance(receiver, Name) and receiver.text in _POINTERS and len(args) == 1:
-            return args[0]
-        if receiver == Name("fmt") and name == "Sprintf" and all(isinstance(arg, str | int) for arg in args):
-            return args[0].replace("%v", "%s") % args[1:]
-        return Call(name, receiver, args)
-
-    def _applied(self, value: Value, args: tuple[Value, ...]) -> Value:
-        if isinstance(value, Function):
-            before, self._branched = self._branched, False
-            found = self._run(value, args).get("return")
-            branched, self._branched = self._branched, before
-            return Call(value.name, None, args) if branched else found
-        name = value.text if isinstance(value, Name) else "()"
-        if name in _CONVERSIONS and len(args) == 1:
-            return args[0]
-        if name == "append" and isinstance(args[0], tuple | None):
-            return (*(args[0] or ()), *args[1:])
-        return Call(name, None if isinstance(value, Name) else value, args)
-
-    def _literal(self, of: str) -> Value:
-        self._expect("{")
-        key_type, value_type = parts_of_type(of)
-        keyed: dict[Value, Value] = {}
-        items: list[Value] = []
-        while not self._take("}"):
-            if self._key_follows():
-                key = self._key(of, key_type)
-                self._expect(":")
-                keyed[key] = self._element(value_type)
-            else:
-                items.append(self._element(value_type))
-            self._take(",")
-            self._take(";")
-        if of.startswith("[]"):
-            return tuple(items)
-        return keyed if of.startswith("map[") else Composite(of, keyed, tuple(items))
-
-    def _element(self, of: str) -> Value:
-        return self._literal(of) if self._peek() == "{" else self._expression()
-
-    def _key(self, of: str, key_type: str) -> Value:
-        """Read a key: a field where a bare name stands in a struct, else a value.
-
-        A type of another package has fields with capitals only: in its literal a small name is a variable.
-        """
-        (kind, word), (_, after) = self._tokens[self._at : self._at + 2]
-        if kind == "name" and after == ":" and not of.startswith("map[") and ("." not in of or word[0].isupper()):
-            return self._next()
-        return self._element(key_type)
+        return found
 
 
 def read_go(path: Path, known: Mapping[str, Value] | None = None) -> GoFile:

@@ -22,6 +22,7 @@ from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
 from simsched.report.figures.pair_map import pair_figures
 from simsched.report.figures.purposes import placement_figures, purpose_figures, type_bars, type_metrics
+from simsched.report.figures.queues import queue_figures
 from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, ramp_looks, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
@@ -99,6 +100,8 @@ FIGURES = MappingProxyType(
         "deadlines-KEY": "the same against the values of a swept key",
         "agents": "schedulers in panels, a line for each agent that adapts batches",
         "tenants": "mean waits by tenant and size, where the experiment has tenants",
+        "quotas": "quota, borrowed and reclaimed GPUs by queue over time, where a policy records them",
+        "by-LEVEL": "share of the GPUs in use over time by rack or island, where these are listed",
         "sharing": "what GPUs achieve that are shared, completion times and utilisation",
     }
 )
@@ -172,6 +175,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
         *purpose_figures(run, rows, _MOST_SYSTEMS),
         *pair_figures(run),
         *tenant_figures(run, rows),
+        *queue_figures(run, rows),
     ]
     yield from ((name, partial(_already, figure)) for name, figure in drawn)
 

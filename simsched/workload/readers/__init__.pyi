@@ -8,6 +8,7 @@ from .format import (
     workload_files as workload_files,
 )
 from .in_parts import trace_in_parts as trace_in_parts
+from .kubernetes import Stated as Stated, jobs_of as jobs_of
 from .log import HARMLESS as HARMLESS, ClusterLog as ClusterLog, Limits as Limits, joined as joined
 from .logs import is_log as is_log, read_log as read_log
 from .sheet import open_sheet as open_sheet

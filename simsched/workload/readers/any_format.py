@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from simsched.errors import InputError, input_error, nearest
-from simsched.workload.readers import philly_json, plain, published_csv, slurm, swf, tables
+from simsched.manifests import is_manifest
+from simsched.workload.readers import kubernetes, philly_json, plain, published_csv, slurm, swf, tables
 from simsched.workload.readers.format import Format, Head, Jobs, head_of, is_workload
 from simsched.workload.trace import Trace, make_trace
 
@@ -21,6 +22,7 @@ FORMATS: tuple[Format, ...] = (
     published_csv.ITP,
     slurm.FORMAT,
     *tables.FORMATS,
+    kubernetes.FORMAT,
     plain.FORMAT,
 )
 
@@ -28,8 +30,9 @@ FORMATS: tuple[Format, ...] = (
 def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 - the name that users write
     """Read a trace as `simsched.workload.readers.read_trace` says."""
     place = Path(path)
-    files = _files(place)
-    chosen = _format_of(files[0], format)
+    manifests = format == kubernetes.FORMAT.name or (format == "auto" and is_manifest(place))
+    files = [place] if manifests else _files(place)
+    chosen = kubernetes.FORMAT if manifests else _format_of(files[0], format)
     found = [chosen.read(file) for file in files]
     columns = found[0].columns if len(found) == 1 else _joined(files, found)
     return make_trace(

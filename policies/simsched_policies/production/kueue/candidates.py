@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import cmp_to_key
 
 from simsched_policies.production.kueue.model import FlavourResource, Incoming, Reclaim, Within, Workload
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 
 def in_order(candidates: Iterable[Workload], queue: str, *, by_usage: bool = False) -> list[Workload]:
-    """Sort candidates: evicted ones, those of other queues, low priority, admitted last, then by name.
+    """Sort candidates: evicted ones, those of other queues than the preemptor's `queue`, low priority, admitted last.
 
-    With `by_usage` (admission fair sharing) those of the preemptor's own `queue` are sorted by the usage of their local
-    queue, largest first, before priority.
+    With `by_usage` (admission fair sharing) two of one queue are compared by the usage of their local queues before
+    that, larger first.
     """
 
-    def key(workload: Workload) -> tuple[bool, bool, float, int, float, str]:
+    def key(workload: Workload) -> tuple[bool, bool, int, float, str]:
         own = workload.queue == queue
-        usage = -workload.local_queue_usage if by_usage and own else 0.0
-        return (not workload.evicted, own, usage, workload.priority, -workload.admitted_s, workload.id)
+        return (not workload.evicted, own, workload.priority, -workload.admitted_s, workload.id)
 
-    return sorted(candidates, key=key)
+    def compare(one: Workload, other: Workload) -> int:
+        first, second = key(one), key(other)
+        if first[:2] == second[:2] and one.queue == other.queue and one.local_queue_usage != other.local_queue_usage:
+            return 1 if one.local_queue_usage < other.local_queue_usage else -1
+        return (first > second) - (first < second)
+
+    return sorted(candidates, key=cmp_to_key(compare) if by_usage else key)
 
 
 def uses(workload: Workload, resources: Iterable[FlavourResource]) -> bool:
@@ -33,17 +39,15 @@ def exceeds_any(node: Node, resources: Iterable[FlavourResource]) -> bool:
     return any(node.exceeds(resource) for resource in resources)
 
 
-def own_candidates(tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload]) -> list[Workload]:
+def own_candidates(tree: QuotaTree, incoming: Incoming) -> list[Workload]:
     """List the workloads of the preemptor's own queue that it may preempt."""
-    spec = tree.queues[incoming.workload.queue].queue
-    if spec is None or spec.within is Within.NEVER:
+    node = tree.queues[incoming.workload.queue]
+    if node.queue is None or node.queue.within is Within.NEVER:
         return []
     return [
         workload
-        for workload in admitted
-        if workload.queue == incoming.workload.queue
-        and _below(workload, incoming.workload, spec.within)
-        and uses(workload, incoming.contested)
+        for workload in node.held.values()
+        if _below(workload, incoming.workload, node.queue.within) and uses(workload, incoming.contested)
     ]
 
 

@@ -5,23 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from simsched.errors import InputError
+from simsched_policies.production.kueue.gates import gates
+from simsched_policies.production.kueue.model import Preference, Stop
+
 Json = Mapping[str, Any]
 
 #: Keys that tell the kind of a case.
-KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome")
+KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement", "assignment", "compared")
 
 _CASE = {
     *("name", "queues", "cohorts", "admitted", "usage", "usage_of", "available", "potentially_available", "shares"),
     *("added", "candidates", "order", "actions", "preemptor_queue", "candidate_queues", "incoming", "victims"),
-    *("fair_sharing", "strategies", "admission_fair_sharing", "pending", "outcome"),
+    *("fair_sharing", "strategies", "admission_fair_sharing", "pending", "outcome", "gates", "flavours"),
+    *("namespaces", "limit_ranges", "admission_error", "levels", "flavour_labels", "flavour_tolerations", "nodes"),
+    *("pods", "used", "used_by_others", "pod_sets", "assigned", "unhealthy_nodes", "owners", "is_pod_group"),
+    *("placement", "asking", "topologies", "foreseen", "replaced", "assignment", "compared", "preference"),
+    *("first_preferred", "checks"),
 }
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
     *("borrow_max_priority", "strict_fifo", "borrow_before_next_flavour", "preempt_before_next_flavour"),
+    *("preference", "groups", "namespaces", "stop", "checks"),
 }
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),
-    *("assigned", "pod_sets", "local_queue"),
+    *("assigned", "pod_sets", "local_queue", "namespace", "admission_checks", "replaces", "preemption_gated"),
+    *("flavours", "holds", "second_pass", "unhealthy_nodes"),
+}
+_POD_SET = {
+    *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
+    *("topology", "preferred_affinity", "previous"),
 }
 #: What each part of a case may say.
 _KNOWN: Mapping[str, set[str]] = {
@@ -30,22 +44,29 @@ _KNOWN: Mapping[str, set[str]] = {
     "cohort": {"name", "parent", "quotas", "weight"},
     "workload": _WORKLOAD,
     "quota": {"flavour", "resource", "nominal", "borrowing_limit", "lending_limit"},
-    "outcome": {"admitted", "preempted", "waiting"},
+    "holds": {"name", "count", "request", "flavours", "places"},
+    "outcome": {"admitted", "preempted", "waiting", "counts", "places", "victims"},
+    "pod set": _POD_SET,
+    "flavour": {"name", "labels", "taints", "tolerations", "topology"},
+    "topology": {"required", "preferred", "unconstrained", "slices"},
+    "node": {"name", "labels", "allocatable", "taints", "ready", "schedulable"},
 }
 _VALUES: Mapping[str, set[str]] = {
     "within_queue": {"never", "lower-priority", "lower-or-newer-equal-priority"},
     "reclaim": {"never", "lower-priority", "any"},
+    "preference": {one.value for one in Preference},
+    "stop": {one.value for one in Stop},
 }
 _NOT_MODELLED: Mapping[str, str] = {
-    "topology": "places below a flavour are chosen by the placer, not by quota",
+    "topology": "a case of quota has no places below a flavour",
     "devices": "devices that are claimed one by one are no amounts",
-    "admission_checks": "admission has one phase",
-    "partial_admission": "a gang is admitted whole",
+    "partial_admission": "the case does not say how many pods each set has and needs",
     "concurrent_changes": "nothing changes while a cycle runs",
     "multi_cluster": "there is one cluster",
-    "stopped": "queues are not put on hold",
-    "node_labels": "flavours are not bound to labels of nodes",
-    "gates": "features are not switched",
+    "stopped": "the case does not say which queue is stopped",
+    "node_labels": "the case does not say which flavours have which labels",
+    "x_objects": "the case does not say which further objects there are",
+    "x_Limit": "the case does not say which limits the pods have",
 }
 
 
@@ -55,6 +76,9 @@ def left_out(case: Json) -> str:
 
 
 def _reasons(case: Json) -> Iterator[str]:
+    if "unread" in case:
+        yield case["unread"]
+        return
     if not any(kind in case for kind in KINDS):
         yield f"the case expects none of what the model answers: {', '.join(KINDS)}"
     for part, entry in _parts(case):
@@ -63,8 +87,25 @@ def _reasons(case: Json) -> Iterator[str]:
         for key, values in _VALUES.items():
             if key in entry and part == "queue" and entry[key] not in values:
                 yield f"the model has no '{key}' of '{entry[key]}'"
-        if part == "workload" and entry.get("pod_sets", 1) != 1:
-            yield "a workload has one set of pods"
+        if part == "workload" and "usage" not in entry and isinstance(n := entry.get("pod_sets", 1), int) and n != 1:
+            yield "the case does not say what each set of pods requests"
+    yield from _of_gates(case)
+
+
+def _of_gates(case: Json) -> Iterator[str]:
+    try:
+        switched = gates_of(case)
+    except InputError as error:
+        yield str(error)
+        return
+    gated = any("preemption_gated" in workload for workload in case.get("pending", []))
+    if switched["MultiKueueOrchestratedPreemption"] and not gated:
+        yield "the case does not say which workload has a closed gate of preemption"
+
+
+def gates_of(case: Json) -> Mapping[str, bool]:
+    """Return the gates of a case; raises `InputError` for those that are not modelled."""
+    return gates({name.removeprefix("features."): on for name, on in case.get("gates", {}).items()}, "gates")
 
 
 def _parts(case: Json) -> Iterator[tuple[str, Json]]:
@@ -78,7 +119,21 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
         yield from (("quota", quota) for quota in cohort.get("quotas", []))
     for key in ("admitted", "candidates", "pending"):
         yield from (("workload", workload) for workload in case.get(key, []))
-    if "incoming" in case:
-        yield "workload", case["incoming"]
+        yield from (("pod set", pods) for workload in case.get(key, []) for pods in _sets(workload))
+        yield from (("holds", one) for workload in case.get(key, []) for one in workload.get("holds", []))
+    yield from (("flavour", flavour) for flavour in case.get("flavours", []))
+    yield from (("node", node) for node in case.get("nodes", []))
+    for pods in case.get("pod_sets", []):
+        yield "pod set", pods
+        yield "topology", pods.get("topology") or {}
+    for key in ("incoming", "asking"):
+        if key in case:
+            yield "workload", case[key]
+            yield from (("pod set", pods) for pods in _sets(case[key]))
     if "outcome" in case:
         yield "outcome", case["outcome"]
+
+
+def _sets(workload: Json) -> list[Json]:
+    sets = workload.get("pod_sets")
+    return sets if isinstance(sets, list) else []

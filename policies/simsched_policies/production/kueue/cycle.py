@@ -2,90 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from simsched_policies.production.kueue.assign import Assignment, Chosen, Found, Grade, Market, assign
 from simsched_policies.production.kueue.classical import classical_victims
+from simsched_policies.production.kueue.cycle_places import contesting, placed
 from simsched_policies.production.kueue.fair import BOTH, Rule, fair_victims
+from simsched_policies.production.kueue.gates import DEFAULTS
+from simsched_policies.production.kueue.matching import Labels
 from simsched_policies.production.kueue.model import (
+    AdmissionCheck,
     Amounts,
-    ClusterQueue,
+    Asking,
+    Assigned,
     FlavourResource,
     Incoming,
     Mode,
     Reclaim,
+    ResourceFlavor,
+    Stop,
+    Topology,
     Victim,
     Workload,
 )
 from simsched_policies.production.kueue.share import dominant_share
-from simsched_policies.production.kueue.tree import Node, QuotaTree, potential
-
-
-@dataclass(frozen=True)
-class Asking:
-    """A pending workload: what it asks of each resource, whatever the flavour; other fields as `Workload`.
-
-    `flavours` are those whose nodes suit it (None: all).
-    """
-
-    id: str
-    queue: str
-    request: Mapping[str, int]
-    priority: int = 0
-    created_s: float = 0.0
-    flavours: frozenset[str] | None = None
+from simsched_policies.production.kueue.topology_assignment import Earlier
+from simsched_policies.production.kueue.tree import Node, QuotaTree, level_of
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a cycle orders workloads and preempts: by priority, or for fair sharing; and who comes first in a queue.
+    """How a cycle assigns flavours, orders workloads and preempts: by priority, or for fair sharing.
 
     `queue_usage` returns the decayed usage of a pending workload's local queue (admission fair sharing), None where
-    that is off.
+    that is off. `flavours` None stands for flavours without labels under any name, `namespaces` None for any.
     """
 
     fair_sharing: bool = False
     strategies: Sequence[Rule] = BOTH
     queue_usage: Callable[[Asking], float] | None = None
+    flavours: Mapping[str, ResourceFlavor] | None = None
+    namespaces: Mapping[str, Labels] | None = None
+    ignore_undeclared: bool = False
+    gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULTS)
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
+    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
+
+    @property
+    def market(self) -> Market:
+        """Return what a search for flavours reads."""
+        levels = {name: topology.levels for name, topology in self.topologies.items()}
+        return Market(self.flavours, self.gates, self.fair_sharing, self.ignore_undeclared, levels)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A head of a queue, with what an earlier cycle left: its flavours, and whether its victims are still leaving.
+
+    One that has quota (`holds`) comes for a second pass: for places that it still lacks, or for the pods that lay on
+    nodes that `failed`.
+    """
+
+    asking: Asking
+    after: Assignment | None = None
+    preempting: bool = False
+    holds: Workload | None = None
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a cycle found for one head: the flavour, how it stands to the quota, whether it borrows, its victims."""
+    """What a cycle found for one head: its flavours, how they stand to the quota, and its victims.
+
+    `why` tells why it waits although quota might be there.
+    """
 
     asking: Asking
-    usage: Amounts
-    mode: Mode
-    borrows: bool = False
+    assignment: Assignment
     victims: tuple[Victim, ...] = ()
+    why: str = ""
+    preempting: bool = False
+    holds: Workload | None = None
+
+    @property
+    def usage(self) -> Amounts:
+        """Return what its queue would use more."""
+        return self.assignment.usage
+
+    @property
+    def mode(self) -> Mode:
+        """Return how it stands to the quota."""
+        return self.assignment.grade.mode
+
+    @property
+    def borrows(self) -> bool:
+        """Say whether it needs quota of other queues."""
+        return self.assignment.level > 0
 
 
 @dataclass(frozen=True)
 class Outcome:
     """The result of a cycle, each list in the order of decision.
 
-    `admitted` may start; `preempting` wait for their victims to go; `skipped` lost their place to earlier entries and
-    are asked again; `parked` fit nowhere until capacity changes.
+    `admitted` may start; `preempting` wait for their victims to go, as `deferred` do for victims of others; `skipped`
+    lost their place to earlier entries and are asked again; `parked` fit nowhere until capacity changes; `refused` are
+    parked even where a queue is first in, first out; `evicted` had quota, but the pods of a failed node find no place.
     """
 
     admitted: tuple[Entry, ...]
     preempting: tuple[Entry, ...]
     skipped: tuple[Entry, ...]
     parked: tuple[Entry, ...]
+    deferred: tuple[Entry, ...] = ()
+    refused: tuple[Entry, ...] = ()
+    evicted: tuple[Entry, ...] = ()
 
 
-def heads(pending: Iterable[Asking], rules: Rules | None = None) -> list[Asking]:
-    """Return the first workload of every queue: highest priority, then oldest, then by name.
+_NOTHING = Assignment((), {}, Grade.NO_FIT, 0)
 
-    Under admission fair sharing the local queue that used least comes first.
+
+def queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, str]]:
+    """Return the key by which a queue orders its workloads: highest priority, then oldest, then by name.
+
+    Under admission fair sharing the local queue that used least comes before that.
     """
-    first: dict[str, Asking] = {}
-    for asking in sorted(pending, key=_queue_order(rules or Rules())):
-        first.setdefault(asking.queue, asking)
-    return [first[name] for name in sorted(first)]
 
-
-def _queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, str]]:
     def key(asking: Asking) -> tuple[float, int, float, str]:
         usage = rules.queue_usage(asking) if rules.queue_usage else 0.0
         return (usage, -asking.priority, asking.created_s, asking.id)
@@ -93,50 +135,282 @@ def _queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, st
     return key
 
 
-def run_cycle(tree: QuotaTree, asking: Sequence[Asking], admitted: Sequence[Workload], rules: Rules) -> Outcome:
-    """Decide on the heads of the queues; `tree` counts `admitted` and is unchanged.
+def heads(pending: Iterable[Asking], rules: Rules | None = None) -> list[Asking]:
+    """Return the first workload of every queue."""
+    first: dict[str, Asking] = {}
+    for asking in sorted(pending, key=queue_order(rules or Rules())):
+        first.setdefault(asking.queue, asking)
+    return [first[name] for name in sorted(first)]
+
+
+def run_cycle(tree: QuotaTree, asking: Sequence[Asking | Pending], rules: Rules) -> Outcome:
+    """Decide on the heads of the queues; `tree` is unchanged.
 
     An entry is checked again against what earlier ones of the cycle took, their victims taken off. One that needs
-    preemption keeps its amounts reserved for the cycle, but is skipped if it shares a victim with an earlier entry. One
-    that finds no victim is parked, but keeps what its queue may still use from those behind it, unless its queue can
-    reclaim that at any time. Source: Kueue, scheduling cycle.
+    preemption keeps its amounts reserved for the cycle. One that finds no victim is parked, but keeps what its queue
+    may still use from those behind it, unless its queue can reclaim that at any time. Source: Kueue, scheduling cycle.
     """
-    entries = [_assign(tree, head, admitted, rules) for head in asking]
-    parked = [entry for entry in entries if entry.mode is Mode.NO_FIT]
-    live = [entry for entry in entries if entry.mode is not Mode.NO_FIT]
-    done: dict[Mode, list[Entry]] = {Mode.FIT: [], Mode.PREEMPT: []}
-    skipped: list[Entry] = []
-    taken: dict[str, Victim] = {}
-    reserved: list[tuple[str, Amounts]] = []
-    for entry in _ordered(tree, live, fair=rules.fair_sharing):
-        usage = entry.usage
-        if entry.mode is Mode.PREEMPT and not entry.victims:
-            parked.append(entry)
-            usage = _kept(tree.queues[entry.asking.queue], entry)
-        elif not _still(tree, entry, taken):
-            skipped.append(entry)
-            continue
+    return _Cycle(tree, rules).run([one if isinstance(one, Pending) else Pending(one) for one in asking])
+
+
+class _Cycle:
+    """One cycle; the tree counts what entries took while it runs."""
+
+    def __init__(self, tree: QuotaTree, rules: Rules) -> None:
+        self.tree, self.rules, self.market = tree, rules, rules.market
+        self.taken: dict[str, Victim] = {}
+        #: The last search for victims: what for, and its result.
+        self.foreseen: tuple[Amounts, frozenset[FlavourResource], tuple[Victim, ...]] = ({}, frozenset(), ())
+        self.reserved: list[tuple[str, Amounts, tuple[Assigned, ...], tuple[Assigned, ...]]] = []
+        self.done: dict[str, list[Entry]] = {
+            name: [] for name in ("admitted", "preempting", "skipped", "parked", "deferred", "refused", "evicted")
+        }
+
+    def run(self, pending: Sequence[Pending]) -> Outcome:
+        live: list[Entry] = []
+        for one in pending:
+            entry = self.nominate(one)
+            if entry.why and entry.assignment is _NOTHING:
+                self.done["refused"].append(entry)
+            elif entry.mode is Mode.NO_FIT:
+                evicted = one.failed and self.rules.gates["TASFailedNodeReplacementFailFast"]
+                self.done["evicted" if evicted else "parked"].append(entry)
+            else:
+                live.append(entry)
+        for entry in ordered(self.tree, live, self.rules):
+            self._process(entry)
+        for queue, usage, now, before in reversed(self.reserved):
+            self.tree.remove(queue, usage)
+            self._swap(now, before)
+        return Outcome(**{name: tuple(entries) for name, entries in self.done.items()})
+
+    def nominate(self, one: Pending) -> Entry:
+        """Find flavours and victims for a head; with fewer pods if it cannot have all."""
+        asking, node = one.asking, self.tree.queues[one.asking.queue]
+        if one.holds is not None:
+            return self._second_pass(one, one.holds)
+        if why := asking.invalid or inactive(node, self.rules) or _outside_namespace(node, asking, self.rules):
+            return Entry(asking, _NOTHING, why=why)
+        entry = self._assigned(asking, one.after)
+        if self.rules.gates["PartialAdmission"] and not _feasible(entry):
+            entry = self._partial(asking) or entry
+        return replace(entry, preempting=True) if one.preempting else entry
+
+    def _assigned(self, asking: Asking, after: Assignment | None = None, within: Assignment | None = None) -> Entry:
+        self.foreseen = ({}, frozenset(), ())
+        node = self.tree.queues[asking.queue]
+        replaced = node.held.get(asking.replaces)
+
+        def oracle(key: FlavourResource, amount: int) -> tuple[Grade, int]:
+            return self._foresee(asking, key, amount)
+
+        found = assign(node, asking, self.market, oracle, after=after, within=within, replaced=replaced)
+        if found.grade.mode is not Mode.NO_FIT and self._has_topology(node, found):
+            return self._placed(asking, found)
+        if found.grade.mode is not Mode.PREEMPT:
+            return Entry(asking, found)
+        return Entry(asking, found, self._victims(asking, found.usage, found.contested()))
+
+    def _has_topology(self, node: Node, found: Assignment) -> bool:
+        """Say whether a topology places some pods now, and not once an admission check has provided the nodes."""
+        checks = () if node.queue is None else node.queue.checks
+        if any(name in self.rules.checks and self.rules.checks[name].provisions for name in checks):
+            return False
+        return any(one.flavour in self.tree.topologies for pods in found.found for one in pods.flavours.values())
+
+    def _placed(self, asking: Asking, found: Assignment) -> Entry:
+        """Find places for pods, or victims that free some; without victims, what they would have on empty nodes."""
+
+        def place(*, empty: bool = False) -> tuple[Assignment, str]:
+            rules = self.rules
+            return placed(found, self.tree.topologies, rules.gates, empty=empty, flavours=rules.flavours)
+
+        if found.grade is Grade.FIT:
+            there, why = place()
+            if not why:
+                return Entry(asking, there)
+            found = contesting(there, self.tree.topologies)
         else:
-            done[entry.mode].append(entry)
-            taken |= {victim.workload.id: victim for victim in entry.victims}
-        tree.add(entry.asking.queue, usage)
-        reserved.append((entry.asking.queue, usage))
-    for queue, usage in reserved:
-        tree.remove(queue, usage)
-    return Outcome(tuple(done[Mode.FIT]), tuple(done[Mode.PREEMPT]), tuple(skipped), tuple(parked))
+            why = ""
+        there, never = place(empty=True)
+        if never:
+            return Entry(asking, there._replace(grade=Grade.NO_FIT), why=never)
+        victims = self._victims(asking, found.usage, found.contested(), lambda: not place()[1])
+        if victims:
+            with self.tree.without_all(victim.workload for victim in victims):
+                there, _ = place()
+        return Entry(asking, there, victims, why)
+
+    def _second_pass(self, one: Pending, held: Workload) -> Entry:
+        """Find the places that a workload with quota lacks, or those of the pods of failed nodes."""
+        pods = {pods.name: pods for pods in one.asking.pod_sets}
+        found = tuple(
+            Found(
+                replace(pods[part.name], count=part.count),
+                part.requests,
+                {resource: Chosen(flavour, Grade.FIT, 0) for resource, flavour in part.flavours.items()},
+                (),
+            )
+            for part in held.assigned
+        )
+        had = {part.name: part.places for part in held.assigned if part.places is not None}
+        there, why = placed(
+            Assignment(found, {}, Grade.FIT, 0),
+            self.tree.topologies,
+            self.rules.gates,
+            earlier=Earlier(had, one.failed),
+            flavours=self.rules.flavours,
+        )
+        return Entry(one.asking, there._replace(grade=Grade.NO_FIT) if why else there, why=why, holds=held)
+
+    def _partial(self, asking: Asking) -> Entry | None:
+        """Search for the most pods with which a workload fits or finds victims, None if not even the least do."""
+        spare = [pods.count - (pods.count if pods.min_count is None else pods.min_count) for pods in asking.pod_sets]
+        total = sum(spare)
+        low, high, best = 1, total, None
+        while low <= high:
+            step = (low + high) // 2
+            sets = tuple(
+                replace(pods, count=pods.count - s * step // total)
+                for pods, s in zip(asking.pod_sets, spare, strict=True)
+            )
+            entry = self._assigned(replace(asking, pod_sets=sets))
+            if _feasible(entry):
+                best, high = entry, step - 1
+            else:
+                low = step + 1
+        return best
+
+    def _foresee(self, asking: Asking, key: FlavourResource, amount: int) -> tuple[Grade, int]:
+        """Say whom an amount of one resource alone would preempt, and at which level it borrows once they are gone."""
+        node = self.tree.queues[asking.queue]
+        victims = self._victims(asking, {key: amount}, frozenset((key,)))
+        if not victims:
+            return Grade.NO_CANDIDATES, level_of(node, key, amount)[0]
+        with self.tree.without_all(victim.workload for victim in victims):
+            level, _ = level_of(node, key, amount)
+        own = any(victim.workload.queue == asking.queue for victim in victims)
+        return (Grade.OWN if own else Grade.BORROWERS), level
+
+    def _victims(
+        self,
+        asking: Asking,
+        usage: Amounts,
+        contested: frozenset[FlavourResource],
+        has_place: Callable[[], bool] | None = None,
+    ) -> tuple[Victim, ...]:
+        """Return whom a workload would preempt; what it asks for last is often what it asks for in all."""
+        if has_place is not None:
+            return self._search(asking, usage, contested, has_place)
+        if self.foreseen[:2] != (usage, contested):
+            self.foreseen = (usage, contested, self._search(asking, usage, contested))
+        return self.foreseen[2]
+
+    def _search(
+        self,
+        asking: Asking,
+        usage: Amounts,
+        contested: frozenset[FlavourResource],
+        has_place: Callable[[], bool] | None = None,
+    ) -> tuple[Victim, ...]:
+        workload = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s)
+        incoming, by_usage = Incoming(workload, contested, has_place), self.rules.queue_usage is not None
+        if not self.rules.fair_sharing:
+            return tuple(classical_victims(self.tree, incoming, by_usage=by_usage))
+        return tuple(
+            fair_victims(
+                self.tree,
+                incoming,
+                rules=self.rules.strategies,
+                by_usage=by_usage,
+                within_nominal=self.rules.gates["FairSharingPreemptWithinNominal"],
+            )
+        )
+
+    def _process(self, entry: Entry) -> None:
+        """Decide on an entry after those before it, and count what it takes."""
+        if entry.holds is not None:
+            self._take("admitted", entry)
+            return
+        if self._lost_its_place(entry):
+            entry = replace(self._assigned(entry.asking, within=entry.assignment), preempting=entry.preempting)
+        if self._overlaps(entry) and self.rules.gates["RecomputeAssignmentUponPreemptionTargetsOverlap"]:
+            with self.tree.without_all(victim.workload for victim in self.taken.values()):
+                entry = replace(self._assigned(entry.asking, within=entry.assignment), preempting=entry.preempting)
+            if entry.mode is Mode.FIT:
+                self._take("deferred", entry)
+                return
+        if entry.mode is Mode.NO_FIT:
+            self.done["parked"].append(entry)
+        elif entry.mode is Mode.PREEMPT and not entry.victims:
+            self._take("parked", entry, _kept(self.tree.queues[entry.asking.queue], entry))
+        elif self._overlaps(entry) or not self._still_fits(entry):
+            self.done["skipped"].append(replace(entry, why="no longer fits after processing another workload"))
+        elif entry.mode is Mode.FIT:
+            self._take("admitted", entry)
+        elif entry.asking.gated and self.rules.gates["MultiKueueOrchestratedPreemption"]:
+            self._take("parked", replace(entry, why="blocked on preemption gates"))
+        else:
+            self.taken |= {victim.workload.id: victim for victim in entry.victims}
+            self._take("preempting", entry)
+
+    def _take(self, where: str, entry: Entry, usage: Amounts | None = None) -> None:
+        now = () if usage == {} else entry.assignment.assigned()
+        before = () if entry.holds is None else entry.holds.assigned
+        usage = entry.usage if usage is None else usage
+        self.done[where].append(entry)
+        self.tree.add(entry.asking.queue, usage)
+        self._swap(before, now)
+        self.reserved.append((entry.asking.queue, usage, now, before))
+
+    def _swap(self, gone: Iterable[Assigned], here: Iterable[Assigned]) -> None:
+        for one in gone:
+            self.tree.place(one, -1)
+        for one in here:
+            self.tree.place(one)
+
+    def _lost_its_place(self, entry: Entry) -> bool:
+        """Say whether earlier entries took the places of one that has still quota."""
+        if not self.rules.gates["TASRecomputeAssignmentWithinSchedulingCycle"] or not _feasible(entry):
+            return False
+        with self.tree.without_all(victim.workload for victim in self._gone(entry)):
+            quota = self.tree.fits(entry.asking.queue, entry.usage)
+            return quota and not self.tree.has_room(entry.assignment.assigned())
+
+    def _overlaps(self, entry: Entry) -> bool:
+        return any(victim.workload.id in self.taken for victim in entry.victims)
+
+    def _still_fits(self, entry: Entry) -> bool:
+        with self.tree.without_all(victim.workload for victim in self._gone(entry)):
+            quota = self.tree.fits(entry.asking.queue, entry.usage)
+            return quota and self.tree.has_room(entry.assignment.assigned())
+
+    def _gone(self, entry: Entry) -> list[Victim]:
+        """List the victims of earlier entries and of this one."""
+        return list({victim.workload.id: victim for victim in (*self.taken.values(), *entry.victims)}.values())
 
 
-def _still(tree: QuotaTree, entry: Entry, taken: Mapping[str, Victim]) -> bool:
-    """Say whether an entry can proceed after those before it: it fits, and nobody preempts its victims already."""
-    if any(victim.workload.id in taken for victim in entry.victims):
-        return False
-    gone = [*taken.values(), *entry.victims]
-    for victim in gone:
-        tree.remove(victim.workload.queue, victim.workload.usage)
-    fits = tree.fits(entry.asking.queue, entry.usage)
-    for victim in gone:
-        tree.add(victim.workload.queue, victim.workload.usage)
-    return fits
+def _feasible(entry: Entry) -> bool:
+    return entry.mode is Mode.FIT or bool(entry.victims)
+
+
+def inactive(node: Node, rules: Rules) -> str:
+    """Return why a queue takes nobody, empty if it does: it is stopped, or names a flavour that does not exist."""
+    if node.queue is None or node.queue.stop is not Stop.NONE:
+        return "the ClusterQueue is stopped"
+    flavours = {} if rules.flavours is None else {flavour for flavour, _ in node.quotas} - set(rules.flavours)
+    return f"the ClusterQueue names flavors that do not exist: {', '.join(sorted(flavours))}" if flavours else ""
+
+
+def _outside_namespace(node: Node, asking: Asking, rules: Rules) -> str:
+    """Return why a queue takes no workloads of a namespace, empty if it does."""
+    spec = node.queue
+    if spec is None or spec.namespaces == () or rules.namespaces is None:
+        return ""
+    labels = rules.namespaces.get(asking.namespace, {})
+    if spec.namespaces is not None and all(one.met(labels) for one in spec.namespaces):
+        return ""
+    return "the workload's namespace does not match the namespace selector of its ClusterQueue"
 
 
 def _kept(node: Node, entry: Entry) -> Amounts:
@@ -152,199 +426,81 @@ def _kept(node: Node, entry: Entry) -> Amounts:
     return kept
 
 
-def _assign(tree: QuotaTree, asking: Asking, admitted: Sequence[Workload], rules: Rules) -> Entry:
-    """Choose a flavour for each group of resources of a workload, and victims where it needs them."""
-    node = tree.queues[asking.queue]
-    nothing = Entry(asking, {}, Mode.NO_FIT)
-    usage: dict[FlavourResource, int] = {}
-    mode, left = Mode.FIT, set(asking.request)
-    for resources, flavours in _groups(node):
-        wanted = {name: asking.request[name] for name in resources if name in asking.request}
-        if not wanted:
-            continue
-        search = _Search(tree, replace(asking, request=wanted), admitted, rules)
-        suit = flavours if asking.flavours is None else [name for name in flavours if name in asking.flavours]
-        best = search.best(suit)
-        if best is None:
-            return nothing
-        usage |= best.usage
-        mode = best.mode if best.mode is Mode.PREEMPT else mode
-        left -= set(wanted)
-    if left or not usage:
-        return nothing
-    borrows = tree.borrows(asking.queue, usage)
-    if mode is Mode.FIT:
-        return Entry(asking, usage, mode, borrows)
-    return Entry(asking, usage, mode, borrows, _victims(tree, asking, usage, admitted, rules))
+def ordered(tree: QuotaTree, entries: Sequence[Entry], rules: Rules) -> Iterator[Entry]:
+    """Yield entries in the order of decision; under fair sharing it depends on what was done with those before.
 
-
-def _groups(node: Node) -> list[tuple[list[str], list[str]]]:
-    """List the resource groups of a queue, resources and flavours: resources that share one list of flavours."""
-    flavours: dict[str, list[str]] = {}
-    for flavour, resource in node.queue.quotas if node.queue else ():
-        flavours.setdefault(resource, []).append(flavour)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for resource, names in flavours.items():
-        groups.setdefault(tuple(names), []).append(resource)
-    return [(resources, list(names)) for names, resources in groups.items()]
-
-
-def _victims(
-    tree: QuotaTree, asking: Asking, usage: Amounts, admitted: Sequence[Workload], rules: Rules
-) -> tuple[Victim, ...]:
-    contested = frozenset(r for r, amount in usage.items() if tree.available(asking.queue, r) < amount)
-    workload = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s)
-    incoming = Incoming(workload, contested)
-    by_usage = rules.queue_usage is not None
-    if rules.fair_sharing:
-        return tuple(fair_victims(tree, incoming, admitted, rules=rules.strategies, by_usage=by_usage))
-    return tuple(classical_victims(tree, incoming, admitted, by_usage=by_usage))
-
-
-@dataclass(frozen=True)
-class _Flavour:
-    """How a request stands with one flavour; a higher `rank` is better: fitting, then whom it would preempt."""
-
-    usage: Amounts
-    mode: Mode
-    rank: tuple[int, bool]
-    borrows: bool
-
-
-#: Ranks of a flavour: nobody can be preempted for it, somebody of the own queue, only those who borrow; it fits.
-_NOBODY, _OWN, _BORROWERS, _FITS = range(4)
-
-
-@dataclass(frozen=True)
-class _Search:
-    """The search for the flavour of one group of resources."""
-
-    tree: QuotaTree
-    asking: Asking
-    admitted: Sequence[Workload]
-    rules: Rules
-
-    def best(self, flavours: Sequence[str]) -> _Flavour | None:
-        """Try flavours in turn, until the queue's rules end the search; return the best, the first of equals."""
-        node = self.tree.queues[self.asking.queue]
-        found: list[_Flavour] = []
-        for flavour in flavours:
-            one = self._try(node, flavour, alone=len(flavours) == 1)
-            if one is None:
-                continue
-            found.append(one)
-            if node.queue is not None and _stops(node.queue, one):
-                break
-        return max(found, key=lambda one: one.rank, default=None)
-
-    def _try(self, node: Node, flavour: str, *, alone: bool) -> _Flavour | None:
-        usage = {(flavour, resource): amount for resource, amount in self.asking.request.items()}
-        mode = _mode(node, self.tree, usage, self.rules)
-        if mode is Mode.NO_FIT:
-            return None
-        borrows = self.tree.borrows(node.name, usage)
-        grade = _FITS if mode is Mode.FIT else _OWN if alone else self._grade(usage)
-        return _Flavour(usage, mode, (grade, not borrows), borrows)
-
-    def _grade(self, usage: Amounts) -> int:
-        victims = _victims(self.tree, self.asking, usage, self.admitted, self.rules)
-        if not victims:
-            return _NOBODY
-        own = any(victim.workload.queue == self.asking.queue for victim in victims)
-        return _OWN if own else _BORROWERS
-
-
-def _stops(spec: ClusterQueue, found: _Flavour) -> bool:
-    """Say whether the search for a flavour ends with this one."""
-    grade = found.rank[0]
-    if grade == _NOBODY or (grade != _FITS and not spec.preempt_before_next_flavour):
-        return False
-    return not found.borrows or spec.borrow_before_next_flavour
-
-
-def _mode(node: Node, tree: QuotaTree, usage: Amounts, rules: Rules) -> Mode:
-    worst = Mode.FIT
-    for resource, amount in usage.items():
-        mode = _mode_of_one(node, tree, resource, amount, rules)
-        if mode is Mode.NO_FIT:
-            return mode
-        worst = mode if mode is Mode.PREEMPT else worst
-    return worst
-
-
-def _mode_of_one(node: Node, tree: QuotaTree, resource: FlavourResource, amount: int, rules: Rules) -> Mode:
-    spec = node.queue
-    if spec is None or resource not in spec.quotas or amount > potential(node, resource):
-        return Mode.NO_FIT
-    if amount <= tree.available(node.name, resource):
-        return Mode.FIT
-    borrowing = spec.borrow_preempts_lower or (rules.fair_sharing and spec.reclaim is not Reclaim.NEVER)
-    within_nominal = amount <= node.subtree.get(resource, 0)
-    reclaims = within_nominal or _fits_below_root(node, resource, amount)
-    return Mode.PREEMPT if reclaims or borrowing else Mode.NO_FIT
-
-
-def _fits_below_root(node: Node, resource: FlavourResource, amount: int) -> bool:
-    """Say whether a request fits into the quota of a subtree that lends to others and may reclaim it."""
-    left = amount
-    for step in node.path():
-        if not step.exceeds(resource, left):
-            return step.parent is not None
-        left = max(0, left - step.headroom(resource))
-    return False
-
-
-def _ordered(tree: QuotaTree, entries: Sequence[Entry], *, fair: bool) -> Iterable[Entry]:
-    """Yield entries in the order of decision; under fair sharing it depends on what was yielded before."""
-    if not fair:
-        yield from sorted(entries, key=lambda e: (e.borrows, -e.asking.priority, e.asking.created_s, e.asking.id))
+    Classical: those that borrow from nearby first, by priority, then by age.
+    """
+    waiting_first = rules.gates["PrioritizePreemptorWorkloads"]
+    if not rules.fair_sharing:
+        yield from sorted(
+            entries,
+            key=lambda e: (
+                e.holds is None,
+                waiting_first and not e.preempting,
+                e.assignment.level,
+                *_precedence(e, rules),
+            ),
+        )
         return
     left = list(entries)
     while left:
-        best = _winner(tree, left)
+        first = [e for e in left if e.holds is not None] or [e for e in left if waiting_first and e.preempting]
+        best = _winner(tree, first or left, rules)
         left.remove(best)
         yield best
 
 
-def _winner(tree: QuotaTree, entries: Sequence[Entry]) -> Entry:
-    """Return the entry that wins from the leaves up: lowest share with itself added, then priority, then age."""
+def _precedence(entry: Entry, rules: Rules) -> tuple[int, float, str]:
+    priority = -entry.asking.priority if rules.gates["PrioritySortingWithinCohort"] else 0
+    return (priority, entry.asking.created_s, entry.asking.id)
+
+
+def _winner(tree: QuotaTree, entries: Sequence[Entry], rules: Rules) -> Entry:
+    """Return the entry that wins from the leaves up, in the first tree that has one; queues without cohort go first."""
     standing: dict[int, list[Entry]] = {}
-    roots: list[Entry] = []
+    roots: dict[int, Node] = {}
     for entry in entries:
-        *_, root = tree.queues[entry.asking.queue].path()
+        root = tree.queues[entry.asking.queue].root()
         if root.queue is not None:
-            roots.append(entry)
-        else:
-            standing.setdefault(id(root), []).append(entry)
-    if roots:
-        return min(roots, key=lambda e: (-e.asking.priority, e.asking.created_s, e.asking.id))
-    first = next(iter(standing.values()))
-    *_, root = tree.queues[first[0].asking.queue].path()
-    winner = _tournament(tree, root, {entry.asking.queue: entry for entry in first})
+            return min(
+                (e for e in entries if tree.queues[e.asking.queue].parent is None), key=lambda e: _precedence(e, rules)
+            )
+        roots[id(root)] = root
+        standing.setdefault(id(root), []).append(entry)
+    first, found = next(iter(standing.items()))
+    winner = _tournament(tree, roots[first], {entry.asking.queue: entry for entry in found}, rules)
     if winner is None:
         raise ValueError("no entry under a root that has some")
     return winner
 
 
-def _tournament(tree: QuotaTree, node: Node, entries: Mapping[str, Entry]) -> Entry | None:
+def _tournament(tree: QuotaTree, node: Node, entries: Mapping[str, Entry], rules: Rules) -> Entry | None:
     if node.queue is not None:
         return entries.get(node.name)
-    rivals = [(child, found) for child in node.children if (found := _tournament(tree, child, entries)) is not None]
+    rivals = [
+        (child, found) for child in node.children if (found := _tournament(tree, child, entries, rules)) is not None
+    ]
     if not rivals:
         return None
+    own_first = rules.gates["FairSharingPrioritizeNonBorrowing"]
 
-    def key(rival: tuple[Node, Entry]) -> tuple[tuple[float, float], int, float, str]:
+    def key(rival: tuple[Node, Entry]) -> tuple[bool, tuple[float, float], tuple[int, float, str]]:
         child, entry = rival
         tree.add(entry.asking.queue, entry.usage)
         share = dominant_share(child).key()
+        borrows = own_first and any(amount > 0 and child.exceeds(r) for r, amount in entry.usage.items())
         tree.remove(entry.asking.queue, entry.usage)
-        return (share, -entry.asking.priority, entry.asking.created_s, entry.asking.id)
+        return (borrows, share, _precedence(entry, rules))
 
     return min(rivals, key=key)[1]
 
 
 def admit(entry: Entry, now_s: float) -> Workload:
     """Return the workload of an entry as it holds quota from `now_s` on."""
-    asking = entry.asking
-    held = Workload(asking.id, asking.queue, entry.usage, asking.priority, asking.created_s)
-    return replace(held, admitted_s=now_s)
+    asking, assigned = entry.asking, entry.assignment.assigned()
+    usage: dict[FlavourResource, int] = {}
+    for one in assigned:
+        for resource, flavour in one.flavours.items():
+            usage[flavour, resource] = usage.get((flavour, resource), 0) + one.requests[resource]
+    return Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s, now_s, assigned=assigned)

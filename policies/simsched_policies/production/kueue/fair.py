@@ -8,15 +8,16 @@ from enum import Enum
 from simsched_policies.production.kueue.candidates import (
     below_ancestor,
     common_ancestor,
+    exceeds_any,
     in_order,
     own_candidates,
     reclaimable,
     uses,
 )
-from simsched_policies.production.kueue.classical import fill_back
+from simsched_policies.production.kueue.classical import fill_back, has_place
 from simsched_policies.production.kueue.model import Incoming, Reason, Reclaim, Victim, Workload
 from simsched_policies.production.kueue.share import Share, dominant_share
-from simsched_policies.production.kueue.tree import Node, QuotaTree
+from simsched_policies.production.kueue.tree import Node, QuotaTree, queues_below
 
 
 class Rule(Enum):
@@ -98,54 +99,56 @@ class Tournament:
 def fair_victims(
     tree: QuotaTree,
     incoming: Incoming,
-    admitted: Sequence[Workload],
     *,
     rules: Sequence[Rule] = BOTH,
     by_usage: bool = False,
+    within_nominal: bool = True,
 ) -> list[Victim]:
     """Choose whom to preempt under fair sharing; an empty list if the workload cannot be admitted that way.
 
-    `tree` counts the usage of `admitted` and is unchanged. The first of `rules` is tried for every candidate, the
-    second for those that it spared, once a queue. Source: Kueue, fair sharing (KEP-1714).
+    `tree` is unchanged. The first of `rules` is tried for every candidate, the second for those that it spared, once a
+    queue. With `within_nominal` no rule is asked for a request within the nominal quota. Source: Kueue, fair sharing
+    (KEP-1714).
     """
     asked = incoming.workload
-    candidates = [*own_candidates(tree, incoming, admitted), *_outside(tree, incoming, admitted)]
+    candidates = [*own_candidates(tree, incoming), *_outside(tree, incoming)]
     if not candidates:
         return []
-    search = _Search(tree, incoming, by_usage=by_usage)
+    search = _Search(tree, incoming, by_usage=by_usage, within_nominal=within_nominal)
     tree.add(asked.queue, asked.usage)
     done = search.run(candidates, rules)
     tree.remove(asked.queue, asked.usage)
-    victims = fill_back(tree, asked, search.taken) if done else search.taken
+    victims = fill_back(tree, incoming, search.taken) if done else search.taken
     for victim in victims:
-        tree.add(victim.workload.queue, victim.workload.usage)
+        tree.count(victim.workload)
     return victims if done else []
 
 
-def _outside(tree: QuotaTree, incoming: Incoming, admitted: Sequence[Workload]) -> list[Workload]:
+def _outside(tree: QuotaTree, incoming: Incoming) -> list[Workload]:
     node = tree.queues[incoming.workload.queue]
-    if node.queue is None or node.queue.reclaim is Reclaim.NEVER or node.parent is None:
+    if node.queue is None or node.queue.reclaim is Reclaim.NEVER:
         return []
     return [
         workload
-        for workload in admitted
-        if workload.queue != node.name
-        and uses(workload, incoming.contested)
-        and reclaimable(node.queue.reclaim, workload, incoming.workload)
-        and any(tree.queues[workload.queue].exceeds(resource) for resource in incoming.contested)
-        and common_ancestor(node, tree.queues[workload.queue]) is not None
+        for other in queues_below(node.root())
+        if other is not node and exceeds_any(other, incoming.contested)
+        for workload in other.held.values()
+        if uses(workload, incoming.contested) and reclaimable(node.queue.reclaim, workload, incoming.workload)
     ]
 
 
 class _Search:
     """One search for victims; the tree counts the incoming workload as admitted while it runs."""
 
-    def __init__(self, tree: QuotaTree, incoming: Incoming, *, by_usage: bool) -> None:
+    def __init__(self, tree: QuotaTree, incoming: Incoming, *, by_usage: bool, within_nominal: bool) -> None:
         self._tree, self._asked, self._by_usage = tree, incoming.workload, by_usage
+        self._incoming = incoming
         node = tree.queues[incoming.workload.queue]
         amounts = incoming.workload.usage
         #: Whether the request stays within the nominal quota of what is contested: it then reclaims what is its own.
-        self._nominal = not any(node.exceeds(resource, amounts.get(resource, 0)) for resource in incoming.contested)
+        self._nominal = within_nominal and not any(
+            node.exceeds(resource, amounts.get(resource, 0)) for resource in incoming.contested
+        )
         self.taken: list[Victim] = []
 
     def run(self, candidates: list[Workload], rules: Sequence[Rule]) -> bool:
@@ -206,8 +209,8 @@ class _Search:
 
     def _take(self, workload: Workload, reason: Reason) -> bool:
         """Take a workload's usage away; say whether the incoming one fits then."""
-        self._tree.remove(workload.queue, workload.usage)
+        self._tree.count(workload, -1)
         self.taken.append(Victim(workload, reason))
         asked = self._asked
         with self._tree.without(asked.queue, asked.usage):
-            return self._tree.fits(asked.queue, asked.usage)
+            return self._tree.fits(asked.queue, asked.usage) and has_place(self._incoming)

@@ -3,29 +3,55 @@
 Idea: quota decides who is admitted, and a job is admitted whole (Kueue documentation, "Cluster Queue", "Cohort",
 "Preemption", "Fair Sharing", "Admission Fair Sharing"). Every tenant is a cluster queue, parents of tenants are
 cohorts, every GPU type is a flavour, and the jobs of a user have a local queue. Deviations: GPUs are the only resource;
-victims leave at once: a job that preempts is admitted in the same decision, and a victim is not asked again before the
-next one; a preempted job keeps its progress; among jobs of a queue that rank equal in a decision, one that finds no
-quota parks those that ask for no less; local queues weigh the same.
+victims leave at once: a job that preempts is nominated again in the same decision, first of its queue, and a victim is
+not asked again before the next one, where its creation orders it; a preempted job keeps its progress; a job that has
+quota but finds no room on nodes gives it back and waits until something leaves; local queues weigh the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simsched.model import Allocation, Capacity, NodeShape, Tenant
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
+from simsched.model import Allocation, Capacity, Cluster, NodeShape, Tenant
+from simsched.policy import (
+    CANCEL,
+    INPUT_FILE,
+    QUOTAS,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Traits,
+    View,
+    Wants,
+)
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.kueue.cycle import Asking, Entry, Rules, admit, run_cycle
-from simsched_policies.production.kueue.model import Reclaim, Within, Workload
+from simsched_policies.production.kueue.cycle import Entry, Rules, admit, run_cycle
+from simsched_policies.production.kueue.desk import Desk
+from simsched_policies.production.kueue.explain import Record
+from simsched_policies.production.kueue.levels import Levels, allocation_of
+from simsched_policies.production.kueue.model import Asking, PodSet, Reclaim, Within, Workload
+from simsched_policies.production.kueue.queues import Waiting
 from simsched_policies.production.kueue.quotas import OTHERS, RESOURCE, Terms, quotas_of
 from simsched_policies.production.kueue.tree import QuotaTree
 from simsched_policies.production.kueue.usage import HALF_LIFE_S, SAMPLING_S, DecayedUsage
 
+#: What allows workloads that could never run; they are cancelled.
+NEVER = "never-admitted"
 _WITHIN: Mapping[str, Within] = {rule.value: rule for rule in Within}
+
+
+class _Held(NamedTuple):
+    """A job that runs: its quota, how it asked for it, and its GPUs."""
+
+    workload: Workload
+    asking: Asking
+    allocation: Allocation
+    shape: NodeShape | None
 
 
 @dataclass
@@ -39,11 +65,21 @@ class Kueue(Policy):
     `fair_sharing`, queues that use least beyond their own come first, by their weights, and preemption evens them out.
     With `admission_fair_sharing` the user with the least recent use comes first within a queue: use is sampled every
     `usage_sampling_s` and halves in `usage_half_life_s`. With `strict_fifo` the head of a queue blocks it.
+    With `topology` (`required LEVEL`, `preferred LEVEL` or `unconstrained`; a level of the cluster, or `node`) jobs are
+    placed by topology-aware scheduling instead of by `placement`, and preempt for a place as they do for quota.
+
+    With `manifests`, a file or folder of Kubernetes objects, all of this is as these say, quota is counted by resource,
+    and pods go to the nodes that they may go to. `allow` names fields that are not modelled and may be there all the
+    same, or `never-admitted` workloads, which could not even run alone and are then cancelled. With the diagnostics
+    `reasons` the decisions of each cycle are kept. A cluster that `grows` may have more or fewer nodes than the
+    manifests declare: those added are copies, and the quotas of their flavours are in proportion to the GPUs.
     """
 
     name: ClassVar[str] = "kueue"
     traits: ClassVar[Traits] = Traits(
-        wants={QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")}, reads_tenants=True
+        wants={QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")},
+        reads_tenants=True,
+        diagnostics="diagnostics",
     )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
@@ -57,168 +93,240 @@ class Kueue(Policy):
     usage_sampling_s: float = SAMPLING_S
     strict_fifo: bool = False
     placement: PlacerName = "fragments"
-    _tree: QuotaTree | None = field(default=None, init=False, repr=False)
-    _pending: dict[str, Asking] = field(default_factory=dict, init=False, repr=False)
-    _held: dict[str, tuple[Workload, Allocation]] = field(default_factory=dict, init=False, repr=False)
-    #: The shapes of those that hold GPUs and have one.
-    _shapes: dict[str, NodeShape] = field(default_factory=dict, init=False, repr=False)
+    topology: str | None = None
+    manifests: Annotated[str | None, INPUT_FILE] = None
+    allow: Sequence[str] = ()
+    grows: bool = False
+    diagnostics: Sequence[Literal["reasons"]] = ()
+    _desk: Desk | None = field(default=None, init=False, repr=False)
+    _levels: Levels | None = field(default=None, init=False, repr=False)
+    _record: Record | None = field(default=None, init=False, repr=False)
+    #: Workloads with quota whose admission checks are not ready, with when they are and their GPUs.
+    _unready: dict[str, tuple[float, Allocation]] = field(default_factory=dict, init=False, repr=False)
+    _known: tuple[QuotaTree, Waiting] | None = field(default=None, init=False, repr=False)
+    _rules: Rules = field(default_factory=Rules, init=False, repr=False)
+    _held: dict[str, _Held] = field(default_factory=dict, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     #: Jobs by the numbers, in order of arrival, under which the quotas know them, and the other way round.
     _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    #: The flavours that suit jobs which run on some GPU types only.
-    _flavours: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False)
-    #: The local queue of each job, and what local queues used.
-    _local: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    #: What local queues used of late.
     _usage: DecayedUsage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse invalid times."""
+        """Refuse invalid times, and manifests that are wrong."""
         if self.usage_half_life_s < 0 or self.usage_sampling_s <= 0:
             raise ValueError("usage_half_life_s must be at least 0 and usage_sampling_s above 0")
         self._usage = DecayedUsage(self.usage_half_life_s, self.usage_sampling_s)
+        self._record = Record() if self.diagnostics else None
+        if self.topology is not None:
+            self._levels = Levels(self.topology)
+        if self.manifests is not None:
+            self._take_manifests(self.manifests)
+
+    def _take_manifests(self, manifests: str) -> None:
+        """Read manifests, beside which nothing else may say what they say."""
+        told = [one.name for one in fields(self) if one.init and getattr(self, one.name) != _default(one)]
+        both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics"})
+        if both:
+            message = f"manifests and {both[0]} exclude each other: the manifests say all of it"
+            raise ValueError(message)
+        self._desk = Desk(manifests, self.allow, grows=self.grows)
+        past = self._desk.setup.fair_admission
+        if past is not None:
+            self._usage = DecayedUsage(past.half_life_s, past.sampling_s, past.resource_weights)
+            self.admission_fair_sharing = True
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return the quotas that an experiment declares, unless manifests do."""
+        return {} if self.manifests is not None else super().counts_on
+
+    def begin(self, cluster: Cluster) -> None:
+        """Match the nodes of manifests, or the level of a topology, with the cluster."""
+        if self._desk is not None:
+            self._desk.begin(cluster)
+        if self._levels is not None:
+            self._levels.begin(cluster)
+
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Refuse jobs that no manifest has, those that could never run, and shapes that a topology does not place."""
+        if self._levels is not None:
+            self._levels.begin(cluster)
+            self._levels.check(jobs, cluster)
+        if self._desk is not None:
+            self._desk.begin(cluster)
+            hopeless = self._desk.hopeless(jobs)
+            if hopeless and NEVER not in self.allow:
+                raise self._desk.refuse(hopeless)
+
+    def artifacts(self) -> Mapping[str, str]:
+        """Return the record of decisions, if it was asked for."""
+        return {} if self._record is None else self._record.files()
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Run cycles of admission until one changes nothing."""
-        tree = self._look(view)
-        start: dict[str, Allocation] = {}
-        evicted: dict[str, None] = {}
-        parked: dict[tuple[str, int], int] = {}
-        skipped: set[str] = set()
-        rules = Rules(self.fair_sharing, queue_usage=self._used if self.admission_fair_sharing else None)
-        while True:
-            heads = self._heads(parked, {*evicted, *skipped})
-            if not heads:
-                break
-            outcome = run_cycle(tree, heads, self._admitted(), rules)
-            for entry in outcome.parked:
-                self._park(entry.asking, parked)
-            for entry in outcome.preempting:
-                for victim in entry.victims:
-                    if victim.workload.id not in evicted:
-                        self._evict(tree, victim.workload, view.now_s)
-                        if start.pop(self._jobs[victim.workload.id], None) is None:
-                            evicted[victim.workload.id] = None
-                        else:
-                            skipped.add(victim.workload.id)
-                parked.clear()
+        tree, waiting = self._look(view)
+        start = self._ready(view.now_s)
+        stop: list[str] = []
+        evicted: list[Asking] = []
+        while heads := waiting.heads():
+            self._note_usage(tree)
+            outcome = run_cycle(tree, heads, self._rules)
+            if self._record is not None:
+                self._record.note(view.now_s, outcome, self._jobs)
+            waiting.settle(outcome)
+            for victim in (victim for entry in outcome.preempting for victim in entry.victims):
+                number = victim.workload.id
+                evicted.append(self._evicted(number, tree, waiting))
+                if self._unready.pop(number, None) is None and start.pop(self._jobs[number], None) is None:
+                    stop.append(self._jobs[number])
             for entry in outcome.admitted:
                 allocation = self._admit(tree, entry, view)
                 if allocation is None:
-                    skipped.add(entry.asking.id)
+                    waiting.push(entry.asking)
+                    waiting.hold(entry.asking.id)
+                elif delay_s := 0.0 if self._desk is None else self._desk.delay_s(entry):
+                    self._unready[entry.asking.id] = (view.now_s + delay_s, allocation)
                 else:
                     start[self._jobs[entry.asking.id]] = allocation
-        return Decision.change(start, [self._jobs[number] for number in evicted])
+        for asking in evicted:
+            waiting.push(asking)
+        if self._record is not None:
+            self._record.quotas(view.now_s, tree)
+        if self._desk is None:
+            return Decision.change(start, stop)
+        never = dict.fromkeys(self._desk.hopeless(view.arrived), CANCEL)
+        wake_at_s = min((when for when, _ in self._unready.values()), default=None)
+        return Decision.change({**start, **never}, stop, wake_at_s=wake_at_s)
 
-    def _heads(self, parked: Mapping[tuple[str, int], int], out: set[str]) -> list[Asking]:
-        """Return the first job of every queue that has not been refused in this decision."""
-        first: dict[str, Asking] = {}
-        blocked: set[str] = set()
-        for asking in sorted(self._pending.values(), key=self._urgency):
-            if asking.queue in first or asking.queue in blocked:
-                continue
-            refused = asking.request[RESOURCE] >= parked.get((asking.queue, asking.priority), 1 << 60)
-            if asking.id in out or refused:
-                if self.strict_fifo:
-                    blocked.add(asking.queue)
-                continue
-            first[asking.queue] = asking
-        return [first[name] for name in sorted(first)]
+    def _ready(self, now_s: float) -> dict[str, Allocation]:
+        """Return the jobs whose admission checks are ready, with their GPUs."""
+        ready = [number for number, (when, _) in self._unready.items() if when <= now_s]
+        return {self._jobs[number]: self._unready.pop(number)[1] for number in ready}
 
-    def _urgency(self, asking: Asking) -> tuple[float, int, float, str]:
-        usage = self._used(asking) if self.admission_fair_sharing else 0.0
-        return (usage, -asking.priority, asking.created_s, asking.id)
+    def _used(self, asking: Asking) -> float:
+        weight = 1.0 if self._desk is None else self._desk.weight(asking.local_queue)
+        return self._usage.of(asking.local_queue, weight)
 
-    def _used(self, asking: Asking | Workload) -> float:
-        return self._usage.of(self._local[asking.id])
-
-    def _admitted(self) -> list[Workload]:
-        workloads = [workload for workload, _ in self._held.values()]
+    def _note_usage(self, tree: QuotaTree) -> None:
+        """Write the recent usage of its local queue to every workload that holds quota."""
         if not self.admission_fair_sharing:
-            return workloads
-        return [replace(workload, local_queue_usage=self._used(workload)) for workload in workloads]
+            return
+        for number, held in self._held.items():
+            usage = self._used(held.asking)
+            tree.queues[held.workload.queue].held[number] = replace(held.workload, local_queue_usage=usage)
 
     def _sample(self, now_s: float) -> None:
         """Take the last of the samples that are due; what was in use has not changed since the decision before."""
         if not self.admission_fair_sharing or not self._usage.due(now_s):
             return
         in_use: dict[str, dict[str, float]] = {}
-        for workload, _ in self._held.values():
-            of_queue = in_use.setdefault(self._local[workload.id], {RESOURCE: 0.0})
-            of_queue[RESOURCE] += sum(workload.usage.values())
+        for held in self._held.values():
+            of_queue = in_use.setdefault(held.asking.local_queue, {})
+            for resource, amount in _by_resource(held.workload).items():
+                of_queue[resource] = of_queue.get(resource, 0.0) + amount
         self._usage.sample(now_s // self.usage_sampling_s * self.usage_sampling_s, in_use)
 
-    @staticmethod
-    def _park(asking: Asking, parked: dict[tuple[str, int], int]) -> None:
-        kind = (asking.queue, asking.priority)
-        parked[kind] = min(asking.request[RESOURCE], parked.get(kind, 1 << 60))
-
     def _admit(self, tree: QuotaTree, entry: Entry, view: View) -> Allocation | None:
-        """Take quota and GPUs for a job; None where the type of its flavour has no room or does not suit it."""
-        ((flavour, _), gpus) = next(iter(entry.usage.items()))
+        """Take quota and GPUs for a job; None where the nodes of its flavours have no room."""
         job = view.jobs[self._jobs[entry.asking.id]]
-        if not job.facts.runs_on(flavour):
-            return None
-        placer = PLACERS[self.placement].within(job.request.shape)
-        allocation = self._free.choose(placer, gpus, (self._free.types.index(flavour),))
+        allocation = self._placed(entry, job, view.now_s)
         if allocation is None:
             return None
-        self._free.take(allocation, job.request.shape)
         workload = admit(entry, view.now_s)
-        tree.add(workload.queue, workload.usage)
-        self._held[workload.id] = (workload, allocation)
-        if job.request.shape is not None:
-            self._shapes[workload.id] = job.request.shape
-        del self._pending[workload.id]
+        tree.admit(workload)
+        self._held[workload.id] = _Held(workload, entry.asking, allocation, job.request.shape)
         if self.admission_fair_sharing:
-            self._usage.charge(self._local[workload.id], {RESOURCE: gpus})
+            self._usage.charge(entry.asking.local_queue, _by_resource(workload))
         return allocation
 
-    def _evict(self, tree: QuotaTree, workload: Workload, now_s: float) -> None:
-        _, allocation = self._held[workload.id]
-        self._release(tree, workload.id)
-        self._pending[workload.id] = Asking(
-            workload.id,
-            workload.queue,
-            {RESOURCE: sum(g for _, g in allocation)},
-            workload.priority,
-            now_s,
-            self._flavours.get(workload.id),
-        )
+    def _placed(self, entry: Entry, job: JobView, now_s: float) -> Allocation | None:
+        if self._desk is not None:
+            found = self._desk.place(entry)
+            if isinstance(found, str):
+                if self._record is not None:
+                    self._record.unplaced(now_s, entry, job.id, found)
+                return None
+            if self._record is not None:
+                self._record.admitted(now_s, entry, job.id)
+            return found
+        if (allocation := allocation_of(entry)) is not None:
+            self._free.take(allocation, None)
+            return allocation
+        ((flavour, _), gpus) = next(iter(entry.usage.items()))
+        placer = PLACERS[self.placement].within(job.request.shape)
+        allocation = self._free.choose(placer, gpus, (self._free.types.index(flavour),))
+        if allocation is not None:
+            self._free.take(allocation, job.request.shape)
+        return allocation
 
-    def _release(self, tree: QuotaTree, number: str) -> None:
-        workload, allocation = self._held.pop(number)
-        tree.remove(workload.queue, workload.usage)
-        self._free.give_back(allocation, self._shapes.pop(number, None))
+    def _evicted(self, number: str, tree: QuotaTree, waiting: Waiting) -> Asking:
+        """Take quota and GPUs of a job back; return it as it waits again, in the place that its creation gives it."""
+        held = self._held.pop(number)
+        tree.release(held.workload)
+        waiting.wake(held.workload.queue)
+        if self._desk is None:
+            self._free.give_back(held.allocation, held.shape)
+        else:
+            self._desk.give_back(number)
+        return held.asking
 
-    def _look(self, view: View) -> QuotaTree:
+    def _look(self, view: View) -> tuple[QuotaTree, Waiting]:
         """Note arrivals, completions and losses, and nodes that went down or came up."""
-        if self._tree is None:
-            self._tree = self._quotas(view)
+        if self._known is None:
+            tree = self._quotas(view) if self._desk is None else self._desk.tree()
+            used = self._used if self.admission_fair_sharing else None
+            self._rules = Rules(self.fair_sharing, queue_usage=used)
+            if self._desk is not None:
+                self._rules = self._desk.rules(self._used)
+            elif self._levels is not None:
+                flavours = self._levels.flavours(node.gpu_type for node in view.nodes)
+                self._rules = replace(self._rules, flavours=flavours, topologies=self._levels.topology())
+                tree.use(self._levels.domains(view.nodes, view.up))
+            self._known = (tree, Waiting(tree, self._rules))
+        tree, waiting = self._known
         self._sample(view.now_s)
         lost = [job for job in view.lost if self._numbers.get(job.id) in self._held]
         for job_id in [*view.finished, *(job.id for job in lost)]:
             number = self._numbers.get(job_id, "")
-            self._pending.pop(number, None)
+            waiting.remove(number)
+            self._unready.pop(number, None)
             if number in self._held:
-                self._release(self._tree, number)
+                self._evicted(number, tree, waiting)
+            if self._record is not None:
+                self._record.ended(view.now_s, job_id, "Finished" if job_id in view.finished else "Lost")
         if view.up != self._free.up or view.lost or view.beside is not None:
+            if view.up != self._free.up or view.lost:
+                waiting.wake_all()
             self._free = Capacity.of(view)
+            if self._desk is not None:
+                self._desk.refresh(view.up, tree)
+            elif self._levels is not None:
+                tree.use(self._levels.domains(view.nodes, view.up))
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
-            self._pending[asking.id] = asking
-        return self._tree
+            if self._desk is None or not self._desk.hopeless([job]):
+                waiting.push(asking)
+        return tree, waiting
 
     def _asking(self, job: JobView) -> Asking:
-        request = job.request
-        queue = request.tenant if request.tenant in self.tenants else OTHERS
         number = self._numbers.setdefault(job.id, f"{len(self._numbers):012d}")
         self._jobs[number] = job.id
-        self._local[number] = f"{request.tenant}/{request.user}"
-        if job.facts.gpu_types is not None:
-            self._flavours[number] = frozenset(job.facts.gpu_types)
-        flavours = self._flavours.get(number)
-        return Asking(number, queue, {RESOURCE: job.num_gpus}, int(request.priority), request.submit_time_s, flavours)
+        if self._desk is not None:
+            return self._desk.asking(number, job)
+        request, types = job.request, job.facts.gpu_types
+        queue = request.tenant if request.tenant in self.tenants else OTHERS
+        return Asking(
+            number,
+            queue,
+            (PodSet(requests={RESOURCE: job.num_gpus}) if self._levels is None else self._levels.pods(job.num_gpus),),
+            int(request.priority),
+            request.submit_time_s,
+            None if types is None else frozenset(types),
+            local_queue=f"{request.tenant}/{request.user}",
+            place=request.shape,
+        )
 
     def _quotas(self, view: View) -> QuotaTree:
         terms = Terms(
@@ -232,3 +340,16 @@ class Kueue(Policy):
         for node in view.nodes:
             totals[node.gpu_type] = totals.get(node.gpu_type, 0) + node.gpus
         return quotas_of(self.tenants, totals, terms)
+
+
+def _by_resource(workload: Workload) -> dict[str, float]:
+    """Return what a workload holds of each resource, CPUs in cores."""
+    total: dict[str, float] = {}
+    for (_, resource), amount in workload.usage.items():
+        total[resource] = total.get(resource, 0.0) + amount / (1000 if resource == "cpu" else 1)
+    return total
+
+
+def _default(one: Field[Any]) -> Any:
+    """Return the default of a parameter."""
+    return one.default_factory() if callable(one.default_factory) else one.default

@@ -1,8 +1,9 @@
 """Scenarios of quota as files: the input, the expected outcome, and whether this package agrees.
 
 `python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each file, how many cases the
-model covers and how many of those agree; which are left out, and by which rule; and what differs. The format is
-documented in `tests/data/kueue/README.md`.
+model covers and how many of those agree; which are left out, and by which rule; and what differs. A file is of our form
+(`*.json`) or one of Kueue's own test tables in Go (any other name; which tables is in `go_tables`). The format is
+documented in `tests/data/kueue/README.md`. With `--words FILE`, what the cases leave out is added from that file.
 """
 
 from __future__ import annotations
@@ -19,24 +20,23 @@ from simsched.errors import InputError, input_error
 from simsched.reading import read_json
 from simsched_policies.production.kueue.candidates import in_order
 from simsched_policies.production.kueue.classical import classical_victims
-from simsched_policies.production.kueue.coverage import left_out
-from simsched_policies.production.kueue.cycle import Asking, Rules, run_cycle
-from simsched_policies.production.kueue.fair import BOTH, Rule, Tournament, fair_victims
-from simsched_policies.production.kueue.model import (
-    ClusterQueue,
-    Cohort,
-    FlavourResource,
-    Incoming,
-    Quota,
-    Reclaim,
-    Victim,
-    Within,
-    Workload,
+from simsched_policies.production.kueue.coverage import gates_of, left_out
+from simsched_policies.production.kueue.cycle_scenarios import cycle, reasons_of, strategies_of
+from simsched_policies.production.kueue.fair import Tournament, fair_victims
+from simsched_policies.production.kueue.flavour_scenarios import assigned, preference
+from simsched_policies.production.kueue.forms import (
+    amounts_of,
+    tree_of,
+    workload_of,
 )
+from simsched_policies.production.kueue.go_tables import cases_of
+from simsched_policies.production.kueue.model import FlavourResource, Incoming
 from simsched_policies.production.kueue.share import dominant_share
-from simsched_policies.production.kueue.tree import QuotaTree
+from simsched_policies.production.kueue.topology_scenarios import compared
 
 Json = Mapping[str, Any]
+#: What a file may say once for all its cases.
+_SHARED = ("fair_sharing", "preemptor_queue", "flavours", "namespaces", "gates")
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class Report:
         return self.count("equal") / covered if covered else 1.0
 
 
-def check_file(path: Path) -> Report:
-    """Run every case of a file; raises `InputError` where the file is not of the form."""
-    content = read_json(path)
+def check_file(path: Path, words: Json | None = None) -> Report:
+    """Run every case of a file, with `words` added; raises `InputError` where the file is not of the form."""
+    content = read_json(path) if path.suffix == ".json" else {"cases": cases_of(path)}
     try:
-        cases = [expanded(content, case) for case in content["cases"]]
+        cases = [worded(expanded(content, case), words or {}) for case in content["cases"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = "see the form in tests/data/kueue/README.md"
         raise input_error(str(path), f"is no file of scenarios ({type(error).__name__}: {error})", remedy) from error
@@ -79,9 +79,31 @@ def check_file(path: Path) -> Report:
 
 def expanded(content: Json, case: Json) -> Json:
     """Return a case with its file's defaults: queues, rules, the preemptor's queue."""
-    shared = {key: content[key] for key in ("fair_sharing", "preemptor_queue") if key in content}
+    shared = {key: content[key] for key in _SHARED if key in content}
     queues = {"queues": content.get("queues", [])} if case.get("queues") == "default" else {}
     return {**shared, **case, **queues}
+
+
+def worded(case: Json, words: Json) -> Json:
+    """Return a case with what `words` say of all cases and of this one, by name; null takes a key away.
+
+    Lists of named objects (or objects with an id) are matched by name.
+    """
+    for more in (
+        {key: words[key] for key in words if key != "cases"},
+        words.get("cases", {}).get(case.get("name"), {}),
+    ):
+        case = _merged(case, more)
+    return case
+
+
+def _merged(old: Any, more: Any) -> Any:
+    if isinstance(old, list) and isinstance(more, dict):
+        return [_merged(one, more.get(one.get("name", one.get("id")), {})) for one in old]
+    if not (isinstance(old, dict) and isinstance(more, dict)):
+        return more
+    changed = {key: _merged(old.get(key), value) for key, value in more.items() if value is not None}
+    return {key: value for key, value in {**old, **changed}.items() if more.get(key, value) is not None}
 
 
 def check(case: Json) -> Verdict:
@@ -95,66 +117,6 @@ def check(case: Json) -> Verdict:
     except InputError as error:
         return Verdict(name, "different", f"refused: {error}")
     return Verdict(name, "equal") if expected == got else Verdict(name, "different", f"expected {expected}, got {got}")
-
-
-def quotas_of(entries: Iterable[Json]) -> dict[FlavourResource, Quota]:
-    """Return quotas by flavour and resource."""
-    return {
-        (q["flavour"], q["resource"]): Quota(q["nominal"], q.get("borrowing_limit"), q.get("lending_limit"))
-        for q in entries
-    }
-
-
-def queue_of(entry: Json) -> ClusterQueue:
-    """Return a cluster queue."""
-    return ClusterQueue(
-        entry["name"],
-        entry.get("cohort"),
-        quotas_of(entry["quotas"]),
-        entry.get("weight", 1.0),
-        Within(entry.get("within_queue", "never")),
-        Reclaim(entry.get("reclaim", "never")),
-        entry.get("borrow_preempts_lower_priority", False),
-        entry.get("borrow_max_priority"),
-        entry.get("strict_fifo", False),
-        entry.get("borrow_before_next_flavour", True),
-        entry.get("preempt_before_next_flavour", False),
-    )
-
-
-def amounts_of(entries: Iterable[Json]) -> dict[FlavourResource, int]:
-    """Return amounts by flavour and resource; several of one are added up."""
-    total: Counter[FlavourResource] = Counter()
-    for entry in entries:
-        total[entry["flavour"], entry["resource"]] += entry["amount"]
-    return dict(total)
-
-
-def workload_of(entry: Json, usage: str = "usage") -> Workload:
-    """Return a workload that holds what `usage` lists."""
-    return Workload(
-        entry["id"],
-        entry.get("queue", ""),
-        amounts_of(entry.get(usage, [])),
-        entry.get("priority", 0),
-        entry.get("created_s", 0),
-        entry.get("admitted_s", 0),
-        entry.get("evicted", False),
-        entry.get("local_queue_usage", 0.0),
-    )
-
-
-def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:
-    """Return the tree of a case, with the usage of the workloads admitted, and these."""
-    cohorts = [
-        Cohort(c["name"], c.get("parent"), quotas_of(c.get("quotas", [])), c.get("weight", 1.0))
-        for c in case.get("cohorts", [])
-    ]
-    tree = QuotaTree([queue_of(entry) for entry in case["queues"]], cohorts)
-    admitted = [workload_of(entry) for entry in case.get("admitted", [])]
-    for holder in admitted:
-        tree.add(holder.queue, holder.usage)
-    return tree, admitted
 
 
 def _available(case: Json) -> tuple[object, object]:
@@ -207,47 +169,17 @@ def _queue_order(case: Json) -> tuple[object, object]:
 
 
 def _victims(case: Json) -> tuple[object, object]:
-    tree, admitted = tree_of(case)
+    tree, _ = tree_of(case)
     asked = case["incoming"]["assigned"]
     contested = frozenset((e["flavour"], e["resource"]) for e in asked if e["mode"] == "preempt")
     incoming = Incoming(workload_of(case["incoming"], "assigned"), contested)
     by_usage = case.get("admission_fair_sharing", False)
     if case.get("fair_sharing", False):
-        got = fair_victims(tree, incoming, admitted, rules=_strategies(case), by_usage=by_usage)
+        within_nominal = gates_of(case)["FairSharingPreemptWithinNominal"]
+        got = fair_victims(tree, incoming, rules=strategies_of(case), by_usage=by_usage, within_nominal=within_nominal)
     else:
-        got = classical_victims(tree, incoming, admitted, by_usage=by_usage)
-    return case["victims"], _reasons(got)
-
-
-def _reasons(victims: Iterable[Victim]) -> dict[str, str]:
-    return {victim.workload.id: victim.reason.value for victim in victims}
-
-
-def _strategies(case: Json) -> Sequence[Rule]:
-    return tuple(Rule(name) for name in case.get("strategies", [rule.value for rule in BOTH]))
-
-
-def _cycle(case: Json) -> tuple[object, object]:
-    """Run one cycle for the pending workloads that head their queues."""
-    tree, admitted = tree_of(case)
-    used = {entry["id"]: entry.get("local_queue_usage", 0.0) for entry in case["pending"]}
-    fair = case.get("fair_sharing", False)
-    by_usage = (lambda asking: used[asking.id]) if case.get("admission_fair_sharing", False) else None
-    pending = [
-        Asking(e["id"], e["queue"], e["request"], e.get("priority", 0), e.get("created_s", 0)) for e in case["pending"]
-    ]
-    out = run_cycle(
-        tree,
-        pending,
-        admitted,
-        Rules(fair, _strategies(case), by_usage),
-    )
-    got: dict[str, object] = {
-        "admitted": {entry.asking.id: sorted({flavour for flavour, _ in entry.usage}) for entry in out.admitted},
-        "preempted": {name: why for entry in out.preempting for name, why in _reasons(entry.victims).items()},
-        "waiting": sorted(e.asking.id for e in (*out.preempting, *out.skipped, *out.parked)),
-    }
-    return case["outcome"], {key: got[key] for key in case["outcome"]}
+        got = classical_victims(tree, incoming, by_usage=by_usage)
+    return case["victims"], reasons_of(got)
 
 
 #: What a case is about, by the key that says so.
@@ -257,12 +189,15 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "candidates": _candidates,
     "actions": _queue_order,
     "victims": _victims,
-    "outcome": _cycle,
+    "outcome": cycle,
+    "placement": compared,
+    "assignment": assigned,
+    "first_preferred": preference,
 }
 
 
 def files_in(places: Iterable[Path]) -> list[Path]:
-    """Return the files named, and those of the folders named, sorted."""
+    """Return the files named, and the JSON files of the folders named, sorted."""
     return [file for place in places for file in (sorted(place.glob("*.json")) if place.is_dir() else [place])]
 
 
@@ -285,10 +220,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Check files and print the reports; return 1 where the least share is not reached, 2 for files of another form."""
     parser = argparse.ArgumentParser(prog="python -m simsched_policies.production.kueue.scenarios", description=__doc__)
     parser.add_argument("places", nargs="+", type=Path, metavar="FILE_OR_FOLDER")
+    parser.add_argument("--words", type=Path, metavar="FILE", help="what to add to cases, by their names")
     parser.add_argument("--least", type=float, default=0.9, help="share of equal cases that every file must reach")
     asked = parser.parse_args(arguments)
     try:
-        reports = [check_file(path) for path in files_in(asked.places)]
+        words = None if asked.words is None else read_json(asked.words)
+        reports = [check_file(path, words) for path in files_in(asked.places)]
     except InputError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from simsched_policies.production.kueue.model import Amounts
-from simsched_policies.production.kueue.tree import Node, potential
+from simsched_policies.production.kueue.tree import Node
 
 #: A share of one is written as a thousand.
 SCALE = 1000
@@ -57,18 +57,9 @@ def dominant_share(node: Node, added: Amounts | None = None) -> Share:
         over = node.usage.get(resource, 0) + added.get(resource, 0) - quota
         if over > 0:
             borrowed[resource[1]] = borrowed.get(resource[1], 0) + over
-    lendable = _lendable(node.parent) if borrowed else {}
+    lendable = node.parent.lendable
     best, name = 0.0, ""
     for kind in sorted(borrowed):
         if lendable.get(kind, 0) > 0 and (ratio := borrowed[kind] * SCALE / lendable[kind]) > best:
             best, name = ratio, kind
     return Share(best, node.weight, name)
-
-
-def _lendable(parent: Node) -> dict[str, int]:
-    """Sum over flavours what a node could use of each resource if nothing were in use."""
-    total: dict[str, int] = {}
-    resources = {resource for node in parent.path() for resource in node.subtree}
-    for resource in resources:
-        total[resource[1]] = total.get(resource[1], 0) + potential(parent, resource)
-    return total

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from simsched.errors import InputError, Problem
-from simsched_policies.production.kueue.model import Amounts, ClusterQueue, Cohort, FlavourResource, Quota
+from simsched_policies.production.kueue.model import (
+    Amounts,
+    Assigned,
+    ClusterQueue,
+    Cohort,
+    FlavourResource,
+    Quota,
+    Workload,
+)
+from simsched_policies.production.kueue.topology import Domains, Usage
 
 _NO_QUOTA = Quota(0)
 
@@ -14,10 +23,15 @@ _NO_QUOTA = Quota(0)
 class Node:
     """One cluster queue or cohort with its usage; `parent` is None at a root.
 
-    `subtree` is the quota of the node and of what its children lend it; `local` the part that it lends to nobody.
+    `subtree` is the quota of the node and of what its children lend it, `local` the part that it lends to nobody, and
+    `most` what it could use if nothing were in use. `height` is the longest way down to a leaf, and `held` lists the
+    workloads that have quota in a queue.
     """
 
-    __slots__ = ("children", "local", "name", "parent", "queue", "quotas", "subtree", "usage", "weight")
+    __slots__ = (
+        *("children", "groups", "height", "held", "lendable", "local", "most", "name", "parent", "queue", "quotas"),
+        *("changes", "ordered", "releases", "subtree", "usage", "weight"),
+    )
 
     def __init__(self, spec: ClusterQueue | Cohort) -> None:
         """Make a node without parent and usage."""
@@ -29,7 +43,27 @@ class Node:
         self.children: list[Node] = []
         self.subtree: dict[FlavourResource, int] = {}
         self.local: dict[FlavourResource, int] = {}
+        self.most: dict[FlavourResource, int] = {}
         self.usage: dict[FlavourResource, int] = {}
+        self.height = 0
+        self.held: dict[str, Workload] = {}
+        #: What each resource could be used of, whatever the flavour, if nothing were in use.
+        self.lendable: dict[str, int] = {}
+        #: The resource group of each resource: all its resources, and its flavours in their order.
+        self.groups = {} if self.queue is None else _groups(self.queue)
+        #: How often workloads got quota in a queue or gave it back.
+        self.changes = 0
+        #: What is held, sorted, as of so many changes.
+        self.ordered: tuple[int, list[Workload]] = (-1, [])
+        #: How often something below a root gave quota back.
+        self.releases = 0
+
+    def root(self) -> Node:
+        """Return the top of the node's tree."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
 
     def path(self) -> Iterator[Node]:
         """Yield the node, its parent and so on up to the root."""
@@ -38,9 +72,30 @@ class Node:
             yield node
             node = node.parent
 
+    def in_order(self) -> Iterator[Workload]:
+        """Yield the workloads that have quota: evicted ones, those of low priority, those admitted last, by name."""
+        if self.ordered[0] != self.changes:
+            held = sorted(self.held.values(), key=lambda w: (not w.evicted, w.priority, -w.admitted_s, w.id))
+            self.ordered = (self.changes, held)
+        yield from (self.held[one.id] for one in self.ordered[1] if one.id in self.held)
+
     def headroom(self, resource: FlavourResource) -> int:
         """Return how much is free of the quota that the node lends to nobody."""
         return max(0, self.local.get(resource, 0) - self.usage.get(resource, 0))
+
+    def available(self, resource: FlavourResource, above: int | None = None) -> int:
+        """Return what the node may still use; negative where the tree is overcommitted.
+
+        `above` is what its parent may still use, where that is known.
+        """
+        subtree, used = self.subtree.get(resource, 0), self.usage.get(resource, 0)
+        if self.parent is None:
+            return subtree - used
+        above, local = self.parent.available(resource) if above is None else above, self.local.get(resource, 0)
+        quota = self.quotas.get(resource)
+        if quota is not None and quota.borrowing_limit is not None:
+            above = min(above, subtree - local - max(0, used - local) + quota.borrowing_limit)
+        return max(0, local - used) + above
 
     def exceeds(self, resource: FlavourResource, more: int = 0) -> bool:
         """Say whether usage, with `more` added, is above the quota of the subtree."""
@@ -58,6 +113,8 @@ class QuotaTree:
         """Build the tree; a cohort that is named but not described has no quota of its own."""
         queues, cohorts = list(queues), list(cohorts)
         _check(queues, cohorts)
+        #: The topologies of flavours that have one, with what is placed there.
+        self.topologies: Mapping[str, Domains] = {}
         self.cohorts = {cohort.name: Node(cohort) for cohort in cohorts}
         self.queues = {queue.name: Node(queue) for queue in queues}
         for cohort in cohorts:
@@ -69,6 +126,61 @@ class QuotaTree:
         for node in self.nodes():
             if node.parent is None:
                 _sum_quota(node)
+                _fill_most(node)
+
+    def admit(self, workload: Workload) -> None:
+        """Give a workload its quota and its places."""
+        node = self.queues[workload.queue]
+        node.held[workload.id] = workload
+        node.changes += 1
+        self.count(workload)
+
+    def release(self, workload: Workload) -> None:
+        """Take a workload's quota back for good."""
+        node = self.queues[workload.queue]
+        del node.held[workload.id]
+        node.changes += 1
+        self.count(workload, -1)
+        node.root().releases += 1
+
+    def use(self, topologies: Mapping[str, Domains]) -> None:
+        """Take over the topologies of flavours, and count there what workloads hold."""
+        self.topologies = topologies
+        for node in self.queues.values():
+            for workload in node.held.values():
+                for one in workload.assigned:
+                    self.place(one)
+
+    def count(self, workload: Workload, sign: int = 1) -> None:
+        """Count what a workload uses, or with sign -1 take it off."""
+        (self.add if sign > 0 else self.remove)(workload.queue, workload.usage)
+        for one in workload.assigned:
+            if one.places is not None:
+                self.place(one, sign)
+
+    def place(self, one: Assigned, sign: int = 1) -> None:
+        """Count pods at their places, or with sign -1 take them off; flavours with the same hosts share their usage."""
+        for flavour in set(one.flavours.values()) & set(self.topologies):
+            own = self.topologies[flavour]
+            for domains in self.topologies.values() if own.by_host else (own,):
+                if domains is own or domains.by_host:
+                    for values, count in one.places or ():
+                        domains.change(Usage(values, one.pod, count), sign)
+
+    def has_room(self, placed: Iterable[Assigned]) -> bool:
+        """Say whether pods that nobody counts yet still fit where they are to lie."""
+        placed = [one for one in placed if one.places]
+        for one in placed:
+            self.place(one)
+        fits = all(
+            self.topologies[flavour].holds(values)
+            for one in placed
+            for flavour in set(one.flavours.values()) & set(self.topologies)
+            for values, _ in one.places or ()
+        )
+        for one in placed:
+            self.place(one, -1)
+        return fits
 
     def _attach(self, node: Node, parent: str | None) -> None:
         if not parent:
@@ -83,18 +195,18 @@ class QuotaTree:
 
     def available(self, queue: str, resource: FlavourResource) -> int:
         """Return how much a queue may still admit, borrowing included."""
-        return max(0, _available(self.queues[queue], resource))
+        return max(0, self.queues[queue].available(resource))
 
     def potentially_available(self, queue: str, resource: FlavourResource) -> int:
         """Return how much a queue could use if nothing were in use."""
-        return potential(self.queues[queue], resource)
+        return self.queues[queue].most.get(resource, 0)
 
     def fits(self, queue: str, amounts: Amounts, *, borrow: bool = True) -> bool:
         """Say whether a queue may admit `amounts` now, and do so without borrowing where `borrow` is False."""
         node = self.queues[queue]
         if not borrow and any(node.exceeds(resource, amount) for resource, amount in amounts.items()):
             return False
-        return all(max(0, _available(node, resource)) >= amount for resource, amount in amounts.items())
+        return all(max(0, node.available(resource)) >= amount for resource, amount in amounts.items())
 
     def borrows(self, queue: str, amounts: Amounts) -> bool:
         """Say whether a queue would use more than its nominal quota of any resource with `amounts` added."""
@@ -112,6 +224,20 @@ class QuotaTree:
             _remove(self.queues[queue], resource, amount)
 
     @contextmanager
+    def without_all(self, workloads: Iterable[Workload]) -> Iterator[None]:
+        """Take workloads off for the time of a question."""
+        gone = list(workloads)
+        for workload in gone:
+            self.queues[workload.queue].held.pop(workload.id)
+            self.count(workload, -1)
+        try:
+            yield
+        finally:
+            for workload in gone:
+                self.queues[workload.queue].held[workload.id] = workload
+                self.count(workload)
+
+    @contextmanager
     def without(self, queue: str, amounts: Amounts) -> Iterator[None]:
         """Take `amounts` off for the time of a question."""
         self.remove(queue, amounts)
@@ -121,27 +247,62 @@ class QuotaTree:
             self.add(queue, amounts)
 
 
-def potential(node: Node, resource: FlavourResource) -> int:
-    """Return how much a node could use if nothing were in use in the tree."""
-    subtree = node.subtree.get(resource, 0)
-    if node.parent is None:
-        return subtree
-    most = node.local.get(resource, 0) + potential(node.parent, resource)
-    limit = node.quotas.get(resource, _NO_QUOTA).borrowing_limit
-    return most if limit is None else min(subtree + limit, most)
+def reach(node: Node, resource: FlavourResource) -> int:
+    """Return the largest amount that fits into the quota of a subtree above a queue and below the root."""
+    most, passed = 0, 0
+    for step in node.path():
+        if step.parent is None and step is not node:
+            break
+        most = max(most, step.subtree.get(resource, 0) - step.usage.get(resource, 0) + passed)
+        passed += step.headroom(resource)
+    return most
 
 
-def _available(node: Node, resource: FlavourResource) -> int:
-    """Return what a node may still use; negative where the tree is overcommitted."""
-    subtree, used = node.subtree.get(resource, 0), node.usage.get(resource, 0)
-    if node.parent is None:
-        return subtree - used
-    above = _available(node.parent, resource)
-    limit = node.quotas.get(resource, _NO_QUOTA).borrowing_limit
-    if limit is not None:
-        local = node.local.get(resource, 0)
-        above = min(above, subtree - local - max(0, used - local) + limit)
-    return node.headroom(resource) + above
+def queues_below(node: Node) -> Iterator[Node]:
+    """Yield the queues at or below a node."""
+    if node.queue is not None:
+        yield node
+    for child in node.children:
+        yield from queues_below(child)
+
+
+def level_of(node: Node, resource: FlavourResource, amount: int) -> tuple[int, bool]:
+    """Return how high in the tree a queue must borrow `amount` from, and whether that is below the root.
+
+    It is 0 without borrowing, else the height of the lowest cohort whose quota has room for it; the root's height where
+    none has. Source: Kueue, flavour assignment (borrowing level).
+    """
+    if node.parent is None or not node.exceeds(resource, amount):
+        return 0, node.parent is not None
+    left, step = amount - node.headroom(resource), node.parent
+    while step.exceeds(resource, left):
+        if step.parent is None:
+            return step.height, False
+        left -= step.headroom(resource)
+        step = step.parent
+    return step.height, step.parent is not None
+
+
+def _groups(spec: ClusterQueue) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    flavours: dict[str, tuple[str, ...]] = {}
+    for flavour, resource in spec.quotas:
+        flavours[resource] = (*flavours.get(resource, ()), flavour)
+    named: list[tuple[str, ...]] = list(spec.groups)
+    if not named:
+        alike: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for resource, names in flavours.items():
+            alike[names] = (*alike.get(names, ()), resource)
+        named = list(alike.values())
+    merged: list[tuple[str, ...]] = []
+    for group in named:  # groups that share a resource are one
+        apart = [other for other in merged if not set(other) & set(group)]
+        shared = [r for other in merged if set(other) & set(group) for r in other]
+        merged = [*apart, tuple(dict.fromkeys((*shared, *group)))]
+    return {
+        resource: (group, tuple(dict.fromkeys(flavour for flavour, other in spec.quotas if other in group)))
+        for group in merged
+        for resource in group
+    }
 
 
 def _add(node: Node, resource: FlavourResource, amount: int) -> None:
@@ -163,12 +324,27 @@ def _sum_quota(node: Node) -> None:
     subtree = {resource: quota.nominal for resource, quota in node.quotas.items()}
     for child in node.children:
         _sum_quota(child)
+        node.height = max(node.height, child.height + 1)
         for resource, amount in child.subtree.items():
             subtree[resource] = subtree.get(resource, 0) + amount - child.local[resource]
     node.subtree = subtree
     for resource, amount in subtree.items():
         limit = node.quotas.get(resource, _NO_QUOTA).lending_limit
         node.local[resource] = 0 if limit is None else max(0, amount - limit)
+
+
+def _fill_most(node: Node) -> None:
+    """Fill in what every node could use, from the root down."""
+    above = {} if node.parent is None else node.parent.most
+    for resource in {**node.subtree, **above}:
+        subtree = node.subtree.get(resource, 0)
+        most = subtree if node.parent is None else node.local.get(resource, 0) + above.get(resource, 0)
+        limit = node.quotas.get(resource, _NO_QUOTA).borrowing_limit
+        most = most if limit is None or node.parent is None else min(subtree + limit, most)
+        node.most[resource] = most
+        node.lendable[resource[1]] = node.lendable.get(resource[1], 0) + most
+    for child in node.children:
+        _fill_most(child)
 
 
 def _check(queues: list[ClusterQueue], cohorts: list[Cohort]) -> None:

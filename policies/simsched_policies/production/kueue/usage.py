@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,8 +16,8 @@ class DecayedUsage:
     """The usage of local queues as an exponential moving average.
 
     Each sample moves the average a to a * d + u * (1 - d), where u is what is in use and d = 0.5 ** (elapsed /
-    half-life). A half-life of 0 keeps only the last sample. Amounts are weighted by resource, default 1. Source: Kueue,
-    admission fair sharing (KEP-4136).
+    half-life). A half-life of 0 keeps no history: usage is always 0. Amounts are weighted by resource, default 1.
+    Source: Kueue, admission fair sharing (KEP-4136).
     """
 
     half_life_s: float = HALF_LIFE_S
@@ -32,9 +33,11 @@ class DecayedUsage:
     def sample(self, now_s: float, in_use: Mapping[str, Mapping[str, float]]) -> None:
         """Take a sample: what each local queue holds of each resource at `now_s`; raises `ValueError` for the past."""
         elapsed = now_s - self._sampled_s
+        if self.half_life_s == 0:
+            return
         if elapsed < 0:
             raise ValueError(f"a sample at {now_s:g} s comes after one at {self._sampled_s:g} s")
-        keep = 0.5 ** (elapsed / self.half_life_s) if self.half_life_s > 0 else 0.0
+        keep = 0.5 ** (elapsed / self.half_life_s)
         for queue in sorted({*self._average, *in_use}):
             old, new = self._average.get(queue, {}), in_use.get(queue, {})
             self._average[queue] = {
@@ -48,17 +51,17 @@ class DecayedUsage:
 
         Adds the share that the next sample would give to `amounts`.
         """
-        add = 1 - 0.5 ** (self.sampling_s / self.half_life_s) if self.half_life_s > 0 else 1.0
+        if self.half_life_s == 0:
+            return
+        add = 1 - 0.5 ** (self.sampling_s / self.half_life_s)
         average = self._average.setdefault(queue, {})
         for resource, amount in amounts.items():
             average[resource] = average.get(resource, 0.0) + amount * add
 
     def of(self, queue: str, weight: float = 1.0) -> float:
-        """Return the usage of a local queue over its weight, infinite where the weight is 0 and something is used."""
+        """Return the usage of a local queue over its weight, infinite where the weight is 0."""
         total = sum(
             self.resource_weights.get(resource, 1.0) * amount
             for resource, amount in self._average.get(queue, {}).items()
         )
-        if weight == 0:
-            return float("inf") if total > 0 else 0.0
-        return total / weight
+        return total / weight if weight > 0 else math.inf

@@ -1,0 +1,95 @@
+"""Cases of one cycle of admission: who is admitted, where, who must leave and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from simsched_policies.production.kueue.coverage import gates_of
+from simsched_policies.production.kueue.cycle import Outcome, Pending, Rules, heads, run_cycle
+from simsched_policies.production.kueue.cycle_places import domains_by_flavour
+from simsched_policies.production.kueue.fair import BOTH, Rule
+from simsched_policies.production.kueue.forms import asking_of, flavour_of, node_of, tree_of
+from simsched_policies.production.kueue.model import AdmissionCheck, Asking, Topology, Victim
+from simsched_policies.production.kueue.topology_scenarios import written
+from simsched_policies.production.kueue.tree import QuotaTree
+
+Json = Mapping[str, Any]
+
+
+def reasons_of(victims: Iterable[Victim]) -> dict[str, str]:
+    """Return the reasons of victims, in Kueue's words."""
+    return {victim.workload.id: victim.reason.value for victim in victims}
+
+
+def strategies_of(case: Json) -> Sequence[Rule]:
+    """Return the rules of fair sharing of a case."""
+    return tuple(Rule(name) for name in case.get("strategies", [rule.value for rule in BOTH]))
+
+
+def cycle(case: Json) -> tuple[object, object]:
+    """Run one cycle for the pending workloads that head their queues, and those due for a second pass."""
+    tree, _ = tree_of(case)
+    rules = _rules(case)
+    _place(case, tree, rules)
+    pending = [asking_of(entry, case) for entry in case["pending"]]
+    second = [
+        _second_pass(entry, case, tree)
+        for entry in case.get("admitted", ())
+        if entry.get("second_pass", False)
+        and (not entry.get("unhealthy_nodes") or rules.gates["TASFailedNodeReplacement"])
+    ]
+    out = run_cycle(tree, [*heads((one for one in pending if one.queue in tree.queues), rules), *second], rules)
+    got = _outcome(out, pending, failed=case.get("admission_error", False))
+    return case["outcome"], {key: got[key] for key in case["outcome"]}
+
+
+def _rules(case: Json) -> Rules:
+    used = {entry["id"]: entry.get("local_queue_usage", 0.0) for entry in case["pending"]}
+    by_usage = (lambda asking: used[asking.id]) if case.get("admission_fair_sharing", False) else None
+    return Rules(
+        case.get("fair_sharing", False),
+        strategies_of(case),
+        by_usage,
+        {one["name"]: flavour_of(one) for one in case["flavours"]} if "flavours" in case else None,
+        case.get("namespaces"),
+        gates=gates_of(case),
+        topologies={name: Topology(name, tuple(levels)) for name, levels in case.get("topologies", {}).items()},
+        checks={one["name"]: AdmissionCheck(**one) for one in case.get("checks", ())},
+    )
+
+
+def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
+    """Give the tree the topologies of its flavours, with the pods that are there."""
+    nodes = [node_of(entry) for entry in case.get("nodes", ())]
+    on = rules.gates["TopologyAwareScheduling"]
+    topologies = domains_by_flavour(rules.flavours or {}, rules.topologies, nodes) if on else {}
+    for domains in topologies.values():
+        for pod in case.get("pods", ()):
+            if not pod.get("ended", False):
+                domains.occupy(pod["node"], pod.get("request", {}))
+    tree.use(topologies)
+
+
+def _second_pass(entry: Json, case: Json, tree: QuotaTree) -> Pending:
+    held = tree.queues[entry["queue"]].held[entry["id"]]
+    return Pending(asking_of(entry, case), holds=held, failed=tuple(entry.get("unhealthy_nodes", ())))
+
+
+def _outcome(out: Outcome, pending: Iterable[Asking], *, failed: bool) -> dict[str, object]:
+    admitted = () if failed else out.admitted
+    evicted = {entry.asking.id: "NodeFailures" for entry in out.evicted}
+    preempted = {name: why for entry in out.preempting for name, why in reasons_of(entry.victims).items()}
+    return {
+        "admitted": {
+            e.asking.id: sorted({c.flavour for f in e.assignment.found for c in f.flavours.values()}) for e in admitted
+        },
+        "counts": {e.asking.id: {one.pods.name: one.pods.count for one in e.assignment.found} for e in admitted},
+        "places": {
+            e.asking.id: {f.pods.name: written(f.places) for f in e.assignment.found if f.places is not None}
+            for e in admitted
+        },
+        "preempted": preempted | evicted,
+        "victims": sorted(preempted | evicted),
+        "waiting": sorted({one.id for one in pending} - {entry.asking.id for entry in admitted}),
+    }

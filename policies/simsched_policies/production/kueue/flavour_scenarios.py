@@ -1,0 +1,124 @@
+"""Cases of flavour assignment in our form: the flavours that are expected of a workload, and those that are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from simsched_policies.production.kueue.assign import Attempt, Found, Grade, Market, assign, preferred
+from simsched_policies.production.kueue.coverage import gates_of
+from simsched_policies.production.kueue.forms import amounts_of, asking_of, flavour_of, tree_of
+from simsched_policies.production.kueue.model import Assigned, FlavourResource, Mode, Preference, Workload
+from simsched_policies.production.kueue.reasons import worst_kind
+
+Json = Mapping[str, Any]
+#: Grades by the words for whom would be preempted.
+GRADES = {
+    "no-fit": Grade.NO_FIT,
+    "nobody": Grade.NO_CANDIDATES,
+    "own": Grade.OWN,
+    "borrowers": Grade.BORROWERS,
+    "fits": Grade.FIT,
+}
+
+
+def assigned(case: Json) -> tuple[object, object]:
+    """Return the assignment expected of a workload, and the one found; only what is expected is compared."""
+    tree, _ = tree_of(case)
+    for name, entries in case.get("usage", {}).items():
+        tree.add(name, amounts_of(entries))
+    node = tree.queues[case["asking"].get("queue") or case["queues"][0]["name"]]
+    foreseen = {(e["flavour"], e["resource"]): (GRADES[e["whom"]], e["level"]) for e in case.get("foreseen", ())}
+
+    def oracle(key: FlavourResource, _: int) -> tuple[Grade, int]:
+        return foreseen.get(key, (Grade.OWN, 0))
+
+    flavours = {one["name"]: flavour_of(one) for one in case["flavours"]} if "flavours" in case else None
+    market = Market(flavours, gates_of(case), case.get("fair_sharing", False), topologies=case.get("topologies", {}))
+    old = tuple(Assigned(one["name"], 1, one["requests"], one["flavours"]) for one in case.get("replaced", ()))
+    replaced = Workload("old", node.name, assigned=old) if old else None
+    found = assign(node, asking_of({**case["asking"], "queue": node.name}, case), market, oracle, replaced=replaced)
+    expected = case["assignment"]
+    usage = [{"flavour": f, "resource": r, "amount": n} for (f, r), n in found.usage.items() if n]
+    sets = {one.pods.name: _written(one) for one in found.found}
+    kinds = {name: one["kind"] for part in sets.values() for name, one in part["attempts"].items()}
+    got: dict[str, object] = {
+        "mode": found.grade.mode.value,
+        "level": found.level,
+        "reason": "" if found.grade.mode is not Mode.NO_FIT else worst_kind(_kinds(found.found)),
+        "usage": sorted(usage, key=str),
+    }
+    wanted = {**expected, **({"usage": sorted(expected["usage"], key=str)} if "usage" in expected else {})}
+    if "kinds" in wanted:
+        both = kinds.keys() & wanted["kinds"].keys()
+        got["kinds"] = {name: kinds[name] for name in both}
+        wanted["kinds"] = {name: wanted["kinds"][name] for name in both}
+    if "pod_sets" in wanted:
+        got["pod_sets"] = {name: _cut(part, wanted["pod_sets"].get(name)) for name, part in sets.items()}
+        wanted["pod_sets"] = {name: _flexible(part, sets.get(name)) for name, part in wanted["pod_sets"].items()}
+    return wanted, {key: got[key] for key in wanted}
+
+
+def _kinds(found: Iterable[Found]) -> list[tuple[str, ...]]:
+    """List, for each set and resource group without a flavour, why each of its flavours was passed over."""
+    return [
+        tuple(attempt.why[0].unfit.kind for attempt in one.attempts if attempt.grade is Grade.NO_FIT and attempt.why)
+        for one in found
+        if one.requests and not one.flavours
+    ]
+
+
+def _written(one: Found) -> dict[str, Any]:
+    flavours = {
+        r: {"flavour": c.flavour, "mode": c.grade.mode.value, "tried": c.tried} for r, c in one.flavours.items()
+    }
+    failed = any(not attempt.flavour for attempt in one.attempts)
+    fits = flavours and not failed and all(c.grade is Grade.FIT for c in one.flavours.values())
+    attempts = {attempt.flavour: _attempt(attempt) for attempt in one.attempts if attempt.flavour}
+    reasons = {why.text(attempt.flavour) for attempt in one.attempts for why in attempt.why}
+    return {
+        "count": one.pods.count,
+        "requests": dict(one.requests),
+        "flavours": flavours,
+        "reasons": [] if fits else sorted(reasons),
+        "attempts": attempts,
+    }
+
+
+def _attempt(one: Attempt) -> dict[str, Any]:
+    kind = one.why[0].unfit.kind if one.grade is Grade.NO_FIT and one.why else ""
+    reasons = sorted(why.text(one.flavour) for why in one.why)
+    return {"mode": one.grade.mode.value, "level": one.level, "reasons": reasons, "kind": kind}
+
+
+def _cut(found: dict[str, Any], wanted: Json | None) -> dict[str, Any]:
+    """Return what was found of a set of pods as far as something is expected of it."""
+    if wanted is None:
+        return found
+    made = {key: found[key] for key in found if key in wanted and (key != "attempts" or wanted[key])}
+    for resource, want in wanted.get("flavours", {}).items():
+        if resource in made.get("flavours", {}):
+            made["flavours"][resource] = {key: made["flavours"][resource][key] for key in want}
+    if "attempts" in made and not _has_fit(found):
+        made["attempts"] = {name: one for name, one in made["attempts"].items() if name in wanted["attempts"]}
+    return made
+
+
+def _flexible(wanted: Json, found: Json | None) -> Json:
+    """Return what is expected; of flavours that were tried, where one fits, only those that were."""
+    if found is None or not wanted.get("attempts"):
+        return {key: wanted[key] for key in wanted if key != "attempts"}
+    if not _has_fit(found):
+        return wanted
+    return {**wanted, "attempts": {name: one for name, one in wanted["attempts"].items() if name in found["attempts"]}}
+
+
+def _has_fit(found: Json) -> bool:
+    return any(one["mode"] == "fit" for one in found["attempts"].values())
+
+
+def preference(case: Json) -> tuple[object, object]:
+    """Return whether the first of two flavours is expected to be preferred, and whether it is."""
+    rule = Preference(case["preference"])
+    first, second = (preferred(GRADES[one["grade"]], one["level"], rule) for one in case["compared"])
+    return case["first_preferred"], first > second

@@ -1,0 +1,267 @@
+"""Queues, cohorts, flavours and sets of pods as builders of Kueue's tests make them, in the form of our scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simsched_policies.production.go_values import Call, Composite
+from simsched_policies.production.kueue.go_objects import (
+    Json,
+    calls,
+    quantity,
+    requests,
+    taint,
+    terms,
+    toleration,
+    topology_request,
+    unread,
+    word,
+)
+
+#: Kueue's words of rules, and ours.
+_RULES = {"Never": "never", "LowerPriority": "lower-priority", "Any": "any",
+          "LowerOrNewerEqualPriority": "lower-or-newer-equal-priority"}  # fmt: skip
+
+
+def cluster_queue(value: Any) -> Json:
+    """Return a cluster queue of a builder; the builder's queues take any namespace."""
+    made: Json = {"name": "", "quotas": []}
+    groups: list[list[str]] = []
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeClusterQueue" | "Name", (name,):
+                made["name"] = name
+            case "Cohort", (name,):
+                made["cohort"] = word(name) or None
+            case "ResourceGroup", flavours:
+                quotas = [quota for one in flavours for quota in flavour_quotas(one)]
+                made["quotas"] += quotas
+                groups += [list(dict.fromkeys(quota["resource"] for quota in quotas))] if quotas else []
+            case "Preemption", (rules,):
+                made |= _preemption(rules)
+            case "FlavorFungibility", (rules,):
+                made |= fungibility(rules)
+            case "FairWeight", (weight,):
+                made["weight"] = _weight(weight)
+            case "QueueingStrategy", (strategy,):
+                made["strict_fifo"] = word(strategy) == "StrictFIFO"
+            case "NamespaceSelector", (selector,):
+                made["namespaces"] = None if selector is None else _selector(selector)
+            case "StopPolicy", (policy,):
+                made["stop"] = word(policy).removeprefix("StopPolicy")
+            case "AdmissionChecks", names:
+                made["checks"] = [word(one) for one in names]
+            case (("AdmissionMode" | "Generation" | "Active" | "Condition"), _):
+                pass
+            case _:
+                raise unread(call)
+    return made | ({"groups": groups} if groups else {})
+
+
+def fungibility(rules: Composite) -> Json:
+    """Return when a search for a flavour goes on, and what it prefers; what is not said is the default."""
+    made: Json = {
+        "borrow_before_next_flavour": word(rules.get("WhenCanBorrow", "MayStopSearch")) != "TryNextFlavor",
+        "preempt_before_next_flavour": word(rules.get("WhenCanPreempt", "TryNextFlavor")) != "TryNextFlavor",
+    }
+    return made | ({"preference": word(rules.get("Preference"))} if rules.get("Preference") is not None else {})
+
+
+def _preemption(rules: Composite) -> Json:
+    def rule(name: str) -> str:
+        given = word(rules.get(name, "Never"))
+        return _RULES[given.removeprefix("PreemptionPolicy")]
+
+    made: Json = {"within_queue": rule("WithinClusterQueue"), "reclaim": rule("ReclaimWithinCohort")}
+    if (borrow := rules.get("BorrowWithinCohort")) is not None:
+        made["borrow_preempts_lower_priority"] = word(borrow.get("Policy", "Never")).endswith("LowerPriority")
+        if borrow.get("MaxPriorityThreshold") is not None:
+            made["borrow_max_priority"] = borrow.get("MaxPriorityThreshold")
+    return made
+
+
+def _selector(value: Composite) -> list[Json]:
+    expressions = terms((value,))[0] if value.get("MatchExpressions") else []
+    labels = (value.get("MatchLabels") or {}).items()
+    return [*expressions, *({"key": word(key), "operator": "In", "values": [word(of)]} for key, of in labels)]
+
+
+def _weight(value: Any) -> float:
+    return quantity(value, "cpu") / 1000
+
+
+def cohort(value: Any) -> Json:
+    """Return a cohort of a builder."""
+    made: Json = {"name": "", "quotas": []}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeCohort", (name,):
+                made["name"] = word(name)
+            case "Parent", (name,):
+                made["parent"] = word(name)
+            case "ResourceGroup", flavours:
+                made["quotas"] += [quota for one in flavours for quota in flavour_quotas(one)]
+            case "FairWeight", (weight,):
+                made["weight"] = _weight(weight)
+            case ".Cohort", _:
+                pass
+            case _:
+                raise unread(call)
+    return made
+
+
+def flavour_quotas(value: Any) -> list[Json]:
+    """Return the quotas of a flavour: nominal, and the limits of borrowing and lending where they are given."""
+    made: list[Json] = []
+    flavour = ""
+    keys = {"NominalQuota": "nominal", "BorrowingLimit": "borrowing_limit", "LendingLimit": "lending_limit"}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeFlavorQuotas", (name,):
+                flavour = word(name)
+            case "Resource", (resource, *amounts):
+                named = zip(keys.values(), amounts, strict=False)
+                limits = {key: quantity(amount, word(resource)) for key, amount in named if amount not in ("", None)}
+                made.append({"flavour": flavour, "resource": word(resource), "nominal": 0, **limits})
+            case "ResourceQuotaWrapper", (resource,):
+                made.append({"flavour": flavour, "resource": word(resource), "nominal": 0})
+            case (("NominalQuota" | "BorrowingLimit" | "LendingLimit"), (amount,)):
+                made[-1][keys[call.name]] = quantity(amount, made[-1]["resource"])
+            case "Append", _:
+                pass
+            case _:
+                raise unread(call)
+    return made
+
+
+def flavour(value: Any) -> Json:
+    """Return a resource flavour of a builder."""
+    made: Json = {"name": "", "labels": {}, "taints": [], "tolerations": []}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeResourceFlavor", (name,):
+                made["name"] = word(name)
+            case "NodeLabel", (key, of):
+                made["labels"][word(key)] = word(of)
+            case "Taint", (entry,):
+                made["taints"].append(taint(entry))
+            case "Toleration", (entry,):
+                made["tolerations"].append(toleration(entry))
+            case "TopologyName", (name,):
+                made["topology"] = word(name)
+            case ".Name", _:
+                pass
+            case _:
+                raise unread(call)
+    return made
+
+
+def pod_set(value: Any) -> Json:
+    """Return a set of pods of a builder; requests are those of one pod."""
+    made: Json = {"name": "main", "count": 1, "request": {}}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakePodSet", (name, count):
+                made |= {"name": word(name), "count": count}
+            case "Request", (resource, amount):
+                made["request"][word(resource)] = quantity(amount, word(resource))
+            case "Limit", (resource, amount):
+                made.setdefault("limits", {})[word(resource)] = quantity(amount, word(resource))
+            case "SetMinimumCount", (least,):
+                made["min_count"] = least
+            case "NodeSelector", (labels,):
+                made["selector"] = {word(key): word(of) for key, of in labels.items()}
+            case "RequiredDuringSchedulingIgnoredDuringExecution", (entry,):
+                made["affinity"] = terms(entry)
+            case "PreferredDuringSchedulingIgnoredDuringExecution", _:
+                pass
+            case "Toleration", (entry,):
+                made.setdefault("tolerations", []).append(toleration(entry))
+            case "PodSetGroup", (name,):
+                made["group"] = word(name)
+            case "Containers", containers:
+                for one in containers:
+                    one = one.args[0] if isinstance(one, Call) and one.name == "..." else one
+                    for resource, amount in requests(_container_requests(one)).items():
+                        made["request"][resource] = made["request"].get(resource, 0) + amount
+            case (("RequiredTopologyRequest" | "PreferredTopologyRequest"), (level,)):
+                kind = call.name.removesuffix("TopologyRequest").lower()
+                made["topology"] = {**made.get("topology", {}), kind: word(level)}
+            case "UnconstrainedTopologyRequest", ():
+                made["topology"] = {**made.get("topology", {}), "unconstrained": True}
+            case (("SliceRequiredTopologyRequest" | "PodSetSliceRequiredTopology"), (level,)):
+                _slice(made)["level"] = word(level)
+            case (("SliceSizeTopologyRequest" | "PodSetSliceSize"), (size,)):
+                _slice(made)["size"] = size
+            case (
+                ("SliceRequiredTopologyConstraints" | "PodsetSliceRequiredTopologyConstraints"),
+                constraints,
+            ):
+                layers = constraints[0] if isinstance(constraints[0], tuple) else constraints
+                sizes = [{"level": word(one.get("Topology")), "size": one.get("Size")} for one in layers]
+                made["topology"] = {**made.get("topology", {}), "slices": sizes}
+            case (("PodIndexLabel" | "SubGroupIndexLabel" | "SubGroupCount" | "Annotations" | "Labels" | "Image"), _):
+                pass
+            case _:
+                raise unread(call)
+    return made
+
+
+def _slice(made: Json) -> Json:
+    """Return the outermost slice that a set of pods asks for, made if it is the first said of it."""
+    asked: Json = made.setdefault("topology", {})
+    return asked.setdefault("slices", [{}])[0]  # type: ignore[no-any-return]
+
+
+def _container_requests(value: Any) -> Any:
+    if isinstance(value, Composite):
+        return value.get("Resources").get("Requests")
+    wanted: dict[str, int] = {}
+    for call in calls(value):
+        if call.name == "SingleContainerForRequest":
+            return call.args[0]
+        match call.name, call.args:
+            case "WithResourceReq", (resource, amount):
+                wanted[word(resource)] = quantity(amount, word(resource))
+            case "MakeContainer" | "Name" | "Image", _:
+                pass
+            case _:
+                raise unread(call)
+    return wanted
+
+
+def pod_set_of_spec(value: Any) -> Json:
+    """Return a set of pods, written with a builder or as a struct."""
+    if isinstance(value, Call):
+        return pod_set(value)
+    made: Json = {"name": word(value.get("Name", "main")), "count": value.get("Count", 1), "request": {}}
+    if value.get("TopologyRequest") is not None:
+        made["topology"] = topology_request(value.get("TopologyRequest"))
+    return made
+
+
+def amounts(value: Any) -> list[Json]:
+    """Return amounts by flavour and resource."""
+    entries = {} if value is None else value if isinstance(value, dict) else value.fields
+    return [
+        {"flavour": word(key.get("Flavor")), "resource": word(key.get("Resource")), "amount": number(of)}
+        for key, of in entries.items()
+    ]
+
+
+_SIZES: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", start=1)}
+
+
+def number(value: Any) -> int:
+    """Return a whole number, written as such, as an amount, or as a product of names of sizes."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Call) and value.name == "*":
+        left, right = value.args
+        product: int = number(left) * number(right)
+        return product
+    if isinstance(value, Call) and value.name == "NewAmount":
+        return number(value.args[0])
+    if (size := _SIZES.get(word(value))) is not None:
+        return size
+    raise unread(value)

@@ -1,0 +1,142 @@
+"""The tables of Kueue's tests of topology assignments, as cases of our form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from simsched_policies.production.go_values import Call, Composite
+from simsched_policies.production.kueue.go_objects import (
+    Json,
+    assignment,
+    calls,
+    node,
+    preferred_terms,
+    quantity,
+    requests,
+    terms,
+    toleration,
+    topology_request,
+    unread,
+    word,
+)
+
+
+def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
+    """Return one case; a value that our form has no word for is an `InputError`."""
+    made: Json = {
+        "name": name,
+        "levels": list(case.get("levels") or values.get("defaultLevels", ())),
+        "flavour_labels": dict(case.get("nodeLabels") or {}),
+        "gates": {word(gate): on for gate, on in (case.get("featureGates") or {}).items()},
+        "nodes": [node(entry) for entry in case.get("nodes", ())],
+        "pods": [found for entry in case.get("pods") or () if (found := pod(entry)) is not None],
+        "used": [usage(entry) for entry in case.get("priorOwnUsage") or ()],
+        "used_by_others": [usage(entry) for entry in case.get("priorFlavorUsage") or ()],
+    }
+    if case.get("aggregatedDomainUsages"):
+        raise unread(case.get("aggregatedDomainUsages"))
+    if "existingTA" in case.fields:
+        return made | _replacement(case)
+    if case.get("workload") is not None:
+        made |= workload(case.get("workload"))
+    pod_sets = [(entry.get("podSetName", ""), entry) for entry in case.get("podSets")]
+    made["pod_sets"] = [pod_set(entry) for _, entry in pod_sets]
+    made["placement"] = {of: outcome(entry) for of, entry in pod_sets}
+    return made
+
+
+def _replacement(case: Composite) -> Json:
+    one_core = {"name": "main", "count": case.get("count"), "request": {"cpu": 1000}}
+    return {
+        "pod_sets": [one_core | {"topology": topology_request(case.get("topologyRequest"))}],
+        "unhealthy_nodes": [case.get("unhealthyNode")],
+        "assigned": {"main": assignment(case.get("existingTA"))},
+        "placement": {"main": outcome(case)},
+    }
+
+
+def outcome(entry: Composite) -> Json | None:
+    """Return the placement that is expected of a set of pods, or the reason why there is none."""
+    if entry.get("wantReason"):
+        return {"reason": entry.get("wantReason")}
+    return assignment(entry.get("wantAssignment"))
+
+
+def pod_set(entry: Composite) -> Json:
+    """Return a set of pods with what it asks for."""
+    affinity = entry.get("nodeAffinity")
+    made: Json = {
+        "name": entry.get("podSetName", ""),
+        "count": entry.get("count"),
+        "request": requests(entry.get("requests")),
+        "tolerations": [toleration(one) for one in entry.get("tolerations") or ()],
+        "selector": dict(entry.get("nodeSelector") or {}),
+        "topology": topology_request(entry.get("topologyRequest")),
+    }
+    if entry.get("podSetGroupName") is not None:
+        made["group"] = entry.get("podSetGroupName")
+    if affinity is not None:
+        required = affinity.get("RequiredDuringSchedulingIgnoredDuringExecution")
+        made["affinity"] = terms(required) if required is not None else None
+        made["preferred_affinity"] = preferred_terms(affinity.get("PreferredDuringSchedulingIgnoredDuringExecution"))
+    if entry.get("previousAssignment") is not None:
+        made["previous"] = assignment(entry.get("previousAssignment"))
+    return made
+
+
+def usage(entry: Composite) -> Json:
+    """Return the usage of pods in one domain."""
+    return {
+        "values": list(entry.get("Values")),
+        "request": requests(entry.get("SinglePodRequests")),
+        "count": entry.get("Count"),
+    }
+
+
+def pod(value: Any) -> Json | None:
+    """Return a pod that topology does not place, on its node; None for one that a topology placed."""
+    made: Json = {"node": "", "request": {}, "ended": False}
+    for call in calls(value):
+        match call.name, call.args:
+            case "NodeName", (name,):
+                made["node"] = name
+            case "Request", (resource, amount):
+                made["request"][word(resource)] = quantity(amount, word(resource))
+            case "StatusPhase", (phase,):
+                made["ended"] = word(phase) in ("Succeeded", "Failed")
+            case "Label", (key, _) if word(key) in ("TASLabel", "kueue.x-k8s.io/tas"):
+                return None
+            case (("MakePod" | "Label" | "Annotation" | "UID" | "NodeSelector" | "Queue" | "Name" | "Finalizer"), _):
+                pass
+            case _:
+                raise unread(call)
+    return made
+
+
+def workload(value: Call) -> Json:
+    """Return the workload whose pods were placed before: its placement, the nodes that failed, who owns it."""
+    made: Json = {"assigned": {}, "unhealthy_nodes": [], "owners": [], "is_pod_group": False}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeWorkload", _:
+                pass
+            case "UnhealthyNodes", names:
+                made["unhealthy_nodes"] += names
+            case "OwnerReference", (kind, *_):
+                made["owners"].append(kind.args[0] if isinstance(kind, Call) else kind.get("Kind"))
+            case "Annotations", (given,):
+                made["is_pod_group"] = any(word(key).startswith("IsGroupWorkload") for key in given)
+            case "Admission", (admission, *_):
+                for step in calls(admission):
+                    if step.name == "PodSets":
+                        for one in step.args:
+                            made["assigned"] |= _assigned(one)
+            case _:
+                raise unread(call)
+    return made
+
+
+def _assigned(value: Call) -> Json:
+    chain = {call.name: call.args for call in calls(value)}
+    return {word(chain["MakePodSetAssignment"][0]): assignment(chain["TopologyAssignment"][0])}

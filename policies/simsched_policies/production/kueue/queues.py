@@ -1,0 +1,248 @@
+"""The workloads that wait: in the order of their queues, those parked that fit nowhere until something leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from heapq import heappop, heappush
+
+from simsched_policies.production.kueue.assign import Assignment
+from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
+from simsched_policies.production.kueue.model import Asking, FlavourResource, Mode, Reclaim
+from simsched_policies.production.kueue.prospects import Needs, Prospects
+from simsched_policies.production.kueue.tree import Node, QuotaTree
+
+#: Where those are parked that anything that leaves may help.
+_ANY = "\0"
+
+
+class _Alike:
+    """Workloads of one queue and shape, oldest first; `parked` once one of them was found to fit nowhere.
+
+    `hope` tells when asking again may help, None: whenever something leaves.
+    """
+
+    __slots__ = ("heap", "hope", "parked", "priority")
+
+    def __init__(self, priority: int) -> None:
+        self.heap: list[tuple[float, str]] = []
+        self.priority = priority
+        self.parked = False
+        self.hope: Needs | None = None
+
+
+class _Queue:
+    """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out."""
+
+    __slots__ = ("alike", "blocked", "node", "prospects", "sticky")
+
+    def __init__(self, node: Node, rules: Rules, above: dict[tuple[str, FlavourResource], int]) -> None:
+        self.node = node
+        self.prospects = Prospects(node, above, fair_sharing=rules.fair_sharing)
+        self.alike: dict[int, _Alike] = {}
+        self.blocked = ""
+        self.sticky = ""
+
+    @property
+    def strict(self) -> bool:
+        """Say whether the queue is first in, first out."""
+        return self.node.queue is not None and self.node.queue.strict_fifo
+
+    @property
+    def reclaims_any(self) -> bool:
+        """Say whether the queue takes its quota back at any time, so that those who wait keep nothing from others."""
+        return self.node.queue is not None and self.node.queue.reclaim is Reclaim.ANY
+
+
+class Waiting:
+    """The pending workloads of all queues.
+
+    A workload that fits nowhere is parked, with all of its queue that have its shape (scheduling equivalence), until
+    something of its tree gives quota back; the head of a queue that is first in, first out, blocks it instead. A
+    workload whose victims are leaving comes first in its queue. Asking for the heads costs no more than the number of
+    shapes that wait. Source: Kueue, queues and requeueing.
+    """
+
+    def __init__(self, tree: QuotaTree, rules: Rules) -> None:
+        """Make empty queues for those of `tree`."""
+        self._rules, self._tree = rules, tree
+        #: What cohorts may still use, while heads are looked for.
+        self._above: dict[tuple[str, FlavourResource], int] = {}
+        self._queues = {
+            name: _Queue(node, rules, self._above) for name, node in tree.queues.items() if not inactive(node, rules)
+        }
+        self._asking: dict[str, Asking] = {}
+        #: The number of each shape, and the shape of each workload.
+        self._kinds: dict[Hashable, int] = {}
+        self._shapes: dict[str, int] = {}
+        self._after: dict[str, tuple[Assignment, int]] = {}
+        #: Names of queues that may have a head, and those that have parked ones by their root.
+        self._open: set[str] = set()
+        self._parked: dict[str, set[str]] = {}
+        #: Roots below which something left since the heads were last asked for.
+        self._woken: set[str] = set()
+
+    def __contains__(self, workload: str) -> bool:
+        """Say whether a workload waits."""
+        return workload in self._asking
+
+    def push(self, asking: Asking) -> None:
+        """Add a workload; one of a queue that takes nobody waits for ever."""
+        self._asking[asking.id] = asking
+        queue = self._queues.get(asking.queue)
+        if queue is None:
+            return
+        shape = self._shapes[asking.id] = self._kinds.setdefault(self._shape(asking), len(self._kinds))
+        alike = queue.alike.setdefault(shape, _Alike(asking.priority))
+        heappush(alike.heap, (asking.created_s, asking.id))
+        if not alike.parked:
+            self._open.add(asking.queue)
+
+    def remove(self, workload: str) -> None:
+        """Take a workload away, if it waits."""
+        asking = self._asking.pop(workload, None)
+        self._after.pop(workload, None)
+        self._shapes.pop(workload, None)
+        if asking is not None and (queue := self._queues.get(asking.queue)) is not None:
+            queue.sticky = "" if queue.sticky == workload else queue.sticky
+
+    def heads(self) -> list[Pending]:
+        """Return the first workload of every queue that is not blocked, in the order of their names.
+
+        One that cannot be helped takes its turn and is parked again unasked.
+        """
+        self._above.clear()
+        for root in sorted(self._woken):
+            self._wake(root)
+        self._woken.clear()
+        found: list[Pending] = []
+        while self._open and not found:
+            for name in sorted(self._open):
+                queue = self._queues[name]
+                head = self._head(queue)
+                if head is None:
+                    self._open.discard(name)
+                elif self._hopeless(queue, head):
+                    self._park(head.id, hopes=True)
+                else:
+                    after, releases = self._after.get(head.id, (None, 0))
+                    stale = releases != queue.node.root().releases
+                    found.append(Pending(head, None if stale else after, preempting=head.id == queue.sticky))
+        return found
+
+    def _hopeless(self, queue: _Queue, head: Asking) -> bool:
+        """Say whether a head was refused before and nothing that happened since can help it."""
+        if head.id == queue.sticky or queue.strict:
+            return False
+        alike = queue.alike[self._shapes[head.id]]
+        return alike.hope is not None and not queue.prospects.now().allow(alike.hope, alike.priority)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Take out those admitted, park what fits nowhere, and note whose victims are leaving."""
+        for entry in outcome.admitted:
+            self.remove(entry.asking.id)
+        for entry in outcome.refused:
+            self._park(entry.asking.id, passes=True)
+        for entry in outcome.parked:
+            if not self._remember(entry):
+                placeless = entry.mode is Mode.PREEMPT and entry.why
+                hopes = not entry.usage or entry.mode is Mode.NO_FIT
+                self._park(entry.asking.id, root=_ANY if placeless else "", hopes=hopes)
+        for entry in outcome.skipped:
+            self._remember(entry)
+        for entry in (*outcome.preempting, *outcome.deferred):
+            self._after.pop(entry.asking.id, None)
+            queue = self._queues[entry.asking.queue]
+            if entry.victims and not queue.strict:
+                queue.sticky = entry.asking.id
+
+    def hold(self, workload: str) -> None:
+        """Park a workload that has quota but finds no room on nodes, until anything leaves."""
+        self._park(workload, root=_ANY)
+        self._open.add(self._asking[workload].queue)
+
+    def wake(self, queue: str) -> None:
+        """Return what is parked in the tree of a queue, from which something left, and what found no room."""
+        self._woken |= {self._tree.queues[queue].root().name, _ANY}
+
+    def wake_all(self) -> None:
+        """Return everything that is parked: nodes came or went."""
+        self._woken |= set(self._parked)
+
+    def _wake(self, root: str) -> None:
+        """Return what is parked below a root, queue by queue, unless nothing of a queue can be helped yet.
+
+        What cannot be helped returns with others of its queue, since it takes its turn as a head before them.
+        """
+        for name in list(self._parked.get(root, ())):
+            queue = self._queues[name]
+            prospects = queue.prospects.now()
+            parked = [alike for alike in queue.alike.values() if alike.parked]
+            hopeful = any(one.hope is None or prospects.allow(one.hope, one.priority) for one in parked)
+            if parked and not hopeful and not queue.blocked and name not in self._open:
+                continue
+            for alike in parked:
+                alike.parked = False
+            queue.blocked = ""
+            self._parked[root].discard(name)
+            self._open.add(name)
+
+    def _head(self, queue: _Queue) -> Asking | None:
+        if queue.sticky in self._asking:
+            return self._asking[queue.sticky]
+        best: tuple[float, float, float, str] | None = None
+        for shape in list(queue.alike):
+            alike = queue.alike[shape]
+            while alike.heap and self._gone(alike.heap[0]):
+                heappop(alike.heap)
+            if not alike.heap:
+                if not alike.parked:
+                    del queue.alike[shape]
+                continue
+            if alike.parked:
+                continue
+            created_s, name = alike.heap[0]
+            asking = self._asking[name]
+            usage = self._rules.queue_usage(asking) if self._rules.queue_usage else 0.0
+            key = (usage, -asking.priority, created_s, name)
+            best = key if best is None or key < best else best
+        if best is None or best[3] == queue.blocked:
+            return None
+        return self._asking[best[3]]
+
+    def _gone(self, one: tuple[float, str]) -> bool:
+        asking = self._asking.get(one[1])
+        return asking is None or asking.created_s != one[0]
+
+    def _park(self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False) -> None:
+        """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.
+
+        One that `hopes` reserves nothing while it waits: it is asked again only where that may help.
+        """
+        asking = self._asking[workload]
+        queue = self._queues[asking.queue]
+        self._after.pop(workload, None)
+        queue.sticky = "" if queue.sticky == workload else queue.sticky
+        self._parked.setdefault(root or queue.node.root().name, set()).add(asking.queue)
+        if queue.strict and not passes:
+            queue.blocked = workload
+            return
+        alike = queue.alike[self._shapes[workload]]
+        alike.parked = True
+        alike.hope = queue.prospects.needs(asking) if (hopes or queue.reclaims_any) and root != _ANY else None
+
+    def _remember(self, entry: Entry) -> bool:
+        """Keep where the search for flavours stopped, if it did before the last, until quota is given back."""
+        if not entry.assignment.left_to_try():
+            return False
+        root = self._queues[entry.asking.queue].node.root()
+        self._after[entry.asking.id] = (entry.assignment, root.releases)
+        return True
+
+    def _shape(self, asking: Asking) -> Hashable:
+        """Return what workloads have in common that fare alike in their queue."""
+        if not self._rules.gates["SchedulingEquivalenceHashing"]:
+            return asking.id
+        local = asking.local_queue if self._rules.queue_usage else ""
+        pods = tuple(pods.key for pods in asking.pod_sets)
+        alone = (asking.invalid, asking.replaces, asking.gated)
+        return (asking.priority, asking.flavours, asking.namespace, local, alone, asking.place, pods)

@@ -1,0 +1,76 @@
+"""Why a flavour does not take a workload, in Kueue's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+_BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+class Unfit(Enum):
+    """What keeps a workload out of a flavour; the value is the text."""
+
+    NO_RESOURCE = "resource {what} unavailable in ClusterQueue"
+    MISSING = "flavor {flavour} not found"
+    TAINT = "untolerated taint {what} in flavor {flavour}"
+    AFFINITY = "flavor {flavour} doesn't match node affinity"
+    NOT_ALLOWED = "flavor {flavour} is not allowed for the workload"
+    NOT_NOMINATED = "flavor {flavour} was not nominated"
+    OTHER_SLICE = "could not assign {flavour} flavor since the original workload is assigned: {what}"
+    ABOVE_MOST = (
+        "insufficient quota for {what} in flavor {flavour}, previously considered podsets requests ({0}) + current "
+        "podset request ({1}) > maximum capacity ({2})"
+    )
+    NOT_PROVIDED = "flavor {flavour} does not provide resource {what}"
+    TOPOLOGY_OFF = "flavor {flavour} does not support TopologyAwareScheduling"
+    TOPOLOGY_ONLY = "flavor {flavour} supports only TopologyAwareScheduling"
+    SEVERAL_TOPOLOGIES = "more than one TAS flavor assigned: {what}"
+    LEVELS = "flavor {flavour} does not contain the requested level"
+    NO_PLACE = "{what}"
+    WAITS = "insufficient unused quota for {what} in flavor {flavour}, {0} more needed"
+
+    @property
+    def kind(self) -> str:
+        """Return Kueue's short name of the reason."""
+        known = {
+            Unfit.ABOVE_MOST: "ExceedsMaxQuota",
+            Unfit.WAITS: "WaitingForQuota",
+            Unfit.NOT_PROVIDED: "",
+            Unfit.NO_PLACE: "TopologyPlacementFailed",
+        }
+        return known.get(self, "NoMatchingFlavor")
+
+
+class Why(NamedTuple):
+    """One reason: `what` names the resource, taint or flavour that it is about."""
+
+    unfit: Unfit
+    what: str = ""
+    amounts: tuple[int, ...] = ()
+
+    def text(self, flavour: str) -> str:
+        """Return the reason as Kueue writes it."""
+        amounts = (quantity(self.what, amount) for amount in self.amounts)
+        return self.unfit.value.format(*amounts, what=self.what, flavour=flavour)
+
+
+def quantity(resource: str, amount: int) -> str:
+    """Write an amount as Kubernetes does: cores, or thousandths of one with `m`; bytes with the largest unit."""
+    if resource == "cpu":
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if resource in ("memory", "ephemeral-storage") and amount:
+        for i, unit in enumerate(_BINARY):
+            if amount % (size := 1024 ** (len(_BINARY) - i)) == 0:
+                return f"{amount // size}{unit}"
+    return str(amount)
+
+
+_BADNESS = ("", "NoMatchingFlavor", "ExceedsMaxQuota", "TopologyPlacementFailed", "WaitingForQuota")
+
+
+def worst_kind(groups: Iterable[Sequence[str]]) -> str:
+    """Return the short name for a workload: of every group of resources the mildest reason, of these the worst."""
+    mildest = [max(kinds, key=_BADNESS.index) for kinds in groups if kinds]
+    return min(mildest, key=_BADNESS.index, default="")

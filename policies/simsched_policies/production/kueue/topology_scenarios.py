@@ -1,0 +1,52 @@
+"""Cases of topology assignments in our form: what is expected of each set of pods, and what this package finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from simsched_policies.production.kueue.coverage import gates_of
+from simsched_policies.production.kueue.forms import assignment_of, node_of, pods_of, tolerations_of
+from simsched_policies.production.kueue.model import Places
+from simsched_policies.production.kueue.topology import Domains, Usage
+from simsched_policies.production.kueue.topology_assignment import Earlier, assign
+
+Json = Mapping[str, Any]
+
+
+def compared(case: Json) -> tuple[object, object]:
+    """Return what is expected of a case's sets of pods, and what is found."""
+    gates = gates_of(case)
+    found = assign(domains_of(case), [pods_of(entry) for entry in case["pod_sets"]], gates, _earlier(case, gates))
+    got = {**{name: written(one) for name, one in found.assigned.items()}, **found.reasons}
+    return {name: _expected(one) for name, one in case["placement"].items()}, got
+
+
+def domains_of(case: Json) -> Domains:
+    """Return the topology of a case with what occupies it."""
+    nodes = [node_of(entry) for entry in case["nodes"]]
+    tolerations = tolerations_of({"tolerations": case.get("flavour_tolerations", ())})
+    domains = Domains(case["levels"], nodes, case.get("flavour_labels", {}), tolerations)
+    for pod in case.get("pods", ()):
+        if not pod.get("ended", False):
+            domains.occupy(pod["node"], pod.get("request", {}))
+    for entry in [*case.get("used", ()), *(case.get("used_by_others", ()) if domains.by_host else ())]:
+        domains.change(Usage(tuple(entry["values"]), entry["request"], entry["count"]))
+    return domains
+
+
+def _earlier(case: Json, gates: Mapping[str, bool]) -> Earlier:
+    had = {entry.get("name", "main"): entry["previous"] for entry in case["pod_sets"] if entry.get("previous")}
+    assigned = {name: assignment_of(one) for name, one in {**had, **case.get("assigned", {})}.items()}
+    single = case.get("owners") == ["Pod"] and not case.get("is_pod_group", False)
+    keeps = single and gates["SkipReassignmentForPodOwnedWorkloads"]
+    return Earlier(assigned, tuple(case.get("unhealthy_nodes", ())), keeps)
+
+
+def written(assignment: Places) -> list[tuple[list[str], int]]:
+    """Return an assignment as a list of values and counts."""
+    return [(list(values), count) for values, count in assignment]
+
+
+def _expected(one: Json) -> object:
+    return one["reason"] if "reason" in one else written(assignment_of(one))

@@ -1,0 +1,99 @@
+"""`simsched explain`: why a workload waited, started or was preempted, decision by decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from simsched.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from simsched.artifacts import ReasonRow
+    from simsched.results import Cell
+
+
+@click.command()
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--workload", "name", metavar="NAME", help="Namespace and name, or a part of them. [default: all]")
+@click.option("--policy", metavar="LABEL", help="Of this policy, where a run has several.")
+@click.option("--seed", type=int, metavar="N", help="Under this seed, where a run has several.")
+@json_option
+def explain(folder: Path, name: str | None, policy: str | None, seed: int | None, as_json: bool) -> None:
+    """Say cycle by cycle why workloads waited, were admitted, borrowed or were preempted, in the scheduler's words.
+
+    RUN is the folder of a run of manifests, or of an experiment run with --diagnostics reasons. A workload that waits
+    on for the same reason is not named again.
+    """
+    rows = _of_workload(_recorded(folder, policy, seed), name, folder)
+    if as_json:
+        print_json({"rows": [row._asdict() for row in rows]})
+        return
+    for job in dict.fromkeys(row.job_id for row in rows):
+        mine = [row for row in rows if row.job_id == job]
+        click.echo(f"{job} ({_summary(mine)})")
+        for row in mine:
+            click.echo(f"  {_clock(row.time_s):>10}  {f'cycle {row.cycle}' if row.cycle else '':<10}  {_said(row)}")
+
+
+def _said(row: ReasonRow) -> str:
+    takes = f" [{row.takes}{f', borrowing at {row.borrows}' if row.borrows else ''}]" if row.takes else ""
+    return f"{row.event}{takes}{f': {row.message}' if row.message else ''}"
+
+
+def _clock(time_s: str) -> str:
+    seconds = int(float(time_s))
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _summary(rows: list[ReasonRow]) -> str:
+    """Count what happened to one workload."""
+    events = [row.event for row in rows]
+    queue = next((row.queue for row in rows if row.queue), "")
+    counts = ", ".join(f"{what} {_times(events.count(event))}" for event, what in _COUNTED if events.count(event))
+    return f"queue {queue}: {counts}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+_COUNTED = (("Admitted", "admitted"), ("Preempted", "preempted"), ("Lost", "lost its nodes"))
+
+
+def _recorded(folder: Path, policy: str | None, seed: int | None) -> list[ReasonRow]:
+    from simsched.artifacts import REASONS_FILE, ReasonRow
+    from simsched.errors import input_error
+    from simsched.reading import read_records
+    from simsched.results import read_run
+
+    cells = [cell for cell in read_run(folder).cells if policy in (None, cell.policy) and seed in (None, cell.seed)]
+    kept = [cell for cell in cells if (cell.folder / REASONS_FILE).is_file()]
+    if not kept:
+        remedy = "run it again with --diagnostics reasons; of the shipped policies `kueue` keeps them"
+        raise input_error(folder, "keeps no reasons", remedy)
+    if len(kept) > 1:
+        named = ", ".join(dict.fromkeys(map(_named, kept)))
+        raise input_error(folder, f"keeps the reasons of several cells: {named}", "choose with --policy and --seed")
+    return [ReasonRow(**cells) for _, cells in read_records(kept[0].folder / REASONS_FILE, ReasonRow._fields)]
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.policy}, seed {cell.seed}"
+
+
+def _of_workload(rows: list[ReasonRow], name: str | None, folder: Path) -> list[ReasonRow]:
+    """Return the rows of a workload, called whole or by a part that only one has."""
+    from simsched.errors import input_error, nearest
+
+    names = sorted({row.job_id for row in rows})
+    if name is None:
+        return rows
+    found = [name] if name in names else [one for one in names if one.rpartition("/")[2] == name]
+    found = found or [one for one in names if name in one]
+    if not found:
+        raise input_error(folder, f"has no workload '{name}'", nearest(name, names))
+    if len(found) > 1:
+        raise input_error(folder, f"'{name}' may be {', '.join(found[:8])}", "give the whole name")
+    return [row for row in rows if row.job_id == found[0]]

@@ -1,0 +1,183 @@
+"""What a pod asks for: its requests summed as Kubernetes sums them, and what binds it to nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simsched.manifests.fields import Fields
+
+#: Fields of a pod that say nothing of where and when it runs.
+_IDLE = (
+    "restartPolicy", "terminationGracePeriodSeconds", "volumes", "serviceAccountName", "serviceAccount", "hostNetwork",
+    "imagePullSecrets", "securityContext", "dnsPolicy", "dnsConfig", "hostname", "subdomain", "enableServiceLinks",
+    "automountServiceAccountToken", "hostPID", "hostIPC", "shareProcessNamespace", "setHostnameAsFQDN",
+    "preemptionPolicy", "hostAliases", "readinessGates", "os", "schedulerName", "priority", "hostUsers",
+)  # fmt: skip
+_IDLE_CONTAINER = (
+    "name", "image", "command", "args", "env", "envFrom", "ports", "volumeMounts", "volumeDevices", "workingDir",
+    "imagePullPolicy", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext", "stdin",
+    "stdinOnce", "tty", "terminationMessagePath", "terminationMessagePolicy", "resizePolicy",
+)  # fmt: skip
+
+
+class Taint(NamedTuple):
+    """A mark of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Toleration(NamedTuple):
+    """What taints a pod accepts."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Expression(NamedTuple):
+    """What a label must be."""
+
+    key: str
+    operator: str = "In"
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PodTemplate:
+    """A pod to be: its requests by resource (thousandths of CPUs, else whole units), and where it may go.
+
+    `affinity` lists terms of required node affinity, of which one must hold whole (None: anywhere), and `preferred`
+    weights and terms of nodes that it would rather have.
+    """
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[Expression, ...], ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    preferred: tuple[tuple[int, tuple[Expression, ...]], ...] = ()
+
+
+def pod_template(template: Fields) -> PodTemplate:
+    """Read a pod template, or a pod."""
+    metadata, spec = template.part("metadata"), template.part("spec", needed=True)
+    metadata.skip("labels", "name", "namespace", "creationTimestamp", "generateName")
+    spec.skip(*_IDLE)
+    affinity = spec.part("affinity").part("nodeAffinity")
+    return PodTemplate(
+        _requests(spec),
+        spec.labels("nodeSelector"),
+        _affinity(affinity),
+        tolerations(spec),
+        spec.text("priorityClassName"),
+        metadata.labels("annotations"),
+        tuple(
+            (one.whole("weight", 1, least=1), expressions(one.part("preference", needed=True)))
+            for one in affinity.parts("preferredDuringSchedulingIgnoredDuringExecution")
+        ),
+    )
+
+
+def _requests(spec: Fields) -> dict[str, int]:
+    """Sum the containers; init containers count where they need more, sidecars beside all that come after them."""
+    total: dict[str, int] = {}
+    for container in spec.parts("containers"):
+        total = _sum(total, _of_container(container))
+    if not total and "containers" not in spec:
+        spec.fail("containers", "is missing", "a pod has at least one container")
+    sidecars: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for container in spec.parts("initContainers"):
+        one = _of_container(container)
+        if container.text("restartPolicy") == "Always":
+            total, sidecars = _sum(total, one), _sum(sidecars, one)
+            one = sidecars
+        else:
+            one = _sum(one, sidecars)
+        most = _larger(most, one)
+    whole = _larger(total, most)
+    whole |= _resources(spec.part("resources"))  # those of the pod itself count before its containers'
+    return dict(sorted(_sum(whole, amounts(spec.part("overhead"))).items()))
+
+
+def _of_container(container: Fields) -> dict[str, int]:
+    container.skip(*_IDLE_CONTAINER)
+    return _resources(container.part("resources"))
+
+
+def _resources(resources: Fields) -> dict[str, int]:
+    """Return requests; what is limited and not requested is requested as limited."""
+    limits, requests = amounts(resources.part("limits")), amounts(resources.part("requests"))
+    for name, units in requests.items():
+        if units > limits.get(name, units):
+            resources.fail("requests", f"asks for more of {name} than its limit", "raise the limit, or ask for less")
+    return {**limits, **requests}
+
+
+def amounts(part: Fields) -> dict[str, int]:
+    """Return quantities by resource."""
+    found = {name: part.amount(name, name) for name in part}
+    return {name: units for name, units in found.items() if units is not None}
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def tolerations(spec: Fields, name: str = "tolerations") -> tuple[Toleration, ...]:
+    """Read a list of tolerations."""
+    found = []
+    for one in spec.parts(name):
+        one.skip("tolerationSeconds")
+        operator = one.text("operator", "Equal", of=("Equal", "Exists"))
+        found.append(Toleration(one.text("key"), operator, one.text("value"), one.text("effect", of=(*EFFECTS, ""))))
+    return tuple(found)
+
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def taints(spec: Fields, name: str) -> tuple[Taint, ...]:
+    """Read a list of taints."""
+    found = []
+    for one in spec.parts(name):
+        one.skip("timeAdded")
+        effect = one.text("effect", "NoSchedule", of=EFFECTS, needed=True)
+        found.append(Taint(one.text("key", needed=True), one.text("value"), effect))
+    return tuple(found)
+
+
+def _affinity(affinity: Fields) -> tuple[tuple[Expression, ...], ...] | None:
+    required = affinity.part("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required.there:
+        return None
+    return tuple(expressions(term) for term in required.parts("nodeSelectorTerms"))
+
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+def expressions(term: Fields) -> tuple[Expression, ...]:
+    """Read `matchExpressions`."""
+    return tuple(
+        Expression(
+            one.text("key", needed=True), one.text("operator", "In", of=_OPERATORS, needed=True), one.texts("values")
+        )
+        for one in term.parts("matchExpressions")
+    )
+
+
+def label_selector(selector: Fields) -> tuple[Expression, ...]:
+    """Read a label selector; an empty one is met by all."""
+    labels = selector.labels("matchLabels")
+    return (*(Expression(key, "In", (value,)) for key, value in labels.items()), *expressions(selector))

@@ -1,0 +1,55 @@
+"""Kubernetes quantities, exact: `1500m` CPUs are 1500 thousandths, `1Gi` of memory is 2**30 bytes."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+#: The factor of each suffix.
+_SUFFIXES = {
+    "": Fraction(1),
+    **{name: Fraction(1, 1000**power) for power, name in enumerate(("m", "u", "n"), 1)},
+    **{name: Fraction(1000**power) for power, name in enumerate("kMGTPE", 1)},
+    **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", 1)},
+}
+_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|(n|u|m|k|[MGTPE]|[KMGTPE]i)?)")
+#: Resources that are counted in thousandths; all others are counted in whole units (bytes, devices), rounded up.
+IN_MILLI = frozenset({"cpu"})
+
+
+def quantity(value: object) -> Fraction:
+    """Return a quantity as Kubernetes reads it; raises `ValueError` for what is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        message = f"{value!r} is no quantity"
+        raise ValueError(message)  # noqa: TRY004 - what a user wrote
+    match = _FORM.fullmatch(str(value).strip())
+    if match is None:
+        message = f"'{value}' is no quantity"
+        raise ValueError(message)
+    sign, number, exponent, suffix = match.groups()
+    size = Fraction(number) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""])
+    return -size if sign == "-" else size
+
+
+def amount(resource: str, value: object) -> int:
+    """Return a quantity of a resource in the units in which it is counted: thousandths of CPUs, else whole units.
+
+    Parts of a unit are rounded up, as Kubernetes does. Raises `ValueError` for what is none or is negative.
+    """
+    found = quantity(value)
+    if found < 0:
+        message = f"'{value}' is negative"
+        raise ValueError(message)
+    return math.ceil(found * 1000 if resource in IN_MILLI else found)
+
+
+def written(resource: str, units: int) -> str:
+    """Return an amount as a user writes it: `1500m` CPUs, `64Gi` of memory, plain counts of what else there is."""
+    if resource in IN_MILLI:
+        return f"{units // 1000}" if units % 1000 == 0 else f"{units}m"
+    if resource in ("memory", "ephemeral-storage"):
+        for power, name in ((3, "Gi"), (2, "Mi"), (1, "Ki")):
+            if units and units % 1024**power == 0:
+                return f"{units // 1024**power}{name}"
+    return str(units)

@@ -1,0 +1,151 @@
+"""What waits for quota: heads, parking, those of one shape, strict queues; and that short cuts change no decision."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from simsched_policies.production.kueue import classical
+from simsched_policies.production.kueue.cycle import Rules, admit, run_cycle
+from simsched_policies.production.kueue.gates import gates
+from simsched_policies.production.kueue.model import Asking, ClusterQueue, PodSet, Quota, Reclaim, Within
+from simsched_policies.production.kueue.policy import Kueue
+from simsched_policies.production.kueue.prospects import Prospects
+from simsched_policies.production.kueue.queues import Waiting
+from simsched_policies.production.kueue.tree import QuotaTree
+
+from simsched.engine.options import EngineOptions
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.tenants import Tenant
+from simsched.testing.builders import run
+
+GPU = ("a100", "gpu")
+
+
+def asks(name: str, queue: str, gpus: int, priority: int = 0, created_s: float = 0.0) -> Asking:
+    return Asking(name, queue, (PodSet(requests={"gpu": gpus}),), priority, created_s)
+
+
+def heads(waiting: Waiting) -> list[str]:
+    return [one.asking.id for one in waiting.heads()]
+
+
+def of_one_queue(**rules: object) -> tuple[QuotaTree, Waiting]:
+    tree = QuotaTree([ClusterQueue("q", "all", {GPU: Quota(4)}, **rules), ClusterQueue("r", "all", {GPU: Quota(0)})])  # type: ignore[arg-type]
+    return tree, Waiting(tree, Rules())
+
+
+def cycle(tree: QuotaTree, waiting: Waiting) -> list[str]:
+    outcome = run_cycle(tree, waiting.heads(), Rules())
+    waiting.settle(outcome)
+    for entry in outcome.admitted:
+        tree.admit(admit(entry, 0.0))
+    return [entry.asking.id for entry in outcome.admitted]
+
+
+def test_who_fits_nowhere_is_parked_with_all_of_its_shape_until_something_leaves() -> None:
+    tree, waiting = of_one_queue()
+    for one in (asks("big", "q", 3), asks("held", "q", 2), asks("alike", "q", 3), asks("small", "q", 1, -1)):
+        waiting.push(one)
+    assert heads(waiting) == ["alike"]  # by name, where all are of one age
+    assert [cycle(tree, waiting) for _ in range(4)] == [["alike"], [], [], ["small"]]
+    assert heads(waiting) == []
+    waiting.push(asks("late", "q", 3, 0, -5.0))
+    assert heads(waiting) == []  # parked at once: its like was refused
+    gone = tree.queues["q"].held["alike"]
+    tree.release(gone)
+    waiting.wake("q")
+    assert heads(waiting) == ["late"]
+
+
+def test_without_equivalence_each_is_asked_for_itself() -> None:
+    tree, _ = of_one_queue()
+    waiting = Waiting(tree, Rules(gates=gates({"SchedulingEquivalenceHashing": False})))
+    for name in ("a", "b"):
+        waiting.push(asks(name, "q", 5))
+    assert [(heads(waiting), cycle(tree, waiting)) for _ in range(3)] == [(["a"], []), (["b"], []), ([], [])]
+
+
+def test_a_strict_queue_waits_for_its_head_and_for_one_before_it() -> None:
+    tree, waiting = of_one_queue(strict_fifo=True)
+    waiting.push(asks("big", "q", 6, 0, 1.0))
+    waiting.push(asks("small", "q", 1, 0, 2.0))
+    assert (cycle(tree, waiting), heads(waiting)) == ([], [])
+    waiting.push(asks("first", "q", 4, 0, 0.0))
+    assert (cycle(tree, waiting), heads(waiting)) == (["first"], [])  # big still fits nowhere
+
+
+def test_who_waits_for_its_victims_comes_first_and_the_victims_keep_their_place() -> None:
+    tree, waiting = of_one_queue(within=Within.LOWER_PRIORITY)
+    waiting.push(asks("low", "q", 4, 0, 7.0))
+    cycle(tree, waiting)
+    waiting.push(asks("urgent", "q", 4, 1, 8.0))
+    outcome = run_cycle(tree, waiting.heads(), Rules())
+    waiting.settle(outcome)
+    waiting.push(asks("more-urgent", "q", 4, 2, 9.0))
+    assert [(one.asking.id, one.preempting) for one in waiting.heads()] == [("urgent", True)]
+    (victim,) = outcome.preempting[0].victims
+    assert victim.workload.created_s == 7.0
+
+
+def test_a_queue_that_is_stopped_or_lacks_a_flavour_has_no_head() -> None:
+    assert heads_of(ClusterQueue("q", quotas={GPU: Quota(4)}), Rules()) == ["a"]
+    assert heads_of(ClusterQueue("q", quotas={GPU: Quota(4)}), Rules(flavours={})) == []
+
+
+def heads_of(spec: ClusterQueue, rules: Rules) -> list[str]:
+    waiting = Waiting(QuotaTree([spec]), rules)
+    waiting.push(asks("a", "q", 1))
+    return heads(waiting)
+
+
+TREE = {
+    "north": Tenant(gpus=2),
+    "south": Tenant(max_gpus=10, lends=3),
+    **{f"q{i}": Tenant(gpus=i % 4, parent=("north", "south")[i % 2], reclaims=i != 3) for i in range(6)},
+}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {},
+        {"reclaim": "lower-priority", "within": "lower-or-newer-equal-priority"},
+        {"borrowing_preempts": True},
+        {"fair_sharing": True, "within": "never"},
+        {"strict_fifo": True},
+    ],
+)
+def test_short_cuts_change_no_decision(rules: dict[str, object], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice, jobs = random.Random(seed), []
+    for i in range(60):
+        spec = JobSpec(f"j{i}", 5 * i, dice.choice((1, 1, 2, 4, 6)), duration_s=dice.randint(5, 120))
+        jobs.append(replace(spec, tenant=f"q{dice.randrange(7)}", user="u", priority=dice.randint(0, 2)))
+
+    def times() -> list[tuple[str, float, float, int]]:
+        records = run(
+            Kueue(TREE, **rules),
+            jobs,
+            cluster=Cluster.uniform(4, 4),
+            options=EngineOptions(restart_delay_s=0),  # type: ignore[arg-type]
+        )
+        return [(one.job_id, one.start_time_s, one.end_time_s, one.restarts) for one in records.jobs]
+
+    short = times()
+    monkeypatch.setattr(Prospects, "needs", lambda *_: None)
+    monkeypatch.setattr(classical, "_may_reclaim", lambda *_: True)
+    assert times() == short
+
+
+def test_a_queue_may_reclaim_from_whoever_borrows_of_its_own() -> None:
+    spec = ClusterQueue("q", "all", {GPU: Quota(4)}, reclaim=Reclaim.ANY)
+    tree = QuotaTree([spec, ClusterQueue("lodger", "all", {GPU: Quota(0)})])
+    waiting = Waiting(tree, Rules())
+    waiting.push(asks("guest", "lodger", 4))
+    assert cycle(tree, waiting) == ["guest"]
+    waiting.push(asks("owner", "q", 2))
+    (entry,) = run_cycle(tree, waiting.heads(), Rules()).preempting
+    assert [victim.workload.id for victim in entry.victims] == ["guest"]
