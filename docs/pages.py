@@ -7,15 +7,17 @@ The pages keep the places that they have in the repository, so that their links 
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from simsched.experiment import ExperimentSpec, json_schema
-from simsched.policy import FileSignal, JobSignal, ViewSignal, signals
-from simsched.report.figures import FIGURES
+from simsched.api import simulate
+from simsched.experiment import QUESTIONS, ExperimentSpec, PolicyCard, json_schema, policy_card
+from simsched.policy import FileSignal, JobSignal, ViewSignal, registry, signals
+from simsched.report.figures import FIGURES, occupancy, save
 from simsched.results import metrics_markdown, schema_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +44,7 @@ def gather(target: Path) -> None:
         page = target / "docs" / "reference" / f"{name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")
+    _draw_policies(target / "docs" / "reference" / "policies")
 
 
 def reference() -> dict[str, str]:
@@ -54,6 +57,7 @@ def reference() -> dict[str, str]:
         "figures": _listed("Figures", ("figure", "shows"), [(f"`{name}`", said) for name, said in FIGURES.items()]),
         "exit-codes": _listed("Exit codes", ("code", "means"), [(str(code), said) for code, said in _EXIT_CODES]),
         "python": _python_page(),
+        **_policy_pages(),
     }
 
 
@@ -152,6 +156,52 @@ def _python_page() -> str:
                        if not key.startswith("_") and inspect.getdoc(value)]  # fmt: skip
             parts.append(_listed("", ("member", "what it is"), members).split("\n", 2)[2])
     return "\n".join(parts)
+
+
+def _policy_pages() -> dict[str, str]:
+    """Return a page for every policy, and the index by family and by question."""
+    cards = [policy_card(name) for name in registry.names()]
+    pages = {f"policies/{card.name}": _linked(card.markdown()) + _pictured(card.name) for card in cards}
+    parts = ["# Policies\n\nOne page each, from its declarations. `simsched show policy NAME` prints it.\n"]
+    for family in sorted({card.family for card in cards}):
+        rows = [(_link(card), card.group, card.title) for card in cards if card.family == family]
+        parts.append("#" + _listed(f" {family.capitalize()}"[1:], ("policy", "class", "what it does"), rows))
+    parts.append("## By question\n")
+    for question, answer in QUESTIONS.items():
+        parts.append(f"**{question}:** {', '.join(_link(card) for card in cards if answer in card.answers)}.\n")
+    return pages | {"policies": "\n".join(parts)}
+
+
+def _link(card: PolicyCard) -> str:
+    return f"[{card.name}](policies/{card.name}.md)"
+
+
+def _linked(text: str) -> str:
+    """Turn the names of pages into links, as seen from a policy's page."""
+    return re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](../../\1)", text)
+
+
+def _pictured(name: str) -> str:
+    words = f"{name} on 14 jobs of four applications, which two nodes of 4 GPUs cannot all run at once"
+    return f"\n![{words}]({name}.png)\n"
+
+
+def _draw_policies(folder: Path) -> None:
+    """Draw what every policy does on one small workload."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = (("cifar10", 256, 1), ("bert", 24, 4), ("deepspeech2", 40, 2), ("yolov3", 16, 1))
+    jobs = [
+        {"submit_time_s": 300 * number, "application": kind, "batch_size": batch, "num_gpus": gpus}
+        for number, (kind, batch, gpus) in enumerate(kinds[i % 4] for i in range(14))
+    ]
+    for name in registry.names():
+        found = simulate(jobs=jobs, policy=name, cluster={"nodes": 2, "gpus_per_node": 4, "gpu_type": "t4"})
+        save(
+            *occupancy({name: (found.jobs, found.allocations)}, (4, 4), title=f"What {name} does"),
+            folder,
+            name,
+            ("png",),
+        )
 
 
 if __name__ == "__main__":

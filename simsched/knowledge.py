@@ -22,6 +22,13 @@ MARKS: Mapping[Known, tuple[str, str]] = {
 }
 
 
+def told(knows: Mapping[str, str]) -> str:
+    """Return the class in which a policy competes by what it is told: the most that any of its signals takes."""
+    if Known.ORACLE in knows.values():
+        return "oracle"
+    return "learned or profiled" if {Known.LEARNT, Known.PROFILED} & set(knows.values()) else "non-clairvoyant"
+
+
 def marks(knows: Mapping[str, str]) -> str:
     """Return the marks of the signals that a policy reads, "" for none."""
     return "".join(mark for known, (mark, _) in MARKS.items() if known in knows.values())

@@ -8,7 +8,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_folder(name: str) -> Path:
-    """Return `traces`, `workloads` or `experiments`; raises `FileNotFoundError` if it is not shipped."""
+    """Return `traces`, `workloads`, `experiments` or `leagues`; raises `FileNotFoundError` if it is not shipped."""
     for root in (_PACKAGE / "data", _PACKAGE.parent):
         folder = root / name
         if folder.is_dir():

@@ -1,4 +1,4 @@
-"""The agent of a job whose total batch size stays as submitted."""
+"""The agents of jobs whose total batch size stays as submitted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simsched.agent.agent import Agent, AgentFactory, Measurement
+from simsched.agent.plan_agent import PlanAgent
 from simsched.model import (
     NO_BATCH,
     ApplicationFacts,
@@ -53,7 +54,12 @@ _NO_BATCH_AGENT = NoBatchAgent()
 
 
 def fixed_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
-    """Make the agent that keeps a job at the batch size submitted (the application's own where none was given)."""
+    """Make the agent that keeps a job at the batch size submitted (the application's own where none was given).
+
+    A job with plans runs the one asked for on the GPUs that it takes, on others the fastest.
+    """
+    if facts.plans is not None:
+        return PlanAgent(facts.plans, request.plan, request.batch_size or facts.plans.global_batch)
     if facts.limits is None:
         return _NO_BATCH_AGENT
     target = request.batch_size or facts.fixed_batch_size or facts.limits.init_batch_size
@@ -69,3 +75,14 @@ class FixedBatch(AgentFactory):
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""
         return fixed_agent(request, facts)
+
+
+@dataclass
+class BestPlan(AgentFactory):
+    """Keeps every job at its batch size as `fixed-batch` does, and runs the fastest plan, whichever was asked for."""
+
+    name: ClassVar[str] = "best-plan"
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Make the agent of a job."""
+        return fixed_agent(request._replace(plan=None), facts)

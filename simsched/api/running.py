@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from simsched.api.adding_seeds import run_to_decision
 from simsched.api.checking import ExperimentSource, plain, prepare
 from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
@@ -51,17 +52,15 @@ def run(
     limits = Limits(cell_s=timeout_per_cell_s)
     check_ways(in_process=in_process, workers=workers, limits=limits)
     texts = override_texts(changes or {})
-    grid = prepare(
-        experiment,
-        texts,
-        labels=policies,
-        name=name,
-        in_process=in_process,
-        ahead=not in_process,
-        limit_s=timeout_per_cell_s,
-    )
+    how: dict[str, Any] = {"labels": policies, "in_process": in_process, "limit_s": timeout_per_cell_s}
+    grid = prepare(experiment, texts, name=name, ahead=not in_process, **how)
     with progress_listener() if progress else nullcontext() as listener:
-        result = run_with_fairness(grid, Path(out), workers, listener, limits=limits, in_process=in_process)
+        _, result, _ = run_to_decision(
+            grid,
+            lambda one: run_with_fairness(one, Path(out), workers, listener, limits=limits, in_process=in_process),
+            lambda seeds, folder: prepare(experiment, texts, name=folder, seeds=seeds, **how),
+            lambda _: None,
+        )
     if not (result.folder / RUN_FILE).is_file() or (result.failures and not result.ran + result.reused):
         raise InputError(*(Problem(failure.name, failure.message) for failure in result.failures))
     return read_run(result.folder)

@@ -149,7 +149,8 @@ def results_of(simulation: Simulation) -> SimulationResults:
     recorder = simulation.recorder
     if not simulation.complete or not isinstance(recorder, MemoryRecorder):
         raise input_error("results_of", f"{simulation!r} has no results yet", "advance it until no decision is due")
-    features = _SHOWN | features_of(simulation.cluster, simulation.jobs, simulation.options)
+    plans = any(interval.plan for interval in recorder.allocations)
+    features = _SHOWN | features_of(simulation.cluster, simulation.jobs, simulation.options, plans=plans)
     done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
     intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
     metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)

@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
+from simsched.applications.plans import MODEL_FORMAT, plan_tables, read_model, read_plan_tables, shipped_llms
 from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lines, read_rate_table
 from simsched.applications.tensor_models import shipped_models
+from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import INPUT_FILE, key
 from simsched.model import (
@@ -24,13 +26,16 @@ from simsched.model import (
     JobRequest,
     JobTruth,
     Setting,
+    Site,
     StagedJob,
     TabulatedJob,
     TabulatedModel,
     TensorModelJob,
+    consolidated_shape,
     with_types,
 )
 from simsched.model.colocation import PairTable, read_pairs
+from simsched.model.plans import LargeModel, PlannedJob, PlannedModel, TabledModel
 from simsched.paths import data_folder
 from simsched.reading import read_text
 
@@ -67,10 +72,12 @@ class ApplicationCatalogue:
         applications: Mapping[str, Application],
         origin: str,
         tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
+        planned: Mapping[str, LargeModel] = MappingProxyType({}),
     ) -> None:
-        """Hold applications by name, those of which only rates are known apart."""
+        """Hold applications by name, those of which only rates or plans are known apart."""
         self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
         self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
+        self.planned: Mapping[str, LargeModel] = MappingProxyType(dict(sorted(planned.items())))
         self.origin = origin
 
     @classmethod
@@ -79,7 +86,8 @@ class ApplicationCatalogue:
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
         single file, or the folder of one application's measurements, works too. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. A file `*.json` is a table of rates, a file `*.csv` one
+        `gpu_type`, within published `bounds` if such are named. A folder of `placements_*.csv` holds
+        tables of measured plans. A file `*.json` is a table of rates, a file `*.csv` one
         of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """
         place = data_folder("workloads") / "applications" if path is None else path
@@ -88,7 +96,7 @@ class ApplicationCatalogue:
         if place.is_file() and place.suffix == LINES_SUFFIX:
             return cls({}, str(place), read_rate_lines(place, gpu_type))
         if place.is_file():
-            return cls(_read_files([place]), str(place))
+            return cls._of_files([place], str(place))
         if not place.is_dir():
             raise input_error(place, "there is no such folder", "name a folder of application files or of measurements")
         if (place / PLACEMENTS).is_file():
@@ -96,6 +104,8 @@ class ApplicationCatalogue:
             return cls(measured, str(place))
         files = sorted(place.glob("*.yaml"))
         is_measured = any((folder / PLACEMENTS).is_file() for folder in place.iterdir() if folder.is_dir())
+        if plan_tables(place):
+            return cls({}, str(place), {}, read_plan_tables(place, gpu_type))
         if is_measured and files:
             raise input_error(
                 place, "holds both measurements and application files", "keep them in folders of their own"
@@ -106,11 +116,22 @@ class ApplicationCatalogue:
             raise input_error("applications.bounds", f"{place} holds no measurements to bound", "leave it out")
         if not files:
             raise input_error(place, f"holds neither application files (*.yaml) nor folders with a {PLACEMENTS}")
-        return cls(_read_files(files), str(place))
+        return cls._of_files(files, str(place))
+
+    @classmethod
+    def _of_files(cls, files: list[Path], origin: str) -> ApplicationCatalogue:
+        found = _read_files(files)
+        planned = {name: one for name, one in found.items() if isinstance(one, PlannedModel | TabledModel)}
+        return cls(
+            {name: one for name, one in found.items() if not isinstance(one, PlannedModel | TabledModel)},
+            origin,
+            {},
+            planned,
+        )
 
     def names(self) -> tuple[str, ...]:
         """List the names that jobs may give, sorted, without that of fixed durations."""
-        return (*self.applications, *self.tabulated)
+        return (*self.applications, *self.tabulated, *self.planned)
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Return the application of a job; `InputError` where no application has that name."""
@@ -126,13 +147,22 @@ class ApplicationCatalogue:
             return found
         if name in self.tabulated:
             return self._tabulated(self.tabulated[name], request, truth)
+        if self.has_plans(name):
+            return _planned(self.planned.get(name) or shipped_llms()[name], request, truth)
         model = shipped_models().get(name)
         if model is None:
-            known = [*self.names(), *shipped_models(), FIXED_DURATION]
+            known = [*self.names(), *shipped_models(), *shipped_llms(), FIXED_DURATION]
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)
+
+    def has_plans(self, name: str) -> bool:
+        """Return whether jobs of an application run by plans."""
+        if name in self.planned:
+            return True
+        other = name == FIXED_DURATION or name in self.applications or name in self.tabulated
+        return not (other or name in shipped_models()) and name in shipped_llms()
 
     def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
         asked = Setting(request.batch_size, request.num_gpus)
@@ -140,6 +170,31 @@ class ApplicationCatalogue:
             return TabulatedJob(model, asked, truth.total_steps, request.batch_rule)
         except ValueError as error:
             raise input_error(f"workload, job '{request.id}'", str(error), f"see {self.origin}") from error
+
+
+def _planned(model: LargeModel, request: JobRequest, truth: JobTruth) -> PlannedJob:
+    try:
+        steps = truth.total_steps or _steps_of(model, request, truth.duration_s)
+        return PlannedJob(model, steps, request.batch_size)
+    except ValueError as error:
+        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+
+
+def _steps_of(model: LargeModel, request: JobRequest, duration_s: float) -> float:
+    """Return the steps of a duration on the GPUs asked for, with the plan asked for or the best.
+
+    Raises `ValueError` where it is not known on which GPU type that is.
+    """
+    named = None if request.shape is None else request.shape.gpu_types
+    kinds = [kind for kind in model.gpu_types if named is None or kind in named]
+    if not duration_s:
+        return 0
+    if len(kinds) != 1:
+        raise ValueError(f"a duration of {model.name} needs to say on GPUs of which type: {', '.join(kinds) or 'none'}")
+    site = Site(consolidated_shape(request.num_gpus, model.node_gpus(kinds[0])), kinds[0])
+    batch = request.batch_size
+    parts = model.best(site, batch).parts if request.plan is None else model.parts(request.plan, site, batch)
+    return max(duration_s // float(parts.total), 1.0)
 
 
 def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
@@ -167,16 +222,17 @@ def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
         if isinstance(app, FittedApplication) and _BASE in app.step_models:
             speeds = {kind: speed for kind, speed in figure["speed"].items() if kind != _BASE}
             applications[name] = with_types(app, _BASE, speeds, restart_delay_s=figure["restart_delay_s"])
-    return ApplicationCatalogue(applications, found.origin, found.tabulated)
+    return ApplicationCatalogue(applications, found.origin, found.tabulated, found.planned)
 
 
-def _read_files(files: list[Path]) -> dict[str, Application]:
-    """Read application files; all problems of all files at once."""
-    found: dict[str, Application] = {}
+def _read_files(files: list[Path]) -> dict[str, Application | LargeModel]:
+    """Read application files, also of large models; all problems of all files at once."""
+    found: dict[str, Application | LargeModel] = {}
     problems: list[Problem] = []
     for file in files:
         try:
-            application = read_document(file).application()
+            large = yaml_lines.load(file).data.get("format") == MODEL_FORMAT
+            application: Application | LargeModel = read_model(file) if large else read_document(file).application()
         except InputError as error:
             problems.extend(error.problems)
             continue

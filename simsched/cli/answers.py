@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def publish(plan: ReplayPlan, section: Section) -> list[Path]:
     return [*paths, write_answer(section, plan.folder, f"Waiting for GPUs: {plan.folder.name}")]
 
 
-def say(paths: list[Path]) -> None:
+def say(paths: Iterable[Path]) -> None:
     """Print paths."""
     for path in paths:
         click.echo(f"{path}")

@@ -11,6 +11,7 @@ import click
 from simsched.cli.application_types import compared_types, draw_types, print_ratios, show_rates
 from simsched.cli.output import json_option, print_json, table
 from simsched.cli.pairs import pairs
+from simsched.cli.plans import fit_plans, plans, predict_plans
 from simsched.errors import input_error, nearest
 from simsched.files import write_text
 
@@ -36,7 +37,8 @@ def application() -> None:
     """Fit, show and begin applications, the models of what jobs are physically."""
 
 
-application.add_command(pairs)
+for command in (pairs, fit_plans, predict_plans, plans):
+    application.add_command(command)
 
 measured_options = (
     click.option("--gpu-type", metavar="TYPE", default="t4", show_default=True, help="GPUs measured."),

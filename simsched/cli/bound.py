@@ -14,7 +14,6 @@ from simsched.cli.output import json_option, print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from simsched.experiment import Grid
     from simsched.operators import Bound, Distance
 
 _REFUTED = 1
@@ -38,6 +37,7 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
     if check:
         _check(Path(what), as_json=as_json)
         return
+    from simsched.api import grid_progress, prepare
     from simsched.errors import input_error
     from simsched.operators import bounds_of, distances, grid_of
     from simsched.results import RUN_FILE, json_text, read_run
@@ -45,7 +45,7 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
     run = read_run(Path(what)) if (Path(what) / RUN_FILE).is_file() else None
     if run is not None and overrides:
         raise input_error("-o", "changes an experiment, and this is a run", "leave it out")
-    grid = _grid(what, overrides) if run is None else grid_of(run)
+    grid = prepare(what, overrides, progress=grid_progress()) if run is None else grid_of(run)
     bounds = bounds_of(grid)
     beside = distances(run, bounds) if run is not None else []
     content: dict[str, Any] = {"experiment": grid.experiment.spec.name, "bounds": [asdict(one) for one in bounds]}
@@ -61,15 +61,6 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
     _print(grid.experiment.spec.name, bounds, beside)
     if out is not None:
         click.echo(f"{out}")
-
-
-def _grid(what: str, overrides: Sequence[str]) -> Grid:
-    from simsched.api import grid_progress
-    from simsched.documents import yaml_lines
-    from simsched.experiment import find_experiment
-    from simsched.experiment.running import prepare_grid
-
-    return prepare_grid(yaml_lines.load(find_experiment(what)), overrides, progress=grid_progress())
 
 
 def _check(file: Path, *, as_json: bool) -> None:
@@ -126,7 +117,7 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
     known = [one for one in bounds if not one.refused]
     rows = tuple(
         (_place(one), f"{one.jobs}", hours(one.mean_jct_s),
-         "-" if one.mean_wait_s is None else hours(one.mean_wait_s), hours(one.makespan_s))
+         hours(one.mean_wait_s), hours(one.makespan_s))
         for one in known
     )  # fmt: skip
     headers = ("cells", "jobs", "mean JCT (h)", "mean wait (h)", "makespan (h)")

@@ -68,19 +68,19 @@ def capacity(
 
 
 def _print(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target, paths: Sequence[Path]) -> None:
+    from simsched.cli.answers import say
     from simsched.cli.gate import marked
     from simsched.cli.tables import print_table
 
     click.echo(found.verdict.said())
     for answer in answers:
         print_table(marked(_table(answer, target, wanted.metric), found.verdict))
-    for path in paths:
-        click.echo(f"{path}")
+    say(paths)
 
 
 def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target) -> list[Path]:
     from simsched.cli.answers import publish
-    from simsched.cli.gate import banner, marked, titled
+    from simsched.cli.gate import marked, titled, under_banner
     from simsched.report.figures import capacity_curve
     from simsched.report.page import Section
     from simsched.results import find_metric
@@ -99,8 +99,7 @@ def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted:
     title = titled(f"Capacity for {target}", verdict)
     drawn = capacity_curve(curves, metric=label, bound=wanted.bound, title=title)
     tables = [_table(answer, target, wanted.metric) for answer in answers]
-    words = [*(table.notes[0] for table in tables), said]
-    words = words if verdict.is_open else [f"{banner(verdict)}.", *words]
+    words = under_banner([*(table.notes[0] for table in tables), said], verdict)
     marked_tables = [marked(table, verdict) for table in tables]
     return publish(found.plan, Section("capacity", heading, words, marked_tables, [drawn], verdict.is_open))
 

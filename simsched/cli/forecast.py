@@ -15,7 +15,7 @@ from simsched.cli.operator_options import log_option, make_plan, operator_option
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators import Backtest, Queue, ReplayPlan, Start
+    from simsched.operators import Backtest, Queue, ReplayPlan, Start, Verdict
     from simsched.report import TextTable
 
 
@@ -78,7 +78,7 @@ def forecast(
     said, table = [found.verdict.said(), *said], marked(table, found.verdict)
     if not no_plots:
         publish_verdict(found)
-    path = None if no_plots else _publish(plan, said, table, trusted=found.verdict.is_open)
+    path = None if no_plots else _publish(plan, said, table, found.verdict)
     if as_json:
         print_json({"gate": verdict_json(found), **shown})
         return
@@ -114,6 +114,7 @@ def _score_words(score: Backtest) -> list[str]:
 
 
 def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
+    from simsched.cli.groups import hours
     from simsched.report import TextTable
 
     ordered = sorted(starts, key=lambda one: (one.median_s, one.job_id))
@@ -121,10 +122,10 @@ def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
     known = any(one.true_s is not None for one in ordered)
     rows = tuple(
         (
-            one.job_id, one.queue, one.user, f"{one.gpus:g}", _hours(one.waited_s), _hours(one.median_s),
-            f"{_hours(one.low_s)} to {_hours(one.high_s)}",
+            one.job_id, one.queue, one.user, f"{one.gpus:g}", hours(one.waited_s), hours(one.median_s),
+            f"{hours(one.low_s)} to {hours(one.high_s)}",
         )
-        + ((_hours(one.slurm_s),) if estimated else ()) + ((_hours(one.true_s),) if known else ())
+        + ((hours(one.slurm_s),) if estimated else ()) + ((hours(one.true_s),) if known else ())
         for one in ordered
     )  # fmt: skip
     more = (("Slurm says (h)",) if estimated else ()) + (("started after (h)",) if known else ())
@@ -134,14 +135,10 @@ def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
     )
 
 
-def _hours(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds / 3600:.2f}"
-
-
-def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable, *, trusted: bool) -> Path:
+def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable, verdict: Verdict) -> Path:
     from simsched.cli.answers import publish
-    from simsched.cli.gate import BANNER
+    from simsched.cli.gate import under_banner
     from simsched.report.page import Section
 
-    words = said if trusted else [f"{BANNER}.", *said]
-    return publish(plan, Section("forecast", "When will waiting jobs start?", words, [table], trusted=trusted))[-1]
+    heading, words = "When will waiting jobs start?", under_banner(said, verdict)
+    return publish(plan, Section("forecast", heading, words, [table], trusted=verdict.is_open))[-1]

@@ -32,6 +32,11 @@ def titled(title: str, verdict: Verdict) -> str:
     return title if verdict.is_open else f"{banner(verdict)}: {title}"
 
 
+def under_banner(words: Sequence[str], verdict: Verdict) -> list[str]:
+    """Put the banner before words where the gate is shut."""
+    return [*words] if verdict.is_open else [f"{banner(verdict)}.", *words]
+
+
 def marked(table: TextTable, verdict: Verdict) -> TextTable:
     """Put the banner on a table where the gate is shut."""
     return replace(table, title=titled(table.title, verdict))
@@ -114,7 +119,8 @@ def print_verdict(found: Calibration) -> None:
 
 def refused(found: Calibration, plan: ReplayPlan, what: str, paths: Sequence[Path]) -> None:
     """Answer with the misfit alone."""
+    from simsched.cli.answers import say
+
     print_verdict(found)
     click.echo(f"No {what}. --trust-anyway answers all the same, with a banner.")
-    for path in paths:
-        click.echo(f"{path}")
+    say(paths)

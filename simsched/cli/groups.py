@@ -66,6 +66,6 @@ def groups_table(groups: Groups, *, title: str) -> TextTable:
     return TextTable(title, headers, rows, (note,))
 
 
-def hours(seconds: float) -> str:
-    """Format seconds as hours."""
-    return f"{seconds / 3600:.2f}"
+def hours(seconds: float | None) -> str:
+    """Format seconds as hours, None as a dash."""
+    return "-" if seconds is None else f"{seconds / 3600:.2f}"

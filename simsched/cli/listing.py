@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import json_option, print_json, shorten, table
-
-if TYPE_CHECKING:
-    from simsched.policy import Policy, Signal
 
 _KINDS = ("policies", "applications", "traces", "experiments", "metrics", "figures")
 _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -36,27 +32,19 @@ def list_(kind: str, as_json: bool) -> None:
 
 
 def _policies() -> _Rows:
-    from simsched.experiment import full_params
+    from simsched.experiment import policy_card
     from simsched.policy import registry
 
-    rows = []
-    for name in registry.names():
-        policy = registry.load(name)
-        params = ", ".join(f"{key}={value}" for key, value in full_params(policy, {}).items())
-        needs = "\n".join(f"{signal} ({signal.known})" for signal in sorted(_signals(policy), key=str))
-        types = "weighed" if policy.traits.type_aware else "pools"
-        rows.append((name, needs or "-", types, "\n".join(_wrapped(params)) or "-"))
-    return ("policy", "needs", "GPU types", "parameters and defaults"), rows
+    cards = map(policy_card, registry.names())
+    rows = [(card.name, card.group, shorten(_after_name(card.title), 62)) for card in cards]
+    return ("policy", "class", "what it does (simsched show policy NAME tells more)"), rows
 
 
-def _signals(policy: type[Policy]) -> frozenset[Signal]:
-    """Return the signals a policy reads with default parameters, or may read if it has no defaults."""
-    from simsched.experiment import make_policy
-
-    try:
-        return make_policy(policy, {}).signals
-    except (TypeError, ValueError):
-        return frozenset(policy.traits.needs)
+def _after_name(title: str) -> str:
+    """Leave out the name that a title begins with."""
+    name, colon, rest = title.partition(": ")
+    said = rest if colon and len(name) < 30 else title
+    return said[:1].upper() + said[1:]
 
 
 def _wrapped(text: str) -> list[str]:
@@ -67,12 +55,15 @@ def _wrapped(text: str) -> list[str]:
 
 def _applications() -> _Rows:
     from simsched.applications import catalogue
+    from simsched.applications.plans import shipped_llms
 
     rows = []
     for name, application in sorted(catalogue().applications.items()):
         limits = application.limits
         batches = f"{limits.init_batch_size} to {limits.max_batch_size}" if limits else "-"
         rows.append((name, batches, str(application.max_gpus or "-"), str(application.epochs)))
+    for name, model in shipped_llms().items():
+        rows.append((name, f"{model.global_batch} sequences", "-", "1"))
     return ("application", "batch size", "max GPUs", "epochs"), rows
 
 

@@ -7,33 +7,12 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, TextIO
 
 import click
 
-from simsched.cli.application import application
-from simsched.cli.bound import bound
-from simsched.cli.calibrate import calibrate
-from simsched.cli.capacity import capacity
-from simsched.cli.check import check
-from simsched.cli.clean import clean
-from simsched.cli.compare_runs import compare_runs
-from simsched.cli.experiment import schema, validate
-from simsched.cli.explain import explain
-from simsched.cli.export import export
-from simsched.cli.forecast import forecast
-from simsched.cli.listing import list_
-from simsched.cli.new import new
-from simsched.cli.pack import pack
-from simsched.cli.report import report
-from simsched.cli.results import compare, plot, show, validate_run
-from simsched.cli.run import run
-from simsched.cli.trace import trace
-from simsched.cli.verdicts import verdicts
-from simsched.cli.verify import verify
-from simsched.cli.what_if import what_if
-from simsched.cli.workload import workload
 from simsched.errors import InputError, InputWarning
 from simsched.outlets import SafeStream
 from simsched.threads import one_thread_each
@@ -43,10 +22,31 @@ _INPUT_IS_WRONG = 2
 _RUN_FAILED = 1
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
+#: The commands by name, each with its module, which is imported when it is asked for.
+COMMANDS: Mapping[str, str] = {
+    "run": "run", "validate": "experiment", "schema": "experiment", "list": "listing", "show": "results",
+    "compare": "results", "compare-runs": "compare_runs", "validate-run": "results", "verdicts": "verdicts",
+    "plot": "results", "report": "report", "export": "export", "trace": "trace", "workload": "workload",
+    "application": "application", "check": "check", "new": "new", "clean": "clean", "verify": "verify",
+    "calibrate": "calibrate", "capacity": "capacity", "what-if": "what_if", "forecast": "forecast", "pack": "pack",
+    "bound": "bound", "learn": "learn", "why": "why", "step": "step",
+    "league": "league", "plan": "plan", "explain": "explain",
+}  # fmt: skip
 
 
 class SimschedGroup(click.Group):
     """Converts errors to messages and exit codes, unless `--debug`, and escapes names in all output."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands by name."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = vars(import_module(f"simsched.cli.{COMMANDS[cmd_name]}"))
+        return next(one for one in module.values() if isinstance(one, click.Command) and one.name == cmd_name)
 
     def main(self, *args: Any, **how: Any) -> Any:
         """Run a command."""
@@ -127,14 +127,6 @@ def cli(debug: bool) -> None:
 
     Begin with `simsched run quickstart`. Results go to stdout, progress and messages to stderr.
     """
-
-
-for command in (
-    run, validate, schema, list_, show, compare, compare_runs, validate_run, verdicts, plot, report, export, trace,
-    explain, workload, application, check, new, clean, verify, calibrate, capacity, what_if, forecast,
-    pack, bound,
-):  # fmt: skip
-    cli.add_command(command)
 
 
 def main() -> None:

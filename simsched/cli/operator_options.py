@@ -129,8 +129,13 @@ def experiment_of(given: str, out: Path, **options: Any) -> str:
     return str(write_replay(plan, name, plots=True))
 
 
-def answer_plans(options: dict[str, Any], changes: Sequence[str] = (), **more: Any) -> tuple[ReplayPlan, ReplayPlan]:
-    """Return the plan of an operator's question, and the same with changes of manifests, if there are any."""
+def answer_plans(
+    options: dict[str, Any], changes: Sequence[str] = (), *, grows: bool = False, **more: Any
+) -> tuple[ReplayPlan, ReplayPlan]:
+    """Return the plan of an operator's question, and the same with changes of manifests, if there are any.
+
+    Where it `grows`, quotas of manifests follow the number of nodes.
+    """
     from simsched.errors import input_error
 
     manifests = manifest_keys(options)
@@ -144,11 +149,12 @@ def answer_plans(options: dict[str, Any], changes: Sequence[str] = (), **more: A
         raise input_error(path, f"{unfit[0]} is for logs, and these are manifests", "leave it out")
     said = {**manifests, "cluster": options["cluster"]}
     how = {"policy": options["policy"] or "kueue", "changes": options["settings"], "workers": options["workers"]}
-    before = make_manifest_plan(path, said, options["out"], **how, unrecorded=True, **more)
+    more |= {"unrecorded": True, "grows": grows}
+    before = make_manifest_plan(path, said, options["out"], **how, **more)
     if not changes:
         return before, before
     return before, make_manifest_plan(
-        path, said, options["out"], apply=changes, **how, unrecorded=True, file="objects-after.json", **more
+        path, said, options["out"], apply=changes, **how, file="objects-after.json", **more
     )
 
 

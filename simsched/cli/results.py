@@ -32,7 +32,8 @@ metrics_option = click.option(
 
 
 @click.command()
-@click.argument("folder", metavar="RUN_OR_CELL", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="RUN_OR_CELL|policy", type=click.Path(path_type=Path))
+@click.argument("name", required=False, metavar="[POLICY]")
 @metrics_option
 @click.option(
     "--by", type=click.Choice(["tenant", "queue", "user", "size"]), help="Show who waited and who used what instead."
@@ -41,8 +42,13 @@ metrics_option = click.option(
 @click.option("--markdown", "layout", flag_value="markdown", help="Print the table as Markdown.")
 @click.option("--latex", "layout", flag_value="latex", help="Print the table as LaTeX (booktabs).")
 @json_option
-def show(folder: Path, metrics: tuple[str, ...], by: str | None, layout: str | None, as_json: bool) -> None:
-    """Show the results of a run, or of one of its cells."""
+def show(
+    folder: Path, name: str | None, metrics: tuple[str, ...], by: str | None, layout: str | None, as_json: bool
+) -> None:
+    """Show the results of a run, or of one of its cells; `simsched show policy NAME` says what a policy is."""
+    if name is not None:
+        _show_policy(folder, name, as_json=as_json)
+        return
     if by is not None:
         from simsched.cli.groups import show_groups
 
@@ -95,6 +101,27 @@ def compare(folder: Path, reference: str | None, metrics: tuple[str, ...], as_js
         print_json(comparison_json(run, reference))
     else:
         print_comparison(run, reference, metrics)
+
+
+def _show_policy(what: Path, name: str, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from simsched.experiment import policy_card
+
+    if str(what) != "policy":
+        raise input_error(str(what), "is followed by another word", "name one run, or `policy` and a policy's name")
+    card = policy_card(name)
+    if as_json:
+        print_json({**asdict(card), "group": card.group, "answers": sorted(card.answers)})
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console()
+    if console.is_terminal:
+        console.print(Markdown(card.markdown()))
+    else:
+        click.echo(card.markdown())
 
 
 @click.command("validate-run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from simsched.cli.output import json_option, print_json, table
 from simsched.words import counted
 
 if TYPE_CHECKING:
+    from simsched.api import AddedSeeds
     from simsched.experiment import Grid
     from simsched.experiment.running import Failure, RunResult
 
@@ -92,7 +94,7 @@ def run(
     generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
     chance there is in policies, agents and failures. All policies face the same jobs under a seed.
     """
-    from simsched.api import check_ways, grid_progress, prepare, progress_listener
+    from simsched.api import check_ways, grid_progress, prepare, progress_listener, run_to_decision
     from simsched.experiment.fairness import run_with_fairness
     from simsched.experiment.running import Limits
 
@@ -103,16 +105,9 @@ def run(
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
     if shards is not None:
         overrides = (*overrides, f"shards.parts={shards}")
-    grid = prepare(
-        experiment,
-        overrides,
-        labels=labels,
-        name=name,
-        progress=grid_progress(),
-        in_process=in_process,
-        ahead=not (in_process or dask or dry_run),
-        limit_s=timeout_per_cell,
-    )
+    how: dict[str, Any] = {"labels": labels, "in_process": in_process, "limit_s": timeout_per_cell}
+    ahead = not (in_process or dask or dry_run)
+    grid = prepare(experiment, overrides, name=name, progress=grid_progress(), ahead=ahead, **how)
     if dry_run:
         _print_plan(grid, Path(out), as_json)
         return
@@ -123,10 +118,16 @@ def run(
 
     processes = 1 if in_process else workers or processors()
     with progress_listener() as listener:
-        result = run_with_fairness(
-            grid, Path(out), processes, listener, dask=dask, limits=limits, in_process=in_process
+        grid, result, added = run_to_decision(
+            grid,
+            lambda one: run_with_fairness(
+                one, Path(out), processes, listener, dask=dask, limits=limits, in_process=in_process
+            ),
+            lambda seeds, folder: prepare(experiment, overrides, name=folder, seeds=seeds, **how),
+            lambda said: click.echo(said, err=True),
         )
-    undrawn = _report(grid, result, plots=grid.experiment.spec.report.plots and not no_plots, as_json=as_json)
+    plots = grid.experiment.spec.report.plots and not no_plots
+    undrawn = _report(grid, result, plots=plots, as_json=as_json, added=added)
     _explain(result.failures, undrawn)
 
 
@@ -159,7 +160,7 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
     )
 
 
-def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str:
+def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added: AddedSeeds | None = None) -> str:
     """Print a run's tables and the paths of its figures; returns why figures failed, if so."""
     from simsched.cli.results import comparison_json, print_comparison
     from simsched.results import RUN_FILE, read_run
@@ -181,9 +182,12 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool) -> str
     if as_json:
         content = comparison_json(found, reference)
         counts = {"ran": result.ran, "reused": result.reused, "failed": [failure.name for failure in result.failures]}
-        print_json({**content, "cells": counts, "figures": [str(path) for path in paths]})
+        told = {} if added is None else {"seeds_added": asdict(added)}
+        print_json({**content, "cells": counts, "figures": [str(path) for path in paths], **told})
         return undrawn
     print_comparison(found, reference)
+    for line in () if added is None else ("", *added.lines()):
+        click.echo(line)
     for cell in found.cells:
         if "shards" in cell.manifest:
             click.echo(_cut(f"{cell.policy}, seed {cell.seed}", cell.manifest["shards"]))

@@ -81,15 +81,20 @@ def what_if(
 def _print(
     shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict, paths: Sequence[Path]
 ) -> None:
-    from simsched.cli.gate import marked
+    from simsched.cli.answers import say
     from simsched.cli.tables import print_table
 
     click.echo(verdict.said())
+    for table in _tables(shown, hidden, changes, verdict):
+        print_table(table)
+    say(paths)
+
+
+def _tables(shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict) -> list[TextTable]:
+    from simsched.cli.gate import marked
+
     forecasts = [_forecasts(shown, changes)] if shown[-1].forecast is not None else []
-    for table in (*forecasts, _table(shown, hidden, changes), _usage(shown)):
-        print_table(marked(table, verdict))
-    for path in paths:
-        click.echo(f"{path}")
+    return [marked(table, verdict) for table in (*forecasts, _table(shown, hidden, changes), _usage(shown))]
 
 
 def _shown(effects: Sequence[Effect]) -> list[Effect]:
@@ -109,7 +114,7 @@ def _publish(
     import pandas as pd
 
     from simsched.cli.answers import publish
-    from simsched.cli.gate import banner, marked, titled
+    from simsched.cli.gate import titled, under_banner
     from simsched.report.figures import wait_changes
     from simsched.report.page import Section
 
@@ -124,13 +129,8 @@ def _publish(
     data = pd.DataFrame(rows, columns=["by", "group", "before_h", "after_h", "verdict"])
     data.loc[data["group"] == "all", ["by", "group"]] = ["all", "jobs"]
     drawn = wait_changes(data, title=titled("Who gains and who loses, in the replays", verdict))
-    forecasts = [_forecasts(shown, changes)] if shown[-1].forecast is not None else []
-    tables = [
-        marked(table, verdict)
-        for table in (*forecasts, _table(shown, len(effects) - len(shown), changes), _usage(shown))
-    ]
-    words = [_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])]
-    words = words if verdict.is_open else [f"{banner(verdict)}.", *words]
+    tables = _tables(shown, len(effects) - len(shown), changes, verdict)
+    words = under_banner([_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])], verdict)
     return publish(plan, Section("what-if", heading, words, tables, [drawn], verdict.is_open))
 
 

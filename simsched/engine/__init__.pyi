@@ -14,6 +14,7 @@ from .records import (
     JobRecord as JobRecord,
     MemoryRecorder as MemoryRecorder,
     OutageRecord as OutageRecord,
+    Recorder as Recorder,
     features_of as features_of,
 )
 from .simulation import Simulation as Simulation, simulate as simulate

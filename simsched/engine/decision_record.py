@@ -28,6 +28,7 @@ def decision_record(
     moves: Moves,
     diagnostics: Mapping[str, float],
     stranded: Stranded,
+    fits_in_domain: int = 0,
 ) -> DecisionRecord:
     """Record a decision that has just been carried out."""
     values = (
@@ -36,12 +37,13 @@ def decision_record(
         cluster.running_jobs,
         cluster.allocated_gpus,
         cluster.available_gpus,
-        cluster.nodes_up + len(cluster.starting),
+        cluster.provisioned_nodes,
         *moves,
         diagnostics,
         len(cluster.broken),
         cluster.failures,
         *stranded,
         cluster.provisioned_gpus,
+        fits_in_domain,
     )
     return tuple.__new__(DecisionRecord, values)  # three times as fast as calling the class, at every decision

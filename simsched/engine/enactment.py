@@ -59,11 +59,14 @@ class Enactment:
         for job_id, action in changes.actions.items() if changes.actions else ():
             if isinstance(action, Decline):
                 self._active[job_id].declined = True
-            elif isinstance(action, Place) and action.guaranteed is not None:
-                self._active[job_id].guaranteed = action.guaranteed
+            elif isinstance(action, Place):
+                if action.guaranteed is not None:
+                    self._active[job_id].guaranteed = action.guaranteed
+                if action.uplink_level is not None:
+                    self._ledger.rank_on_uplinks(self._active[job_id], action.uplink_level)
         try:
             moves = self._move(changes)
-            if self._ledger.neighbourhood is not None:
+            if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:
                 self._ledger.set_speeds()
         except EngineError as error:
             raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
@@ -94,5 +97,7 @@ class Enactment:
                 ledger.complete(active[job_id], CANCELLED)
         for job, allocation in placed:
             place = shared.get(job.request.id, ALONE) if shared else ALONE
-            ledger.place(job, allocation, place.beside, place.onto)
+            named = changes.actions.get(job.request.id) if changes.actions else None
+            plan = named.plan if isinstance(named, Place) else None
+            ledger.place(job, allocation, place.beside, place.onto, plan)
         return Moves(len(placed) - moved, held - moved, moved)

@@ -15,7 +15,7 @@ from simsched.engine.nodes import Nodes
 from simsched.engine.options import FailureOptions, stream
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
-from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, PhillyFailures
+from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, OutageCause, PhillyFailures
 
 
 def draw_outages(
@@ -23,11 +23,15 @@ def draw_outages(
 ) -> Callable[[float], Outage]:
     """Return a function that draws the next outage after a second, for node 0."""
     scale_s = mtbf_s / gamma(1 + 1 / options.weibull_shape)
+    causes = options.causes or (OutageCause(kind, 1.0, options.repair_median_s, options.repair_sigma),)
+    limits = np.cumsum([cause.share for cause in causes])
 
     def draw(after_s: float) -> Outage:
         down_s = after_s + scale_s * float(rng.weibull(options.weibull_shape))
-        repair_s = options.repair_median_s * exp(options.repair_sigma * rng.standard_normal())
-        return Outage(0, down_s, down_s + repair_s, kind)
+        one = int(np.searchsorted(limits[:-1], rng.random() * limits[-1], side="right")) if len(causes) > 1 else 0
+        cause = causes[one]
+        repair_s = cause.repair_median_s * exp(cause.repair_sigma * rng.standard_normal())
+        return Outage(0, down_s, down_s + repair_s, cause.name)
 
     return draw
 
@@ -47,15 +51,21 @@ class Failures(Lifecycle):
     _on_failed_attempt: Callable[[JobState], None]
     _on_repair: Callable[[], None]
     _job_failures: JobFailures = field(default_factory=PhillyFailures)
+    _spares: set[int] = field(default_factory=set)
+    _slow: frozenset[int] = frozenset()
 
     def begin(self) -> None:
-        """Schedule the first failure of each node and rack."""
-        options = self._options
-        if options.node_mtbf_s is not None:
-            for node in range(len(self._cluster.up)):
-                rng = stream(self._seed, f"failures of node {node}")
-                draw = draw_outages(options, options.node_mtbf_s, rng)
-                self._appoint((node,), draw(0), draw)
+        """Schedule the first failure of each node and rack, and draw which nodes are slow."""
+        options, nodes = self._options, self._cluster.cluster.nodes
+        self._spares = set(range(len(nodes) - options.hot_spares, len(nodes)))
+        if options.slow_nodes:
+            drawn = stream(self._seed, "slow nodes").random(len(nodes))
+            self._slow = frozenset(np.flatnonzero(drawn < options.slow_nodes).tolist())
+        for node in nodes if options.fails else ():
+            mtbf_s = options.mtbf_s(node.gpus)
+            assert mtbf_s is not None
+            draw = draw_outages(options, mtbf_s, stream(self._seed, f"failures of node {node.index}"))
+            self._appoint((node.index,), draw(0), draw)
         if options.rack_mtbf_s is not None:
             for index, rack in enumerate(options.racks):
                 rng = stream(self._seed, f"failures of rack {index}")
@@ -67,7 +77,8 @@ class Failures(Lifecycle):
     def recovery_of(self, spec: JobSpec) -> Recovery:
         """Return the recovery state of a submitted job."""
         options, clock = self._options, self._clock
-        interval_s = options.checkpoint_interval_s
+        per_node = max(node.gpus for node in self._cluster.cluster.nodes)
+        interval_s = options.interval_s(spec.num_gpus, per_node)
         interval = inf if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
         plan = self._plan(spec)
         ticks = [clock.ticks(seconds) for seconds in plan.run_s]
@@ -93,6 +104,7 @@ class Failures(Lifecycle):
             self._ledger.evict(job)
         for node in nodes:
             self._nodes.break_down(node, outage.kind)
+            self._stand_in()
         if hit:
             self._ledger.set_speeds()
         up = max(self._clock.ticks(outage.up_s), self._clock.now)
@@ -104,9 +116,25 @@ class Failures(Lifecycle):
     ) -> None:
         for node in nodes:
             self._nodes.repair(node, outage.kind, since)
+            if self._options.hot_spares and not self._cluster.up[node] and node not in self._cluster.broken:
+                self._spares.add(node)
+                self._stand_in()
         if draw is not None:
             self._appoint(nodes, draw(outage.up_s), draw)
         self._on_repair()
+
+    def _stand_in(self) -> None:
+        """Have a spare that works take the place of a node that does not."""
+        ready = self._spares - self._cluster.broken.keys()
+        if ready and self._cluster.returning:
+            spare, gone = min(ready), min(self._cluster.returning)
+            self._spares.remove(spare)
+            self._nodes.stand_in(spare, gone)
+
+    def placed(self, job: JobState) -> None:
+        """Slow down a job on a slow node."""
+        if self._slow:
+            job.slow = self._options.slow_speed if any(node in self._slow for node, _ in job.allocation) else 1.0
 
     def begins(self, job: JobState, ticks: float) -> bool:
         """Schedule the job's next checkpoint or own failure if it precedes the end of the epoch."""

@@ -18,7 +18,7 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         rate, efficiency, throughput = job.rate, running.efficiency, running.throughput
         if throughput:
             batch_size = total_batch(job.batch, job.gpus)
-            throughput *= (1 - job.interference) * job.speed
+            throughput *= job.undisturbed
     values = (
         job.request.id,
         job.since * clock.unit_s,
@@ -39,6 +39,8 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         job.gpu_share,
         job.speed,
         0 if job.site is None else job.site.levels_crossed,
+        "" if running is None or job.batch.plan is None else str(job.batch.plan),
+        job.congestion,
     )
     return tuple.__new__(AllocationRecord, values)  # three times as fast as calling the class, for every interval
 

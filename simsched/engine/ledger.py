@@ -19,6 +19,7 @@ from simsched.engine.records import JobRecord, Recorder
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
+from simsched.model.plans import Plan
 from simsched.policy import Speed
 
 
@@ -75,6 +76,10 @@ class Ledger:
         self.stale: dict[str, JobState] = {}
         #: Where GPUs are shared: speeds beside neighbours, and the jobs whose neighbours changed.
         self.neighbourhood: Neighbourhood | None = None
+        #: Where jobs share uplinks: slows down those that meet there.
+        self.share_uplinks: Callable[[], None] | None = None
+        #: The jobs that use uplinks otherwise than they did.
+        self.uplinks_changed: dict[str, None] = {}
         self._disturbed: dict[str, JobState] = {}
 
     def tell(self, lifecycle: Lifecycle, *, first: bool = False) -> None:
@@ -120,9 +125,14 @@ class Ledger:
         job.limit_from = job.settled_held
 
     def place(
-        self, job: JobState, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
+        self,
+        job: JobState,
+        allocation: Allocation,
+        beside: Collection[str] = (),
+        onto: str | None = None,
+        plan: Plan | None = None,
     ) -> None:
-        """Give GPUs to a job that holds none; it runs after the restart delay."""
+        """Give GPUs to a job that holds none; it runs after the restart delay, by a plan or as its agent chooses."""
         now = self._clock.now
         site = self._cluster.site(allocation)
         if site is None:
@@ -141,6 +151,7 @@ class Ledger:
         if not job.plain:
             own_s = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
             delay = delay if own_s is None else self._clock.ticks(own_s)
+            job.plan = plan
             self.tune(job)
             if self.neighbourhood is None and job.facts.memory is not None:
                 check_memory(job, self._cluster.cluster, memory_mb(job))
@@ -185,6 +196,8 @@ class Ledger:
             for job in self.stale.values():
                 self.retune(job)
             self.stale.clear()
+            if self.share_uplinks is not None:
+                self.share_uplinks()
 
     def interfere(self, active: Collection[JobState], interference: float) -> None:
         """Slow down distributed jobs that share a node with another, and only those."""
@@ -201,6 +214,20 @@ class Ledger:
                 self.break_off(job)
             job.interference = interference
 
+    def rank_on_uplinks(self, job: JobState, level: int) -> None:
+        """Set how urgent a job's communication is."""
+        if job.uplink_level != level:
+            job.uplink_level = level
+            if job.allocation:
+                self.uplinks_changed[job.request.id] = None
+
+    def congest(self, job: JobState, congestion: float) -> None:
+        """Set the share of its speed that a job loses to others on its uplinks."""
+        if job.congestion != congestion:
+            if job.running is not None:
+                self.break_off(job)
+            job.congestion = congestion
+
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
         # A lease that ends at this instant is over, not cut short by a neighbour that ended a moment before.
         lease = None if job.leasing is None else job.leasing.lease
@@ -213,6 +240,8 @@ class Ledger:
 
     def set_speeds(self) -> None:
         """Update the speeds of jobs with new neighbours; raises `EngineError` if their memory does not suffice."""
+        if self.share_uplinks is not None:
+            self.share_uplinks()
         if not self._disturbed:
             return
         disturbed, self._disturbed = self._disturbed, {}
@@ -257,6 +286,8 @@ class Ledger:
             job.speeds[site] = _speed(job, running)
         job.running = running
         job.rate = running.rate if job.plain else running.rate * (1 - job.interference) * job.speed
+        if job.slow != 1 or job.congestion:
+            job.rate *= job.slow * (1 - job.congestion)
         job.since = now
         # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
         missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate if job.rate else inf
@@ -293,9 +324,16 @@ class Ledger:
 
     @staticmethod
     def _chosen(job: JobState) -> BatchChoice:
-        """Ask the agent for a batch, and reject one that the application does not accept."""
+        """Ask the agent for a batch, unless a plan was named, and reject one that the application does not accept."""
         assert job.site is not None
-        batch = job.agent.choose(job.site, job.epoch)
+        if job.plan is not None and job.facts.plans is not None:
+            return BatchChoice.of_plan(job.plan, job.request.batch_size or job.facts.plans.global_batch)
+        try:
+            batch = job.agent.choose(job.site, job.epoch)
+        except ValueError as error:
+            if job.facts.plans is None:
+                raise
+            raise EngineError(f"job {job.request.id} cannot run on {job.gpus} GPUs: {error}") from error
         limits = job.app.limits
         if limits is not None and not limits.min_local_bsz <= batch.local_bsz <= limits.max_local_bsz:
             message = (
@@ -309,7 +347,7 @@ class Ledger:
         """Complete a job now, in the given final state (empty: its true one)."""
         if job.allocation:
             self.release(job)
-        if self._disturbed:
+        if self._disturbed or self.share_uplinks is not None:
             self.set_speeds()
         if self.stale:
             self.stale.pop(job.request.id, None)
@@ -332,7 +370,6 @@ class Ledger:
 
 def _speed(job: JobState, running: Running) -> Speed:
     """Return the speed a job measures, with the effect of its neighbours."""
-    undisturbed = (1 - job.interference) * job.speed
-    throughput = running.throughput * undisturbed
+    throughput = running.throughput * job.undisturbed
     iteration_s = total_batch(job.batch, job.gpus) / throughput if throughput else 0.0
-    return Speed(throughput, iteration_s, running.rate * undisturbed)
+    return Speed(throughput, iteration_s, running.rate * job.undisturbed)

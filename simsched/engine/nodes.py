@@ -62,6 +62,13 @@ class Nodes:
         self._broken.remove((since, node, kind))
         self._tell(since, node, kind)
 
+    def stand_in(self, spare: int, gone: int) -> None:
+        """Bring up a spare instead of a broken node, which will be off once it is repaired."""
+        self._cluster.returning.remove(gone)
+        self._off[gone] = self._clock.now
+        self._cluster.bring_up(spare)
+        self._back(spare)
+
     def close(self) -> None:
         """Record open intervals at the end of the run, by start, node and kind."""
         off = [(since, node, OFF) for node, since in self._off.items()]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite, sqrt
 from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 
 from simsched.agent import AgentFactory
-from simsched.model import JobSpec, Outage
+from simsched.model import JobSpec, Outage, OutageCause
 from simsched.model.colocation import Colocation
 from simsched.policy import Decision, Policy, Signal, Triggers, View, known_by
 from simsched.results import JobRecord
@@ -38,8 +38,9 @@ class EngineOptions:
 
     Up to `max_jobs_per_gpu` jobs may share a GPU, where a policy places them together; with `gpu_shares` each takes its
     `gpu_share`, in total at most 1. `kill_at_time_limit` ends a job that has held GPUs for its time limit as
-    `TimeLimit`. `fragmentation` records the free GPUs that no waiting job can use at each decision. Ticks last `tick_s`
-    seconds, from a microsecond to a second; 0 makes time continuous.
+    `TimeLimit`. `fragmentation` records the free GPUs that no waiting job can use at each decision. With `contention`
+    jobs whose communication waits for the same uplinks share these. Ticks last `tick_s` seconds, from a microsecond to
+    a second; 0 makes time continuous.
     """
 
     restart_delay_s: float = 30
@@ -52,6 +53,7 @@ class EngineOptions:
     kill_at_time_limit: bool = False
     fragmentation: bool = False
     gpu_shares: bool = False
+    contention: bool = False
 
     def __post_init__(self) -> None:
         if self.restart_delay_s < 0:
@@ -75,11 +77,16 @@ class EngineOptions:
 class FailureOptions:
     """How nodes and jobs fail, and how jobs save checkpoints.
 
-    A node fails after a Weibull time of mean `node_mtbf_s` (None: never) and `weibull_shape` (1: exponential; below 1:
-    clustered early failures); repair is log-normal with median `repair_median_s` and `repair_sigma` of the logarithm.
-    Racks (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are fixed extra downtimes. A job
-    pauses for `checkpoint_cost_s` after every `checkpoint_interval_s` of running. `jobs` sets how jobs themselves fail:
-    as the attempts of a trace, or as published for Philly.
+    A node fails after a Weibull time of mean `node_mtbf_s` (None: never), or `gpu_mtbf_s` divided by its GPUs, and
+    `weibull_shape` (1: exponential; below 1: clustered early failures); repair is log-normal with median
+    `repair_median_s` and `repair_sigma` of the logarithm, or as long as the cause drawn of `causes` takes. Racks
+    (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
+    `hot_spares` nodes are idle and each takes the place of a node that fails, which becomes a spare once repaired. A
+    share `slow_nodes` of the nodes runs jobs at `slow_speed`.
+
+    A job pauses for `checkpoint_cost_s` after every `checkpoint_interval_s` of running, or after the interval that is
+    "optimal" for the GPUs asked for. `jobs` sets how jobs themselves fail: as the attempts of a trace, or as published
+    for Philly.
     """
 
     node_mtbf_s: float | None = None
@@ -89,23 +96,58 @@ class FailureOptions:
     outages: tuple[Outage, ...] = ()
     racks: tuple[tuple[int, ...], ...] = ()
     rack_mtbf_s: float | None = None
-    checkpoint_interval_s: float | None = None
+    checkpoint_interval_s: float | Literal["optimal"] | None = None
     checkpoint_cost_s: float = 0.0
     jobs: Literal["never", "trace", "philly"] = "never"
+    gpu_mtbf_s: float | None = None
+    causes: tuple[OutageCause, ...] = ()
+    hot_spares: int = 0
+    slow_nodes: float = 0.0
+    slow_speed: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("node_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):
+        for name in ("node_mtbf_s", "gpu_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):
             value = getattr(self, name)
-            if value is not None and not (value > 0 and isfinite(value)):
+            if value not in (None, "optimal") and not (value > 0 and isfinite(value)):
                 message = f"{name} must be above 0, not {value}"
                 raise ValueError(message)
         if not self.weibull_shape > 0 or self.repair_median_s < 0 or self.repair_sigma < 0:
             message = "weibull_shape must be above 0, repair_median_s and repair_sigma must not be negative"
             raise ValueError(message)
         interval_s = self.checkpoint_interval_s
-        if self.checkpoint_cost_s < 0 or (interval_s is not None and self.checkpoint_cost_s >= interval_s):
+        fixed_s = inf if interval_s is None or interval_s == "optimal" else interval_s
+        if not 0 <= self.checkpoint_cost_s < fixed_s:
             message = f"a checkpoint must cost less than its interval of {interval_s} s, not {self.checkpoint_cost_s} s"
             raise ValueError(message)
+        both = self.gpu_mtbf_s is not None and self.node_mtbf_s is not None
+        if both or (interval_s == "optimal" and not (self.fails and self.checkpoint_cost_s)):
+            message = (
+                "give node_mtbf_s or gpu_mtbf_s, and an optimal interval needs one of them and a checkpoint's cost"
+            )
+            raise ValueError(message)
+        if self.hot_spares < 0 or not 0 <= self.slow_nodes <= 1 or not 0 < self.slow_speed <= 1:
+            message = "hot_spares must not be negative, slow_nodes must be in [0, 1] and slow_speed in (0, 1]"
+            raise ValueError(message)
+
+    @property
+    def fails(self) -> bool:
+        """Whether nodes fail at random by themselves."""
+        return self.node_mtbf_s is not None or self.gpu_mtbf_s is not None
+
+    def mtbf_s(self, gpus: int) -> float | None:
+        """Return the mean seconds between failures of a node with so many GPUs, None if it never fails."""
+        return self.node_mtbf_s if self.gpu_mtbf_s is None else self.gpu_mtbf_s / gpus
+
+    def interval_s(self, num_gpus: int, gpus_per_node: int) -> float | None:
+        """Return the running seconds between checkpoints of a job (None: none).
+
+        The optimal ones are sqrt(2 w / (nodes r)), w being the cost and r a node's failures a second (Young, 1974).
+        """
+        if self.checkpoint_interval_s != "optimal":
+            return self.checkpoint_interval_s
+        nodes = -(-num_gpus // gpus_per_node)
+        mean_s = self.gpu_mtbf_s / num_gpus if self.gpu_mtbf_s is not None else (self.node_mtbf_s or 0) / nodes
+        return max(sqrt(2 * self.checkpoint_cost_s * mean_s), self.checkpoint_cost_s)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from simsched.model import (
     TabulatedJob,
     facts_of,
 )
+from simsched.model.plans import LargeModel
 from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
 
 
@@ -116,6 +117,11 @@ def stage_times(job: JobState) -> tuple[float, ...]:
     return job.app.stages_s
 
 
+def plans(job: JobState) -> LargeModel | None:
+    """Return how long a job's plans take, None where it has none."""
+    return job.facts.plans
+
+
 def gpu_busy(job: JobState) -> float | None:
     """Return the GPU utilisation of a job's profile, None without one."""
     profile = job.request.profile
@@ -135,6 +141,7 @@ _OF_JOBS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyTy
         signals.RECORDED_DURATION: recorded_duration,
         signals.STAGE_TIMES: stage_times,
         signals.GPU_BUSY: gpu_busy,
+        signals.PLANS: plans,
     }
 )
 

@@ -17,9 +17,14 @@ from simsched.results import (
 
 
 def features_of(
-    cluster: Cluster, jobs: Sequence[JobSpec], options: EngineOptions, failures: FailureOptions | None = None
+    cluster: Cluster,
+    jobs: Sequence[JobSpec],
+    options: EngineOptions,
+    failures: FailureOptions | None = None,
+    *,
+    plans: bool = False,
 ) -> frozenset[Feature]:
-    """Return the features of a simulation that show in its tables."""
+    """Return the features of a simulation that show in its tables; with `plans` some application has them."""
     used = {
         Feature.SHARING: options.max_jobs_per_gpu > 1,
         Feature.FINE_TIME: options.tick_s != 1,
@@ -28,6 +33,9 @@ def features_of(
         Feature.QUEUES: any(job.queue for job in jobs),
         Feature.TOPOLOGY: bool(cluster.levels),
         Feature.FRAGMENTATION: options.fragmentation,
+        Feature.PLANS: plans,
+        Feature.CONTENTION: options.contention,
+        Feature.TIERS: options.fragmentation and cluster.tiered and bool(cluster.levels),
         Feature.MAKES: len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1,
     }
     return frozenset(feature for feature, there in used.items() if there)

@@ -13,6 +13,7 @@ from typing import Unpack
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
+from simsched.engine.contention import Contention
 from simsched.engine.decision_record import NO_MOVES, decision_record
 from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
@@ -119,7 +120,10 @@ class Simulation:
         #: The random stream of decisions.
         self.rng = stream(seed, "policy")
         self._clock = Clock(options.tick_s, self._decide)
-        self._cluster = ClusterState(cluster, options.initial_nodes, options.max_jobs_per_gpu)
+        first = options.initial_nodes
+        if failures is not None and failures.hot_spares:
+            first = len(cluster.nodes) - failures.hot_spares
+        self._cluster = ClusterState(cluster, first, options.max_jobs_per_gpu)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
@@ -138,6 +142,10 @@ class Simulation:
         if self._cluster.occupancy is not None and model is not None:
             shares = options.gpu_shares
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
+        if options.contention:
+            contention = Contention(cluster, ledger, self._active)
+            ledger.share_uplinks = contention.settle
+            ledger.tell(contention)
         self._leases = Leases(self._clock, ledger, self._on_leases_over)
         if options.kill_at_time_limit:
             ledger.tell(TimeLimits(self._clock, ledger))
@@ -162,7 +170,11 @@ class Simulation:
             ledger.tell(self._failures)
         #: Whether nothing but the policy's decisions changes how a job runs that knows only GPUs and seconds.
         self._undisturbed = settings.get("lean", True) and not (
-            failures is not None or model is not None or options.interference or self._granted.speeds
+            failures is not None
+            or model is not None
+            or options.interference
+            or options.contention
+            or self._granted.speeds
         )
 
     def __repr__(self) -> str:
@@ -204,11 +216,12 @@ class Simulation:
         self._stage = _FAILED  # until it succeeds
         self._clock.stopped = False
         moves = NO_MOVES if changes is NO_CHANGES else self._enactment.carry_out(changes, decision)
-        cluster, stranded = self._cluster, NONE_STRANDED
+        cluster, stranded, fits = self._cluster, NONE_STRANDED, 0
         if self._stranded is not None:
             stranded = self._stranded.stranded(cluster.free, self._active)
+            fits = self._stranded.fits_in_domain(cluster.free)
         now_s, active = self._clock.now * self._clock.unit_s, len(self._active)
-        self._recorder.decision(decision_record(now_s, active, cluster, moves, decision.diagnostics, stranded))
+        self._recorder.decision(decision_record(now_s, active, cluster, moves, decision.diagnostics, stranded, fits))
         if decision.renew_leases or self._leases.paused:
             self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:

@@ -29,6 +29,7 @@ from simsched.model import (
     describe,
     site_of,
 )
+from simsched.model.plans import Plan
 from simsched.policy import JobView, Speed
 
 
@@ -213,6 +214,11 @@ class JobState:
     #: The share of its speed that the job loses to jobs on its nodes, and its speed beside others on its GPUs.
     interference: float = 0.0
     speed: float = 1.0
+    #: Its speed on slow nodes, and the share that it loses to jobs that share uplinks with it.
+    slow: float = 1.0
+    congestion: float = 0.0
+    #: Whose communication is served first where uplinks are shared: that of lower levels.
+    uplink_level: int = 0
     gpu_share: float = 1.0
     neighbours: tuple[str, ...] = ()
     #: Whether sharing a GPU may not slow it down; as submitted unless the policy overrides it.
@@ -224,6 +230,8 @@ class JobState:
     restart: float = 0
     speeds: dict[Site, Speed] | None = None
     losses: LossReporter | None = None
+    #: The plan of parallel training that the policy named (None: the agent picks).
+    plan: Plan | None = None
 
     def __init__(
         self,
@@ -285,6 +293,11 @@ class JobState:
         if self.leasing is not None and self.leasing.paused:
             return True
         return self.recovery is not None and self.recovery.writing
+
+    @property
+    def undisturbed(self) -> float:
+        """The share of its speed that others and slow nodes leave it."""
+        return (1 - self.interference) * self.speed * self.slow * (1 - self.congestion)
 
     @property
     def live_progress(self) -> float:

@@ -55,6 +55,7 @@ class StrandedGpus:
     def __init__(self, cluster: Cluster, *, rigid: bool) -> None:
         """Prepare for policies that grant full requests (`rigid`), or any number of GPUs."""
         self._rigid = rigid
+        self._tiered = cluster.tiered and bool(cluster.levels)
         gpus = [node.gpus for node in cluster.nodes]
         domains = cluster.levels[0].domains if cluster.levels else (tuple(range(len(gpus))),)
         self._units: dict[str, tuple[_Units, _Units, _Units]] = {}
@@ -64,6 +65,11 @@ class StrandedGpus:
             groups = ([of_type], [(node,) for node in of_type], [nodes for nodes in held if nodes])
             pool, nodes, inside = (_Units(group, gpus) for group in groups)
             self._units[kind] = pool, nodes, inside
+
+    def fits_in_domain(self, free: Sequence[int]) -> int:
+        """Return the most free GPUs of a type in one domain of the lowest level, 0 where no tier has uplinks."""
+        inside = (unit.nodes_of for _, _, unit in self._units.values()) if self._tiered else ()
+        return max((sum(free[node] for node in nodes) for domains in inside for nodes in domains), default=0)
 
     def stranded(self, free: Sequence[int], active: Mapping[str, JobState]) -> Stranded:
         """Count the free GPUs that no waiting job can use, zero if none waits."""

@@ -75,11 +75,16 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
     for job_id, action in actions.items():
         held = active[job_id].allocation
         changes[job_id] = action.at
-        if held == action.at and not (held and isinstance(action, Place) and action.restart):
+        if held == action.at and not (held and isinstance(action, Place) and _restarts(action, active[job_id])):
             del changes[job_id]
         elif isinstance(action, Place) and action.onto is not None:
             changes[job_id] = changes.pop(job_id)
     return Changes(changes, actions)
+
+
+def _restarts(place: Place, job: JobState) -> bool:
+    """Return whether a job begins anew on the GPUs that it holds: by the policy's wish, or with another plan."""
+    return place.restart or (place.plan is not None and place.plan != job.batch.plan)
 
 
 def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: ClusterState) -> Changes | None:
@@ -173,6 +178,7 @@ def check_changes(
         if job.request.shape is not None:
             reasons += _out_of_shape(job, job.request.shape, new, cluster, rigid=rigid)
     if changes.actions:
+        reasons += _wrong_plans(changes, active, cluster)
         reasons += _wrong_neighbours(changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
         reasons += _short_of_shares(changes, cluster.occupancy, balance)
@@ -235,6 +241,21 @@ def _short_beside(
             yield f"node {node} is {(cpu - cores_of(has)) / 1000:g} cores short, or another job's alone"
         if has.memory_mib is not None and memory > has.memory_mib:
             yield f"node {node} is {memory - has.memory_mib} MiB of memory short"
+
+
+def _wrong_plans(changes: Changes, active: Mapping[str, JobState], cluster: ClusterState) -> Iterator[str]:
+    """Yield why jobs cannot run the plans that are named for them."""
+    for job_id, action in changes.actions.items():
+        plan = action.plan if isinstance(action, Place) else None
+        if plan is None or not action.at or any(_malformed(action.at, cluster, 1)):
+            continue
+        known, kind = active[job_id].facts.plans, gpu_type_of(cluster.cluster, action.at)
+        if known is None or kind is None:
+            yield f"job '{job_id}' is to run the plan '{plan}', and {active[job_id].app.name} knows no plans"
+            continue
+        reason = known.refusal(plan, kind, sum(gpus for _, gpus in action.at), active[job_id].request.batch_size)
+        if reason is not None:
+            yield f"job '{job_id}' cannot run the plan '{plan}': {reason}"
 
 
 def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:

@@ -1,7 +1,22 @@
 from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
+from .league import (
+    Contest as Contest,
+    LeagueSpec as LeagueSpec,
+    contests as contests,
+    digest_of_league as digest_of_league,
+    entrants as entrants,
+    read_league as read_league,
+    reason_of as reason_of,
+)
 from .physics import colocation_of as colocation_of
+from .policy_cards import (
+    QUESTIONS as QUESTIONS,
+    PolicyCard as PolicyCard,
+    policy_card as policy_card,
+    signals_read as signals_read,
+)
 from .policy_params import full_params as full_params, make_policy as make_policy
 from .promises import with_deadlines as with_deadlines
 from .results_name import results_name as results_name

@@ -66,6 +66,7 @@ def about_task(
         "policy_source": policy.about["source"],
         "policy_needs": sorted(signal.name for signal in made.signals),
         "policy_knows": made.knows,
+        "policy_rigid": made.rigid,
         "diagnostics": list(task.policy.diagnostics),
         "cluster": groups_of(task.cluster),
         "gpu_memory_mb": dict(sorted(task.cluster.memory_mb.items())),
@@ -92,6 +93,8 @@ def _conditions(task: Task) -> dict[str, Any]:
     about: dict[str, Any] = {}
     if task.cluster.levels:
         about["topology"] = [level.described() for level in task.cluster.levels]
+    if task.cluster.within:
+        about["tiers"] = [asdict(tier) for tier in task.cluster.within]
     if task.gpu_speed:
         about["gpu_speed"] = dict(task.gpu_speed)
     if task.losses:

@@ -96,7 +96,7 @@ class ClusterSpec(Section):
         default=(), description="GPU type -> what an hour of such a GPU costs; gives the metric 'gpu_cost'"
     )
     topology: tuple[LevelSpec, ...] = Field(
-        default=(), description="levels above the nodes (racks, islands), the lowest first"
+        default=(), description="levels above the nodes (racks, islands) and tiers within them, the lowest first"
     )
     power: PowerSpec | None = Field(
         default=None, description="what GPUs and nodes draw; gives the metrics 'energy_kwh' and 'unused_energy_kwh'"

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from simsched.documents import Section
 from simsched.engine import FailureOptions
 from simsched.errors import input_error
-from simsched.model import Cluster, check_nodes, consecutive
+from simsched.model import Cluster, OutageCause, check_nodes, consecutive
 from simsched.workload import read_outages
 
-_HOUR_S = 3600
+_HOUR_S, _DAY_H = 3600, 24
 _HOURS_OF_1000_NODE_DAYS = 24_000
 
 
@@ -52,6 +52,25 @@ FAILURE_SETTINGS: Mapping[str, FailureSetting] = MappingProxyType(
             "419 unplanned interruptions of 2,048 nodes in 54 days (Llama Team, The Llama 3 Herd of Models, 2024); "
             "that a spare node takes over within ten minutes is assumed",
         ),
+        "llama3-run": FailureSetting(
+            {
+                "gpu_failures_per_day": 4.74e-4,
+                "causes": tuple(
+                    {"cause": cause, "failures": count, **(_REPAIR if broken else {})}
+                    for cause, count, broken in (
+                        ("GPU", 268, True),
+                        ("host", 21, True),
+                        ("network", 35, True),
+                        ("unplanned maintenance", 32, True),
+                        ("dependency", 56, False),
+                        ("unknown", 7, False),
+                    )
+                ),
+            },
+            "419 unplanned interruptions of 16,384 GPUs in 54 days by cause (The Llama 3 Herd of Models, 2024, table "
+            "5); no repair times are published: that hardware takes as long as in InfiniteHBD-Trace and software needs "
+            "no repair is assumed",
+        ),
         "philly": FailureSetting(
             {"jobs": "philly"},
             "causes and times to failure of Table 7, retries and unsuccessful jobs of Figure 9 (Jeon et al., ATC'19)",
@@ -60,13 +79,39 @@ FAILURE_SETTINGS: Mapping[str, FailureSetting] = MappingProxyType(
 )
 
 
+class CauseSpec(Section):
+    """A cause of failures of nodes."""
+
+    cause: str = Field(min_length=1, max_length=40, description="name, which the table of outages shows")
+    failures: float = Field(gt=0, description="how often it is the cause, relative to the other causes")
+    repair_median_h: float = Field(default=0.0, ge=0, description="median hours of its repair")
+    repair_sigma: float = Field(default=0.0, ge=0, le=5, description="sigma of its log-normal repair times")
+
+    def build(self) -> OutageCause:
+        """Return the cause as the engine has it."""
+        return OutageCause(self.cause, self.failures, self.repair_median_h * _HOUR_S, self.repair_sigma)
+
+
 class FailuresSpec(Section):
     """How nodes and jobs fail, and how jobs save themselves; nothing fails unless it is said here."""
 
-    setting: Literal["pretraining-cluster", "research-cluster", "frontier-run", "philly"] | None = Field(
+    setting: Literal["pretraining-cluster", "research-cluster", "frontier-run", "llama3-run", "philly"] | None = Field(
         default=None, description="published statistics; the keys given beside replace theirs"
     )
     node_mtbf_h: float | None = Field(default=None, gt=0, description="mean hours that a node works between failures")
+    gpu_failures_per_day: float | None = Field(
+        default=None, gt=0, le=100, description="failures of a GPU a day, instead of 'node_mtbf_h'; its node fails"
+    )
+    causes: tuple[CauseSpec, ...] = Field(
+        default=(), description="causes of failures of nodes with their own repair times, instead of 'repair_median_h'"
+    )
+    hot_spares: int = Field(
+        default=0, ge=0, description="the last nodes of the cluster, idle until each replaces one that fails, at once"
+    )
+    slow_nodes_share: float = Field(default=0.0, ge=0, le=1, description="share of nodes that are slow")
+    slow_nodes_speed: float = Field(
+        default=0.9, gt=0, le=1, description="speed of a job that has a slow node, relative to its own"
+    )
     weibull_shape: float = Field(
         default=1.0, gt=0.1, le=10, description="shape of the times to failure; 1 is exponential"
     )
@@ -89,8 +134,10 @@ class FailuresSpec(Section):
         default=None, min_length=1, description="level of 'cluster.topology' whose domains fail together, instead"
     )
     rack_mtbf_h: float | None = Field(default=None, gt=0, description="mean hours between failures of a rack")
-    checkpoint_interval_s: float | None = Field(
-        default=None, gt=0, description="running seconds after which a job writes a checkpoint; by default none does"
+    checkpoint_interval_s: Annotated[float, Field(gt=0)] | Literal["optimal"] | None = Field(
+        default=None,
+        description="running seconds after which a job writes a checkpoint, 'optimal' for what is best for the GPUs "
+        "that it asks for; by default none does",
     )
     checkpoint_cost_s: float = Field(default=0.0, ge=0, description="seconds for which it pauses to write one")
     jobs: Literal["never", "trace", "philly"] = Field(
@@ -107,8 +154,18 @@ class FailuresSpec(Section):
         if (self.rack_mtbf_h is None) != (not given):
             message = "racks that fail need both 'rack_mtbf_h' and 'rack_nodes', 'racks' or 'rack_level'"
             raise ValueError(message)
+        nodes = [f"'{name}'" for name in ("node_mtbf_h", "gpu_failures_per_day") if getattr(self, name) is not None]
+        if len(nodes) > 1:
+            message = f"give either {' or '.join(nodes)}, not both"
+            raise ValueError(message)
+        if self.causes and (self.repair_median_h or self.repair_sigma):
+            raise ValueError("'causes' have repair times of their own; leave out 'repair_median_h' and 'repair_sigma'")
         interval_s = self.checkpoint_interval_s
-        if interval_s is not None and self.checkpoint_cost_s >= interval_s:
+        if interval_s == "optimal":
+            if not self.checkpoint_cost_s or not (nodes or self.setting not in (None, "philly")):
+                message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
+                raise ValueError(message)
+        elif interval_s is not None and self.checkpoint_cost_s >= interval_s:
             cost_s = self.checkpoint_cost_s
             message = f"a checkpoint of {cost_s:g} s is dearer than its interval of {interval_s:g} s; save less often"
             raise ValueError(message)
@@ -118,9 +175,14 @@ class FailuresSpec(Section):
         """Return the named setting overridden by these keys."""
         if self.setting is None:
             return self
-        return FailuresSpec.model_validate(
-            {**FAILURE_SETTINGS[self.setting].keys, **self.model_dump(exclude_unset=True)}
-        )
+        given = self.model_dump(exclude_unset=True, exclude={"setting"})
+        instead = {"node_mtbf_h": "gpu_failures_per_day", "gpu_failures_per_day": "node_mtbf_h"}
+        instead |= {"repair_median_h": "causes", "repair_sigma": "causes"}
+        left = {instead[key] for key in given if key in instead}
+        if "causes" in given:
+            left |= {"repair_median_h", "repair_sigma"}
+        keys = {key: value for key, value in FAILURE_SETTINGS[self.setting].keys.items() if key not in left}
+        return FailuresSpec.model_validate({**keys, **given})
 
 
 def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | None:
@@ -130,8 +192,16 @@ def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | No
     """
     found = spec.resolved()
     count = len(cluster.nodes)
+    if found.hot_spares >= count:
+        message = f"{found.hot_spares} spares leave none of {count} nodes"
+        raise input_error("failures.hot_spares", message, "keep fewer nodes as spares")
     options = FailureOptions(
         node_mtbf_s=_seconds(found.node_mtbf_h),
+        gpu_mtbf_s=None if found.gpu_failures_per_day is None else _DAY_H * _HOUR_S / found.gpu_failures_per_day,
+        causes=tuple(cause.build() for cause in found.causes),
+        hot_spares=found.hot_spares,
+        slow_nodes=found.slow_nodes_share,
+        slow_speed=found.slow_nodes_speed if found.slow_nodes_share else 1.0,
         weibull_shape=found.weibull_shape,
         repair_median_s=found.repair_median_h * _HOUR_S,
         repair_sigma=found.repair_sigma,

@@ -18,6 +18,7 @@ from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
 from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
+from simsched.experiment.promises import offered_load
 from simsched.experiment.shards import why_whole
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, digest_by_name, key_of
@@ -60,7 +61,8 @@ class GridCell:
 class Grid:
     """All cells of an experiment in order: sweep points, then workload files, policies, seeds.
 
-    `looked_into` cells were created and checked in advance, all unless there are too many.
+    `looked_into` cells were created and checked in advance, all unless there are too many. `refused` are the policies,
+    by label, whose cells were left out because they cannot run, each with what is wrong.
     """
 
     experiment: Experiment
@@ -68,6 +70,7 @@ class Grid:
     labels: tuple[str, ...] = ()
     looked_into: int = 0
     results_name: str = ""
+    refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
     @property
     def folder_name(self) -> str:
@@ -97,25 +100,35 @@ class Grid:
         return tuple({cell.task.key: cell.task for cell in self.wanted}.values())
 
 
-def make_grid(experiment: Experiment, progress: Callable[[int, int], None] | None = None) -> Grid:
+def make_grid(
+    experiment: Experiment, progress: Callable[[int, int], None] | None = None, *, leave_out: bool = False
+) -> Grid:
     """Create the cells of an experiment: read data, draw workloads, hash what determines results.
 
     Above `MOST_KEPT` cells the grid is lazy and checks only an evenly spread sample. `progress` receives the cells done
-    and the total. Raises `InputError` for unreadable data and jobs that can never run.
+    and the total. Raises `InputError` for unreadable data and jobs that can never run; with `leave_out` the policies
+    that cannot run them are left out instead, and named in `refused`.
     """
-    maker = _Maker(experiment, CellInputs(), Checks())
+    maker = _Maker(experiment, CellInputs(), Checks(failures=leave_out))
     shape = maker.shape()
     total = shape.total
     lazy: Sequence[GridCell] = Lazy(total, lambda index: maker.cell(index, shape))
     kept = total <= MOST_KEPT
     chosen = spread(total, MOST_KEPT if kept else _MOST_CHECKED)
     made: list[GridCell] = []
+    refused: dict[str, tuple[Problem, ...]] = {}
     for index in chosen:
         made.append(lazy[index])
+        if leave_out and maker.checks.problems:
+            refused.setdefault(made[-1].label, maker.checks.problems)
+            maker.checks = Checks(failures=True)
         if progress is not None:
             progress(len(made), len(chosen))
     maker.checks.raise_problems()
-    return Grid(experiment, tuple(made) if kept else lazy, looked_into=len(made))
+    if leave_out and not kept:
+        raise input_error("seeds", f"{total} cells are too many to tell who can run", f"make at most {MOST_KEPT}")
+    made = [cell for cell in made if cell.label not in refused]
+    return Grid(experiment, tuple(made) if kept else lazy, looked_into=len(made), refused=refused)
 
 
 def look_into(
@@ -179,6 +192,7 @@ class _Maker:
         self._clusters: dict[ClusterSpec, tuple[Cluster, str]] = {}
         self._digests: dict[ApplicationsOptions, str] = {}
         self._choices: dict[str, Choice] = {}
+        self._loads: dict[tuple[object, ...], float | None] = {}
 
     def shape(self) -> Shape:
         """Return the number of cells at each point; `InputError` if that takes creating them all."""
@@ -262,9 +276,18 @@ class _Maker:
         about = {"experiment": spec.name, **about_task(task, made, choice, agents, digests), "without": without}
         if spec.tuning is None:
             about |= {"workload": {"name": name, **workload.model_dump()}, "left_out": drawn.left_out}
+            about |= {"offered_load": self._offered(task, drawn.digest)}
         else:
             about["workload"] = {"name": "tuning"}
         return replace(task, key=key_of(task, digests), about=about)
+
+    def _offered(self, task: Task, digest: str) -> float | None:
+        """Return the load that a cell's jobs offer, once for equal jobs."""
+        what = digest, id(task.cluster), task.applications, tuple(sorted(task.gpu_speed.items())), task.engine
+        if what not in self._loads:
+            parts = task.engine.gpu_shares
+            self._loads[what] = offered_load(task.jobs, self._applications(task), task.cluster, parts=parts)
+        return self._loads[what]
 
     def _given(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, drawn: Gathered) -> Task:
         engine, cluster = spec.engine_of(policy), self._cluster(spec.cluster)[0]

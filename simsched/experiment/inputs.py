@@ -20,7 +20,8 @@ from simsched.errors import InputError, input_error
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions, require_optuna, template_jobs
 from simsched.experiment.cuts import Cuts, cuts_of
-from simsched.experiment.promises import with_deadlines, with_guarantees
+from simsched.experiment.physics import engine_options
+from simsched.experiment.promises import with_deadlines, with_guarantees, with_offered_load
 from simsched.experiment.shards import stored
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.model import JobSpec
@@ -89,7 +90,7 @@ class CellInputs:
     def gathered(self, workload: WorkloadSpec, file: str, seed: int, spec: ExperimentSpec) -> Gathered:
         """Return a workload's job list under a seed; `file` picks one of a folder."""
         seed = 0 if file else seed if workload.seed is None else workload.seed  # a job list is deterministic
-        what = (workload, file, seed, spec.cluster, spec.applications, spec.shards)
+        what = (workload, file, seed, spec.cluster, spec.applications, spec.shards, spec.engine.sharing.model)
         if what not in self._jobs:
             self._jobs[what] = self._gather(workload, file, seed, spec)
         return self._jobs[what]
@@ -113,7 +114,7 @@ class CellInputs:
 
     def _in_parts(self, workload: WorkloadSpec, file: str, seed: int) -> Iterator[Drawn] | None:
         """Return the jobs as their file is read, None where they are drawn from all of it."""
-        if workload.guaranteed_share or workload.deadline_factor is not None:
+        if workload.guaranteed_share or workload.deadline_factor is not None or workload.offered_load is not None:
             return None
         return drawn_in_parts(self._options(workload, file), seed)
 
@@ -172,10 +173,16 @@ class CellInputs:
         drawn = Drawn(extreme_jobs(options, *given)) if seed is None else drawn_workload(options, seed, *given)
         if workload.guaranteed_share:
             drawn = replace(drawn, jobs=with_guarantees(drawn.jobs, workload.guaranteed_share, seed or 0))
-        if workload.deadline_factor is None:
+        if workload.deadline_factor is None and workload.offered_load is None:
             return drawn
         cluster = spec.cluster.build()
         speeds = with_speeds(catalogued, dict(workload.gpu_speed), cluster)
+        if workload.offered_load is not None and seed is not None:
+            parts = engine_options(spec.engine).gpu_shares
+            jobs = with_offered_load(drawn.jobs, speeds, cluster, workload.offered_load, parts=parts)
+            drawn = replace(drawn, jobs=jobs)
+        if workload.deadline_factor is None:
+            return drawn
         factor, share = workload.deadline_factor, 1 if seed is None else workload.deadline_share
         return replace(drawn, jobs=with_deadlines(drawn.jobs, speeds, cluster, factor, share, seed or 0))
 

@@ -27,6 +27,7 @@ def engine_options(spec: EngineSpec) -> EngineOptions:
         kill_at_time_limit=spec.kill_at_time_limit,
         fragmentation=spec.fragmentation,
         gpu_shares=spec.sharing.model == "shares",
+        contention=spec.contention,
     )
 
 

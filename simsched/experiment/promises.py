@@ -1,13 +1,13 @@
-"""Adds deadlines (multiples of solo time) and guarantees to the jobs of a workload."""
+"""Adds what follows from solo times to the jobs of a workload: deadlines and an offered load; and guarantees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from simsched.engine import TrueRemainingWork, stream
 from simsched.errors import input_error
-from simsched.model import Application, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth, Site
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth, Site
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,59 @@ def _alone_s(job: JobSpec, app: Application, cluster: Cluster) -> float:
         types = ", ".join(cluster.gpu_types)
         message = f"job '{job.id}' ({app.name}) runs on {job.num_gpus} GPUs of none of the types {types}"
         raise input_error("workload.deadline_factor", message, "name types that it knows, or leave it out") from error
+
+
+def with_offered_load(
+    jobs: Sequence[JobSpec], applications: ApplicationSource, cluster: Cluster, load: float, *, parts: bool
+) -> list[JobSpec]:
+    """Return the jobs with the times between submissions scaled so that they offer `load`; see `offered_load`.
+
+    Whole seconds stay whole. Raises `InputError` where all jobs come at once or one can run nowhere.
+    """
+    found = offered_load(jobs, applications, cluster, parts=parts)
+    if found is None:
+        message = "nothing to scale: the jobs come at once, or one runs on no type of the cluster"
+        raise input_error("workload.offered_load", message, "take jobs that come one after the other")
+    first_s, factor = jobs[0].submit_time_s, found / load
+    scaled = [first_s + factor * (job.submit_time_s - first_s) for job in jobs]
+    if all(job.submit_time_s == int(job.submit_time_s) for job in jobs):
+        scaled = [round(time_s) for time_s in scaled]
+    return [replace(job, submit_time_s=time_s) for job, time_s in zip(jobs, scaled, strict=True)]
+
+
+def offered_load(
+    jobs: Iterable[JobSpec], applications: ApplicationSource, cluster: Cluster, *, parts: bool
+) -> float | None:
+    """Return the GPU time that jobs ask for over that of all GPUs from the first submission to the last.
+
+    A job asks for its GPUs (with `parts` for its part of them) for its time alone on them, consolidated, with the batch
+    asked for; on GPUs of several types at their mean speed for it. None where all come at once or one runs nowhere.
+    """
+    known: dict[object, float] = {}
+    gpu_s, first_s, last_s = 0.0, float("inf"), 0.0
+    for job in jobs:
+        fixed = job.application == FIXED_DURATION
+        key = (job.num_gpus,) if fixed else (job.truth, job.application, job.num_gpus, job.batch_size, job.profile)
+        if key not in known:
+            mean_s = _mean_s(job, applications, cluster)
+            if mean_s is None:
+                return None
+            known[key] = mean_s / job.duration_s if fixed else mean_s
+        gpu_s += known[key] * (job.duration_s if fixed else 1) * job.num_gpus * (job.gpu_share if parts else 1)
+        first_s, last_s = min(first_s, job.submit_time_s), max(last_s, job.submit_time_s)
+    return gpu_s / (cluster.total_gpus * (last_s - first_s)) if last_s > first_s else None
+
+
+def _mean_s(job: JobSpec, applications: ApplicationSource, cluster: Cluster) -> float | None:
+    """Return the seconds of a job alone at the mean speed of all GPUs; None where it runs on no type."""
+    work = TrueRemainingWork(_Submitted(job.request, applications.for_job(job.request, job.truth), cluster), 0.0)
+    speed = 0.0
+    for gpu_type, gpus in cluster.gpus_by_type.items():
+        try:
+            speed += gpus / work.seconds_on(gpu_type)
+        except (ValueError, LookupError, ZeroDivisionError):
+            continue  # it does not run there
+    return cluster.total_gpus / speed if speed else None
 
 
 def with_guarantees(jobs: Iterable[JobSpec], share: float, seed: int) -> list[JobSpec]:

@@ -28,6 +28,7 @@ from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
 from simsched.model import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.policy import Traits
+from simsched.results import FIRST_LOOK
 from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"
@@ -81,6 +82,14 @@ class WorkloadSpec(Section):
         default=(), description="speed of jobs of fixed duration by GPU type; their durations are those at speed 1"
     )
 
+    offered_load: float | None = Field(
+        default=None,
+        gt=0,
+        le=1000,
+        description="scales the times between submissions so that the jobs ask for so much of the GPU time from the "
+        "first submission to the last: GPUs times seconds alone on them, over all GPUs times that span",
+    )
+
     deadline_factor: float | tuple[float, float] | None = Field(
         default=None,
         description="gives jobs a deadline: so many times their time when alone on the GPUs asked for, or times a "
@@ -101,6 +110,12 @@ class WorkloadSpec(Section):
             raise ValueError(message)
         return self
 
+    @model_validator(mode="after")
+    def _one_load(self) -> WorkloadSpec:
+        if self.offered_load is not None and self.load != 1:
+            raise ValueError("give either 'load', a factor on the number of jobs, or 'offered_load'")
+        return self
+
     @property
     def file(self) -> str | None:
         """The file or folder to read, if any: `path`, or a `source` that is no name."""
@@ -110,6 +125,7 @@ class WorkloadSpec(Section):
         source: str = ""
         recipe: str | None = None
         seed: int | None = None
+        load: float = 1.0
 
 
 @_with_keys_of(Tenant)
@@ -146,6 +162,10 @@ class EngineSpec(Section):
     )
     fragmentation: bool = Field(
         default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
+    )
+
+    contention: bool = Field(
+        default=False, description="whether jobs whose communication waits for the same uplinks share their bandwidth"
     )
 
     @model_validator(mode="after")
@@ -230,6 +250,34 @@ class ReportSpec(Section):
     )
 
 
+#: What `seeds` says where seeds are added until the comparisons are decided.
+AUTO = "auto"
+
+
+class SequentialSpec(Section):
+    """When `seeds: auto` stops; see `simsched.results.sequential`."""
+
+    metric: str = Field(default="jct_mean_s", description="the metric whose comparisons with the reference decide")
+    margin: float = Field(
+        default=0.02, ge=0, lt=1, description="a ratio that is within so much of 1 is decided: the two are alike"
+    )
+    most_seeds: int = Field(default=64, ge=2, le=10_000, description="the budget: no more seeds than these")
+    added: bool = Field(default=False, description="whether seeds are added; follows from 'seeds'")
+
+
+def with_first_seeds(data: dict[str, Any]) -> dict[str, Any]:
+    """Return an experiment's data with the seeds of the first look, where they are to be added."""
+    rule, added = data.get("sequential"), data.get("seeds") == AUTO
+    if not added and not isinstance(rule, dict):
+        return data
+    if not isinstance(rule, dict | None):
+        return data | {"seeds": 1}  # what is wrong with the rule is said by its schema
+    rule = {**(rule or {}), "added": added}
+    most = rule.get("most_seeds")
+    first = min(FIRST_LOOK, most) if isinstance(most, int) and most > 1 else FIRST_LOOK
+    return data | {"sequential": rule} | ({"seeds": first} if added else {})
+
+
 def _listed(seeds: Any) -> Any:
     """Convert a count n to the seeds 1 to n."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
@@ -247,6 +295,7 @@ def _listed(seeds: Any) -> Any:
 
 _SEEDS_SCHEMA = {
     "anyOf": [
+        {"const": AUTO},
         {"type": "integer", "minimum": 1, "maximum": 10_000},
         {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True},
     ]
@@ -275,7 +324,12 @@ class ExperimentSpec(Section):
         default={}, description="who shares the cluster and on what terms, for policies that know tenants"
     )
     policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
-    seeds: Seeds = Field(default=(1,), description="seeds, or how many to use (1, 2, ...)")
+    seeds: Seeds = Field(
+        default=(1,), description="seeds, or how many to use (1, 2, ...), or 'auto': as many as decide the comparisons"
+    )
+    sequential: SequentialSpec | None = Field(
+        default=None, description="when 'seeds: auto' stops; adds nothing where seeds are listed"
+    )
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
         default={}, description="dotted keys of this file and the values to try; all combinations are run"
     )
@@ -311,12 +365,26 @@ class ExperimentSpec(Section):
 
     @model_validator(mode="after")
     def _racks(self) -> ExperimentSpec:
-        levels = [spec.level for spec in self.cluster.topology]
+        levels = [spec.level for spec in self.cluster.topology if not spec.within]
         if self.failures.rack_level is not None and self.failures.rack_level not in levels:
             known = f"it has {', '.join(levels)}" if levels else "it has none"
             raise ValueError(
                 f"failures.rack_level: 'cluster.topology' has no level '{self.failures.rack_level}', {known}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _uplinks(self) -> ExperimentSpec:
+        engines = [self.engine, *(policy.engine for policy in self.policies)]
+        if any(one is not None and one.contention for one in engines) and not self.cluster.build().tiered:
+            raise ValueError("engine.contention: 'cluster.topology' declares no uplinks; give 'uplink_gb_s' of a tier")
+        return self
+
+    @model_validator(mode="after")
+    def _spares(self) -> ExperimentSpec:
+        engines = [self.engine, *(policy.engine for policy in self.policies)]
+        if self.failures.hot_spares and any(one is not None and one.initial_nodes is not None for one in engines):
+            raise ValueError("failures.hot_spares are not for nodes that are rented: leave out 'engine.initial_nodes'")
         return self
 
     @model_validator(mode="after")

@@ -18,7 +18,7 @@ from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys
 from simsched.experiment.policy_params import input_files, parameter_problems
-from simsched.experiment.spec import ExperimentSpec
+from simsched.experiment.spec import ExperimentSpec, with_first_seeds
 from simsched.model import TENANTS_PARAMETER
 from simsched.plugins import parameters
 from simsched.policy import Policy, registry
@@ -35,6 +35,7 @@ _NOT_SWEPT = (
     "published_by",
     "report",
     "finish_time_fairness",
+    "sequential",
 )
 
 
@@ -127,7 +128,7 @@ def _in_order(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _validated(draft: Draft) -> ExperimentSpec:
-    return ExperimentSpec.model_validate_json(json.dumps(draft.data), strict=True)
+    return ExperimentSpec.model_validate_json(json.dumps(with_first_seeds(draft.data)), strict=True)
 
 
 def _structural(draft: Draft) -> list[Problem]:
@@ -240,6 +241,12 @@ def _cross_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
     if reference is not None and reference not in labels:
         message = f"no policy of this experiment is called '{reference}'"
         yield draft.problem(("report", "reference"), message, nearest(reference, labels))
+    if spec.sequential is not None:
+        try:
+            find_metric(spec.sequential.metric)
+        except InputError as error:
+            for problem in error.problems:
+                yield draft.problem(("sequential", "metric"), problem.message, problem.remedy)
     yield from _node_problems(draft, spec)
     yield from _fairness_problems(draft, spec)
     for index, policy in enumerate(spec.policies):

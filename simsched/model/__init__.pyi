@@ -25,7 +25,15 @@ from .capacity import (
     beside_of as beside_of,
     cores_of as cores_of,
 )
-from .cluster import Cluster as Cluster, Level as Level, Node as Node, NodeGroup as NodeGroup
+from .cluster import (
+    Cluster as Cluster,
+    Level as Level,
+    Node as Node,
+    NodeGroup as NodeGroup,
+    Uplink as Uplink,
+    Within as Within,
+)
+from .contention import Flow as Flow, shared_steps_s as shared_steps_s
 from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training
 from .fixed import FixedDuration as FixedDuration, StagedJob as StagedJob
 from .goodput import CandidateBatches as CandidateBatches, GoodputModel as GoodputModel, efficiency as efficiency
@@ -48,6 +56,7 @@ from .outages import (
     AttemptPlan as AttemptPlan,
     JobFailures as JobFailures,
     Outage as Outage,
+    OutageCause as OutageCause,
     PhillyFailures as PhillyFailures,
 )
 from .placement import (
@@ -55,6 +64,7 @@ from .placement import (
     Allocation as Allocation,
     Shape as Shape,
     Site as Site,
+    Tier as Tier,
     canonical_rotation as canonical_rotation,
     consolidated_shape as consolidated_shape,
     describe as describe,

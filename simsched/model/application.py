@@ -1,7 +1,8 @@
 """What a job physically is: how fast its steps are and how much each of them is worth.
 
-Four kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
-(`simsched.model.measured`), tabulated (`simsched.model.tabulated`) and a fixed duration (`simsched.model.fixed`).
+Five kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
+(`simsched.model.measured`), tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.model.plans`)
+and a fixed duration (`simsched.model.fixed`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,22 +18,35 @@ from numpy.typing import ArrayLike, NDArray
 from simsched.arithmetic import exp, log
 from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
+from simsched.model.plans.plan import Plan
 from simsched.model.regimes import BatchRegimes
 from simsched.model.shape import NodeShape
 
+if TYPE_CHECKING:
+    from simsched.model.plans.tabled import LargeModel
+
 
 class BatchChoice(NamedTuple):
-    """The per-GPU batch size of one micro-batch and the number of extra accumulation steps.
+    """The per-GPU batch size of one micro-batch, the number of extra accumulation steps, and the plan, if any.
 
-    The total batch is GPUs x `local_bsz` x (`accum_steps` + 1).
+    The total batch is GPUs x `local_bsz` x (`accum_steps` + 1), with data ranks of the plan for GPUs where it has one.
     """
 
     local_bsz: int
     accum_steps: int
+    plan: Plan | None = None
+
+    @classmethod
+    def of_plan(cls, plan: Plan, global_batch: int) -> BatchChoice:
+        """Return the batch of a plan at a global batch (sequences; 0: not known)."""
+        if not global_batch:
+            return cls(0, 0, plan)
+        return cls(plan.micro_batch, plan.micro_batches(global_batch) - 1, plan)
 
     def total(self, gpus: int) -> int:
         """Return the total batch size on `gpus` GPUs, in examples."""
-        return gpus * self.local_bsz * (self.accum_steps + 1)
+        replicas = gpus if self.plan is None else self.plan.data
+        return replicas * self.local_bsz * (self.accum_steps + 1)
 
 
 NO_BATCH = BatchChoice(0, 0)
@@ -220,6 +234,7 @@ class ApplicationFacts:
     `regimes` are the published batch regimes of what it trains, which only applications have that know them.
     `reports_loss` says whether its jobs report their losses, `other_counts` whether it is known how they run on other
     numbers of GPUs than they ask for.
+    `plans` tells how long its plans take, as a profile of them does (None: it has none).
     """
 
     name: str
@@ -236,6 +251,7 @@ class ApplicationFacts:
     regimes: BatchRegimes | None = None
     reports_loss: bool = False
     other_counts: bool = True
+    plans: LargeModel | None = None
 
     def runs_on(self, gpu_type: str) -> bool:
         """Return whether the application can run on GPUs of a type."""

@@ -55,10 +55,7 @@ class Room(NamedTuple):
         beside: Sequence[tuple[int, int]] | None = None,
     ) -> Room:
         """Take nodes of which the first `free` GPUs (None: all) are free; `beside` is taken of cores and memory."""
-        rows = [
-            (node.gpus, *(_PLENTY if has is None else has for has in (node.cpu_milli, node.memory_mib)))
-            for node in nodes
-        ]
+        rows = [(node.gpus, cores_of(node), memory_of(node)) for node in nodes]
         gpus, cpu, memory = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
         whole = gpus if free is None else np.array(free, dtype=np.int64)
         milli = np.where(np.arange(max(gpus, default=0)) < whole[:, None], GPU_MILLI, 0)
@@ -78,6 +75,11 @@ def beside_of(nodes: Sequence[Node], shape: NodeShape, allocation: Allocation) -
 def cores_of(node: Node) -> int:
     """Return the thousandths of cores of a node, a very large number where it declares none."""
     return _PLENTY if node.cpu_milli is None else node.cpu_milli
+
+
+def memory_of(node: Node) -> int:
+    """Return the MiB of a node, a very large number where it declares none."""
+    return _PLENTY if node.memory_mib is None else node.memory_mib
 
 
 class _Shown(Protocol):
@@ -113,6 +115,8 @@ class Capacity:
         self.up = list(up)
         self.free = list(free)
         self.total = sum(self.free)
+        #: How often anything was taken or given back.
+        self.changes = 0
         self.types = list(dict.fromkeys(node.gpu_type for node in nodes))
         self._all_types = tuple(range(len(self.types)))
         #: The pool of each node, once somebody has asked for a pool.
@@ -336,7 +340,7 @@ class Capacity:
             return True
         cpu, memory = shape.beside(gpus)
         if shape.exclusive:
-            cpu, memory = cores_of(one), _PLENTY if one.memory_mib is None else one.memory_mib
+            cpu, memory = cores_of(one), memory_of(one)
         return bool(room.cpu_milli[node] >= cpu and room.memory_mib[node] >= memory)
 
     def _places(self, node: int, each: Amount) -> tuple[int, ...]:
@@ -349,16 +353,18 @@ class Capacity:
 
     def _settle(self, claim: Claim, sign: int) -> None:
         shape = NodeShape(len(claim.nodes), claim.each, exclusive=claim.alone)
+        allocation = tuple((node, claim.each.gpus) for node in claim.nodes)
         if self._room is None or not any(claim.gpus):
-            (self.give_back if sign > 0 else self.take)(tuple((node, claim.each.gpus) for node in claim.nodes), shape)
+            (self.give_back if sign > 0 else self.take)(allocation, shape)
             return
-        room = self._counted(shape, tuple((node, claim.each.gpus) for node in claim.nodes), sign) or self._room
+        room = self._counted(shape, allocation, sign) or self._room
         for i, node in enumerate(claim.nodes):
             room.gpu_milli[node, list(claim.gpus[i])] += sign * claim.each.gpu_milli
             self._change(((node, int((room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]),), 1)
 
     def _change(self, allocation: Allocation, sign: int) -> None:
         free, pools = self.free, self._pool_of
+        self.changes += 1
         for node, gpus in allocation:
             before = free[node]
             free[node] = after = before + sign * gpus

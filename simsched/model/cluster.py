@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from simsched.words import counted
 
@@ -38,6 +39,22 @@ class NodeGroup:
     partitions: tuple[str, ...] = ()
 
 
+class Uplink(NamedTuple):
+    """What joins a unit (a GPU, an island, a node, a leaf) to the others: bytes a second each way, and the latency."""
+
+    bytes_per_s: float
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Within:
+    """A tier of equal units within nodes: so many consecutive `gpus` each (0: the node itself), with their uplinks."""
+
+    name: str
+    gpus: int
+    uplink: Uplink
+
+
 @dataclass(frozen=True)
 class Level:
     """A level above the nodes, such as racks: its domains, each a tuple of node indices.
@@ -45,28 +62,33 @@ class Level:
     A job whose nodes are in several domains needs `sync_factor` times the seconds that synchronising across nodes takes
     within one, unless its application knows better. Where the nodes are themselves islands of a server, a job on
     several of one domain of the lowest level needs `inside_factor` times the seconds that its application says.
+    The `uplink` joins a domain to the others, for jobs that know what they send (None: not declared).
     """
 
     name: str
     domains: tuple[tuple[int, ...], ...]
     sync_factor: float = 1.0
     inside_factor: float = 1.0
+    uplink: Uplink | None = None
 
     def described(self) -> dict[str, object]:
         """Return the level as plain data, without what it leaves as it is."""
-        return {key: value for key, value in asdict(self).items() if key != "inside_factor" or value != 1}
+        usual = {"inside_factor": 1.0, "uplink": None}
+        return {key: value for key, value in asdict(self).items() if key not in usual or value != usual[key]}
 
 
 @dataclass(frozen=True, repr=False)
 class Cluster:
     """All nodes, in the order of their indices, and the memory of a GPU of each type in MB where it is known.
 
-    `levels` are those above the nodes, the lowest first (`simsched.model.topology.with_levels` adds them).
+    `levels` are those above the nodes, the lowest first (`simsched.model.topology.with_levels` adds them), `within` the
+    tiers inside them whose uplinks are declared, the smallest first, the nodes themselves last.
     """
 
     nodes: tuple[Node, ...]
     memory_mb: Mapping[str, float] = field(default_factory=dict, hash=False)
     levels: tuple[Level, ...] = ()
+    within: tuple[Within, ...] = ()
 
     def __repr__(self) -> str:
         """Say in a line how large it is."""
@@ -126,6 +148,11 @@ class Cluster:
                 max(sum(gpus[node] for node in domain) for domain in level.domains) for level in self.levels
             )
         return found
+
+    @cached_property
+    def tiered(self) -> bool:
+        """Whether the uplinks of any tier are declared."""
+        return bool(self.within) or any(level.uplink is not None for level in self.levels)
 
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:

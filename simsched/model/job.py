@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from simsched.model.plans.plan import Plan
 from simsched.model.shape import NodeShape, Terms
 from simsched.model.speedup import Speedup
 
@@ -35,7 +36,8 @@ class JobRequest(NamedTuple):
     the job on the GPUs asked for (None: not profiled). `queue` is the queue or partition, `qos` the quality of service;
     jobs of higher `priority` are more urgent. `gpu_share` is the part of each GPU that the job wants, which counts
     where the engine gives out parts of GPUs. `shape` says on how many nodes of which types it wants them, with how many
-    cores and how much memory (None: `num_gpus` anywhere), `terms` what else its start waits for.
+    cores and how much memory (None: `num_gpus` anywhere), `terms` what else its start waits for. `plan` is the plan
+    of parallel training asked for (None: any).
     """
 
     id: str
@@ -58,6 +60,7 @@ class JobRequest(NamedTuple):
     gpu_share: float = 1.0
     shape: NodeShape | None = None
     terms: Terms | None = None
+    plan: Plan | None = None
 
 
 class JobTruth(NamedTuple):
@@ -112,6 +115,7 @@ class JobSpec:
     gpu_share: float = 1.0
     shape: NodeShape | None = None
     terms: Terms | None = None
+    plan: Plan | None = None
 
     @property
     def request(self) -> JobRequest:

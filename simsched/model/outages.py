@@ -21,6 +21,15 @@ class Outage(NamedTuple):
     kind: str = "outage"
 
 
+class OutageCause(NamedTuple):
+    """A cause of outages: its share of them, and the median and sigma of the log-normal repair that it takes."""
+
+    name: str
+    share: float
+    repair_median_s: float = 0.0
+    repair_sigma: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptPlan:
     """The attempts of a job that fail by themselves.

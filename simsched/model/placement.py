@@ -18,18 +18,35 @@ Shape = tuple[int, ...]
 NOTHING: Allocation = ()
 
 
+class Tier(NamedTuple):
+    """How a job lies on the units of a tier whose uplinks are declared: GPUs, islands, nodes, leaves and so on.
+
+    `common` is the greatest common divisor of its GPUs on each unit and `largest` the most on one. Since its ranks
+    follow each other along the tiers, groups of n consecutive ranks lie within units just where n divides `common`.
+    `bytes_per_s` and `latency_s` are those of a unit's uplink; `inside` says that the unit is smaller than a node.
+    """
+
+    common: int
+    largest: int
+    bytes_per_s: float
+    latency_s: float = 0.0
+    inside: bool = False
+
+
 class Site(NamedTuple):
     """Where a job runs: the GPUs on each of its nodes, all of one type.
 
     Of the levels above the nodes (racks, islands), `levels_crossed` are those, from the lowest up, of which the nodes
     are in several domains; synchronising across these takes `sync_factor` times as long as across nodes within one.
-    Where none is crossed, the factor is of what the application takes across nodes.
+    Where none is crossed, the factor is of what the application takes across nodes. `tiers` tells how it lies on each
+    tier whose uplinks the cluster declares, the lowest first.
     """
 
     shape: Shape
     gpu_type: str
     levels_crossed: int = 0
     sync_factor: float = 1.0
+    tiers: tuple[Tier, ...] = ()
 
     @property
     def nodes(self) -> int:

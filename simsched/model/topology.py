@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 
-from simsched.model.cluster import Cluster, Level, Node
-from simsched.model.placement import Allocation, Site, consolidated_shape, shape_of
+from simsched.model.cluster import Cluster, Level, Node, Uplink, Within
+from simsched.model.placement import Allocation, Site, Tier, consolidated_shape, shape_of
 
 
 def consecutive(nodes: int, count: int) -> tuple[tuple[int, ...], ...]:
@@ -26,8 +27,8 @@ def check_nodes(domains: Sequence[Sequence[int]], count: int) -> None:
             raise ValueError(message)
 
 
-def with_levels(cluster: Cluster, levels: Sequence[Level]) -> Cluster:
-    """Return a cluster with levels above its nodes, the lowest first.
+def with_levels(cluster: Cluster, levels: Sequence[Level], within: Sequence[Within] = ()) -> Cluster:
+    """Return a cluster with levels above its nodes, and tiers within them, the lowest first.
 
     Raises `ValueError` unless every node is in one domain of each level, and every domain within one of the next level.
     """
@@ -41,7 +42,7 @@ def with_levels(cluster: Cluster, levels: Sequence[Level]) -> Cluster:
             message = f"the levels '{lower.name}' and '{upper.name}' have the same domains"
             raise ValueError(message)
     nodes = [replace(node, domains=tuple(place[node.index] for place in places)) for node in cluster.nodes]
-    return replace(cluster, nodes=tuple(nodes), levels=tuple(levels))
+    return replace(cluster, nodes=tuple(nodes), levels=tuple(levels), within=tuple(within))
 
 
 def _places(level: Level, count: int) -> list[int]:
@@ -73,7 +74,14 @@ def site_of(cluster: Cluster, allocation: Allocation) -> Site:
     """Return the site of an allocation, of the type of its first node."""
     kind = cluster.nodes[allocation[0][0]].gpu_type
     crossed = levels_crossed(cluster.nodes, allocation) if cluster.levels else 0
-    return _site(cluster, shape_of(allocation), kind, crossed)
+    site = _site(cluster, shape_of(allocation), kind, crossed)
+    if not cluster.tiered:
+        return site
+    held: list[dict[int, int]] = [{} for _ in cluster.levels]
+    for node, gpus in allocation:
+        for domains, domain in zip(held, cluster.nodes[node].domains, strict=True):
+            domains[domain] = domains.get(domain, 0) + gpus
+    return site._replace(tiers=_tiers(cluster, site.shape, [tuple(domains.values()) for domains in held]))
 
 
 def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
@@ -82,7 +90,29 @@ def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
     crossed = 0
     if cluster.levels and len(shape) > 1:
         crossed = sum(most < gpus for most in cluster.largest_domains[gpu_type])
-    return _site(cluster, shape, gpu_type, crossed)
+    site = _site(cluster, shape, gpu_type, crossed)
+    if not cluster.tiered:
+        return site
+    held = [consolidated_shape(gpus, most) for most in cluster.largest_domains[gpu_type]]
+    return site._replace(tiers=_tiers(cluster, shape, held))
+
+
+def _tiers(cluster: Cluster, shape: Sequence[int], held: Sequence[Sequence[int]]) -> tuple[Tier, ...]:
+    """Return how GPUs lie on the tiers with uplinks, given those on each node and, for each level, in each domain."""
+    most = max(shape)
+    found = [
+        _tier((*shape, min(one.gpus, most)), one.uplink, inside=True) if one.gpus else _tier(shape, one.uplink)
+        for one in cluster.within
+    ]
+    found += [
+        _tier(gpus, level.uplink) for level, gpus in zip(cluster.levels, held, strict=True) if level.uplink is not None
+    ]
+    return tuple(found)
+
+
+def _tier(gpus: Sequence[int], uplink: Uplink, *, inside: bool = False) -> Tier:
+    largest = gpus[-1] if inside else max(gpus)
+    return Tier(gcd(*gpus), largest, uplink.bytes_per_s, uplink.latency_s, inside)
 
 
 def _site(cluster: Cluster, shape: tuple[int, ...], gpu_type: str, crossed: int) -> Site:

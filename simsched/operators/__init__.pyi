@@ -9,6 +9,7 @@ from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
 from .forecast import Forecast as Forecast
 from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
+from .league import Began as Began, play as play
 from .live import (
     Backtest as Backtest,
     Queue as Queue,
@@ -35,4 +36,12 @@ from .manifests import (
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan, write_replay as write_replay
+from .training import (
+    PARTS as PARTS,
+    PlanAnswer as PlanAnswer,
+    Question as Question,
+    closest_plan as closest_plan,
+    straddling_site as straddling_site,
+    tight_site as tight_site,
+)
 from .what_if import ALL_KINDS as ALL_KINDS, Change as Change, Effect as Effect, what_if as what_if

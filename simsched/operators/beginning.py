@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.operators.log_input import Groups, OperatorLog, fitted_to
+from simsched.operators.log_input import Groups, OperatorLog, fitted_to, held_over_time
 from simsched.workload import make_trace
 from simsched.workload.readers import ClusterLog
 
@@ -117,10 +117,7 @@ def trace_of(found: OperatorLog, log: ClusterLog, table: pd.DataFrame, groups: G
 
 def _full_s(table: pd.DataFrame, from_s: int) -> int:
     """Return when the jobs first held most of the GPUs that they usually do."""
-    gpus = np.ceil(table["gpus"].to_numpy("float64"))
-    times = np.concatenate([table["end_s"].where(table["end_s"] >= 0, np.inf), table["start_s"]]).astype("float64")
-    order = np.argsort(times, kind="stable")
-    held, times = np.cumsum(np.concatenate([-gpus, gpus])[order]), times[order]
+    times, held = held_over_time(table)
     usual = np.interp(np.linspace(from_s, times[np.isfinite(times)].max(), 512), times, held)
     return int(times[(held >= _FULL * np.median(usual)).argmax()])
 

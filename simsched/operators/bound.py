@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from simsched.bounds import lower_bound
@@ -110,10 +108,7 @@ def _workload(cell: GridCell) -> str:
 
 def grid_of(run: Run) -> Grid:
     """Return the grid of a run, from the specification in its results; `InputError` if it cannot be read any more."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{run.name}.yaml"
-        file.write_text(yaml_text(dict(run.experiment)), encoding="utf-8")
-        return prepare_grid(yaml_lines.load(file), [], name=run.name)
+    return prepare_grid(yaml_lines.parse(yaml_text(dict(run.experiment)), f"{run.name}.yaml"), [], name=run.name)
 
 
 def distances(run: Run, bounds: Sequence[Bound]) -> list[Distance]:

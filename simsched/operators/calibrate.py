@@ -40,11 +40,9 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
     `skip_h` leaves out more hours, from the log's begin on. Raises `InputError` if the log records no waits, or no job
     is left to judge.
     """
-    log = plan.log.log
-    if log is None and plan.unrecorded:
+    if plan.log.log is None and plan.unrecorded:
         return _unjudged(plan, listener)
-    if log is None:
-        raise input_error(plan.log.trace.name, "records no waits", "give the scheduler's log: `sacct -P` or a table")
+    log = plan.recorded
     if not log.waits_s.any():
         remedy = "give a log with the times of submission; Alibaba PAI has none"
         raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)

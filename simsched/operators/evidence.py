@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.operators.log_input import Groups, total_gpus
+from simsched.operators.log_input import Groups, held_over_time, total_gpus
 from simsched.workload.readers import ClusterLog
 
 Numbers = npt.NDArray[np.float64]
@@ -83,11 +83,9 @@ def _waited_beside_free(table: pd.DataFrame, groups: Groups) -> npt.NDArray[np.b
 
 def _beside_free(table: pd.DataFrame, gpus: int) -> npt.NDArray[np.bool_]:
     asked = np.ceil(table["gpus"].to_numpy("float64"))
-    start, end, eligible = (table[name].to_numpy("float64") for name in ("start_s", "end_s", "eligible_s"))
-    times = np.concatenate([start, end])
-    order = np.argsort(times, kind="stable")
-    held = np.cumsum(np.concatenate([asked, -asked])[order])
-    place = np.searchsorted(times[order], (eligible + start) / 2, side="right") - 1
+    start, eligible = (table[name].to_numpy("float64") for name in ("start_s", "eligible_s"))
+    times, held = held_over_time(table)
+    place = np.searchsorted(times, (eligible + start) / 2, side="right") - 1
     used = np.where(place >= 0, held[np.maximum(place, 0)], 0.0)
     found: npt.NDArray[np.bool_] = (start - eligible >= WAITED_S) & (gpus - used >= asked)
     return found

@@ -17,7 +17,7 @@ from simsched.workload.readers import ClusterLog
 Numbers = npt.NDArray[np.float64]
 
 DAY_S = 86400
-#: The thresholds; docs/operators.md argues for them.
+#: The thresholds; docs/trust.md argues for them.
 LEAST_SKILL, MOST_OFF, MOST_OFF_GROUP = 0.4, 0.25, 0.35
 #: A part of the jobs with less of all recorded waiting is shown, but shuts no gate.
 LEAST_SHARE = 0.05

@@ -93,9 +93,7 @@ def forecast_starts(
     In each draw, run times are drawn from what jobs of the log that ended before the moment ran of their limits, given
     how long they have run, and further jobs come as they did at that hour on a day of the log before it.
     """
-    log = plan.log.log
-    if log is None:
-        raise input_error(plan.log.trace.name, "records no waits", "give the scheduler's log: `sacct -P` or a table")
+    log = plan.recorded
     found = []
     for place, queue in enumerate(queues):
         known = log.table[log.table["end_s"] <= queue.now_s]
@@ -165,9 +163,7 @@ def backtest(
 
     Jobs that had not started when the log ended count as outside an interval that ends before that, else not at all.
     """
-    log = plan.log.log
-    if log is None:
-        raise input_error(plan.log.trace.name, "records no waits", "give the scheduler's log: `sacct -P` or a table")
+    log = plan.recorded
     first, last = int(log.table["end_s"].min()), log.last_s
     dice = np.random.default_rng(seed)
     asked = [queue_at(log, int(moment)) for moment in np.sort(dice.uniform((first + last) / 2, last - DAY_S, moments))]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from simsched.documents import yaml_lines
@@ -210,14 +211,17 @@ def largest_type(groups: Groups) -> int:
     return max(counts.values())
 
 
+def held_over_time(table: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return when jobs start and end, sorted, and how many GPUs are held from then on; without an end they stay."""
+    gpus = np.ceil(table["gpus"].to_numpy("float64"))
+    times = np.concatenate([table["end_s"].where(table["end_s"] >= 0, np.inf), table["start_s"]]).astype("float64")
+    order = np.argsort(times, kind="stable")  # ends precede starts at an instant
+    return times[order], np.cumsum(np.concatenate([-gpus, gpus])[order])
+
+
 def peak_gpus(log: ClusterLog) -> int:
     """Return the most GPUs that a log's jobs held at once."""
-    table = log.table
-    gpus = np.ceil(table["gpus"].to_numpy("float64"))
-    times = np.concatenate([table["end_s"].to_numpy("int64"), table["start_s"].to_numpy("int64")])
-    changes = np.concatenate([-gpus, gpus])
-    order = np.lexsort((changes, times))  # ends precede starts at an instant
-    return int(np.cumsum(changes[order]).max())
+    return int(held_over_time(log.table)[1].max())
 
 
 def inferred_groups(log: ClusterLog) -> Groups:

@@ -77,7 +77,7 @@ def manifest_plan(
     objects = changed(read_objects(path), apply)
     account = Account()
     nodes = read_nodes(objects, account)
-    trace = _trace(path, objects, account, options)
+    trace = _trace(path, objects, account, options, queued=policy == "kueue")
     account.judge(changes_of_pods, options.allow)
     raise_any(account.problems)
     if trace is None:
@@ -117,15 +117,22 @@ def _may_be_torn(workload: Workload) -> bool:
     return len(groups) > 1
 
 
-def _trace(path: Path, objects: Sequence[Object], account: Account, options: ManifestOptions) -> Trace | None:
-    """Return the workloads as a trace; None where there is none."""
+def _trace(
+    path: Path, objects: Sequence[Object], account: Account, options: ManifestOptions, *, queued: bool
+) -> Trace | None:
+    """Return the workloads, those of queues only if only these are run, as a trace; None where there is none."""
     known = {} if options.durations is None else _by_name(options.durations)
     draw = None if not options.duration else distribution(options.duration, np.random.default_rng(options.seed))
     jobs = jobs_of(objects, account, Stated(known, draw, options.submit_s))
     raise_any(account.problems)
     if not jobs.columns:
         return None
-    return make_trace(str(path), "kubernetes", jobs.columns, origin=jobs.origin, dropped=jobs.dropped)
+    keep = [bool(queue) or not queued for queue in jobs.columns["queue"]]
+    columns = {
+        name: [one for one, kept in zip(values, keep, strict=True) if kept] for name, values in jobs.columns.items()
+    }
+    dropped = {**jobs.dropped, "without a queue": keep.count(False)}
+    return make_trace(str(path), "kubernetes", columns, origin=jobs.origin, dropped=dropped)
 
 
 def _by_name(path: Path) -> Mapping[str, float]:

@@ -14,6 +14,7 @@ from simsched.experiment.running import Listener, prepare_grid, run_grid
 from simsched.operators.log_input import Groups, OperatorLog, largest_type
 from simsched.results import Run, read_run
 from simsched.workload import Trace, write_trace_csv
+from simsched.workload.readers import ClusterLog
 
 LOG_FILE = "log.csv.gz"
 
@@ -40,6 +41,14 @@ class ReplayPlan:
     max_gpus: int | None = None
     unrecorded: bool = False
     topology: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def recorded(self) -> ClusterLog:
+        """The log, with the waits that it records; `InputError` for a trace that records none."""
+        if self.log.log is None:
+            remedy = "give the scheduler's log: `sacct -P` or a table"
+            raise input_error(self.log.trace.name, "records no waits", remedy)
+        return self.log.log
 
 
 def counted_from(plan: ReplayPlan, log: OperatorLog) -> ReplayPlan:

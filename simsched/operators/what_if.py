@@ -127,9 +127,9 @@ def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: str) -> list
     keys = size_of(both["num_gpus"].to_numpy()) if kind == "size" else both[kind].to_numpy()
     effects = []
     for name, one, other in changes(by_group(before, cast("By", kind)), by_group(after, cast("By", kind))):
-        mine = np.ones(len(both), dtype=bool) if one.group == "all" else keys == ("" if name == "(none)" else name)
-        sooner, later = ((changed & mine & way).sum() / max(int(mine.sum()), 1) for way in (new < old, new > old))
         named = "" if name == "(none)" else name
+        mine = np.ones(len(both), dtype=bool) if one.group == "all" else keys == named
+        sooner, later = ((changed & mine & way).sum() / max(int(mine.sum()), 1) for way in (new < old, new > old))
         cut = [_cut_short(jobs, kind, None if one.group == "all" else named) for jobs in (before, after)]
         effects.append(Effect(kind, one, other, float(sooner), float(later), cut[0], cut[1]))
     return effects

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from simsched.model import NOTHING, Allocation
+from simsched.model.plans import Plan
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -20,7 +21,9 @@ class Place:
     the job `onto`, which holds the same numbers and is not itself placed onto a third. `restart` places it again even
     on the same nodes. A job that moves and is not `saved` falls back to its last checkpoint, or to nothing without one,
     and its time limit begins again. `guaranteed` sets whether it is (see `Traits.guaranteed_first`); None leaves that
-    as it is.
+    as it is. `plan` is the plan of parallel training that it runs, if it knows any (None: its agent picks one);
+    another plan than it runs is a restart. `uplink_level` says how urgent its communication is where jobs share
+    uplinks, 0 being served first; None leaves that as it is.
     """
 
     at: Allocation
@@ -29,6 +32,8 @@ class Place:
     restart: bool = False
     saved: bool = True
     guaranteed: bool | None = None
+    plan: Plan | None = None
+    uplink_level: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

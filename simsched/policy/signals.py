@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from simsched.agent import GoodputReport, Prior
 from simsched.knowledge import Known
 from simsched.model import BatchRegimes, Outage, Site, StepTime
+from simsched.model.plans import LargeModel
 
 T = TypeVar("T")
 
@@ -170,6 +171,10 @@ LOSSES: JobSignal[LossReports | None] = JobSignal(
 #: What an operator who has profiled the application knows, by GPU type.
 OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
     "offline_profiles", "true step times of the application, profiled before the job was submitted", Known.PROFILED
+)
+#: How long its plans take on any site; None for a job without plans.
+PLANS: JobSignal[LargeModel | None] = JobSignal(
+    "plans", "how long a step takes by any plan on any site, profiled before the job was submitted", Known.PROFILED
 )
 #: Seconds of an iteration that storage and processors, GPU and network are busy; () where nobody has profiled them.
 STAGE_TIMES: JobSignal[tuple[float, ...]] = JobSignal(

@@ -6,6 +6,12 @@ from .filled_page import (
     ratios_table as ratios_table,
     runs_on as runs_on,
 )
+from .league import (
+    classes as classes,
+    places_of as places_of,
+    standings_table as standings_table,
+    unable_table as unable_table,
+)
 from .tables import (
     TextTable as TextTable,
     comparison_table as comparison_table,

@@ -121,7 +121,7 @@ def _content(found: re.Match[str], results: Path) -> str:
 
 def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
     rows = comparison(run, run.replicated_over)
-    table = comparison_table(rows, metrics)
+    table = comparison_table(rows, metrics, ranges=False)
     seeds = [str(len(row.cells)) for row in rows]
     lines = tuple(
         (*line[: table.text_columns], n, *line[table.text_columns :]) for line, n in zip(table.rows, seeds, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
@@ -13,19 +13,22 @@ from simsched.report.units import Shown, number, shown_unit
 from simsched.results import (
     HEADLINE,
     OCCASIONAL,
-    Difference,
     DifferenceRow,
     Estimate,
     Reading,
     Row,
     Run,
     find_metric,
+    ratio,
     short_keys,
     what_policies_become,
     what_was_run,
+    who_cannot_differ,
 )
 
 _EFFICIENCY = "statistical_efficiency"
+#: Beyond three times the reference a difference is shown as a factor, as per cent of so little say nothing.
+_FACTOR = 3.0
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,14 @@ def comparison_table(
     title: str = "Comparison",
     published_source: str = "",
     run: Run | None = None,
+    ranges: bool = True,
 ) -> TextTable:
     """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
 
     `metrics` (default: the headline ones, occasional ones, and those with published values) may name a unit, as in
     `makespan_min`; otherwise each column gets the unit that reads best, and efficiency is left out if no job trains.
-    The notes say what a `run` was of; policies without any result have rows that say so.
+    With `ranges` a mean whose interval is wider than itself has the range over the seeds instead. The notes say what a
+    `run` was of; policies without any result have rows that say so.
     """
     readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
     if metrics is None:
@@ -60,8 +65,9 @@ def comparison_table(
     short = short_keys(swept)
     shown = [_shown(reading, rows, metrics is not None) for reading in readings]
     titles = [unit.title(reading.title) for reading, unit in zip(readings, shown, strict=True)]
-    lines = tuple(_line(row, swept, readings, shown) for row in rows)
-    notes = (*_notes(rows, [reading.key for reading in readings], published_source), *marks_legend(rows))
+    lines = tuple(_line(row, swept, readings, shown, ranges=ranges) for row in rows)
+    keys = [reading.key for reading in readings]
+    notes = (*_notes(rows, keys, published_source, ranges=ranges), *marks_legend(rows))
     if run is not None:
         lines += _failed_lines(run, len(swept), len(readings))
         notes += _run_notes(run)
@@ -92,6 +98,7 @@ def _failed_lines(run: Run, swept: int, metrics: int) -> tuple[tuple[str, ...], 
 def _run_notes(run: Run) -> tuple[str, ...]:
     notes = [f"What was run: {what_was_run(run.cells, run.changed)}."]
     notes += what_policies_become((cell.policy, cell.manifest.get("without") or {}) for cell in run.cells)
+    notes += who_cannot_differ(run.cells)
     if run.published_left_out:
         notes.append("Published values are left out: they are of other settings than those changed here.")
     reasons: dict[str, list[str]] = {}
@@ -121,13 +128,32 @@ def _shown(reading: Reading, rows: Sequence[Row], asked: bool) -> Shown:
     return shown_unit(reading.stored_unit, means)
 
 
-def _line(row: Row, swept: Sequence[str], readings: Sequence[Reading], shown: Sequence[Shown]) -> tuple[str, ...]:
+def _line(
+    row: Row, swept: Sequence[str], readings: Sequence[Reading], shown: Sequence[Shown], *, ranges: bool
+) -> tuple[str, ...]:
     cells = [row.shown_policy, *(str(row.point.get(key, "")) for key in swept)]
     for reading, unit in zip(readings, shown, strict=True):
-        text = estimate_text(row.estimate(reading.key), unit.factor)
+        text = _estimated(row, reading.key, unit.factor, ranges=ranges)
         published = row.published.get(reading.key)
         cells.append(text if published is None else f"{text} ({number(published * unit.factor)})")
     return tuple(cells)
+
+
+def _estimated(row: Row, key: str, factor: float, *, ranges: bool) -> str:
+    """Write a row's estimate; where the interval is wider than the mean, with the range over the seeds instead."""
+    found = row.estimate(key)
+    if found is None or not ranges or not _is_vague(found):
+        return estimate_text(found, factor)
+    values = row.values[key].values()
+    return f"{number(found.mean * factor)} {_range(min(values) * factor, max(values) * factor)}"
+
+
+def _is_vague(found: Estimate) -> bool:
+    return found.half_width is not None and found.half_width > abs(found.mean) > 0
+
+
+def _range(low: float, high: float) -> str:
+    return f"[{number(low)} to {number(high)}]"
 
 
 def estimate_text(estimate: Estimate | None, factor: float = 1, write: Callable[[float], str] = number) -> str:
@@ -139,7 +165,7 @@ def estimate_text(estimate: Estimate | None, factor: float = 1, write: Callable[
     return mean if half is None else f"{mean} ±{number(half * factor)}"
 
 
-def _notes(rows: Sequence[Row], keys: Sequence[str], source: str) -> tuple[str, ...]:
+def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: bool) -> tuple[str, ...]:
     sizes = sorted({len(row.cells) for row in rows})
     if not sizes:
         return ()
@@ -157,6 +183,9 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str) -> tuple[str, 
     if copies and not all_copies:
         names = ", ".join(row.name for row in copies)
         notes.append(f"Every seed gave the same run, which is counted once: {names}.")
+    found = [row.estimate(key) for row in rows for key in keys] if ranges else []
+    if any(one is not None and _is_vague(one) for one in found):
+        notes.append("In square brackets, where the interval is wider than the mean: the least and the largest of all.")
     if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
         notes.append(f"A value that some {what} do not have is the mean over the others.")
     if any(key in row.published for row in rows for key in keys):
@@ -176,24 +205,34 @@ def difference_table(
     readings = [reading for reading in readings if any(reading.key in one.differences for one in found)]
     if metrics is None and not _trains([row for one in found for row in (one.row, one.reference)]):
         readings = [reading for reading in readings if reading.key != _EFFICIENCY]
-    rows = tuple(
-        (one.row.shown_name, *(_difference(one.differences, reading.key) for reading in readings)) for one in found
-    )
+    rows = tuple((one.row.shown_name, *(_difference(one, reading.key) for reading in readings)) for one in found)
     reference = found[0].reference.policy if found else "the reference"
+    notes = ["Mean of the relative differences seed by seed ±95 % interval; * the interval leaves zero out."]
+    if any(cell.startswith("x ") for row in rows for cell in row[1:]):
+        notes.append("x: more than four times as much, or that uncertain: the factor with its interval, by logarithms.")
     return TextTable(
         title or f"Difference from {reference}",
         ("policy", *(f"{reading.title} (%)" for reading in readings)),
         rows,
-        ("Mean of the relative differences seed by seed ±95 % interval; * the interval leaves zero out.",),
+        tuple(notes),
     )
 
 
-def _difference(differences: Mapping[str, Difference], key: str) -> str:
-    difference = differences.get(key)
+def _difference(one: DifferenceRow, key: str) -> str:
+    difference = one.differences.get(key)
     if difference is None or difference.relative is None:
         return "-"
-    text = estimate_text(difference.relative, 100, lambda value: f"{value:+.1f}")
-    return f"{text} *" if difference.relative.excludes_zero else text
+    relative = difference.relative
+    factor = ratio(one.row.values.get(key, {}), one.reference.values.get(key, {})) if _is_beyond(relative) else None
+    if factor is not None and factor.low is not None and factor.high is not None and factor.low > 0:
+        text = f"x {number(factor.mean)} {_range(factor.low, factor.high)}"
+        return f"{text} *" if factor.low > 1 or factor.high < 1 else text
+    text = estimate_text(relative, 100, lambda value: f"{value:+.1f}")
+    return f"{text} *" if relative.excludes_zero else text
+
+
+def _is_beyond(relative: Estimate) -> bool:
+    return max(abs(relative.mean), relative.half_width or 0.0) > _FACTOR
 
 
 def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Sequence[str] = ()) -> str:

@@ -14,6 +14,7 @@ from .compare import (
     Row as Row,
     comparison as comparison,
     paired_differences as paired_differences,
+    reference_of as reference_of,
     row_name as row_name,
     short_keys as short_keys,
 )
@@ -44,6 +45,18 @@ from .integrity import (
     seal as seal,
 )
 from .joining import Part as Part, error_of_cutting as error_of_cutting, join_tables as join_tables
+from .league import (
+    CPU_S as CPU_S,
+    LEAGUE_FILE as LEAGUE_FILE,
+    MEASURES as MEASURES,
+    ContestPlace as ContestPlace,
+    Entry as Entry,
+    LeagueTable as LeagueTable,
+    joined as joined,
+    league_text as league_text,
+    read_league_table as read_league_table,
+    require_same_league as require_same_league,
+)
 from .metric import LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric
 from .metrics import (
@@ -90,11 +103,29 @@ from .rows import (
     Table as Table,
     schema_markdown as schema_markdown,
 )
+from .sequential import (
+    FIRST_LOOK as FIRST_LOOK,
+    Planned as Planned,
+    SeedDecision as SeedDecision,
+    decide as decide,
+    kept as kept,
+    looks as looks,
+    plan as plan,
+    undecided as undecided,
+)
 from .sheets import CurvePoint as CurvePoint, read_curves as read_curves
+from .standings import (
+    Beside as Beside,
+    Standings as Standings,
+    beside_the_bound as beside_the_bound,
+    standings as standings,
+    who_beats_whom as who_beats_whom,
+)
 from .statistics import (
     Difference as Difference,
     Estimate as Estimate,
     estimate as estimate,
+    ratio as ratio,
     ratio_of_means as ratio_of_means,
 )
 from .stays import (
@@ -109,6 +140,7 @@ from .stays import (
     waiting_by as waiting_by,
 )
 from .stored import WORKLOAD_FILE as WORKLOAD_FILE
+from .story import Passage as Passage, at as at, story as story
 from .summary import summarise_folder as summarise_folder
 from .trials import TRIALS_FILE as TRIALS_FILE, read_trials as read_trials, write_trials as write_trials
 from .verdicts import UNDECIDED as UNDECIDED, Judged as Judged, judge as judge
@@ -116,5 +148,6 @@ from .what_was_run import (
     Reproduction as Reproduction,
     what_policies_become as what_policies_become,
     what_was_run as what_was_run,
+    who_cannot_differ as who_cannot_differ,
 )
 from .writer import TableWriter as TableWriter, json_text as json_text, write_json as write_json

@@ -181,13 +181,18 @@ def paired_differences(
         )
     found = []
     for row in rows:
-        other = next((r for r in references if _same_point(row, r)), None)
+        other = reference_of(row, references, reference)
         if other is None or other is row:
             continue
         names = row.values if metrics is None else metrics
         pairs = {name: _paired(row, other, name) for name in names}
         found.append(DifferenceRow(row, other, {name: pair for name, pair in pairs.items() if pair is not None}))
     return found
+
+
+def reference_of(row: Row, rows: Sequence[Row], reference: str) -> Row | None:
+    """Return the row of the policy labelled `reference` at the point of a row, None where there is none."""
+    return next((one for one in rows if one.policy == reference and _same_point(row, one)), None)
 
 
 def _paired(row: Row, other: Row, name: str) -> Difference | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from simsched.arithmetic import dot
 from simsched.results.integrals import held_between_rounds
-from simsched.results.metric import LOWER, Columns, Metric, Tables, makespan_s, ratio
+from simsched.results.metric import HIGHER, LOWER, Columns, Metric, Tables, makespan_s, ratio
 
 
 def _share(column: str) -> Callable[[Tables], float | None]:
@@ -28,6 +28,15 @@ def _share(column: str) -> Callable[[Tables], float | None]:
         return ratio(dot(end - start, lost_gpus), dot(end - start, free_gpus))
 
     return compute
+
+
+def _room(tables: Tables) -> float | None:
+    """Return the mean over time of the largest job that fits in one domain."""
+    rounds, until_s = tables.decided, makespan_s(tables)
+    if rounds is None or "fits_in_domain_gpus" not in rounds or until_s is None:
+        return None
+    start, end, fits = held_between_rounds(rounds, "fits_in_domain_gpus", until_s)
+    return ratio(dot(end - start, fits), until_s)
 
 
 def _crossing(tables: Tables) -> float | None:
@@ -55,4 +64,6 @@ PLACEMENT_METRICS = (
     Metric("crossing_share", "time across domains", "share", LOWER,
            "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
            _crossing),
+    Metric("room_in_domain", "largest job that fits in a domain", "GPU", HIGHER,
+           "mean over time of `fits_in_domain_gpus`; needs `engine.fragmentation` and tiers with uplinks", _room),
 )  # fmt: skip

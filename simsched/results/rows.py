@@ -30,9 +30,12 @@ class Feature(StrEnum):
     TOPOLOGY = "topology"
     FRAGMENTATION = "fragmentation"
     MAKES = "makes"
+    PLANS = "plans"
+    CONTENTION = "contention"
+    TIERS = "tiers"
 
 
-SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES = Feature
+SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES, PLANS, CONTENTION, TIERS = Feature
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,10 @@ class AllocationRecord(NamedTuple):
     restarting: Annotated[Truth, Column("true while the job restores or saves its state and makes no progress")]
     local_bsz: Annotated[Count, Column("batch of one GPU and micro-batch; 0 while restarting or unknown", "examples")]
     accum_steps: Annotated[Count, Column("extra gradient accumulation steps")]
-    batch_size: Annotated[Count, Column("total batch: `gpus * local_bsz * (accum_steps + 1)`", "examples")]
+    batch_size: Annotated[
+        Count,
+        Column("total batch: `gpus * local_bsz * (accum_steps + 1)`, with a plan its d instead of `gpus`", "examples"),
+    ]
     epoch: Annotated[Count, Column("epoch, counted from 0")]
     progress: Annotated[Number, Column("progress at the begin of the interval", "iterations or s")]
     rate: Annotated[Number, Column("progress per second; 0 while restarting", "1/s")]
@@ -146,6 +152,13 @@ class AllocationRecord(NamedTuple):
     levels_crossed: Annotated[
         Count, Column("levels above the nodes of which its nodes are in several domains", "", TOPOLOGY)
     ] = 0
+    plan: Annotated[
+        Text,
+        Column("plan of parallel training, as in `t8 p4 d16 b2`; empty while restarting or without plans", "", PLANS),
+    ] = ""
+    congestion: Annotated[
+        Number, Column("share of its speed that it loses to others on its uplinks", "", CONTENTION)
+    ] = 0.0
 
 
 class DecisionRecord(NamedTuple):
@@ -188,6 +201,9 @@ class DecisionRecord(NamedTuple):
     provisioned_gpus: Annotated[Numbers, Column("GPUs of the nodes that are up or starting, by type", "GPU", MAKES)] = (
         MappingProxyType({})
     )
+    fits_in_domain_gpus: Annotated[
+        Count, Column("largest job that fits now in one domain of the lowest level above the nodes", "GPU", TIERS)
+    ] = 0
 
 
 class OutageRecord(NamedTuple):
@@ -199,8 +215,8 @@ class OutageRecord(NamedTuple):
     kind: Annotated[
         Text,
         Column(
-            "`node failure`, `rack failure`, what a list of outages says (else `outage`), or `off`: let go by the "
-            "policy, asleep or not rented, until it is up again"
+            "`node failure` or its cause, `rack failure`, what a list of outages says (else `outage`), or `off`: let "
+            "go by the policy, asleep, not rented or a spare, until it is up again"
         ),
     ]
     ended: Annotated[Truth, Column("whether the interval was over before the run was")]

@@ -51,7 +51,7 @@ def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = Non
     ends = dict(zip(jobs["job_id"], jobs["end_time_s"], strict=True))
     free: dict[int, list[tuple[float, int]]] = {}
     found: list[Stay] = []
-    for job_id, placement, start, ready, end, number in _placements(allocations, restarts):
+    for job_id, placement, start, ready, end, number in placements(allocations, restarts):
         for pair in placement.split():
             node, gpus = (int(part) for part in pair.split(":"))
             if nodes is not None and node >= nodes:
@@ -65,7 +65,7 @@ def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = Non
 _Held = tuple[str, float, float, str, bool]
 
 
-def _placements(
+def placements(
     allocations: pd.DataFrame, restarts: Mapping[str, int] | None
 ) -> list[tuple[str, str, float, float, float, int]]:
     """Join the intervals of a job with one placement; return job, placement, start, ready, end and number by start."""

@@ -169,6 +169,7 @@ class Manifest(TypedDict, total=False):
     policy: str | _Policy
     policy_name: str
     policy_knows: dict[str, str]
+    policy_rigid: bool
     seed: int
     point: dict[str, Any]
     workload: str | dict[str, Any]
@@ -176,6 +177,7 @@ class Manifest(TypedDict, total=False):
     jobs: Count
     jobs_hash: str
     left_out: dict[str, Count]
+    offered_load: float
     without: dict[str, str]
     agent: _Agent
     agents: dict[str, str]

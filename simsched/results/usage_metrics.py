@@ -69,6 +69,23 @@ def _gpu_hours(tables: Tables) -> float | None:
     return ratio(total(tables, "attained_gpu_s") / SECONDS_PER_HOUR, len(tables.done))
 
 
+def _restart_gpu_hours(tables: Tables) -> float | None:
+    held = tables.held
+    if held is None:
+        return None
+    gpu_s = (held["end_s"] - held["start_s"]) * held["gpus"]
+    if "gpu_share" in held:
+        gpu_s = gpu_s * held["gpu_share"]
+    return float(gpu_s[held["restarting"]].sum()) / SECONDS_PER_HOUR
+
+
+def _idle_gpu_hours(tables: Tables) -> float | None:
+    if tables.decided is None or not len(tables.done):
+        return None
+    available = integral(tables.decided, "available_gpus", int(makespan_s(tables) or 0))
+    return max(0.0, available - _held_gpu_s(tables)) / SECONDS_PER_HOUR
+
+
 def _node_hours(tables: Tables) -> float | None:
     if tables.decided is None or not len(tables.done):
         return None
@@ -111,6 +128,11 @@ HOURS_METRICS = (
            lambda tables: total(tables, "attained_gpu_s") / SECONDS_PER_HOUR if len(tables.done) else None, of="types"),
     Metric("gpu_hours_per_job", "GPU hours per job", "GPU h", LOWER, "sum of `attained_gpu_s` / 3600 / finished jobs",
            _gpu_hours),
+    Metric("restart_gpu_hours", "GPU hours of restarts", "GPU h", LOWER,
+           "GPU hours held by jobs while they start or restart", _restart_gpu_hours),
+    Metric("idle_gpu_hours", "idle GPU hours", "GPU h", LOWER,
+           "`available_gpus` integrated from second 0 to `makespan_s`, less the GPU time held, in hours",
+           _idle_gpu_hours),
     Metric("node_hours", "node hours", "node h", LOWER,
            "`provisioned_nodes` integrated from second 0 to `makespan_s`, in hours; before the first decision as after "
            "it",

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from simsched.words import counted
 
+#: The metrics of which policies that cannot differ have the same, and the wait among them.
+_TIMES, _WAIT = ("jct_", "queueing_", "makespan_"), "queueing_mean_s"
 #: Sections of an experiment whose change makes published values those of something else.
 _COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
 
@@ -40,6 +42,14 @@ class ListedCell(Protocol):
     def manifest(self) -> Mapping[str, Any]:
         """Return its manifest."""
 
+    @property
+    def point(self) -> Mapping[str, Any]:
+        """Return its point of the sweep."""
+
+    @property
+    def summary(self) -> Mapping[str, float]:
+        """Return its metrics."""
+
 
 def published_values_hold(changed: Iterable[str]) -> bool:
     """Return whether published values apply to a run with these `key=value` changes.
@@ -62,9 +72,46 @@ def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> st
     gpus = sorted({_gpus(cell.manifest.get("cluster")) for cell in cells} - {0})
     parts = [_range(jobs, "job"), counted(len(seeds), "seed"), counted(len(policies), "policy", "policies")]
     said = ", ".join(part for part in parts if part) + (f" on {_range(gpus, 'GPU')}" if gpus else "")
+    said += _offered([cell.manifest.get("offered_load") for cell in cells])
     said += _own([(cell.policy, cell.own) for cell in cells])
     said += _left_out([cell.manifest.get("left_out") for cell in cells])
     return f"{said}; changed: {', '.join(changed)}" if changed else said
+
+
+def who_cannot_differ(cells: Iterable[ListedCell]) -> list[str]:
+    """Say, a sentence each, which policies gave every seed the same completion times and waits at a point of the sweep.
+
+    Told too whether no job ever waited, so that nothing was there to be scheduled.
+    """
+    at_point: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
+    for cell in cells:
+        point = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in cell.point.items())
+        times = {key: value for key, value in sorted(cell.summary.items()) if key.startswith(_TIMES)}
+        at_point.setdefault(point, {}).setdefault(cell.policy, []).append((cell.seed, times))
+    said: dict[str, list[str]] = {}
+    for point, by_policy in at_point.items():
+        alike: dict[str, list[str]] = {}
+        for policy, found in by_policy.items():
+            if all(times for _, times in found):
+                alike.setdefault(repr(sorted(found, key=repr)), []).append(policy)
+        for same in (labels for labels in alike.values() if len(labels) > 1):
+            waits = any(times.get(_WAIT, 1) for _, times in by_policy[same[0]])
+            why = "" if waits else ", as no job ever waited"
+            said.setdefault(f"{', '.join(same)}: the same times for every seed{why}", []).append(point)
+    return [f"{one}{_at(points)}." for one, points in said.items()]
+
+
+def _at(points: Sequence[str]) -> str:
+    return f" (at {'; '.join(points)})" if any(points) else ""
+
+
+def _offered(loads: Sequence[object]) -> str:
+    """Say which load was offered, where it is known of all cells."""
+    known = sorted(load for load in loads if isinstance(load, int | float))
+    if not known or len(known) < len(loads):
+        return ""
+    least, most = f"{known[0]:.2f}", f"{known[-1]:.2f}"
+    return f", offered load {least}" + (f" to {most}" if most != least else "")
 
 
 def _own(conditions: Iterable[tuple[str, Mapping[str, Any]]]) -> str:

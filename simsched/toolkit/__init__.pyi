@@ -26,6 +26,13 @@ from .elastic import (
     usable_gpus as usable_gpus,
 )
 from .estimates import DurationHistory as DurationHistory, LearnedDurations as LearnedDurations
+from .features import (
+    APPLICATION as APPLICATION,
+    FEATURES as FEATURES,
+    Feature as Feature,
+    Features as Features,
+    Score as Score,
+)
 from .gang import (
     available_by_type as available_by_type,
     available_gpus as available_gpus,
@@ -49,12 +56,15 @@ from .node_demand import NodeDemand as NodeDemand, nodes_to_wake as nodes_to_wak
 from .placers import (
     ANY as ANY,
     BEST_FIT as BEST_FIT,
+    CONSOLIDATED as CONSOLIDATED,
+    FEWEST_DOMAINS as FEWEST_DOMAINS,
     MOST_FREE as MOST_FREE,
     PLACERS as PLACERS,
     Placer as Placer,
     PlacerName as PlacerName,
     most_free_among as most_free_among,
 )
+from .plan_curves import PlanCurves as PlanCurves
 from .priority import Key as Key, PriorityScheduler as PriorityScheduler
 from .recording import Recording as Recording, play as play
 from .skew import PlacementName as PlacementName, SkewPlacement as SkewPlacement

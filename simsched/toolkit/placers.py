@@ -67,6 +67,29 @@ def _one_domain(pool: Pool, gpus: int) -> Allocation | None:
     return _fewest_domains(pool, gpus)
 
 
+def _aligned(pool: Pool, gpus: int) -> Allocation | None:
+    size = len(pool.nodes_with) - 1
+    count, rest = divmod(gpus, size)
+    if pool.total < gpus or rest or count < 2 or not pool.levels:
+        return _fewest_domains(pool, gpus)
+    whole = pool.nodes_with[size]
+    leaves = sorted((domain & whole for domain, _ in pool.levels[0] if domain & whole), key=int.bit_count)
+    spines = [domain for domain, _ in pool.levels[1]] if len(pool.levels) > 1 else []
+    spines.sort(key=lambda domain: (whole & domain).bit_count())
+    for parts in (parts for parts in range(1, len(leaves) + 1) if count % parts == 0):
+        for within in (*spines, -1):
+            fit = [leaf for leaf in leaves if leaf & within and leaf.bit_count() * parts >= count][:parts]
+            if len(fit) == parts:
+                return tuple((node, size) for leaf in fit for node in _lowest(leaf, count // parts))
+    return _fewest_domains(pool, gpus)
+
+
+def _lowest(nodes: int, count: int) -> Iterator[int]:
+    for _ in range(count):
+        yield lowest_node(nodes)
+        nodes &= nodes - 1
+
+
 def _closest(pool: Pool, gpus: int, within: int, level: int) -> list[tuple[int, int]]:
     """Choose GPUs among nodes that have enough: on one node, else in one domain below `level`, else in few domains."""
     node = pool.best_fit(gpus, within)
@@ -129,8 +152,12 @@ FEWEST_DOMAINS = Placer("fewest-domains", _fewest_domains)
 #: The same, but a job waits for one domain of the lowest level whose domains could hold it when empty.
 ONE_DOMAIN = Placer("one-domain", _one_domain, waits=True)
 
+#: Whole nodes in equal parts on as few domains of the lowest level as can be, the tightest, within one of the next
+#: level where one has room: groups of equal size fill domains, and none lies askew. Other jobs as by fewest domains.
+ALIGNED = Placer("aligned", _aligned)
+
 #: The names of the placers, for parameters of policies.
-PlacerName = Literal["most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain"]
+PlacerName = Literal["most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain", "aligned"]
 PLACERS: Mapping[str, Placer] = MappingProxyType(
-    {placer.name: placer for placer in (MOST_FREE, CONSOLIDATED, FRAGMENTS, ANY, FEWEST_DOMAINS, ONE_DOMAIN)}
+    {placer.name: placer for placer in (MOST_FREE, CONSOLIDATED, FRAGMENTS, ANY, FEWEST_DOMAINS, ONE_DOMAIN, ALIGNED)}
 )

@@ -6,10 +6,10 @@ from typing import Literal
 
 from simsched.model import ApplicationFacts, JobRequest, Placer
 from simsched.policy import TENSORS, Becomes, Wants
-from simsched.toolkit.placers import CONSOLIDATED, FRAGMENTS, PLACERS
+from simsched.toolkit.placers import CONSOLIDATED, FRAGMENTS, PLACERS, PlacerName
 
 _FRAGMENTS_ALONE = Becomes("fills fragments with every job", params={"placement": "fragments"})
-PlacementName = Literal["skew", "most-free", "consolidated", "fragments", "any", "fewest-domains", "one-domain"]
+PlacementName = Literal["skew", PlacerName]
 
 
 class SkewPlacement:

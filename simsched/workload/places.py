@@ -11,6 +11,7 @@ from simsched.errors import Problem
 from simsched.workload.readers import head_of, plain, published_csv, read_trace
 from simsched.workload.readers.elasticflow import is_elasticflow_trace
 from simsched.workload.readers.format import is_workload
+from simsched.workload.readers.morphling import is_morphling_trace
 from simsched.workload.readers.muri import is_muri_trace
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
@@ -38,7 +39,8 @@ def _at(problem: Problem, file: Path, line: int) -> Problem:
 def _lines_of_jobs(file: Path) -> Mapping[str, int]:
     """Return the line of each job by its id; empty for formats in which a job is not a line."""
     head = head_of(file)
-    column = "name" if is_workload(head) else "job_id" if is_muri_trace(head) or is_elasticflow_trace(head) else ""
+    named = is_workload(head) or is_morphling_trace(head)
+    column = "name" if named else "job_id" if is_muri_trace(head) or is_elasticflow_trace(head) else ""
     if column:
         sheet = open_sheet(file, ())
         return _lines(sheet, sheet.text(column), sheet.rows)

@@ -25,9 +25,12 @@ from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_
 from simsched.workload.philly_statistics import PhillyStatistics
 from simsched.workload.readers.elasticflow import is_elasticflow_trace, read_elasticflow_jobs
 from simsched.workload.readers.format import Head, head_of, is_workload, workload_files
+from simsched.workload.readers.morphling import is_morphling_trace, read_morphling_jobs
 from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
 from simsched.workload.recipes.gavel import GavelRecipe
+from simsched.workload.recipes.llm import LlmRecipe
+from simsched.workload.recipes.log_normal import LogNormalRecipe
 from simsched.workload.recipes.pollux import PolluxRecipe
 from simsched.workload.recipes.recipe import Configurations, Ingredients, Recipe
 from simsched.workload.recipes.replay import ReplayRecipe
@@ -48,6 +51,8 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
         "tiresias-example": TiresiasExampleRecipe,
         "gavel": GavelRecipe,
         "sia": SiaRecipe,
+        "llm": LlmRecipe,
+        "log-normal": LogNormalRecipe,
     }
 )
 _MOST_KEPT_BYTES = 4 << 20
@@ -69,7 +74,16 @@ class GeneratedTrace:
 
 
 @dataclass(frozen=True)
-class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, SiaRecipe, TiresiasTestbedRecipe):
+class WorkloadOptions(
+    GeneratedTrace,
+    PolluxRecipe,
+    ReplayRecipe,
+    GavelRecipe,
+    SiaRecipe,
+    TiresiasTestbedRecipe,
+    LlmRecipe,
+    LogNormalRecipe,
+):
     """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
 
     The keys of the other recipes are among those of the ones that it inherits from. `recipe` None means `as-is` for a
@@ -84,11 +98,16 @@ class WorkloadOptions(GeneratedTrace, PolluxRecipe, ReplayRecipe, GavelRecipe, S
         min_length=1,
     )
     format: str = key("auto", "layout of the trace in a file; by default told by its content")
-    recipe: Literal["pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia"] | None = key(
+    recipe: (
+        Literal[
+            "pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia", "llm", "log-normal"
+        ]
+        | None
+    ) = key(
         None,
         "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
-        "jobs of Tiresias's testbed, of Gavel's generator or of a mix of Sia, or give those of Tiresias's worked "
-        "example",
+        "jobs of Tiresias's testbed, of Gavel's generator, of a mix of Sia, of a cluster for language models or by "
+        "summary statistics, or give those of Tiresias's worked example",
     )
     seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
     speedup: Literal["linear"] | float | tuple[tuple[int, float], ...] | None = key(
@@ -286,6 +305,7 @@ JOB_LISTS = (
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
     JobList("muri", is_muri_trace, read_muri_jobs),
+    JobList("morphling", is_morphling_trace, read_morphling_jobs),
     JobList("elasticflow", is_elasticflow_trace, read_elasticflow_jobs),
 )
 

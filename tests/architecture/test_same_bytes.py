@@ -22,7 +22,7 @@ SCIPY = {
     "scipy.optimize": {"Bounds", "LinearConstraint", "brentq", "linear_sum_assignment", "linprog", "milp"},
     "scipy.sparse": {"coo_array", "csr_array"},
     "scipy.spatial": {"Delaunay", "QhullError"},
-    "scipy.special": {"ndtri", "stdtrit"},
+    "scipy.special": {"chdtri", "ndtri", "stdtr", "stdtrit"},
     "scipy.stats": {"hypergeom"},
     "scipy.stats.qmc": {"Sobol"},
     "scipy": {"sparse"},

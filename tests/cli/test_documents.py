@@ -91,6 +91,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "trace3.csv").write_bytes((ROOT / "tests" / "data" / "muri-small.csv").read_bytes())
     (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
     (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
+    page = (ROOT / "docs" / "how-to" / "llm.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:yaml|csv)\n(.*?)```", page, re.DOTALL)
+    for name, block in zip(("leaves.yaml", "jobs.csv", "mine-30b.yaml", "steps.csv"), blocks, strict=True):
+        (folder / name).write_text(block)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (folder / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[0])
     for code in re.findall(
@@ -108,6 +112,8 @@ def test_the_commands_of_a_document_are_valid(document: str, place: Path, monkey
     from simsched.cli.main import cli
 
     monkeypatch.chdir(place)
+    if document.endswith("learn-a-policy.md"):
+        pytest.importorskip("gymnasium")
     for command in commands(document):
         words = shlex.split(command, comments=True)[1:]
         if PLACES.search(" ".join(words)) or any(command.startswith(start) for start in LONG):
@@ -127,6 +133,12 @@ def _quick(words: list[str]) -> list[str]:
         return [*words, "-j", "1", "--no-plots"]
     if words[:2] == ["application", "show"]:
         return [*words, "--no-plots"]
+    if words[0] == "learn" and "--help" not in words:
+        few = ["--generations", "1", "--population", "4", "--episodes", "1", "--seeds", "101-101", "--force"]
+        return [*words, *few, "-o", "workload.jobs=4", "-o", "workload.days=14"]
+    if words[0] == "league":
+        few = ["--smoke", "--policy", "fifo", "--seeds", "2", "-j", "1"]
+        return ["league", *few] if "--against" not in words else ["league", "--help"]  # has tests of its own
     if words[0] == "pack":
         return [*words, "--seeds", "1", "--no-plots"]
     if words[0] in {"check", "new", "trace"} and "info" not in words:
@@ -140,7 +152,9 @@ def _quick(words: list[str]) -> list[str]:
         "compare",
         "compare-runs",
         "explain",
+        "plan",
         "validate-run",
+        "why",
     } and "first" not in " ".join(words):
         return [words[0], "--help"]  # of a run that takes long; the commands themselves have tests of their own
     return words
@@ -150,9 +164,11 @@ def test_the_reasons_not_to_run_a_command_are_few() -> None:
     assert len(LONG) <= 8
 
 
-@pytest.mark.parametrize("page", ["pandas.md", "drive-a-simulation.md"])
+@pytest.mark.parametrize("page", ["pandas.md", "drive-a-simulation.md", "learn-a-policy.md"])
 def test_the_python_of_the_pages_runs(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
+    if page == "learn-a-policy.md":
+        pytest.importorskip("gymnasium")
     text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
     names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):

@@ -239,3 +239,15 @@ def test_pods_without_gpus_go_to_nodes_without_gpus(small: Path, simsched: Calla
     assert times() == {"default/a": (0, 100), "default/b": (100, 200)}
     said = simsched("explain", "results/small", "--workload", "b").stdout
     assert "quota is there, and no room on nodes" in said
+
+
+def test_a_workload_without_a_queue_is_left_out_where_it_is_allowed(small: Path, simsched: Callable) -> None:
+    name = "kueue.x-k8s.io/queue-name"
+    (small / "w.yaml").write_text(job("a", 1, 0) + job("b", 1, 0).replace(f"{name}: l", ""))
+    refused = simsched("run", "small")
+    assert refused.exit_code == 2
+    assert "names no queue, so that Kueue would let it run beside all quotas" in refused.output
+    done = simsched("run", "small", "--allow", f"Job.metadata.labels.{name}", "--no-plots")
+    assert done.exit_code == 0, done.output
+    assert "left out: 1 without a queue" in done.stderr
+    assert times() == {"default/a": (0, 100)}

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import click
 import pytest
 
 HEAVY = ("numpy", "pandas", "numba", "scipy", "matplotlib", "pyarrow", "pydantic", "yaml", "rich")
@@ -28,11 +29,13 @@ def test_help_imports_nothing_heavy(arguments):
 def test_every_command_and_option_has_help():
     from simsched.cli.main import cli
 
+    context = click.Context(cli)
+
     def walk(command):
         assert command.help, command.name
         yield command
-        for child in getattr(command, "commands", {}).values():
-            yield from walk(child)
+        for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+            yield from walk(command.get_command(context, name))
 
     names = {command.name for command in walk(cli)}
     assert {"run", "validate", "schema", "list", "show", "compare", "validate-run", "plot", "fit", "policy"} <= names

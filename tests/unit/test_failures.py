@@ -16,7 +16,7 @@ from simsched.errors import InputError
 from simsched.experiment.failures import FAILURE_SETTINGS, FailuresSpec, failure_options
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
-from simsched.model.outages import CAUSES, RETRIES, Outage, PhillyFailures
+from simsched.model.outages import CAUSES, RETRIES, Outage, OutageCause, PhillyFailures
 from simsched.policy import registry
 from simsched.policy.contract import Policy
 from simsched.policy.decision import Decision
@@ -321,6 +321,106 @@ def test_settings_name_their_source_and_can_be_changed():
         assert FailuresSpec(setting=name).resolved()
     changed = FailuresSpec(setting="research-cluster", node_mtbf_h=10).resolved()
     assert (changed.node_mtbf_h, changed.repair_median_h) == (10, 20.4)
+
+
+def test_a_named_setting_gives_way_to_the_other_way_of_saying_it():
+    assert FailuresSpec(setting="llama3-run", node_mtbf_h=10).resolved().gpu_failures_per_day is None
+    assert FailuresSpec(setting="llama3-run", repair_median_h=1).resolved().causes == ()
+    named = failure_options(FailuresSpec(setting="llama3-run"), Cluster.uniform(1))
+    assert [round(cause.share) for cause in named.causes] == [268, 21, 35, 32, 56, 7]
+    assert sum(cause.share for cause in named.causes) == 419
+    assert 24 * 54 * 16384 / (named.gpu_mtbf_s / 3600) == pytest.approx(419, rel=0.002)
+
+
+def test_a_spare_takes_the_place_of_a_node_that_fails():
+    """Nodes 0 and 1 work, 2 is a spare: it stands in for 0 from 100 s on; repaired, node 0 stands in for node 1."""
+    outages = (Outage(0, 100, 400), Outage(1, 500, 900))
+
+    class AnyNode(Policy):
+        name = "any-node"
+
+        def decide(self, view, rng):
+            free = [node.index for node in view.nodes if view.free[node.index] == 1]
+            waiting = [job for job in view.jobs.values() if not job.running]
+            return Decision.change({job.id: ((node, 1),) for job, node in zip(waiting, free, strict=False)})
+
+    failures = FailureOptions(outages=outages, hot_spares=1, checkpoint_interval_s=50, checkpoint_cost_s=0)
+    recorder = play(failures, jobs_of(2, 1000), nodes=3, policy=AnyNode())
+    where = {}
+    for one in recorder.allocations:
+        where.setdefault(one.job_id, []).append(one.placement)
+    assert {job: list(dict.fromkeys(places)) for job, places in where.items()} == {
+        "0": ["0:1", "2:1"],
+        "1": ["1:1", "0:1"],
+    }
+    assert max(one.available_gpus for one in recorder.decisions) == 2
+
+
+def test_without_a_spare_left_a_node_comes_back_itself_or_by_the_first_that_is_repaired():
+    """Nodes 0 and 1 fail with one spare: node 0, repaired first, stands in for node 1, which is then the spare."""
+    outages = (Outage(0, 100, 400), Outage(1, 200, 900))
+    failures = FailureOptions(outages=outages, hot_spares=1)
+    recorder = play(failures, jobs_of(1, 1200), nodes=3, policy=registry.load("fifo")())
+    gone = [(one.node, one.start_s, one.end_s, one.kind) for one in recorder.outages if one.kind != "outage"]
+    assert gone == [(2, 0, 100, "off"), (0, 100, 400, "off"), (1, 400, recorder.jobs[0].end_time_s, "off")]
+
+
+def test_slow_nodes_slow_down_the_jobs_that_have_one():
+    recorder = play(FailureOptions(slow_nodes=1.0, slow_speed=0.5), jobs_of(1, 100))
+    assert recorder.jobs[0].jct_s == 10 + 200
+    assert play(FailureOptions(slow_nodes=0.5, slow_speed=0.5), jobs_of(40, 100), nodes=40).jobs != ()
+    times = sorted(
+        job.jct_s for job in play(FailureOptions(slow_nodes=0.5, slow_speed=0.5), jobs_of(40, 100), nodes=40).jobs
+    )
+    assert set(times) == {110, 210}
+    assert 10 < times.count(210) < 30
+
+
+def test_causes_are_drawn_by_their_shares_and_bring_their_own_repairs():
+    causes = (OutageCause("GPU", 3.0, 600.0), OutageCause("software", 1.0))
+    options = FailureOptions(gpu_mtbf_s=8000.0, causes=causes)
+    draw = draw_outages(options, options.mtbf_s(8), stream(3, "failures of node 0"))
+    drawn, at = [], 0.0
+    for _ in range(2000):
+        drawn.append(draw(at))
+        at = drawn[-1].up_s
+    assert {(one.kind, round(one.up_s - one.down_s)) for one in drawn} == {("GPU", 600), ("software", 0)}
+    assert sum(one.kind == "GPU" for one in drawn) == pytest.approx(1500, abs=3 * sqrt(2000 * 0.75 * 0.25))
+    assert drawn[-1].down_s / 2000 == pytest.approx(1000 + 450, rel=0.06)
+
+
+@pytest.mark.parametrize(("gpus", "interval_s"), [(8, 2000.0), (16, 1414.2), (128, 500.0)])
+def test_the_optimal_interval_is_that_of_the_jobs_size(gpus, interval_s):
+    """sqrt(2 x 50 x 40,000 s): a node fails every 40,000 s, or a GPU every 320,000 s."""
+    by_node = FailureOptions(node_mtbf_s=40_000.0, checkpoint_interval_s="optimal", checkpoint_cost_s=50)
+    by_gpu = FailureOptions(gpu_mtbf_s=320_000.0, checkpoint_interval_s="optimal", checkpoint_cost_s=50)
+    assert by_node.interval_s(gpus, 8) == pytest.approx(interval_s, abs=0.1)
+    assert by_gpu.interval_s(gpus, 8) == pytest.approx(interval_s, abs=0.1)
+
+
+def closed_form(nodes, rate_per_s, restart_s, write_s, interval_s):
+    """Return the effective ratio of section 3 of Kokolis et al. (HPCA'25), which ignores failures of restarts."""
+    return (1 - nodes * rate_per_s * (restart_s + interval_s / 2)) / (1 + write_s / interval_s)
+
+
+def test_the_effective_training_time_of_16384_gpus_is_that_of_the_closed_form():
+    """2,048 nodes with 8 spares, failing as Llama 3's did: one in 3.1 h; two months of training."""
+    failures = FailureOptions(
+        gpu_mtbf_s=86_400 / 4.74e-4, repair_median_s=3600.0, hot_spares=8,
+        checkpoint_interval_s="optimal", checkpoint_cost_s=30,
+    )  # fmt: skip
+    jobs = jobs_of(1, 60 * 86_400, gpus=16_384)
+    recorder = play(
+        failures, jobs, nodes=2056, gpus=8, policy=registry.load("fifo")(placement="most-free"), restart_delay_s=300
+    )
+    job = recorder.jobs[0]
+    rate = 8 * 4.74e-4 / 86_400
+    interval_s = sqrt(2 * 30 / (2048 * rate))
+    assert failures.interval_s(16_384, 8) == pytest.approx(interval_s)
+    assert abs(job.failures - 2048 * rate * job.jct_s) < 3 * sqrt(2048 * rate * job.jct_s)
+    expected = closed_form(2048, rate, 300, 30, interval_s)
+    assert 60 * 86_400 / job.jct_s == pytest.approx(expected, abs=0.02)
+    assert expected > 0.9
 
 
 def test_racks_need_nodes_of_the_cluster():

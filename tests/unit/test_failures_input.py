@@ -35,6 +35,10 @@ def experiment(tmp_path, **more):
         ({"rack_nodes": 2}, "rack_mtbf_h"),
         ({"rack_nodes": 2, "racks": [[0]], "rack_mtbf_h": 1}, "not both"),
         ({"mtbf": 3}, "mtbf"),
+        ({"node_mtbf_h": 3, "gpu_failures_per_day": 1}, "not both"),
+        ({"node_mtbf_h": 3, "checkpoint_interval_s": "optimal"}, "an optimal interval needs 'checkpoint_cost_s'"),
+        ({"checkpoint_interval_s": "optimal", "checkpoint_cost_s": 3}, "an optimal interval needs 'checkpoint_cost_s'"),
+        ({"causes": [{"cause": "GPU", "failures": 1}], "repair_median_h": 2}, "have repair times of their own"),
     ],
 )
 def test_wrong_failures_are_one_clear_message(tmp_path, failures, said):

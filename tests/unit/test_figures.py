@@ -15,6 +15,7 @@ from simsched.report.figures.models import efficiency_figure, throughput_figure
 from simsched.report.figures.over_time import binned, over_time, over_time_data
 from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
+from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
 from simsched.report.figures.timeline import job_timeline, timeline_data
 from simsched.report.figures.trace_summary import trace_picture
 from simsched.results.compare import comparison
@@ -302,7 +303,8 @@ def test_a_sweep_has_a_line_per_policy_at_the_swept_values():
     (axes,) = figure.axes
     lines = [line for line in axes.lines if not line.get_label().startswith("_")]
     assert [line.get_label() for line in lines] == ["p", "q"]
-    assert lines[0].get_xdata().tolist() == [0.5, 1.0, 2.0]
+    assert lines[0].get_xdata().tolist() == pytest.approx([0.5, 1.0, 2.0], abs=0.02)
+    assert (lines[0].get_xdata() < lines[1].get_xdata()).all()  # side by side, as their whiskers
     assert lines[0].get_ydata().tolist() == [2.5, 3.5, 4.5]
     assert (axes.get_xlabel(), axes.get_title(loc="left")) == ("load", "mean JCT (h)")
     assert axes.get_xscale() == "linear"
@@ -324,11 +326,58 @@ def test_a_wide_sweep_is_logarithmic_and_words_stand_side_by_side():
     wide = sweep_data(swept_rows("p.interval_s", [480, 30, 60]), "p.interval_s", ["jct_mean_s"])
     figure, _ = sweep_lines(wide, "p.interval_s")
     assert figure.axes[0].get_xscale() == "log"
-    assert figure.axes[0].lines[0].get_xdata().tolist() == [30, 60, 480]
+    assert figure.axes[0].lines[0].get_xdata().tolist() == pytest.approx([30, 60, 480], rel=0.05)
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["30 s", "1 min", "8 min"]
+    assert figure.axes[0].get_xlabel() == "interval"
     words = sweep_data(swept_rows("workload.configs", ["tuned", "realistic"]), "workload.configs", ["jct_mean_s"])
     figure, _ = sweep_lines(words, "workload.configs")
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["tuned", "realistic"]
-    assert figure.axes[0].lines[0].get_xdata().tolist() == [0, 1]
+    assert figure.axes[0].lines[0].get_xdata().tolist() == pytest.approx([0, 1], abs=0.02)
+    assert figure.axes[0].lines[0].get_linestyle() == "None", "nothing lies between two words"
+
+
+def test_ratios_over_a_sweep_are_paired_and_logarithmic():
+    # under seed s and the i-th value p has s + i + 1 hours; q has twice that
+    cells = [
+        Cell(
+            None,
+            {},
+            {"jct_mean_s": 3600.0 * (seed + index + 1) * factor},
+            policy,
+            policy,
+            seed,
+            {"workload.load": value},
+        )
+        for index, value in enumerate([0.5, 1.0])
+        for policy, factor in (("p", 1), ("q", 2))
+        for seed in (1, 2)
+    ]
+    data = ratio_data(comparison(Run(None, "x", tuple(cells), {}, {})), "workload.load", "p", "jct_mean_s")
+    assert data["policy"].tolist() == ["q", "q"]
+    assert data["ratio"].tolist() == pytest.approx([2, 2])
+    assert data["low"].tolist() == pytest.approx([2, 2])  # what seeds have in common cancels out
+    figure, _ = sweep_ratios(data, "workload.load", "p", "jct_mean_s", title="x", styles=looks(["p", "q"]))
+    assert figure.axes[0].get_yscale() == "log"
+    assert figure.axes[0].get_title(loc="left") == "mean JCT / p's"
+
+
+def test_two_swept_keys_are_a_map_for_each_policy():
+    cells = [
+        Cell(None, {}, {"jct_mean_s": 3600.0 * hours}, policy, policy, 1, {"workload.load": load, "p.wait_s": wait})
+        for policy, hours in (("p", 1), ("q", 30))
+        for load in (0.5, 1.0, 2.0)
+        for wait in (86400, 60)
+    ]
+    data = map_data(comparison(Run(None, "x", tuple(cells), {}, {})), ("workload.load", "p.wait_s"), "jct_mean_s")
+    assert len(data) == 12
+    figure, _ = sweep_map(data, ("workload.load", "p.wait_s"), "jct_mean_s", title="x")
+    first, second, scale = figure.axes
+    assert [tick.get_text() for tick in first.get_yticklabels()] == ["1 min", "1 day"]
+    assert [tick.get_text() for tick in first.get_xticklabels()] == ["0.5", "1.0", "2.0"]
+    assert [text.get_text() for text in first.texts] == ["1.00"] * 6
+    assert [text.get_text() for text in second.texts] == ["30.0"] * 6
+    assert first.images[0].norm.vmax == second.images[0].norm.vmax == pytest.approx(30)
+    assert (first.get_xlabel(), first.get_ylabel(), scale.get_ylabel()) == ("load", "wait", "mean JCT (h)")
 
 
 @pytest.mark.parametrize(

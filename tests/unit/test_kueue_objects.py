@@ -126,6 +126,16 @@ MISTAKES = {
     "a key given twice": (
         "nodes.yaml", "kind: Node", "kind: Node\nkind: Node", "the key 'kind' is given twice", "keep one",
     ),
+    "a kind that binds pods": (
+        "queues.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: language}",
+        "apiVersion: v1\nkind: LimitRange\nmetadata: {name: language, namespace: language}",
+        "LimitRange language/language, kind: objects of this kind are not read", "--allow LimitRange.kind",
+    ),
+    "a job without a queue": (
+        "workloads.yaml", "kueue.x-k8s.io/queue-name: gpu, ", "",
+        "JobSet language/language-01, metadata.labels.kueue.x-k8s.io/queue-name: names no queue",
+        "--allow JobSet.metadata.labels.kueue.x-k8s.io/queue-name",
+    ),
     "no kind": (
         "nodes.yaml", "kind: Node\n", "", "document 1, object (unnamed), kind: is missing", "apiVersion and kind",
     ),

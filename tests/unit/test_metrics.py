@@ -157,7 +157,7 @@ def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
     needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
     needed |= {"energy_kwh", "unused_energy_kwh", "gpu_cost"}
-    needed |= {"crossing_share", "fragmentation", "fragmentation_by_node", "fragmentation_by_domain"}
+    needed |= {"crossing_share", "fragmentation", "fragmentation_by_node", "fragmentation_by_domain", "room_in_domain"}
     assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
     assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))
 

@@ -72,7 +72,7 @@ def test_the_engine_fills_every_column_with_what_it_says():
         "lost_s": 0, "lost_gpu_s": 0, "checkpoint_s": 0, "deadline_s": 100, "declined": False, "queue": "q",
     }  # fmt: skip
     starting, running = (interval._asdict() for interval in records.allocations)
-    shared = {"neighbours": "", "gpu_share": 1, "relative_speed": 1, "levels_crossed": 0}
+    shared = {"neighbours": "", "gpu_share": 1, "relative_speed": 1, "levels_crossed": 0, "plan": "", "congestion": 0}
     assert running == {
         "job_id": "a", "start_s": 15, "end_s": 75, "gpus": 2, "nodes": 1, "placement": "0:2", "restarting": False,
         "local_bsz": 0, "accum_steps": 0, "batch_size": 0, "epoch": 0, "progress": 0, "rate": 1, "efficiency": 1,
@@ -83,5 +83,6 @@ def test_the_engine_fills_every_column_with_what_it_says():
         "time_s": 5, "active_jobs": 1, "running_jobs": 1, "allocated_gpus": 2, "available_gpus": 8,
         "provisioned_nodes": 2, "started": 1, "stopped": 0, "moved": 0, "diagnostics": {}, "failed_nodes": 0,
         "node_failures": 0, "stranded_gpus": 0, "stranded_by_node_gpus": 0, "stranded_by_domain_gpus": 0,
+        "fits_in_domain_gpus": 0,
         "provisioned_gpus": {},  # told only where nodes are of several makes
     }  # fmt: skip

@@ -64,7 +64,7 @@ def test_figures_mark_what_policies_know_and_explain_the_marks(tmp_path):
     assert names == list(data["policy"].unique()) == [*shown["jct-cdf"]]
     for figure, _ in drawn.values():
         lines = figure.texts[1].get_text().split("\n")
-        assert "† oracle: reads what no real scheduler knows (tiresias: remaining_work)." in " ".join(lines[-3:])
+        assert "† oracle: reads what no real scheduler knows (tiresias: remaining_work)." in " ".join(lines[-4:])
         assert figure.texts[1].get_text().count("†") == 1
 
 
@@ -85,7 +85,8 @@ def test_published_curves_follow_a_label_with_its_mark(tmp_path):
 def test_a_swept_run_gets_a_line_figure_for_its_key(tmp_path):
     points = [{"workload.load": load} for load in (0.5, 1.0, 1.5, 2.0, 4.0)]
     paths = draw_run(make_run(tmp_path / "run", points=points), tmp_path / "figures", formats=["svg"])
-    assert [path.name for path in paths] == ["sweep-load.svg", "sweep-load.csv"]
+    names = ["sweep-load.svg", "sweep-load.csv", "ratios-load.svg", "ratios-load.csv"]
+    assert [path.name for path in paths] == names
 
 
 def test_swept_keys_that_count_as_replications_are_pooled(tmp_path):

@@ -33,11 +33,21 @@ def rows(values, published=None, key=None):
 def test_a_comparison_has_a_row_per_policy_with_intervals_and_published_values():
     table = comparison_table(rows({"p": [2, 4, 6], "q": [3, 3, 3]}, {"p": {"jct_mean_h": 0.76}}))
     assert table.headers == ("policy", "mean JCT (h)", "GPU utilisation (%)")
-    assert table.rows == (("p", "4.00 ±4.97 (0.76)", "50.0 ±0.00"), ("q", "3.00", "50.0"))
+    assert table.rows == (("p", "4.00 [2.00 to 6.00] (0.76)", "50.0 ±0.00"), ("q", "3.00", "50.0"))  # not 4 ±4.97
     assert table.notes[:2] == (
         "Mean over 3 seeds ±95 % interval (Student's t).", "Every seed gave the same run, which is counted once: q.",
     )  # fmt: skip
-    assert table.notes[2] == "In brackets: published values."
+    assert table.notes[2].startswith("In square brackets, where the interval is wider than the mean: the least and")
+    assert table.notes[3] == "In brackets: published values."
+
+
+def test_differences_from_almost_nothing_are_factors():
+    # logs of 10, 20, 40 have the mean log 20 and the standard error log 2 / sqrt(3); t(2) is 4.303
+    found = paired_differences(rows({"p": [1, 1, 1], "q": [10, 20, 40], "r": [2, 2.1, 2.2]}), "p")
+    table = difference_table(found, ["jct_mean_s"])
+    assert [row[1] for row in table.rows] == ["x 20.0 [3.57 to 112] *", "+110.0 ±24.8 *"]
+    assert "the factor with its interval" in table.notes[1]
+    assert len(difference_table(found[1:], ["jct_mean_s"]).notes) == 1
 
 
 def test_the_source_of_published_values_is_named():

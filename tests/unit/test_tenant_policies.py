@@ -197,6 +197,51 @@ def test_volcano_reclaims_what_a_queue_deserves() -> None:
     assert times(Volcano(reclaim=True), [*jobs[:4], job("b1", 10, 6)])["b1"][0] == 102
 
 
+def test_volcano_with_capacities_lends_and_takes_back_what_is_written_down() -> None:
+    own = {"a": Tenant(gpus=4), "b": Tenant(gpus=4)}
+    assert times(Volcano(own, queues="capacity"), BORROWED)["b1"] == (100, 200, 0)
+    found = times(Volcano(own, queues="capacity", reclaim=True), BORROWED)
+    assert found == {"a2": (0, 100, 0), "b1": (10, 110, 0), "a1": (0, 190, 1)}
+    capped = {**own, "a": Tenant(gpus=4, max_gpus=4)}
+    assert times(Volcano(capped, queues="capacity"), BORROWED)["a2"][0] == 100
+    kept = {**own, "b": Tenant(gpus=4, lends=0)}  # what b is guaranteed is out of reach for a
+    assert times(Volcano(kept, queues="capacity"), BORROWED)["a2"][0] == 100
+    jobs = [job("a0", 0, 4, 300), job("b0", 0, 4), job("b1", 1, 4), job("a1", 2, 4)]
+    poor = {"a": Tenant(gpus=4), "b": Tenant()}  # nothing deserved is a share of 1: a, at 4 of 4, still goes first
+    found = times(Volcano(poor, queues="capacity"), jobs)
+    assert (found["a1"][0], found["b1"][0]) == (100, 200)
+
+
+def test_volcano_never_takes_what_a_queue_is_guaranteed() -> None:
+    jobs = [job("b1", 0, 6), job("a1", 10, 4)]
+    for lends, start in ((None, 10), (0, 100)):
+        tenants = {"a": Tenant(gpus=4), "b": Tenant(gpus=4, lends=lends)}
+        assert times(Volcano(tenants, queues="capacity", reclaim=True), jobs)["a1"][0] == start
+
+
+def test_volcano_takes_from_the_nearest_relatives_first() -> None:
+    tenants = {
+        "p": Tenant(gpus=8, max_gpus=10),
+        "x": Tenant(gpus=4, parent="p"),
+        "y": Tenant(gpus=4, parent="p"),
+        "q": Tenant(gpus=4),
+    }
+    jobs = [job("q1", 0, 6), job("y1", 0, 6), job("x1", 10, 2)]
+    found = times_on(Cluster.uniform(3, 4), Volcano(tenants, queues="capacity", reclaim=True), jobs)
+    assert (found["x1"][0], found["y1"][2], found["q1"][2]) == (10, 1, 0)
+    tenants["p"] = replace(tenants["p"], max_gpus=6)  # the limit of p holds for x and y together
+    found = times_on(Cluster.uniform(4, 4), Volcano(tenants, queues="capacity"), jobs)
+    assert found["x1"][0] == 100
+
+
+def test_volcano_keeps_a_job_within_a_hypernode() -> None:
+    racks = Level("rack", ((0, 1), (2, 3)))
+    cluster = with_levels(Cluster.uniform(4, 2), [racks, Level("row", ((0, 1, 2, 3),))])
+    jobs = [job("a0", 0, 3), job("a1", 0, 3, 200), job("a2", 1, 2)]
+    starts = {tier: times_on(cluster, Volcano(highest_tier=tier), jobs)["a2"][0] for tier in range(3)}
+    assert starts == {0: 1, 1: 100, 2: 1}  # one GPU is left of each rack, two of the row
+
+
 def test_volcano_preempts_within_a_queue_and_nobody_in_vain() -> None:
     jobs = [job("a1", 0, 4), job("a2", 1, 4, priority=1), job("a3", 10, 4, priority=1)]
     found = times(Volcano(preempt=True), jobs)

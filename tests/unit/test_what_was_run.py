@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from simsched.results.what_was_run import published_values_hold, what_policies_become, what_was_run
+from simsched.results.what_was_run import (
+    published_values_hold,
+    what_policies_become,
+    what_was_run,
+    who_cannot_differ,
+)
 
 
 @dataclass(frozen=True)
@@ -14,6 +19,8 @@ class Listed:
     policy: str = "fifo"
     manifest: dict[str, Any] = field(default_factory=dict)
     own: dict[str, Any] = field(default_factory=dict)
+    point: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, float] = field(default_factory=dict)
 
 
 def of(jobs, nodes=2):
@@ -27,6 +34,18 @@ def of(jobs, nodes=2):
         ([Listed(seed, manifest=of(1200)) for seed in (1, 2)], "1,200 jobs, 2 seeds, 1 policy on 9 GPUs"),
         ([Listed(manifest=of(3)), Listed(2, "las", of(7, 1))], "3 to 7 jobs, 2 seeds, 2 policies on 5 to 9 GPUs"),
         ([Listed()], "1 seed, 1 policy"),
+        (
+            [Listed(manifest=of(3) | {"offered_load": load}) for load in (0.7981, 0.803)],
+            "3 jobs, 1 seed, 1 policy on 9 GPUs, offered load 0.80",
+        ),
+        (
+            [Listed(manifest=of(3) | {"offered_load": load}) for load in (0.5, 1.1)],
+            "3 jobs, 1 seed, 1 policy on 9 GPUs, offered load 0.50 to 1.10",
+        ),
+        (
+            [Listed(manifest=of(3) | {"offered_load": 0.5}), Listed(manifest=of(3))],
+            "3 jobs, 1 seed, 1 policy on 9 GPUs",
+        ),
         ([Listed(manifest=of(3) | {"left_out": None})], "3 jobs, 1 seed, 1 policy on 9 GPUs"),
         ([Listed(manifest=of(3) | {"left_out": {}})], "3 jobs, 1 seed, 1 policy on 9 GPUs, nothing left out"),
         (
@@ -62,3 +81,22 @@ def test_published_values_stand_only_beside_what_they_were_published_of(changed,
 def test_policies_that_lack_the_same_are_named_together():
     told = [("antman", {"shared_gpus": "no sharing"}), ("lucid", {"shared_gpus": "no sharing"}), ("fifo", {})]
     assert what_policies_become(told * 2) == ["antman, lucid: no sharing."]
+
+
+def timed(policy, seed, jct_s, wait_s, load=0.5):
+    summary = {"jct_mean_s": jct_s, "queueing_mean_s": wait_s, "decisions": len(policy)}
+    return Listed(seed, policy, summary=summary, point={"workload.offered_load": load})
+
+
+def test_policies_that_cannot_differ_are_named():
+    idle = [timed(policy, seed, 10.0 * seed, 0.0) for policy in ("fifo", "las") for seed in (1, 2)]
+    busy = [timed(policy, seed, 20.0 + len(policy), 5.0, 0.9) for policy in ("fifo", "las") for seed in (1, 2)]
+    assert who_cannot_differ(idle + busy) == [
+        "fifo, las: the same times for every seed, as no job ever waited (at offered_load=0.5)."
+    ]
+    assert who_cannot_differ(busy) == []
+
+
+def test_policies_that_agree_though_jobs_wait_are_named_without_that_reason():
+    one_seed_differs = [timed("fifo", 1, 7.0, 2.0), timed("las", 1, 7.0, 2.0), timed("srtf", 1, 6.0, 2.0)]
+    assert who_cannot_differ(one_seed_differs) == ["fifo, las: the same times for every seed (at offered_load=0.5)."]

@@ -59,8 +59,10 @@ def test_an_outcome_is_what_was_packed_and_nothing_else():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_an_interrupt_while_a_process_starts_is_not_lost():
+def test_an_interrupt_while_a_process_starts_is_not_lost(request):
     done = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def interrupted():
         with sigint_deferred():

@@ -4,21 +4,24 @@ Idea: a job starts whole or not at all (plugin gang); each queue deserves a part
 weight, at most what it asks for, the rest going to those that ask for more (plugin proportion); within a queue,
 priority goes first and then those who hold least (plugin drf); nodes are filled up (plugin binpack). A job may stop
 jobs of lower priority of its own queue (action preempt), and a queue takes back what it deserves from those that hold
-more than they do (action reclaim). Source: Volcano documentation, "Actions", "Plugins" and "Queue". Deviations: GPUs
-are the only resource and hence the dominant one; drf compares what the users of a queue hold, because a waiting gang
-holds nothing; gangs are stopped whole and keep their progress.
+more than they do (action reclaim). With the plugin capacity a queue deserves what is written down for it, and borrows
+up to its capability; queues form a tree, of which the nearest relatives make way first. HyperNodes are the domains of
+the cluster's levels. Source: Volcano documentation, "Actions", "Plugins", "Queue" and "Network Topology Aware
+Scheduling". Deviations: GPUs are the only resource and hence the dominant one; drf compares what the users of a queue
+hold, because a waiting gang holds nothing; gangs are stopped whole and keep their progress; of a tenant with others
+below it, jobs of its own count at that place of the tree; network topology is hard; ancestorReclaimLevel is 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.model import Allocation, Capacity, Tenant, gpus_of
+from simsched.model import Allocation, Amount, Capacity, Node, NodeShape, Tenant, gpus_of
 from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import PLACERS, PlacerName, available_gpus
 
@@ -52,6 +55,10 @@ class Volcano(Policy):
     fit is skipped. With `preempt`, it stops jobs of lower priority of its own queue; with `reclaim`, a job that leaves
     its queue within what it deserves stops jobs of queues that hold more than that, unless its tenant's `reclaims` is
     false. Jobs of the lowest priority are stopped first, of these the last submitted, and nobody in vain.
+
+    With `queues: capacity`, a queue deserves its own GPUs and may grow to `max_gpus`; of its own GPUs those that it
+    does not lend are guaranteed, and out of reach for others. Parents count, too: limits hold for all below them.
+    With a `highest_tier` jobs stay within one HyperNode of at most this tier, 1 being the lowest level above the nodes.
     """
 
     name: ClassVar[str] = "volcano"
@@ -67,10 +74,12 @@ class Volcano(Policy):
     placement: PlacerName = "fragments"
     preempt: bool = False
     reclaim: bool = False
+    queues: Literal["proportion", "capacity"] = "proportion"
+    highest_tier: int = 0
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start what the queues deserve."""
-        session = _Session(view, self.tenants, self.placement)
+        session = _Session(view, self)
         session.allocate()
         if self.preempt:
             session.preempt()
@@ -82,35 +91,47 @@ class Volcano(Policy):
 class _Session:
     """One decision: what queues and users hold, what queues deserve, and who waits."""
 
-    def __init__(self, view: View, tenants: Mapping[str, Tenant], placement: PlacerName) -> None:
+    def __init__(self, view: View, policy: Volcano) -> None:
         self._free = Capacity.of(view)
-        self._placer = PLACERS[placement]
+        self._placer = PLACERS[policy.placement]
+        self._tiers = _tiers(view.nodes)[: policy.highest_tier]
         self._held: dict[str, int] = {}
         self._users: dict[tuple[str, str], int] = {}
         self._waiting: dict[str, list[JobView]] = {}
         self._running: dict[str, list[JobView]] = {}
         self.start: dict[str, Allocation] = {}
         self.stop: dict[str, None] = {}
+        self._capacity = policy.queues == "capacity"
+        tenants = policy.tenants
+        self._above = {name: tenant.parent for name, tenant in tenants.items() if self._capacity}
         wanted: dict[str, int] = {}
         for job in view.jobs.values():
             queue, gpus = job.request.tenant, gpus_of(job.allocation)
             wanted[queue] = wanted.get(queue, 0) + job.num_gpus
-            self._held[queue] = self._held.get(queue, 0) + gpus
-            self._users[queue, job.request.user] = self._users.get((queue, job.request.user), 0) + gpus
+            self._count(job, gpus)
             (self._running if job.running else self._waiting).setdefault(queue, []).append(job)
         total = available_gpus(view)
-        known = {name: tenants.get(name, Tenant()) for name in wanted}
+        known = {name: tenants.get(name, Tenant()) for name in {**wanted, **(tenants if self._capacity else {})}}
         self._most = {name: tenant.most_gpus(total) for name, tenant in known.items()}
         self._reclaims = {name for name, tenant in known.items() if tenant.reclaims}
-        limits = {name: min(wanted[name], self._most[name]) for name in known}
-        self._due = deserved({name: tenant.weight for name, tenant in known.items()}, limits, total)
+        self._guaranteed = dict.fromkeys(known, 0)
+        if self._capacity:
+            self._due = {name: float(tenant.own_gpus(total)) for name, tenant in known.items()}
+            lent = {name: tenant.lends for name, tenant in known.items() if tenant.lends is not None}
+            self._guaranteed |= {name: max(int(self._due[name]) - lends, 0) for name, lends in lent.items()}
+            for name in sorted(known, key=lambda name: len(self._lineage(name))):
+                self._most[name] = min(self._most[name], self._beside_guarantees(name, total))
+        else:
+            limits = {name: min(wanted[name], self._most[name]) for name in known}
+            self._due = deserved({name: tenant.weight for name, tenant in known.items()}, limits, total)
 
     def allocate(self) -> None:
         """Start jobs on free GPUs, from the queue that holds least of what it deserves."""
         asking = {queue: list(jobs) for queue, jobs in self._waiting.items()}
         while asking and self._free.total:
             queue = min(asking, key=self._standing)
-            if self._held[queue] >= self._due[queue] and any(job.num_gpus for job in asking[queue]):
+            overused = not self._capacity and self._held[queue] >= self._due[queue]
+            if overused and any(job.num_gpus for job in asking[queue]):
                 del asking[queue]
                 continue
             job = min(asking[queue], key=self._urgency)
@@ -135,17 +156,21 @@ class _Session:
                 within = self._held[queue] + job.num_gpus <= self._due[queue] + 1e-9
                 if within and queue in self._reclaims:
                     others = (one for name in self._running if name != queue for one in self._running[name])
-                    self._take(job, others, only_above_due=True)
+                    self._take(job, others, reclaimed=True)
 
-    def _take(self, job: JobView, candidates: Iterable[JobView], *, only_above_due: bool = False) -> None:
+    def _take(self, job: JobView, candidates: Iterable[JobView], *, reclaimed: bool = False) -> None:
         """Stop candidates until a job fits and start it; stop nobody where it will not."""
         victims: list[JobView] = []
         allocation = self._fitting(job)
-        for one in sorted(candidates, key=lambda one: (one.request.priority, -one.request.submit_time_s, one.id)):
+
+        def worst_first(one: JobView) -> tuple[int, float, float, str]:
+            far = self._distance(job.request.tenant, one.request.tenant) if reclaimed else 0
+            return (far, one.request.priority, -one.request.submit_time_s, one.id)
+
+        for one in sorted(candidates, key=worst_first):
             if allocation is not None:
                 break
-            tenant = one.request.tenant
-            if only_above_due and self._held[tenant] <= self._due[tenant] + 1e-9:
+            if reclaimed and not self._gives(one):
                 continue
             self._release(one)
             victims.append(one)
@@ -159,15 +184,58 @@ class _Session:
             self.stop[one.id] = None
         self._place(job, allocation)
 
-    def _standing(self, queue: str) -> tuple[float, str]:
-        due = self._due[queue]
-        return (self._held[queue] / due if due else np.inf, queue)
+    def _beside_guarantees(self, queue: str, total: int) -> int:
+        """Return what a queue may hold beside what its siblings are guaranteed, of all that is above them."""
+        above = self._lineage(queue)[1:2]
+        siblings = (name for name in self._most if name != queue and self._lineage(name)[1:2] == above)
+        return (self._most[above[0]] if above else total) - sum(self._guaranteed[name] for name in siblings)
+
+    def _gives(self, victim: JobView) -> bool:
+        """Return whether a queue holds more than it deserves, and without a job still what it is guaranteed."""
+        queue = victim.request.tenant
+        left = self._held[queue] - gpus_of(victim.allocation)
+        return self._held[queue] > self._due[queue] + 1e-9 and left >= self._guaranteed[queue]
+
+    def _standing(self, queue: str) -> tuple[tuple[float, bool, str], ...]:
+        """Rank a queue among others: by the share of what it deserves that it holds, of ancestors before its own."""
+        return tuple(self._share(name) for name in reversed(self._lineage(queue)))
+
+    def _share(self, queue: str) -> tuple[float, bool, str]:
+        due, none = self._due[queue], 1.0 if self._capacity else np.inf
+        return (self._held.get(queue, 0) / due if due else none, not due, queue)
+
+    def _lineage(self, queue: str) -> list[str]:
+        """Return a queue and those above it; queues that divide in proportion have none above them."""
+        found = [queue]
+        while (above := self._above.get(found[-1], "")) in self._above:
+            found.append(above)
+        return found
+
+    def _distance(self, one: str, other: str) -> int:
+        """Return how far up two queues have a common ancestor; nearest relatives have the least."""
+        theirs = set(self._lineage(other))
+        return next((up for up, name in enumerate(self._lineage(one)) if name in theirs), len(self._lineage(one)))
 
     def _fitting(self, job: JobView) -> Allocation | None:
-        queue = job.request.tenant
-        if self._held[queue] + job.num_gpus > self._most[queue]:
+        if any(self._held[name] + job.num_gpus > self._most[name] for name in self._lineage(job.request.tenant)):
             return None
+        if self._tiers:
+            return self._in_hypernode(job)
         return self._free.choose(self._placer.within(job.request.shape), job.num_gpus, self._free.fitting(job.facts))
+
+    def _in_hypernode(self, job: JobView) -> Allocation | None:
+        """Choose GPUs in the lowest tier that has room, and there in the HyperNode that they fill most."""
+        shape = job.request.shape or NodeShape(0, Amount(job.num_gpus))
+        tiers = self._tiers if shape.within is None else self._tiers[: shape.within + 1]
+        kinds = tuple(self._free.types[kind] for kind in self._free.fitting(job.facts))
+        named = kinds if shape.gpu_types is None else tuple(kind for kind in kinds if kind in shape.gpu_types)
+        inside = shape._replace(within=None, gpu_types=named)
+        for tier in tiers:
+            for domain in sorted(tier, key=lambda domain: sum(self._free.free[node] for node in domain) / tier[domain]):
+                found = self._free.place_of(inside, sum(1 << node for node in domain))
+                if found is not None:
+                    return found
+        return None
 
     def _place(self, job: JobView, allocation: Allocation) -> None:
         self._hold(job, allocation)
@@ -183,9 +251,23 @@ class _Session:
         self._count(job, -gpus_of(job.allocation))
 
     def _count(self, job: JobView, gpus: int) -> None:
-        self._held[job.request.tenant] += gpus
-        self._users[job.request.tenant, job.request.user] += gpus
+        queue, user = job.request.tenant, job.request.user
+        for name in self._lineage(queue):
+            self._held[name] = self._held.get(name, 0) + gpus
+        self._users[queue, user] = self._users.get((queue, user), 0) + gpus
 
     def _urgency(self, job: JobView) -> tuple[float, int, float]:
         request = job.request
         return (-request.priority, self._users[request.tenant, request.user], request.submit_time_s)
+
+
+def _tiers(nodes: Sequence[Node]) -> list[dict[tuple[int, ...], int]]:
+    """Return the HyperNodes of each tier, the lowest first: their nodes, with the GPUs of these."""
+    found: list[dict[int, list[Node]]] = [{} for _ in (nodes[0].domains if nodes else ())]
+    for node in nodes:
+        for tier, domain in zip(found, node.domains, strict=True):
+            tier.setdefault(domain, []).append(node)
+    return [
+        {tuple(node.index for node in inside): sum(node.gpus for node in inside) for inside in tier.values()}
+        for tier in found
+    ]

@@ -1,2 +1,9 @@
 from .application_fit import fit_folder as fit_folder, write_documents as write_documents
 from .fit_accuracy import KINDS as KINDS, Truth as Truth, compare_folder as compare_folder
+from .plan_fit import (
+    ModelErrors as ModelErrors,
+    PlanFit as PlanFit,
+    errors_by_model as errors_by_model,
+    fit_profile as fit_profile,
+    predict as predict,
+)

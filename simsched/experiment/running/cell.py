@@ -247,7 +247,9 @@ def _run(
 
 def table_writer(task: Task, folder: Path) -> TableWriter:
     """Return a writer of the tables of a task."""
-    features = features_of(task.cluster, task.jobs, task.engine, task.failures)
+    source = catalogue(task.applications)
+    plans = any(source.has_plans(name) for name in sorted({job.application for job in task.jobs}))
+    features = features_of(task.cluster, task.jobs, task.engine, task.failures, plans=plans)
     return TableWriter(folder, features=features, keep_short=True)
 
 

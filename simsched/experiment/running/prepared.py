@@ -8,9 +8,10 @@ from multiprocessing import current_process
 from typing import Any, TypeVar
 
 from simsched.documents import Document
+from simsched.errors import input_error
 from simsched.experiment.grid import Grid, make_grid
 from simsched.experiment.results_name import results_name
-from simsched.experiment.validation import check_experiment, foreign_code
+from simsched.experiment.validation import Experiment, check_experiment, foreign_code
 
 #: Is told how many cells have been made, and of how many.
 Progress = Callable[[int, int], None]
@@ -27,14 +28,17 @@ def prepare_grid(
     in_process: bool = False,
     ahead: bool = False,
     limit_s: float | None = None,
+    leave_out: bool = False,
+    seeds: Sequence[int] | None = None,
 ) -> Grid:
     """Check an experiment with `key=value` overrides, and make its cells; nothing is run.
 
     `ahead` starts to load the process that workers are forked from. Third-party policies are loaded and made in a
     process of their own, or `in_process`; there each piece of their code may take `limit_s`. Raises `InputError` with
-    everything that is wrong.
+    everything that is wrong; with `leave_out`, policies that cannot run are left out instead (`Grid.refused`).
+    `seeds` take the place of the experiment's.
     """
-    rest = (tuple(labels), name)
+    rest = (tuple(labels), name, leave_out, None if seeds is None else tuple(seeds))
     if not in_process:
         found = apart_if_foreign(_kept_grid, document, overrides, *rest, progress=progress, limit_s=limit_s)
         if found is not None:
@@ -68,19 +72,31 @@ def _kept_grid(*arguments: Any) -> Grid | None:
     return replace(grid, experiment=replace(grid.experiment, policies={}))
 
 
+def _with_seeds(experiment: Experiment, seeds: tuple[int, ...]) -> Experiment:
+    if not isinstance(experiment.points, tuple):
+        message = f"{len(experiment.points)} points are too many for seeds that are added"
+        raise input_error("sweep", message, "list the seeds")
+    points = tuple(replace(one, spec=one.spec.model_copy(update={"seeds": seeds})) for one in experiment.points)
+    return replace(experiment, spec=experiment.spec.model_copy(update={"seeds": seeds}), points=points)
+
+
 def _grid(
     document: Document,
     overrides: Sequence[str],
     labels: Sequence[str],
     name: str | None,
+    leave_out: bool,
+    seeds: tuple[int, ...] | None,
     progress: Progress | None,
     *,
     ahead: bool = False,
 ) -> Grid:
     checked = check_experiment(document, overrides)
+    if seeds is not None:
+        checked = _with_seeds(checked, seeds)
     if ahead:
         from simsched.experiment.running.worker import begin_loading  # loads what runs cells
 
         begin_loading()
-    grid = make_grid(checked, progress).select(labels)
+    grid = make_grid(checked, progress, leave_out=leave_out).select(labels)
     return replace(grid, results_name=results_name(checked, name))

@@ -5,6 +5,7 @@ from .models import (
     throughput_figure as throughput_figure,
     types_figure as types_figure,
 )
+from .occupancy import occupancy as occupancy
 from .operators import (
     allocation_curves as allocation_curves,
     capacity_curve as capacity_curve,
@@ -12,6 +13,7 @@ from .operators import (
     wait_comparison as wait_comparison,
 )
 from .pair_map import pairs_map as pairs_map
+from .plan_parts import plan_parts as plan_parts
 from .style import Drawn as Drawn, Figure as Figure, save as save
 from .timeline import job_timeline as job_timeline
 from .trace_summary import trace_picture as trace_picture

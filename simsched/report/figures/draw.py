@@ -25,6 +25,7 @@ from simsched.report.figures.purposes import placement_figures, purpose_figures,
 from simsched.report.figures.queues import queue_figures
 from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
+from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
 from simsched.report.figures.tenants import tenant_figures
 from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
 from simsched.report.figures.trials import trials_data, trials_over_time
@@ -87,6 +88,8 @@ FIGURES = MappingProxyType(
         "nodes-over-time": "nodes rented or up, where they come and go",
         "trials": "hyper-parameter tuning as it proceeds",
         "sweep-KEY": "metrics against the values of a swept key",
+        "ratios-KEY": "mean JCT over the reference's, seed by seed, against the values of the only swept key",
+        "map-KEY-KEY": "mean JCT over two swept keys, a map for each policy",
         "rho-cdf": "distribution of finish-time fairness",
         "co-adaptation": "jobs that the experiment asks to follow",
         "placement": "mean JCT, time across racks and fragmentation, where these are recorded",
@@ -152,6 +155,17 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
     for key in swept:
         if len({str(row.point.get(key)) for row in rows}) > 1 and not (len(swept) == 1 and compares_agents(rows)):
             yield f"sweep-{short[key]}", partial(_sweep, run, rows, key, styles, metrics)
+    wide = [key for key in swept if len({str(row.point.get(key)) for row in rows}) > 1]
+    reference = run.reference or rows[0].policy
+    if len(wide) == len(swept) == 1 and len(ratios := ratio_data(rows, wide[0], reference, _BARS[0])):
+        title = f"{run.name}: {axis_title(wide[0])} and the difference from {reference}"
+        told = (ratios, wide[0], reference, _BARS[0])
+        yield f"ratios-{short[wide[0]]}", partial(sweep_ratios, *told, title=title, styles=styles)
+    if len(wide) == len(swept) == 2 and len(run.policies) <= _MOST_PANELS:
+        mapped, keys = map_data(rows, (wide[0], wide[1]), _BARS[0]), (wide[0], wide[1])
+        title = f"{run.name}: {axis_title(keys[0])} and {axis_title(keys[1])}"
+        if len(mapped):
+            yield f"map-{short[keys[0]]}-{short[keys[1]]}", partial(sweep_map, mapped, keys, _BARS[0], title=title)
     drawn = [
         *history_figures(run, replicate_over).items(),
         *evaluation_figures(run, rows),

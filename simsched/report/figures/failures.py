@@ -24,7 +24,7 @@ def failure_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]
         return
     styles = looks(run.shown_policies)
     for key in run.swept:
-        if key == _INTERVAL:
+        if key == _INTERVAL and not any(isinstance(row.point.get(key), str) for row in rows):
             data = sweep_data(rows, key, (_RATIO,))
             title = f"{run.name}: what checkpoints are worth"
             yield "checkpoint-interval", checkpoint_interval(data, _single(rows), title=title, styles=styles)
@@ -96,7 +96,13 @@ def _single(rows: Sequence[Row]) -> dict[str, float] | None:
         failures, engine = cell.manifest.get("failures") or {}, cell.manifest.get("engine") or {}
         mtbf_s = failures.get("node_mtbf_s")
         nodes = cell.table("allocations", ["nodes"])["nodes"].max() if cell.has("allocations") else 0
-        if mtbf_s is None or failures.get("repair_median_s") or failures.get("weibull_shape") != 1 or nodes != 1:
+        if (
+            mtbf_s is None
+            or failures.get("repair_median_s")
+            or failures.get("weibull_shape") != 1
+            or nodes != 1
+            or failures.get("causes")
+        ):
             return None
         found.add((mtbf_s, failures["checkpoint_cost_s"], engine.get("restart_delay_s", 0)))
     if len(found) != 1:

@@ -25,6 +25,8 @@ _MOST_BINS = 120
 _LEAST_WHOLE = 4
 _STARTING = "#FFFFFF"
 _BAR = 0.92
+#: How far the notch of a restart reaches into the bar, in rows: of jobs that restart often the bars stay visible.
+_NOTCH = 0.35
 #: Colour of nodes that are off, and hatches of those out of order, one kind after the other.
 _OFF_GREY, _BROKEN_GREY, _HATCH_GREY, _BREAKS = "#E4E4E4", "#F2F2F2", "#777777", "#C00020"
 _HATCHES = ("/////", "\\\\\\\\\\", "xxxxx", ".....")
@@ -46,7 +48,7 @@ def occupancy(
 
     `cells` maps labels to the tables of jobs and allocations of one cell each; `nodes` has the GPUs of each node, of
     which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar is pale
-    while the job starts or restarts, with a black edge from the second placement on; a cross ends a job that failed or
+    while the job starts or restarts, with a black notch from the second placement on; a cross ends a job that failed or
     was killed. `outages` are the tables of outages of these cells, if any: a node's rows are hatched while it is out of
     order, and grey while it is off. Data: `policy` and the fields of `simsched.results.stays.Stay`; with outages also
     `kind`, on rows that have no job.
@@ -96,7 +98,7 @@ def _caption(by: str, nodes: int) -> str:
     told = {"job": "neighbouring jobs", "tenant": "tenants", "application": "applications"}[by]
     text = f"A row is a GPU, grey lines part the nodes; a bar is a job on its GPUs, colours tell {told} apart."
     text += (
-        " Black edge: restarted or moved; pale: it restores its state and makes no progress; cross: it failed or was"
+        " Black notch: restarted or moved; pale: it restores its state and makes no progress; cross: it failed or was"
     )
     text += " killed in the trace."
     if nodes > MOST_NODES:
@@ -163,9 +165,9 @@ def _panel(
     faces = [colours.get(stay.job_id, PALETTE[-1]) for stay in own]
     axes.add_collection(PolyCollection(bars, facecolors=faces, edgecolors="white", linewidths=0.3))
     axes.add_collection(PolyCollection(pale, facecolors=_STARTING, alpha=0.65, linewidths=0))
-    again = [(_box(stay, tops, stay.start_s, stay.start_s, unit.factor)) for stay in own if stay.number > 1]
-    marks = [(box[0], box[2]) for box in again]
-    axes.add_collection(LineCollection(marks, colors="black", linewidths=1.0))
+    corners = [_box(stay, tops, stay.start_s, stay.start_s, unit.factor)[0] for stay in own if stay.number > 1]
+    notches = [((at, top), (at, top + _NOTCH)) for at, top in corners]
+    axes.add_collection(LineCollection(notches, colors="black", linewidths=0.8))
     edges = [((0, top), (1, top)) for top in tops]
     lines = LineCollection(edges, colors="#BBBBBB", linewidths=0.5, transform=axes.get_yaxis_transform())
     axes.add_collection(lines)

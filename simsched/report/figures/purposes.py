@@ -13,7 +13,7 @@ from simsched.results import Row, Run
 _DEADLINES = ("deadlines_met", "promises_kept", "deadlines_declined")
 _SHARED = ("speed_per_gpu", "jct_mean_s", "gpu_utilisation")
 _BY_TYPE = ("gpu_utilisation", "jct_mean_s")
-_CROSSING, _FRAGMENTED = "crossing_share", "fragmentation_by_node"
+_PLACED = ("crossing_share", "fragmentation_by_node", "room_in_domain")
 #: More bars than these are not told apart.
 _MOST_ROWS = 8
 
@@ -44,8 +44,8 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
 
 
 def placement_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw mean JCT, time across domains and fragmentation, as far as they are there: bars, or over each swept key."""
-    found = [name for name in (_CROSSING, _FRAGMENTED) if any(name in row.values for row in rows)]
+    """Draw mean JCT, time across domains, fragmentation and room, as far as they are there: bars, or lines."""
+    found = [name for name in _PLACED if any(name in row.values for row in rows)]
     if not found:
         return
     metrics, styles = ("jct_mean_s", *found), looks(run.shown_policies)

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.units import shown_unit
+from simsched.report.units import duration, shown_unit
 from simsched.results import Row, find_metric, row_name
 
 #: Inches, fit for a page.
@@ -52,13 +52,27 @@ def sweep_data(rows: Sequence[Row], key: str, metrics: Sequence[str]) -> pd.Data
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
 
 
-def axis_title(key: str) -> str:
-    """Turn a dotted key into the title of an axis: `policies.pollux.params.interval_s` to `interval (s)`."""
+def axis_title(key: str, values: Sequence[Any] = ()) -> str:
+    """Turn a dotted key into the title of an axis: `policies.pollux.params.interval_s` to `interval (s)`.
+
+    Where the `values` at the ticks name their units, the title has none.
+    """
     last = key.rsplit(".", 1)[-1]
+    if values and all(_is_number(one) for one in values) and _is_time(key):
+        return last.removesuffix("_s").replace("_", " ")
     for ending, unit in _UNITS:
         if last.endswith(ending) and last != ending:
             return f"{last.removesuffix(ending).replace('_', ' ')} ({unit})"
     return last.replace("_", " ")
+
+
+def _is_time(key: str) -> bool:
+    return key.endswith("_s") and not key.endswith("_gpu_s")
+
+
+def shown_value(key: str, value: Any) -> str:
+    """Write a swept value as a person would: 1209600 seconds as `14 days`."""
+    return duration(value) if _is_number(value) and _is_time(key) else str(value)
 
 
 def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mapping[str, Look] | None = None) -> Drawn:
@@ -80,11 +94,11 @@ def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mappin
             for axes, metric in zip(line, metrics, strict=True):
                 part = data[data["metric"] == metric]
                 draw_panel(axes, part, others, values, styles)
-                value_axis(axes, values)
+                value_axis(axes, values, key)
                 if others:
                     axes.set_title(f"{axes.get_title(loc='left')}\n{others}")
         for axes in panels[-1]:
-            axes.set_xlabel(axis_title(key))
+            axes.set_xlabel(axis_title(key, values))
         if len(names) > 1:
             legend_above(figure, panels[0, 0])
     return figure, data
@@ -110,7 +124,7 @@ def values_in_order(values: pd.Series) -> list[Any]:
     return sorted(found) if all(_is_number(value) for value in found) else found
 
 
-def _places(values: Sequence[Any]) -> dict[Any, float]:
+def places(values: Sequence[Any]) -> dict[Any, float]:
     """Return where on the axis each value stands: numbers at themselves, others one after the other."""
     numeric = all(_is_number(value) for value in values)
     return {value: float(value if numeric else index) for index, value in enumerate(values)}
@@ -120,20 +134,20 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
     """Draw the lines of one metric, whose rows of `sweep_data` are `part`, over `values`."""
     reading = find_metric(part["metric"].iloc[0])
     shown = shown_unit(part["unit"].iloc[0], part["mean"])
-    places = _places(values)
+    where = places(values)
     lines = part[part["others"] == others].groupby("policy", sort=False)
     for number, (name, line) in enumerate(lines):
         look = styles[str(name)]
-        x = line["value"].map(places)
+        x = beside(line["value"].map(where), values, number - (lines.ngroups - 1) / 2)
         order = x.sort_values().index
         x, line = x[order], line.loc[order]
         mean, low, high, published = (line[c] * shown.factor for c in ("mean", "low", "high", "published"))
-        axes.plot(x, mean, color=look.colour, linestyle=look.dash, marker=look.marker, markersize=5, label=str(name))
+        dash = look.dash if all(_is_number(value) for value in values) else "none"  # nothing lies between words
+        axes.plot(x, mean, color=look.colour, linestyle=dash, marker=look.marker, markersize=5, label=str(name))
         known = high.notna()
         if known.any():
             whiskers = [(mean - low)[known], (high - mean)[known]]
-            beside = _beside(x[known], values, number - (lines.ngroups - 1) / 2)
-            axes.errorbar(beside, mean[known], yerr=whiskers, fmt="none", ecolor=look.colour, capsize=3, linewidth=1)
+            axes.errorbar(x[known], mean[known], yerr=whiskers, fmt="none", ecolor=look.colour, capsize=3, linewidth=1)
         axes.plot(
             x, published, "D", markersize=6, color="white", markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4
         )
@@ -146,12 +160,12 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
     axes.set_title(shown.title(reading.title))
 
 
-def _beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:
-    """Shift places on the axis by so many steps, to put the whiskers of several lines side by side."""
-    places = _places(values).values()
+def beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:
+    """Shift places on the axis by so many steps, to put markers and whiskers of several lines side by side."""
+    at = places(values).values()
     if is_logarithmic(values):
         return x * float((max(values) / min(values)) ** (_STEP * steps))
-    return x + (max(places) - min(places)) * _STEP * steps
+    return x + (max(at) - min(at)) * _STEP * steps
 
 
 def is_logarithmic(values: Sequence[Any]) -> bool:
@@ -159,10 +173,9 @@ def is_logarithmic(values: Sequence[Any]) -> bool:
     return all(_is_number(one) and one > 0 for one in values) and max(values) >= _LOG_RATIO * min(values)
 
 
-def value_axis(axes: Axes, values: Sequence[Any]) -> None:
-    """Put the swept values on the horizontal axis, which is logarithmic where they are far apart."""
-    places = _places(values)
+def value_axis(axes: Axes, values: Sequence[Any], key: str = "") -> None:
+    """Put the values of a swept key on the horizontal axis, which is logarithmic where they are far apart."""
     if is_logarithmic(values):
         axes.set_xscale("log")
-    axes.set_xticks(list(places.values()), [str(value) for value in values])
+    axes.set_xticks(list(places(values).values()), [shown_value(key, value) for value in values])
     axes.set_xticks([], minor=True)

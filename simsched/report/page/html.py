@@ -155,8 +155,10 @@ def _number(cell: str) -> str:
     """Set a value, its interval and the published value on lines of their own."""
     found = _WITH_PUBLISHED.match(cell)
     own, published = found.groups() if found else (cell, None)
-    mean, plus_minus, half = str(own).partition(" ±")
-    text = f"<b>{html_text(mean)}</b>" + (f' <span class="interval">±{html_text(half)}</span>' if plus_minus else "")
+    mean, sign, rest = str(own).partition(" ±") if " ±" in str(own) else str(own).partition(" [")
+    text = f"<b>{html_text(mean)}</b>" + (
+        f' <span class="interval">{sign.strip()}{html_text(rest)}</span>' if sign else ""
+    )
     if published is not None:
         text += f' <span class="published">(<i>published </i>{html_text(published)})</span>'
     return f"<td>{text}</td>"

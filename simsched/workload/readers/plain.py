@@ -46,7 +46,9 @@ def _read(path: Path) -> Jobs:
     return Jobs(columns, origin, unused=sheet.check())
 
 
-_SHAPE_TEXTS = tuple(name for name, column in SHAPE_COLUMNS.items() if column.idle == "")
+#: Optional columns of text.
+_TEXTS = ("attempts_s", "queue", "qos", "group", "application",
+          *(name for name, column in SHAPE_COLUMNS.items() if column.idle == ""))  # fmt: skip
 #: Optional columns of numbers, with what their cells may be.
 _NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "attempts": {"least": 1, "whole": True},
@@ -60,15 +62,7 @@ _NUMBERS: Mapping[str, Mapping[str, Any]] = {
 
 def _optional_columns(sheet: Sheet) -> dict[str, Any]:
     columns: dict[str, Any] = {name: sheet.number(name, **said) for name, said in _NUMBERS.items() if name in sheet}
-    texts = (
-        "attempts_s",
-        "queue",
-        "qos",
-        "group",
-        "application",
-        *(name for name, column in SHAPE_COLUMNS.items() if column.idle == ""),
-    )
-    columns |= {name: sheet.text(name) for name in texts if name in sheet}
+    columns |= {name: sheet.text(name) for name in _TEXTS if name in sheet}
     if "attempts_s" in sheet:
         wrong = ~columns["attempts_s"].map(_are_seconds).to_numpy("bool")
         sheet.blame("attempts_s", wrong, "is no list of seconds such as '60 120.5'")

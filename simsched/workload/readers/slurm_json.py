@@ -60,10 +60,15 @@ def _name(job: Mapping[str, Any]) -> str:
     return f"{het['job_id']}+{part or 0}" if het.get("job_id") else str(job["job_id"])
 
 
-def _number(value: Any) -> str:
-    """Write a number, which newer versions wrap in what says whether it is set."""
+def unwrapped(value: Any) -> Any:
+    """Return a number that newer versions wrap in what says whether it is set and finite; None where it is not."""
     if isinstance(value, Mapping):
-        value = value.get("number") if value.get("set", True) and not value.get("infinite") else None
+        return value.get("number") if value.get("set", True) and not value.get("infinite") else None
+    return value
+
+
+def _number(value: Any) -> str:
+    value = unwrapped(value)
     return "" if value is None else str(value)
 
 

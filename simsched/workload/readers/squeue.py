@@ -12,6 +12,7 @@ from simsched.errors import input_error
 from simsched.reading import read_json
 from simsched.workload.readers.log import ClusterLog
 from simsched.workload.readers.slurm import sacct_rows
+from simsched.workload.readers.slurm_json import unwrapped
 
 #: The fields of sacct that a job of squeue gives.
 _HEADER = (
@@ -86,9 +87,8 @@ def _text(job: Mapping[str, Any], key: str) -> str:
 
 
 def _number(value: object) -> int:
-    """Return a number as Slurm writes it, plainly or with `set` and `infinite`; 0 where there is none."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) and not value.get("infinite") else 0
+    """Return a whole number; 0 where there is none."""
+    value = unwrapped(value)
     return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0
 
 

@@ -54,8 +54,10 @@ _WITHIN = {"Never": Within.NEVER, "LowerPriority": Within.LOWER_PRIORITY,
 _RECLAIM = {"Never": Reclaim.NEVER, "LowerPriority": Reclaim.LOWER_PRIORITY, "Any": Reclaim.ANY}
 #: Priority classes that every cluster has.
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-#: Kinds of Kueue that are for other clusters than the one that is simulated.
-_IDLE_KINDS = {"ProvisioningRequestConfig", "MultiKueueConfig", "MultiKueueCluster"}
+#: Kinds of Kueue that say nothing more: those for other clusters, and what Kueue makes of jobs itself.
+_IDLE_KINDS = {"ProvisioningRequestConfig", "MultiKueueConfig", "MultiKueueCluster", "Workload"}
+#: Kinds that change what pods ask for, or may.
+_BINDING_KINDS = {"LimitRange", "ResourceQuota"}
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ class _Reader:
         """Note objects of Kueue, and workloads of its queues, of kinds that are not read."""
         labels = (one.data.get("metadata") or {}).get("labels") or {}
         known = one.kind in (*WORKLOAD_KINDS, "Node", *_IDLE_KINDS)
-        if not known and (f"{PREFIX}/queue-name" in labels or one.group.endswith(PREFIX)):
+        named = f"{PREFIX}/queue-name" in labels or one.group.endswith(PREFIX) or one.kind in _BINDING_KINDS
+        if named and not known:
             self._account.note(one, ("kind",))
 
     def _check_names(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ HOSTNAME = "kubernetes.io/hostname"
 PODS = "pods"
 #: The number of pods on a node that states none.
 MANY = 1 << 40
+
+#: A prime, and a base whose powers modulo it are large and unlike each other.
+_PRIME, _BASE = (1 << 61) - 1, 0x5DEECE66D
 
 Counts = NDArray[np.int64]
 Amounts = Mapping[str, int]
@@ -87,9 +91,13 @@ class Domains:
         if self.by_host:
             self._number |= {path[-1:]: number for number, path in enumerate(self.leaves)}
         self._nodes = [members[path] for path in self.leaves]
+        self._resources: dict[str, int] = {}
         self._plain = not any(node.taints for group in self._nodes for node in group)
         self._suited: dict[Constraints, list[str]] = {}
         self._preferred: dict[Constraints, Counts] = {}
+        #: What was found before in a state of the nodes, by what was asked; `state` is 0 where nothing is used.
+        self.known: dict[Hashable, Any] = {}
+        self.state = 0
         self.has: dict[str, Counts] = {}
         self.used: dict[str, Counts] = {}
         for number, group in enumerate(self._nodes):
@@ -116,6 +124,7 @@ class Domains:
 
     def occupy(self, node: str, requests: Amounts) -> None:
         """Take a pod that topology does not place from what its node has."""
+        self.known.clear()
         for number, group in enumerate(self._nodes):
             if any(one.name == node for one in group):
                 for resource, amount in {**requests, PODS: 1}.items():
@@ -127,6 +136,12 @@ class Domains:
         if leaf is not None:
             for resource, amount in {**usage.requests, PODS: 1}.items():
                 self._of(self.used, resource)[leaf] += sign * amount * usage.count
+                self.state += sign * amount * usage.count * self._weight(resource, leaf)
+
+    def _weight(self, resource: str, leaf: int) -> int:
+        """Return a large number of a resource of a leaf, so that sums of amounts tell states apart."""
+        number = self._resources.setdefault(resource, len(self._resources))
+        return pow(_BASE, 1 + leaf + number * len(self.leaves), _PRIME)
 
     def holds(self, values: Sequence[str]) -> bool:
         """Say whether a leaf is there and has all that is used of it."""

@@ -17,6 +17,10 @@ from simsched_policies.production.kueue.model import Places, PodSet, Slice, Topo
 from simsched_policies.production.kueue.placing import NotFit, Placer, Unplaced, Wanted, rooms
 from simsched_policies.production.kueue.topology import PODS, Amounts, Counts, Domains
 
+#: Gates on which a placement depends, and how many placements are remembered.
+_DECIDING = ("TASBalancedPlacement", "TASMultiLayerTopology", "TASProfileMixed", "TASRespectNodeAffinityPreferred")
+_MOST_KNOWN = 4096
+
 
 @dataclass(frozen=True)
 class Earlier:
@@ -49,7 +53,18 @@ def assign(
     `earlier` has assignments to change: pods of failed nodes are placed anew, a set that grew or shrank keeps its pods.
     With `empty` nothing but what is no topology's occupies the nodes. `name` is the topology's, for reasons.
     """
-    search = _Search(domains, gates, earlier or Earlier(), empty, name)
+    if earlier is not None:
+        return _searched(_Search(domains, gates, earlier, empty, name), pod_sets)
+    on = tuple(gates[gate] for gate in _DECIDING)
+    key = (0 if empty else domains.state, on, name, tuple(pods.key for pods in pod_sets))
+    if key not in domains.known:
+        if len(domains.known) >= _MOST_KNOWN:
+            domains.known.clear()
+        domains.known[key] = _searched(_Search(domains, gates, Earlier(), empty, name), pod_sets)
+    return domains.known[key]  # type: ignore[no-any-return]
+
+
+def _searched(search: _Search, pod_sets: Sequence[PodSet]) -> Result:
     found: dict[str, Places] = {}
     for leader, workers in _groups(pod_sets):
         names = [workers.name] if leader is None else [leader.name, workers.name]
@@ -185,8 +200,9 @@ class _Search:
             found = self._balanced(placer, pods) or placer.placed()
         except NotFit as error:
             raise NotFit(f'topology "{self.name}" {error}{self._excluded(pods, closed, room)}') from error
-        sets = [(pods, found[0])] if leader is None else [(leader, {found[1]: 1}), (pods, found[0])]
-        return [self._take(of, {leaf: n for leaf, n in leaves.items() if leaf is not None}) for of, leaves in sets]
+        lead: dict[int, int] = {} if found[1] is None else {found[1]: 1}
+        sets = [(pods, found[0])] if leader is None else [(leader, lead), (pods, found[0])]
+        return [self._take(of, leaves) for of, leaves in sets]
 
     def _balanced(self, placer: Placer, pods: PodSet) -> tuple[dict[int, int], int | None] | None:
         preferred = pods.topology is not None and pods.topology.kind == "preferred"

@@ -134,18 +134,15 @@ class Book:
 
     def hold(self, number: int, amounts: Ints, sign: int = 1) -> None:
         """Count what a job of a class takes when it starts, or with a `sign` of -1 gives back."""
-        self._count(number, amounts, sign)
+        end = self._begins[number + 1] if number + 1 < len(self._begins) else len(self._caps)
+        for place in range(self._begins[number], end):
+            self._used[self._counter_of[place]] += sign * amounts
 
     def submit(self, number: int, sign: int = 1) -> None:
         """Count a job of a class as submitted, or with a `sign` of -1 as gone."""
         amounts = np.zeros(len(AMOUNTS), dtype=np.int64)
         amounts[_SUBMITTED] = 1
-        self._count(number, amounts, sign)
-
-    def _count(self, number: int, amounts: Ints, sign: int) -> None:
-        end = self._begins[number + 1] if number + 1 < len(self._begins) else len(self._caps)
-        for place in range(self._begins[number], end):
-            self._used[self._counter_of[place]] += sign * amounts
+        self.hold(number, amounts, sign)
 
 
 def _allow(found: dict[Hashable, Ints], key: Hashable, amount: int, cap: int | None) -> None:

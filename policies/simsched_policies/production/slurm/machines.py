@@ -44,6 +44,9 @@ class Machines:
         self._choices: dict[Hashable, list[tuple[int, str, int]]] = {}
         #: GPUs asked for by jobs of several nodes that wait or run, by the type that each is bound to.
         self._demand: dict[str, int] = {}
+        #: Where wants have room, while nothing is taken or given back.
+        self._room_now: dict[int, Allocation | None] = {}
+        self._room_of: tuple[Capacity | None, int] = (None, 0)
 
     def want_of(self, job: JobView, partition: Partition) -> int:
         """Return the number of what a job wants of the nodes of its partition and its types.
@@ -101,8 +104,13 @@ class Machines:
 
     def place_now(self, want: int, free: Capacity) -> Allocation | None:
         """Return the nodes that a job would get now, reservations and those that wait aside; None without room."""
-        shape, among = self._shapes[want]
-        return free.place_of(shape, among)
+        known, changes = self._room_of
+        if known is not free or changes != free.changes:
+            self._room_now, self._room_of = {}, (free, free.changes)
+        if want not in self._room_now:
+            shape, among = self._shapes[want]
+            self._room_now[want] = free.place_of(shape, among)
+        return self._room_now[want]
 
     @property
     def amounts(self) -> Ints:

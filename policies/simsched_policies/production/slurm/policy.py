@@ -334,14 +334,13 @@ class SlurmBackfill(Policy):
             order = self._tested(pool, order, self._depth or 0)
         elif options.interval_s and how == "none":
             order = self._tested(pool, order, options.queue_depth)
-        gpus, limits = waiting.gpus[order], waiting.limits[order]
         if state is not None:
             if not self._reserved:  # who comes behind the last that fits cannot start now, whatever is planned
                 order = order[: np.flatnonzero(np.append(True, np.isin(waiting.wants[order], fitting)))[-1]]
-                limits = waiting.limits[order]
-            horizon = now + options.window_s
-            _, begun = state.plan(now, waiting.wants[order], limits, horizon, _HOW[how], options.resolution_s)
+            wants, limits, horizon = waiting.wants[order], waiting.limits[order], now + options.window_s
+            _, begun = state.plan(now, wants, limits, horizon, _HOW[how], options.resolution_s)
             return [(int(order[job]), at) for job, at in begun]
+        gpus, limits = waiting.gpus[order], waiting.limits[order]
         starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
         if how == "none":
             starts = np.cumsum(gpus) <= free

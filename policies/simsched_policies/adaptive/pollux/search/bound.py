@@ -70,8 +70,8 @@ def _columns(problem: AllocationProblem, reached: float) -> Columns:
     parts: list[tuple[IntArray, IntArray, IntArray, FloatArray]] = []
     movable = np.flatnonzero(~problem.held)
     parts.append((movable, np.full(movable.size, NOTHING), np.zeros(movable.size, np.int64), changed[movable, 0, 0]))
-    stay = np.flatnonzero(problem.keepable & ((problem.current.sum(axis=1) > 0) | problem.held))
-    parts.append((stay, np.full(stay.size, CURRENT), problem.current[stay].sum(axis=1), current[stay]))
+    stay = np.flatnonzero(problem.keepable & ((problem.current_gpus > 0) | problem.held))
+    parts.append((stay, np.full(stay.size, CURRENT), problem.current_gpus[stay], current[stay]))
     for k in range(changed.shape[1] if usable else 0):
         most = biggest if k == 0 else problem.node_gpus.sum()
         fewest, top = np.maximum(problem.lowest, k + 1), np.minimum(problem.max_gpus, most)

@@ -1,0 +1,170 @@
+"""How each shipped policy was checked, strongest kind first.
+
+*replay*: published runs come out to the second. *oracle*: an independent implementation, written from the paper or a
+description, agrees job by job or value by value. *closed form*: queueing theory says what comes out. *cases*: decisions
+worked by hand from the paper or manual. *direction*: published comparisons come out the same way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+Kind = Literal["replay", "oracle", "closed form", "cases", "direction"]
+
+
+class Evidence(NamedTuple):
+    """One way in which a policy was checked: its kind, what came out, and the page or the test that shows it."""
+
+    kind: Kind
+    said: str
+    shown: str
+
+
+_QUEUES = Evidence(
+    "oracle",
+    "plain loops over seconds give every completion time of overloaded random workloads",
+    "tests/validation/test_queue_oracles.py",
+)
+_ONE_SERVER = Evidence(
+    "closed form",
+    "mean response times on one server are those of M/G/1 theory",
+    "tests/validation/test_preemptive_queues.py",
+)
+_PROGRAM = Evidence(
+    "oracle", "a second solver finds nothing better in 500 random programs of each objective", "docs/programs.md"
+)
+_GAVEL = Evidence("direction", "its figures beside those of Gavel's evaluation", "docs/reproduction-gavel.md")
+_GAVEL_CASES = Evidence("cases", "shares and rounds worked by hand", "tests/unit/test_gavel_policies.py")
+_HAND = "decisions worked by hand from the paper"
+_MURI = Evidence(
+    "replay",
+    "an experiment of Muri's simulator gives all printed digits of its figures",
+    "tests/validation/test_muri.py",
+)
+_ARTIFACT = Evidence(
+    "replay", "all 640 completion times published with Pollux, equal to the second", "docs/validation.md"
+)
+_HELIOS = Evidence(
+    "direction", "mean JCT on real jobs beside Helios's and Lucid's", "tests/validation/test_helios_order.py"
+)
+_SHARING = "docs/reproduction-sharing.md"
+_OPERATED = Evidence("cases", "decisions worked by hand from the documentation", "tests/unit/test_tenant_policies.py")
+
+EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
+    "antman": (
+        Evidence("direction", "its gain over Gandiva", _SHARING),
+        Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),
+    ),
+    "best-effort": (Evidence("cases", _HAND, "tests/unit/test_tiresias.py"),),
+    "ces": (Evidence("cases", _HAND, "tests/unit/test_ces.py"),),
+    "chronus": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
+    "crux": (Evidence("cases", "order, paths and levels worked by hand", "tests/unit/test_crux.py"),),
+    "edf": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
+    "elasticflow": (
+        Evidence("direction", "deadlines met, beside ElasticFlow's evaluation", _SHARING),
+        Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),
+    ),
+    "fair-share": (Evidence("direction", "what SLAQ gains over it", _SHARING),),
+    "fifo": (
+        _QUEUES,
+        Evidence("closed form", "M/M/c and M/G/1", "tests/validation/test_queueing_theory.py"),
+        Evidence("oracle", "ends of 100,000 jobs equal a textbook's and AccaSim's", "docs/performance.md"),
+        _HELIOS,
+    ),
+    "fractional": (
+        Evidence("oracle", "pod by pod against plain loops", "tests/unit/test_packing.py"),
+        Evidence(
+            "direction", "GPUs allocated beside FGD's ten seeds, 52 of 54 within the bar", "docs/energy-and-parts.md"
+        ),
+    ),
+    "gandiva": (
+        Evidence("direction", "what packing gains", _SHARING),
+        Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),
+    ),
+    "gavel-allox": (_PROGRAM, _GAVEL_CASES),
+    "gavel-fifo": (
+        Evidence(
+            "oracle",
+            "110 seeds of Gavel's simulator in plain loops, every job",
+            "tests/validation/test_gavel_oracle.py",
+        ),
+        _GAVEL,
+    ),
+    "gavel-finish-time-fairness": (_PROGRAM, _GAVEL),
+    "gavel-gandiva": (_GAVEL, _GAVEL_CASES),
+    "gavel-gandiva-fair": (_GAVEL_CASES,),
+    "gavel-hierarchical": (_PROGRAM, _GAVEL),
+    "gavel-isolated": (_GAVEL_CASES,),
+    "gavel-makespan": (_PROGRAM, Evidence("replay", "the recorded static makespan", "docs/reproduction-gavel.md")),
+    "gavel-max-min": (_PROGRAM, _GAVEL),
+    "gavel-max-throughput": (_PROGRAM, _GAVEL),
+    "gavel-min-cost": (_PROGRAM, _GAVEL),
+    "gavel-min-jct": (_PROGRAM,),
+    "gavel-pop": (_PROGRAM, _GAVEL),
+    "gavel-proportional": (_PROGRAM,),
+    "gavel-water-filling": (_PROGRAM, _GAVEL),
+    "gittins": (_QUEUES,),
+    "hived": (
+        Evidence("cases", "nodes, GPUs and victims of HiveD's own scenarios", "tests/unit/test_cells_scenarios.py"),
+    ),
+    "horus": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
+    "isolated": (_QUEUES,),
+    "kai": (Evidence("cases", "rounds of KAI-Scheduler's own integration tests", "tests/unit/test_kai_round.py"),),
+    "kueue": (
+        Evidence(
+            "cases", "victims, shares and admissions of Kueue's own test tables", "tests/unit/test_quota_scenarios.py"
+        ),
+    ),
+    "las": (_QUEUES, _ONE_SERVER),
+    "lucid": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
+    "muri-l": (_MURI, Evidence("direction", "its gain on Muri's third trace", _SHARING)),
+    "muri-s": (_MURI, Evidence("direction", "its gain on Muri's third trace", _SHARING)),
+    "optimus": (_ARTIFACT,),
+    "optimus-online": (Evidence("direction", "what learning online costs", _SHARING),),
+    "or-elastic": (
+        Evidence("oracle", "nodes second by second", "tests/validation/test_scaling_oracles.py"),
+        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling-and-hpo.md"),
+    ),
+    "pollux": (
+        Evidence("direction", "Table 2 and Figures 7 and 8 of its evaluation", "docs/reproduction.md"),
+        Evidence("oracle", "captured rounds: allocations as fit as the published search's", "docs/validation.md"),
+    ),
+    "pollux-autoscale": (
+        Evidence("oracle", "the sizing rule by trying every size", "tests/validation/test_scaling_oracles.py"),
+        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling-and-hpo.md"),
+    ),
+    "qssf": (_HELIOS,),
+    "recorded": (Evidence("replay", "240 completion times of Shockwave's recordings", "docs/validation-shockwave.md"),),
+    "rubick": (Evidence("cases", _HAND, "tests/unit/test_rubick.py"),),
+    "shockwave": (
+        Evidence(
+            "oracle", "the plan of a window against the same program by a second solver", "docs/validation-shockwave.md"
+        ),
+        Evidence("direction", "the table of its evaluation", "docs/reproduction-sia.md"),
+    ),
+    "sia": (_PROGRAM, Evidence("direction", "Tables 3 and 4 of its evaluation", "docs/reproduction-sia.md")),
+    "sjf": (_QUEUES, _HELIOS),
+    "slaq": (Evidence("direction", "mean loss and time to quality", _SHARING),),
+    "slurm-backfill": (
+        Evidence("oracle", "starts of 100,000 jobs equal a textbook EASY's", "docs/performance.md"),
+        Evidence("cases", "limits, preemption and reservations worked by hand from the manual", "docs/slurm.md"),
+    ),
+    "smallest-first": (_QUEUES,),
+    "srsf": (_QUEUES, _ONE_SERVER),
+    "srtf": (_QUEUES,),
+    "static": (Evidence("direction", "the baseline of Pollux's Table 3", "docs/autoscaling-and-hpo.md"),),
+    "themis": (
+        Evidence("oracle", "auctions equal enumeration in 2,000 cases", "tests/unit/test_auction.py"),
+        Evidence("direction", "largest finish-time ratio", _SHARING),
+    ),
+    "themis-rho": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
+    "time-slicing": (_QUEUES,),
+    "tiresias": (
+        _ARTIFACT,
+        Evidence("oracle", "the public simulator of Tiresias in plain loops", "docs/tiresias.md"),
+    ),
+    "tiresias-g": (_QUEUES,),
+    "volcano": (_OPERATED,),
+    "yarn-cs": (_QUEUES, _OPERATED),
+}

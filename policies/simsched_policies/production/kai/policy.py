@@ -1,0 +1,322 @@
+"""KAI: queues divide the cluster, waiting jobs move others together, and take back what is over a fair share.
+
+Idea: NVIDIA's KAI-Scheduler binds pods itself. Queues deserve GPUs and divide the rest by weight; a round allocates
+what is free, moves preemptible jobs where that makes room (consolidation), reclaims from queues above their fair share,
+and preempts jobs of lower priority of the same queue (KAI-Scheduler v0.13, documentation and rules of its actions).
+Deviations: a round follows every change instead of every second; victims leave at once, so that what KAI keeps a place
+for starts in the same decision; jobs keep their progress; a job's pods are equal and as large as a node holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from simsched.agent import Agent
+from simsched.errors import input_error
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Tenant, gpus_of
+from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Action, Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched_policies.production.kai.board import Board
+from simsched_policies.production.kai.model import (
+    FREE,
+    GPU,
+    UNLIMITED,
+    Amounts,
+    Ask,
+    Constraint,
+    Held,
+    Job,
+    Node,
+    Pod,
+    Queue,
+    Quota,
+    Rules,
+    Snapshot,
+    exceeds,
+)
+from simsched_policies.production.kai.round import run_round
+from simsched_policies.production.kai.usage import UsageWindow
+
+#: What a node has of something that it does not declare.
+_PLENTY = 1e12
+_TOPOLOGY = "cluster"
+#: Follows the name of a tenant with others below it, whose own jobs need a leaf: only leaves take jobs.
+_OWN = "/own"
+
+
+@dataclass
+class Kai(Policy):
+    """Runs rounds of KAI-Scheduler: allocate, consolidation, reclaim, preempt.
+
+    Every tenant is a queue that deserves its own GPUs (`gpus` or `share`) and divides the rest by `weight`, at most
+    `max_gpus`, below its `parent`. Guaranteed jobs are not preemptible and stay within what their queue deserves; they
+    and jobs of higher priority preempt others of their queue. A waiting job that its queue's fair share covers reclaims
+    from queues above theirs, after `reclaim_min_runtime_s`. Up to `max_consolidation_preemptees` jobs move to make room
+    (0: none, -1: no limit). Jobs would rather not cross the level `prefers_within` (0 is the lowest). With
+    `usage_window_s`, queues that used less in that time get more of what is over quota, `k_value` times; use halves in
+    weight every `usage_half_life_s`, looked at every `usage_period_s`. With `min_share` below 1 jobs are elastic and
+    start with that part of their pods.
+    """
+
+    name: ClassVar[str] = "kai"
+    traits: ClassVar[Traits] = Traits(
+        wants={
+            QUOTAS: Becomes("divides the cluster among the queues by weight"),
+            JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
+        },
+        reads_tenants=True,
+    )
+
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    gpus_per_pod: int = 0
+    min_share: float = 1.0
+    prefers_within: int = -1
+    placement: Literal["binpack", "spread"] = "binpack"
+    devices: Literal["pack", "spread"] = "pack"
+    max_consolidation_preemptees: int = 16
+    saturation_multiplier: float = 1.0
+    preempt_min_runtime_s: float = 0.0
+    reclaim_min_runtime_s: float = 0.0
+    usage_window_s: float = 0.0
+    usage_half_life_s: float = 0.0
+    usage_period_s: float = 60.0
+    k_value: float = 1.0
+    schedule_period_s: float = 1.0
+    #: Jobs by name, in the order of arrival, the number of which is their id.
+    _jobs: dict[str, Job] = field(default_factory=dict, init=False, repr=False)
+    _arrived: int = field(default=0, init=False, repr=False)
+    #: The pods of the jobs that hold GPUs, and since when each of these does.
+    _held: dict[str, dict[str, Held]] = field(default_factory=dict, init=False, repr=False)
+    _started_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _usage: UsageWindow = field(init=False, repr=False)
+    _last: tuple[float, dict[str, Amounts], Amounts] | None = field(default=None, init=False, repr=False)
+    _cluster: Cluster = field(default_factory=Cluster.uniform, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values."""
+        if not 0 < self.min_share <= 1 or self.gpus_per_pod < 0:
+            raise ValueError("min_share must be above 0 and at most 1, gpus_per_pod at least 0")
+        if self.schedule_period_s <= 0 or self.usage_period_s <= 0:
+            raise ValueError("schedule_period_s and usage_period_s must be above 0")
+        self._usage = UsageWindow(self.usage_window_s, self.usage_half_life_s)
+
+    @property
+    def rigid(self) -> bool:
+        """Return whether jobs get the GPUs that they ask for or none."""
+        return self.min_share >= 1
+
+    @cached_property
+    def _rules(self) -> Rules:
+        consolidates = self.placement == "binpack"
+        return Rules(
+            ("allocate", *(("consolidation",) if consolidates else ()), "reclaim", "preempt"),
+            self.k_value,
+            self.max_consolidation_preemptees,
+            self.saturation_multiplier,
+            placement=self.placement,
+            devices=self.devices,
+        )
+
+    def begin(self, cluster: Cluster) -> None:
+        """Learn the size of nodes."""
+        self._cluster = cluster
+
+    def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
+        """Refuse a job that wants nodes to itself, for which KAI has no word."""
+        if request.shape is not None and request.shape.exclusive:
+            remedy = "take 'exclusive' out of the job's shape, or another policy"
+            raise input_error(f"job {request.id}", "wants nodes to itself, and kai has no such request", remedy)
+        return super().agent(request, facts)
+
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Refuse a job that its queue can never admit: above a limit, or guaranteed and above what is deserved."""
+        total = cluster.total_gpus
+        for job in jobs:
+            name: str | None = self._leaf(job.request.tenant)
+            while name is not None:
+                queue = self._queue(name, self._tenant(name), total)
+                quota, gpus = queue.quotas[GPU], job.num_gpus * (job.request.gpu_share if job.num_gpus == 1 else 1)
+                most = quota.quota if job.request.guaranteed else quota.limit
+                if exceeds(gpus, most):
+                    what = (
+                        "is guaranteed and asks for more than is deserved"
+                        if job.request.guaranteed
+                        else "asks for too much"
+                    )
+                    message = f"{what}: {gpus:g} GPUs, and queue '{name}' has {most:g}"
+                    remedy = "give the tenant more ('gpus' or 'share', 'max_gpus'), or have the job ask for less"
+                    raise input_error(f"job {job.id}", message, remedy)
+                name = queue.parent
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Run a round on what the view shows."""
+        self._look(view)
+        snapshot = self._snapshot(view)
+        board = run_round(snapshot)
+        start, stop = self._changes(view, board)
+        waits = any(board.pending(job) for job in board.jobs.values())
+        self._last = (view.now_s, {n: e.allocated for n, e in board.ledger.entries.items()}, board.ledger.total)
+        return Decision.change(
+            start, stop, wake_at_s=self._next_round_s(view.now_s, stopped=bool(stop)) if waits else None
+        )
+
+    def _next_round_s(self, now_s: float, *, stopped: bool) -> float | None:
+        """Return when to look again while jobs wait: after jobs were stopped, or when use is looked at."""
+        if stopped:
+            return now_s + self.schedule_period_s
+        period_s = self.usage_period_s
+        return (now_s // period_s + 1) * period_s if self.usage_window_s > 0 else None
+
+    def _look(self, view: View) -> None:
+        """Take note of what came, ended and was lost, and of what queues used since the last decision."""
+        if self.usage_window_s > 0 and self._last is not None:
+            since_s, held, capacity = self._last
+            self._usage.note(since_s, view.now_s, held, capacity)
+        for job in view.arrived:
+            self._arrived += 1
+            self._jobs[job.id] = self._job(job, f"{self._arrived:09d}", view)
+        for name in view.finished:
+            self._jobs.pop(name, None)
+            self._held.pop(name, None)
+        for name in [name for name in self._held if not view.jobs[name].running]:
+            del self._held[name]
+
+    def _job(self, view: JobView, number: str, all_: View) -> Job:
+        """Return a job with its pods: as many nodes as its shape has, or equal ones that fit on nodes."""
+        request = view.request
+        shape, shares = request.shape, request.gpu_share < 1 and all_.max_jobs_per_gpu > 1 and view.num_gpus == 1
+        kinds = None if shape is None else shape.gpu_types
+        fitting = [
+            n for n in self._cluster.nodes if view.facts.runs_on(n.gpu_type) and (not kinds or n.gpu_type in kinds)
+        ]
+        largest = max((node.gpus for node in fitting), default=0)
+        if shape is not None and shape.nodes:
+            pods, gpus = shape.nodes, shape.each.gpus
+        else:
+            most = max(1, min(largest, self.gpus_per_pod or largest))
+            gpus = max(size for size in range(1, min(most, view.num_gpus or 1) + 1) if (view.num_gpus or 1) % size == 0)
+            pods, gpus = max(1, view.num_gpus // gpus), min(gpus, view.num_gpus)
+        cpu, memory = (0, 0) if shape is None else shape.beside(gpus)
+        ask = Ask(cpu, memory, gpus, request.gpu_share if shares else 1.0)
+        nodes = None if len(fitting) == len(self._cluster.nodes) else frozenset(_name(node.index) for node in fitting)
+        return Job(
+            number,
+            self._leaf(request.tenant),
+            tuple(Pod(f"{number}-{index:04d}", ask, nodes=nodes) for index in range(pods)),
+            request.priority,
+            not request.guaranteed,
+            max(1, int(np.ceil(self.min_share * pods - 1e-9))),
+            constraint=self._constraint(None if shape is None else shape.within, pods),
+            created_s=request.submit_time_s,
+        )
+
+    def _constraint(self, within: int | None, pods: int) -> Constraint | None:
+        """Return the levels that a job must not, or would rather not cross; GPUs of two types never go together."""
+        required = "gpu-type" if len(self._cluster.gpus_by_type) > 1 and pods > 1 else ""
+        preferred = _label(self.prefers_within) if 0 <= self.prefers_within < len(self._cluster.levels) else ""
+        if within is not None:
+            required = _label(within)
+            preferred = preferred if 0 <= self.prefers_within < within else ""
+        return Constraint(_TOPOLOGY, required, preferred) if required or preferred else None
+
+    def _leaf(self, tenant: str) -> str:
+        return tenant + _OWN if tenant in {one.parent for one in self.tenants.values()} and tenant else tenant
+
+    def _snapshot(self, view: View) -> Snapshot:
+        nodes = tuple(
+            Node(
+                _name(node.index),
+                node.gpus,
+                _PLENTY if node.cpu_milli is None else node.cpu_milli,
+                _PLENTY if node.memory_mib is None else node.memory_mib,
+                labels={"gpu-type": node.gpu_type, **{_label(n): str(domain) for n, domain in enumerate(node.domains)}},
+            )
+            for node, up in zip(view.nodes, view.up, strict=True)
+            if up
+        )
+        levels = ("gpu-type", *(_label(number) for number in reversed(range(len(self._cluster.levels)))))
+        jobs = tuple(
+            replace(job, started_s=self._started_s[name]) if name in self._held else job
+            for name, job in self._jobs.items()
+            if name in view.jobs
+        )
+        total = sum(node.gpus for node in nodes)
+        return Snapshot(
+            nodes,
+            self._queues(jobs, total),
+            jobs,
+            {pod: held for pods in self._held.values() for pod, held in pods.items()},
+            {_TOPOLOGY: levels},
+            self._usage.at(view.now_s) if self.usage_window_s > 0 else {},
+            view.now_s,
+            replace(self._rules, max_per_device=view.max_jobs_per_gpu),
+        )
+
+    def _queues(self, jobs: tuple[Job, ...], total: int) -> tuple[Queue, ...]:
+        """Return the queues of tenants, and one of quota 0 for each that is not among these or has others below it."""
+        names = [*sorted(self.tenants), *sorted({job.queue for job in jobs} - self.tenants.keys())]
+        return tuple(self._queue(name, self._tenant(name), total) for name in names)
+
+    def _tenant(self, name: str) -> Tenant:
+        above = name.removesuffix(_OWN)
+        return self.tenants.get(name) or Tenant(parent=above if above != name and above in self.tenants else "")
+
+    def _queue(self, name: str, tenant: Tenant, total: int) -> Queue:
+        most = tenant.most_gpus(total)
+        gpus = Quota(tenant.own_gpus(total), UNLIMITED if most >= total else most, tenant.weight)
+        above = tenant.parent if tenant.parent in self.tenants else None
+        least = self.preempt_min_runtime_s, self.reclaim_min_runtime_s
+        return Queue(name, above, (FREE, FREE, gpus), 100, 0.0, *least)
+
+    def _changes(self, view: View, board: Board) -> tuple[dict[str, Allocation | Action], list[str]]:
+        """Return what starts, moves or stops; note where the pods are from now on."""
+        start: dict[str, Allocation | Action] = {}
+        stop: list[str] = []
+        seats: dict[str, dict[str, Held]] = {}
+        for pod, seat in board.seats().items():
+            if seat.future is not None:
+                where = Held(board.room.nodes[seat.future.node].name, seat.future.devices)
+                seats.setdefault(board.job_of[pod].id, {})[pod] = where
+        changed: dict[str, dict[str, Held]] = {}
+        for name, job in self._jobs.items():
+            new = seats.get(job.id, {})
+            if new != self._held.get(name, {}):
+                changed[name] = new
+        kept = {name: pods for name, pods in self._held.items() if name not in changed}
+        hosts = {device: name for name, pods in kept.items() for held in pods.values() for device in held.devices}
+        for name, pods in changed.items():
+            if not pods:
+                stop.append(name)
+                del self._held[name]
+                continue
+            at = self._allocation(board, pods)
+            devices = [device for held in pods.values() for device in held.devices]
+            host = next((hosts[device] for device in devices if device in hosts), None)
+            same = at == view.jobs[name].allocation
+            if devices or not same:
+                start[name] = at if host is None and not same else Place(at, onto=host, restart=same)
+            hosts.update({device: name for device in devices if device not in hosts})
+            if name not in self._held or gpus_of(view.jobs[name].allocation) == 0:
+                self._started_s[name] = view.now_s
+            self._held[name] = pods
+        return start, stop
+
+    @staticmethod
+    def _allocation(board: Board, pods: Mapping[str, Held]) -> Allocation:
+        gpus: Counter[int] = Counter()
+        for pod, held in pods.items():
+            gpus[int(held.node)] += board.pods[pod].ask.gpus
+        return tuple(sorted(gpus.items()))
+
+
+def _name(node: int) -> str:
+    return f"{node:06d}"
+
+
+def _label(level: int) -> str:
+    return f"level-{level}"

@@ -1,0 +1,31 @@
+"""The agent of a job that trains a large model: keeps its global batch, and picks the plan for the GPUs it got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simsched.agent.agent import Measurement
+from simsched.model import BatchChoice, Site
+from simsched.model.plans import LargeModel, Plan
+
+
+@dataclass
+class PlanAgent:
+    """Runs the plan asked for where its GPUs are those it takes, else the fastest."""
+
+    plans: LargeModel
+    asked: Plan | None
+    global_batch: int
+
+    stale = False
+    goodput = None
+
+    def choose(self, site: Site, epoch: int) -> BatchChoice:
+        """Return a plan for a site, with its micro-batches."""
+        fits = self.asked is not None and self.asked.gpus == site.gpus
+        plan = self.asked if fits else self.plans.best(site, self.global_batch).plan
+        assert plan is not None
+        return BatchChoice.of_plan(plan, self.global_batch)
+
+    def observe(self, measurement: Measurement) -> None:
+        """Learn nothing."""

@@ -1,0 +1,77 @@
+"""A cell decision by decision, as text: queue and cluster, and what the policy makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from simsched.api.driving import drive_task
+from simsched.experiment import Task
+from simsched.model import describe
+from simsched.policy import JobView, View
+from simsched.words import clock, counted
+
+#: So many nodes and waiting jobs are listed; the rest is counted.
+_MOST_LISTED = 16
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision: its second, the jobs that got GPUs or other ones, those that lost all, and all of it as text."""
+
+    time_s: float
+    placed: tuple[str, ...]
+    stopped: tuple[str, ...]
+    text: str
+
+
+def steps(task: Task) -> Iterator[Step]:
+    """Run a cell under its own policy and yield a step after each decision; raises what policy and engine raise."""
+    policy = task.policy.make()
+    simulation = drive_task(task, policy)
+    while (view := simulation.advance()) is not None:
+        before = {job.id: job.allocation for job in view.jobs.values()}
+        arrived, finished = [job.id for job in view.arrived], list(view.finished)
+        simulation.act(policy.decide(view, simulation.rng))
+        changed = [job for job in view.jobs.values() if job.allocation != before[job.id]]
+        placed = [f"{job.id} on {describe(job.allocation)}" for job in changed if job.running]
+        stopped = tuple(job.id for job in changed if not job.running)
+        news = {"arrived": arrived, "finished": finished, "placed": placed, "stopped": stopped}
+        happened = [f"  {what}: {_listed(names)}" for what, names in news.items() if names]
+        text = "\n".join([f"{clock(view.now_s)}  {_state(view)}", *happened, *_nodes(view), *_queue(view)])
+        yield Step(view.now_s, tuple(job.id for job in changed if job.running), stopped, text)
+
+
+def _state(view: View) -> str:
+    running = sum(job.running for job in view.jobs.values())
+    free = counted(sum(view.free), "GPU")
+    return f"{counted(len(view.jobs), 'job')}, {running} running, {free} free"
+
+
+def _nodes(view: View) -> list[str]:
+    """Say of each node who holds how many of its GPUs."""
+    held: dict[int, list[str]] = {node.index: [] for node in view.nodes}
+    for job in view.jobs.values():
+        for node, gpus in job.allocation:
+            held[node].append(f"{job.id} {gpus}")
+    busy = [(node, names) for node, names in held.items() if names]
+    lines = [
+        f"  node {node}: {', '.join(names)}" + (f", {view.free[node]} free" if view.free[node] else "")
+        for node, names in busy[:_MOST_LISTED]
+    ]
+    rest = len(busy) - len(lines)
+    return [*lines, f"  and {counted(rest, 'node')} with jobs"] if rest else lines
+
+
+def _queue(view: View) -> list[str]:
+    waiting = [job for job in view.jobs.values() if not job.running]
+    return [f"  waiting: {_listed([_waits(job) for job in waiting])}"] if waiting else []
+
+
+def _waits(job: JobView) -> str:
+    return f"{job.id} ({counted(job.num_gpus, 'GPU')}, {clock(job.age_s - job.held_s)})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_LISTED
+    return ", ".join([*names[:_MOST_LISTED], *([f"and {rest} more"] if rest > 0 else [])])

@@ -1,0 +1,194 @@
+"""Fits the numbers of a hardware profile to measured steps, and says how well it predicts steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simsched.applications.plans import FitErrors, HardwareDocument, MeasuredStep
+from simsched.arithmetic import exp, log
+from simsched.model.plans import Hardware, ModelShape, PlanTable, step_times
+
+Floats = NDArray[np.float64]
+
+_SCALE = 0.02  # of a relative error, from which on it counts as an outlier (Cauchy loss)
+_HIGHEST = {"efficiency": 1.0, "exposed": 1.0, "exposed_messages": 1.0}
+_LOWEST = 1e-6  # of where a number begins
+_MOST_STEPS = 200
+_CONVERGED = 1e-7  # of the loss
+_NUDGE = 1e-5  # of a logarithm, for derivatives
+
+
+@dataclass(frozen=True)
+class ModelErrors:
+    """Errors of a model's steps, relative; `worst` is the largest, `ranked` what the plan ranked first costs too much.
+
+    `ranked` compares, by GPUs and global batch, measured seconds of the plan predicted fastest with those of the plan
+    measured fastest, at worst; None where no two plans were measured. Of a plan measured twice the faster time counts.
+    """
+
+    model: str
+    rows: int
+    mean: float
+    worst: float
+    ranked: float | None
+
+
+class PlanFit(NamedTuple):
+    """A profile with the errors of its fit; `left_out` are seconds of each step as predicted from other models'."""
+
+    document: HardwareDocument
+    predicted_s: Floats
+    left_out_s: Floats | None
+
+
+def fit_profile(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> PlanFit:
+    """Fit the `fitted` numbers of a profile to measured steps; leave models out one at a time where there are several.
+
+    The fit begins at the profile's own numbers.
+    """
+    fitted = _fitted(document.profile, document.fitted, steps)
+    predicted, measured = predict(fitted, steps), _seconds(steps)
+    models = sorted({step.model for step in steps})
+    left_out = _leave_models_out(document, steps, models) if len(models) > 1 else None
+    inside, outside = (_mean_worst(one, measured) for one in (predicted, left_out))
+    found = FitErrors(
+        rows=len(steps), models=len(models), mean=inside[0], worst=inside[1],
+        left_out_mean=outside[0], left_out_worst=outside[1],
+    )  # fmt: skip
+    return PlanFit(document.model_copy(update={"profile": fitted, "errors": found}), predicted, left_out)
+
+
+def _mean_worst(predicted: Floats | None, measured: Floats) -> tuple[Any, Any]:
+    if predicted is None:
+        return None, None
+    off = np.abs(predicted / measured - 1)
+    return round(float(off.mean()), 4), round(float(off.max()), 4)
+
+
+def _leave_models_out(document: HardwareDocument, steps: Sequence[MeasuredStep], models: Sequence[str]) -> Floats:
+    found = np.zeros(len(steps))
+    for model in models:
+        others = [step for step in steps if step.model != model]
+        own = [place for place, step in enumerate(steps) if step.model == model]
+        found[own] = predict(_fitted(document.profile, document.fitted, others), [steps[place] for place in own])
+    return found
+
+
+def errors_by_model(steps: Sequence[MeasuredStep], predicted: Floats) -> list[ModelErrors]:
+    """Return the errors of predicted seconds by model, and of all where there are several, sorted by name."""
+    names = sorted({step.model for step in steps})
+    found = [_errors(name, steps, predicted, [step.model == name for step in steps]) for name in names]
+    if len(names) > 1:
+        found.append(_errors("all", steps, predicted, [True] * len(steps)))
+    return found
+
+
+def _errors(name: str, steps: Sequence[MeasuredStep], predicted: Floats, chosen: Sequence[bool]) -> ModelErrors:
+    places = [place for place, one in enumerate(chosen) if one]
+    off = np.abs(predicted[places] / _seconds([steps[place] for place in places]) - 1)
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for place in places:
+        step = steps[place]
+        groups.setdefault((step.shape, step.plan.gpus, step.global_batch), []).append(place)
+    costs = [_cost_of_choice(steps, predicted, group) for group in groups.values() if len(group) > 1]
+    return ModelErrors(name, len(places), float(off.mean()), float(off.max()), max(costs, default=None))
+
+
+def _cost_of_choice(steps: Sequence[MeasuredStep], predicted: Floats, group: Sequence[int]) -> float:
+    chosen = min(group, key=lambda place: float(predicted[place]))
+    same = [steps[place].seconds for place in group if steps[place].plan == steps[chosen].plan]
+    return min(same) / min(steps[place].seconds for place in group) - 1
+
+
+def predict(hardware: Hardware, steps: Sequence[MeasuredStep]) -> Floats:
+    """Return the seconds of steps as modelled, on nodes of the profile that are filled one after the other."""
+    return _Prepared(steps)(hardware)
+
+
+class _Prepared:
+    """Steps as tables, one for each shape, on one node or several."""
+
+    def __init__(self, steps: Sequence[MeasuredStep]) -> None:
+        groups: dict[ModelShape, list[int]] = {}
+        for place, step in enumerate(steps):
+            groups.setdefault(step.shape, []).append(place)
+        self._count = len(steps)
+        self._groups = [
+            (
+                shape,
+                np.array(places),
+                PlanTable.of([steps[place].plan for place in places]),
+                np.array([steps[place].global_batch for place in places], dtype=np.float64),
+            )
+            for shape, places in groups.items()
+        ]
+
+    def __call__(self, hardware: Hardware) -> Floats:
+        """Return the seconds of each step; groups of a plan on a single node lie within it."""
+        found = np.zeros(self._count)
+        tiers = hardware.tiers((hardware.node_gpus,) * 2)
+        for shape, places, table, batches in self._groups:
+            found[places] = step_times(shape, hardware, table, batches, tiers).total
+        return found
+
+
+def _seconds(steps: Sequence[MeasuredStep]) -> Floats:
+    return np.array([step.seconds for step in steps])
+
+
+def _fitted(start: Hardware, names: Sequence[str], steps: Sequence[MeasuredStep]) -> Hardware:
+    """Minimise the sum of Cauchy losses of logarithms' errors by damped Gauss-Newton steps of logarithms of numbers."""
+    measured, prepared = log(_seconds(steps)), _Prepared(steps)
+    begun = np.array([log(float(getattr(start, name))) for name in names])
+    highest = np.array([log(_HIGHEST.get(name, np.inf)) for name in names])
+    lowest = begun + log(_LOWEST)
+
+    def profile(at: Floats) -> Hardware:
+        return replace(start, **dict(zip(names, exp(at).tolist(), strict=True)))
+
+    def off(at: Floats) -> Floats:
+        return log(prepared(profile(at))) - measured
+
+    at, damping = np.minimum(begun, highest), 1e-3
+    errors = off(at)
+    loss = _loss(errors)
+    for _ in range(_MOST_STEPS):
+        slopes = np.array([(off(at + one) - off(at - one)) / (2 * _NUDGE) for one in _NUDGE * np.eye(len(names))])
+        weighted = slopes / (1 + (errors / _SCALE) ** 2)
+        bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1)
+        slope = (weighted * errors).sum(axis=-1)
+        while damping < 1e12:
+            aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend) + 1e-12), -slope), lowest, highest)
+            aimed = off(aim)
+            if _loss(aimed) < loss:
+                break
+            damping *= 4.0
+        else:
+            break
+        gained, at, errors, loss, damping = loss - _loss(aimed), aim, aimed, _loss(aimed), damping * 0.25
+        if gained <= _CONVERGED * loss:
+            break
+    return profile(at)
+
+
+def _loss(errors: Floats) -> float:
+    return float(log(1 + (errors / _SCALE) ** 2).sum())
+
+
+def _solved(matrix: Floats, right: Floats) -> Floats:
+    """Solve a few equations of a positive definite matrix by elimination, in an order that never changes."""
+    rows, found = matrix.copy(), right.copy()
+    count = len(found)
+    for i in range(count):
+        for j in range(i + 1, count):
+            part = rows[j, i] / rows[i, i]
+            rows[j] -= part * rows[i]
+            found[j] -= part * found[i]
+    for i in reversed(range(count)):
+        found[i] = (found[i] - sum(rows[i, j] * found[j] for j in range(i + 1, count))) / rows[i, i]
+    return found

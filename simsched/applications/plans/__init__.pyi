@@ -1,0 +1,19 @@
+from .hardware_file import (
+    FitErrors as FitErrors,
+    HardwareDocument as HardwareDocument,
+    find_hardware as find_hardware,
+    hardware_text as hardware_text,
+    shipped_hardware as shipped_hardware,
+)
+from .measured_steps import MeasuredStep as MeasuredStep, MeasuredSteps as MeasuredSteps, read_steps as read_steps
+from .model_file import (
+    MODEL_FORMAT as MODEL_FORMAT,
+    ModelDocument as ModelDocument,
+    read_model as read_model,
+    shipped_llms as shipped_llms,
+)
+from .plan_tables import (
+    plan_tables as plan_tables,
+    read_plan_table as read_plan_table,
+    read_plan_tables as read_plan_tables,
+)

@@ -1,0 +1,107 @@
+"""The file of a hardware profile, `simsched-hardware/1`, and those that are shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from simsched.documents import Section, read_section, yaml_text
+from simsched.errors import input_error, nearest
+from simsched.model.plans import Hardware
+from simsched.paths import data_folder
+
+FORMAT = "simsched-hardware/1"
+_DIGITS = 5  # significant ones of fitted numbers
+_UNFITTED = (
+    "gpu_type",
+    "memory_bytes",
+    "node_gpus",
+    "fused",
+    "sequence_parallel",
+    "ends_count",
+    "gradient_bytes",
+    "space",
+)
+
+
+class FitErrors(Section):
+    """Relative errors of the steps fitted, and of models that were left out one at a time; mean and worst."""
+
+    rows: int = Field(ge=1)
+    models: int = Field(ge=1)
+    mean: float
+    worst: float
+    left_out_mean: float | None = Field(default=None, description="none where there is only one model")
+    left_out_worst: float | None = None
+
+    def __str__(self) -> str:
+        """Say the errors in a line."""
+        text = f"{self.mean:.1%} mean, {self.worst:.1%} worst of {self.rows} steps"
+        if self.left_out_mean is None or self.left_out_worst is None:
+            return f"{text} of one model"
+        return f"{text}; of models left out {self.left_out_mean:.1%} and {self.left_out_worst:.1%}"
+
+
+class HardwareDocument(Section):
+    """A hardware profile, where its numbers are from, which were fitted, and with what errors."""
+
+    format: Literal["simsched-hardware/1"]
+    title: str = ""
+    source: str = ""
+    dtype: str = Field(default="", description="the precision measured; rows of a table that give another do not count")
+    fitted: list[str] = Field(default=["efficiency", "pointwise_s", "fixed_s"], description="numbers that a fit moves")
+    errors: FitErrors | None = Field(default=None, description="of the fit; none where nothing was fitted")
+    profile: Hardware
+
+    @model_validator(mode="after")
+    def _fits_numbers(self) -> HardwareDocument:
+        known = sorted({one.name for one in fields(Hardware)} - set(_UNFITTED))
+        wrong = [name for name in self.fitted if name not in known]
+        if wrong or not self.fitted:
+            raise ValueError(f"'fitted' names {wrong or 'nothing'}; it may name {', '.join(known)}")
+        zero = [name for name in self.fitted if not getattr(self.profile, name) > 0]
+        if zero:
+            raise ValueError(f"a fit begins above 0, which '{zero[0]}' is not")
+        return self
+
+
+def hardware_text(document: HardwareDocument) -> str:
+    """Write a document, without what a profile leaves as it is; fitted numbers have five digits."""
+    data = document.model_dump(exclude_none=True, exclude_defaults=True)
+    usual = {one.name: one.default for one in fields(Hardware) if one.default is not MISSING}
+    profile = {name: value for name, value in asdict(document.profile).items() if usual.get(name, MISSING) != value}
+    if document.profile.space == usual["space"]:
+        profile.pop("space", None)
+    rounded: dict[str, Any] = {name: float(f"{profile[name]:.{_DIGITS}g}") for name in document.fitted}
+    return yaml_text({"format": FORMAT, **data, "profile": _listed(profile | rounded)})
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _listed(part) for key, part in value.items()}
+    return [_listed(part) for part in value] if isinstance(value, tuple) else value
+
+
+@lru_cache(maxsize=1)
+def shipped_hardware() -> Mapping[str, HardwareDocument]:
+    """Return the shipped profiles by name."""
+    files = sorted((data_folder("workloads") / "hardware").glob("*.yaml"))
+    return MappingProxyType({file.stem: read_section(file, HardwareDocument) for file in files})
+
+
+def find_hardware(name: str, folder: Path | None = None) -> HardwareDocument:
+    """Return a shipped profile, or that of a file (`*.yaml`, from the current folder or `folder`).
+
+    Raises `InputError` with all that is wrong, or where there is no such profile.
+    """
+    if name.endswith((".yaml", ".yml")):
+        return read_section((folder or Path()) / name, HardwareDocument)
+    if name not in shipped_hardware():
+        raise input_error(f"hardware '{name}'", "no such profile is shipped", nearest(name, shipped_hardware()))
+    return shipped_hardware()[name]

@@ -1,0 +1,114 @@
+"""`simsched league`: every scheduler on one physics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from simsched.cli.output import json_option, print_json
+from simsched.words import counted
+
+if TYPE_CHECKING:
+    from simsched.results import LeagueTable
+
+
+@click.command()
+@click.argument("name", metavar="[LEAGUE]", default="2026")
+@click.option("--policy", "policies", multiple=True, metavar="NAME",
+              help="Run only this policy, e.g. mine.py:Mine. Repeatable.")  # fmt: skip
+@click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="RESULTS",
+              help="Set the policies run here beside those of this league's results.")  # fmt: skip
+@click.option("--smoke", is_flag=True, help="A small league that takes minutes.")
+@click.option("--seeds", type=click.IntRange(min=2), metavar="N", help="Seeds. [default: the league's]")
+@click.option("--data", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+              help="Folder with traces that do not ship: philly.csv, itp2021/cluster*.csv.")  # fmt: skip
+@click.option("--out", default="results", show_default=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Folder for the results of all runs.")  # fmt: skip
+@click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
+@click.option("--no-bounds", is_flag=True, help="Do not compute the best possible of each contest.")
+@json_option
+def league(
+    name: str,
+    policies: tuple[str, ...],
+    against: Path | None,
+    smoke: bool,
+    seeds: int | None,
+    data: Path | None,
+    out: Path,
+    workers: int | None,
+    no_bounds: bool,
+    as_json: bool,
+) -> None:
+    """Play a league: every shipped policy, with its defaults, wherever it can run.
+
+    LEAGUE is the name of one that ships (2026) or a file. A policy competes in the class that what it is told puts it
+    in; one that cannot run somewhere is listed with the reason. What a former call has finished is not run again.
+    Writes a page, tables for a paper (Markdown, LaTeX), figures, a CSV and league.json, which --against reads.
+    """
+    from simsched.api import progress_listener
+    from simsched.cli.run import processors
+    from simsched.experiment import digest_of_league, policy_card, read_league
+    from simsched.files import write_text
+    from simsched.operators import play
+    from simsched.policy import POLICIES
+    from simsched.report.page import write_league
+    from simsched.results import LEAGUE_FILE, joined, league_text, read_league_table, require_same_league
+
+    spec = read_league(name, smoke=smoke)
+    others = None if against is None else read_league_table(against)
+    if others is not None:
+        require_same_league(others, digest_of_league(spec))
+        seeds = len(others.seeds) if seeds is None else seeds
+    folder = out / spec.name
+    with progress_listener() as listener:
+        table = play(
+            spec,
+            folder,
+            policies=policies or None,
+            seeds=seeds,
+            data=data,
+            workers=workers or processors(),
+            listener=listener,
+            began=_say,
+            bounds=not no_bounds and others is None,
+        )
+    table = table if others is None else joined(table, others)
+    write_text(folder / LEAGUE_FILE, league_text(table))
+    cards = [
+        policy_card(one)
+        for one in dict.fromkeys(entry.policy_name for entry in table.ran())
+        if POLICIES.is_shipped(one)
+    ]
+    evidence = [(card.name, card.evidence, " ".join(card.parts.get("Deviations", ()))) for card in cards]
+    paths = [folder / LEAGUE_FILE, *write_league(table, folder, evidence)]
+    if as_json:
+        print_json({"league": table.name, "seeds": list(table.seeds), "files": [str(path) for path in paths]})
+        return
+    _print(table)
+    for path in paths:
+        click.echo(path)
+
+
+def _say(contest: str, number: int, of: int) -> None:
+    click.echo(f"contest {number} of {of}: {contest}", err=True)
+
+
+def _print(table: LeagueTable) -> None:
+    from simsched.cli.tables import print_table
+    from simsched.report import classes, places_of, standings_table, unable_table
+
+    for league_class in classes(table):
+        where = next(iter(places_of(table, league_class)), "")
+        shown = standings_table(table, league_class, where, brief=True)
+        if shown is not None:
+            print_table(shown)
+            click.echo()
+    unable = unable_table(table)
+    missing = [place for place in table.contests if place.missing]
+    if unable is not None:
+        policies = counted(len({row[0] for row in unable.rows}), "policy", "policies")
+        click.echo(f"{policies} cannot run everywhere; the page says where and why.")
+    for place in {one.workload: one for one in missing}.values():
+        click.echo(f"{place.workload} was not run: {place.missing}")

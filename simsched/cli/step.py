@@ -1,0 +1,54 @@
+"""`simsched step`: a simulation decision by decision."""
+
+from __future__ import annotations
+
+import click
+
+from simsched.cli.experiment import experiment_argument, overrides_option
+
+_HELP = "Enter: the next decision; a number: to that second; the id of a job: until it is placed next; q: leave"
+
+
+@click.command()
+@experiment_argument
+@overrides_option
+@click.option("--policy", metavar="LABEL", help="Under this policy. [default: the first]")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, metavar="N")
+def step(experiment: str, overrides: tuple[str, ...], policy: str | None, seed: int) -> None:
+    """Show queue and cluster of a simulation after each decision, as you ask for them.
+
+    At the prompt, Enter shows the next decision, a number goes forward to the first decision from that second on, the
+    id of a job to where it is placed next, and q leaves. Nothing is written.
+    """
+    from simsched.api import steps, task_of
+    from simsched.cli.learn import changes_of
+    from simsched.experiment import find_experiment
+
+    task = task_of(find_experiment(experiment), changes_of(overrides), seed, [policy] if policy else [])
+    known = {job.id for job in task.jobs}
+    click.echo(f"{task.policy.name}, seed {seed}, {len(known)} jobs. {_HELP}.", err=True)
+    wanted = ""
+    for one in steps(task):
+        if wanted in known and wanted not in one.placed:
+            continue
+        if wanted not in known and wanted and one.time_s < float(wanted):
+            continue
+        click.echo(one.text)
+        wanted = _asked(known)
+        if wanted == "q":
+            return
+    if wanted:
+        click.echo(f"'{wanted}' does not come any more", err=True)
+    click.echo("all jobs are complete")
+
+
+def _asked(known: set[str]) -> str:
+    """Ask until an answer makes sense; the end of the input leaves."""
+    while True:
+        try:
+            answer: str = click.prompt(">", default="", show_default=False, prompt_suffix=" ", err=True).strip()
+        except click.Abort:
+            return "q"
+        if answer in {"", "q"} or answer in known or answer.replace(".", "", 1).isdecimal():
+            return answer
+        click.echo(f"there is no job '{answer}'. {_HELP}.", err=True)

@@ -1,0 +1,120 @@
+"""Contention for uplinks: slows down jobs whose exposed communication crosses the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from simsched.engine.ledger import Ledger, Lifecycle
+from simsched.engine.state import JobState
+from simsched.model import Cluster, Flow, Tier, shared_steps_s
+from simsched.model.plans import PlannedJob
+
+
+@dataclass(eq=False)
+class Contention(Lifecycle):
+    """Knows who uses which uplinks, and sets the congestion of jobs whenever one comes, goes or changes."""
+
+    _cluster: Cluster
+    _ledger: Ledger
+    _active: Mapping[str, JobState]
+    #: The flow of each job that holds GPUs, and the jobs on each uplink, in the order of their coming.
+    _flows: dict[str, Flow] = field(default_factory=dict)
+    _users: dict[Hashable, dict[str, None]] = field(default_factory=dict)
+
+    @property
+    def _changed(self) -> dict[str, None]:
+        return self._ledger.uplinks_changed
+
+    def resumes(self, job: JobState) -> None:
+        """Note a job that is about to start, or to go on with another batch."""
+        self._changed[job.request.id] = None
+
+    def released(self, job: JobState) -> None:
+        """Forget a job's flow, and note those that it leaves alone."""
+        job.congestion = 0.0
+        self._changed.pop(job.request.id, None)
+        self._forget(job.request.id)
+
+    def _forget(self, job_id: str) -> None:
+        flow = self._flows.pop(job_id, None)
+        for _, links in flow.across if flow is not None else ():
+            for link in links:
+                users = self._users[link]
+                del users[job_id]
+                self._changed.update(users)
+                if not users:
+                    del self._users[link]
+
+    def settle(self) -> None:
+        """Set the congestion of all jobs that share uplinks with one that changed, directly or through others."""
+        if not self._changed:
+            return
+        changed, self._ledger.uplinks_changed = self._changed, {}
+        for job_id in changed:
+            self._enter(self._active[job_id])
+        changed |= self._changed
+        met = list(dict.fromkeys(other for job_id in changed for other in self._around(job_id)))
+        flows = [self._flows[job_id] for job_id in met]
+        for job_id, flow, shared_s in zip(met, flows, shared_steps_s(flows), strict=True):
+            self._ledger.congest(self._active[job_id], 1 - flow.step_s / shared_s)
+        self._ledger.uplinks_changed = {}  # resuming at another speed is no change
+
+    def _enter(self, job: JobState) -> None:
+        flow = flow_of(job, self._cluster)
+        if self._flows.get(job.request.id) == flow:
+            return
+        self._forget(job.request.id)
+        self._flows[job.request.id] = flow
+        for _, links in flow.across:
+            for link in links:
+                self._users.setdefault(link, {})[job.request.id] = None
+
+    def _around(self, job_id: str) -> dict[str, None]:
+        """Return a job and all that its flow depends on."""
+        found = {job_id: None}
+        reached: set[Hashable] = set()
+        for one in (todo := [job_id]):
+            for link in (link for _, links in self._flows[one].across for link in links if link not in reached):
+                reached.add(link)
+                new = [other for other in self._users[link] if other not in found]
+                found |= dict.fromkeys(new)
+                todo += new
+        return found
+
+
+def flow_of(job: JobState, cluster: Cluster) -> Flow:
+    """Return what a job that holds GPUs sends: its step, and the seconds bound by each tier's uplinks."""
+    site, batch = job.site, job.batch
+    assert site is not None
+    if isinstance(job.app, PlannedJob):
+        parts = job.app.parts(site, batch)
+        step_s, across = parts.total, parts.across if site.tiers else ()
+    elif not batch.local_bsz or not _crossed(site.tiers, job.gpus):
+        return Flow(1.0, ())
+    else:  # its synchronisation waits for the narrowest of the tiers that it crosses
+        step = job.app.step_time(site, batch.local_bsz)
+        step_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
+        narrow = min(_crossed(site.tiers, job.gpus), key=lambda place: site.tiers[place].bytes_per_s)
+        across = tuple(step.sync_s if place == narrow else 0.0 for place in range(len(site.tiers)))
+    links = list(_uplinks(job, cluster))
+    shared = [
+        (exposed_s, links[place])
+        for place, exposed_s in enumerate(across)
+        if exposed_s and not site.tiers[place].inside and site.tiers[place].largest < job.gpus
+    ]
+    return Flow(step_s, tuple(shared), job.uplink_level)
+
+
+def _crossed(tiers: tuple[Tier, ...], gpus: int) -> list[int]:
+    return [place for place, tier in enumerate(tiers) if not tier.inside and tier.largest < gpus]
+
+
+def _uplinks(job: JobState, cluster: Cluster) -> Iterator[frozenset[Hashable]]:
+    """Yield the uplinks that a job has on each tier, in the order of its site's; none of single GPUs and islands."""
+    nodes = [node for node, _ in job.allocation]
+    for tier in cluster.within:
+        yield frozenset() if tier.gpus else frozenset((tier.name, node) for node in nodes)
+    for place, level in enumerate(cluster.levels):
+        if level.uplink is not None:
+            yield frozenset((level.name, cluster.nodes[node].domains[place]) for node in nodes)

@@ -1,0 +1,306 @@
+"""The environment: decisions of a simulation as steps of Gymnasium."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from simsched.api import Simulation, Terms, drive_task, task_of
+from simsched.engine import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord
+from simsched.errors import input_error, nearest
+from simsched.gym.observation import CLUSTER_FEATURES, QUEUE_FEATURES, Observation, Observer
+from simsched.gym.rewards import REWARDS, Moment, Reward
+from simsched.model import NOTHING, Allocation, Capacity, Placer
+from simsched.policy import REMAINING_WORK, Decision, JobView, Signal, Triggers, View
+from simsched.toolkit import PLACERS, PlacerName, Score, run_in_order
+
+#: Makes the simulation of an episode from the seed of its jobs, under these terms.
+Simulations = Callable[[int, Terms], Simulation]
+#: The name of a shipped experiment, the path of a YAML file, or what such a file would say.
+Experiment = str | Path | Mapping[str, Any]
+#: What an action is: a job of the window, a rule by its place, or the weights of a rule.
+ActionKind = Literal["job", "rule", "weights"]
+#: Rules by name: the features by whose weighted sum jobs are started.
+RULES: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "oldest": MappingProxyType({"age_s": 1.0}),
+        "smallest": MappingProxyType({"gpus": -1.0}),
+        "least-attained": MappingProxyType({"attained_gpu_s": -1.0}),
+    }
+)
+_SECONDS_PER_HOUR = 3600.0
+_NO_CHANGE = Decision.change({})
+#: The GPUs that a job asks for, who chooses them, and the types that it runs on.
+_Kind = tuple[int, Placer, tuple[int, ...]]
+#: Whenever something happens, the completion of the last job before a quiet hour too: rewards count to there.
+_TRIGGERS = Triggers(arrival=True, completion=True, node_change=True, quiet=True)
+
+
+def simulations_of(experiment: Experiment, changes: Mapping[str, Any] | None = None) -> Simulations:
+    """Return what makes simulations of the first cell of an experiment; jobs of the last 256 seeds are kept."""
+    task = lru_cache(maxsize=256)(lambda seed: task_of(experiment, changes, seed))
+    return lambda seed, terms: drive_task(task(seed), terms, JobRecorder())
+
+
+class JobRecorder:
+    """Keeps the records of finished jobs and no others, which take a quarter of the time of an episode."""
+
+    def __init__(self) -> None:
+        """Start without jobs."""
+        self.jobs: list[JobRecord] = []
+
+    def job(self, record: JobRecord) -> None:
+        """Keep a finished job."""
+        self.jobs.append(record)
+
+    def allocation(self, record: AllocationRecord) -> None:
+        """Drop an interval."""
+
+    def decision(self, record: DecisionRecord) -> None:
+        """Drop a decision."""
+
+    def outage(self, record: OutageRecord) -> None:
+        """Drop an interval of a node."""
+
+
+class SchedulingEnv(gymnasium.Env[Observation, Any]):
+    """A cluster whose waiting jobs the agent starts, one job, or all that fit by a rule, at a step.
+
+    An episode is a workload, from its first submission until its last job is complete. A step ends at the next instant
+    at which there is something to choose: decisions of the simulation at which no job waits, or none that could be
+    picked fits, are passed over.
+
+    With `action="job"`, action i starts the i-th job of the window, and the last action, `window`, lets time pass. An
+    action that cannot be carried out is replaced by letting time pass, and one that would let time stand still by the
+    first job that fits; `info["replaced"]` says so, and `action_masks()` and `info["action_mask"]` say before which
+    actions can. With `"rule"`, an action is the place of one of `rules`, with `"weights"` a weight from -1 to 1 for
+    each of `features`: jobs are started in the order of the weighted sum, the largest first, as far as they fit. With
+    `preempt` running jobs are ordered too, and those that no longer fit are stopped; without, they run on.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (as gymnasium declares it)
+
+    def __init__(
+        self,
+        simulations: Simulations | Experiment = "learning/episodes",
+        changes: Mapping[str, Any] | None = None,
+        *,
+        action: ActionKind = "job",
+        reward: str | Reward = "completion",
+        features: Sequence[str] = QUEUE_FEATURES,
+        cluster_features: Sequence[str] = tuple(CLUSTER_FEATURES),
+        window: int = 16,
+        rules: Mapping[str, Mapping[str, float]] = RULES,
+        preempt: bool = False,
+        placement: PlacerName = "most-free",
+        seeds: Sequence[int] = tuple(range(1, 17)),
+        horizon_s: float = math.inf,
+        render_mode: str | None = None,
+    ) -> None:
+        """Take the workloads of an experiment with `changes` as `sim.run` does, or a function that makes simulations.
+
+        Each episode draws one of `seeds`, which number workloads, unless `reset(options={"seed": 7})` names one; it is
+        truncated at `horizon_s` of simulated time. `features` of waiting jobs and `cluster_features` are shown, and an
+        agent is given the signals that the former and the `rules` read, no others. `placement` chooses the GPUs of a
+        job; where rules preempt, it is `most-free`. Raises `InputError` for what cannot be had.
+        """
+        if action not in get_args(ActionKind):
+            raise input_error("action", f"there is no kind '{action}'", nearest(str(action), get_args(ActionKind)))
+        if isinstance(reward, str) and reward not in REWARDS:
+            raise input_error("reward", f"there is no reward '{reward}'", nearest(reward, REWARDS))
+        if placement not in PLACERS:
+            raise input_error("placement", f"there is no placer '{placement}'", nearest(placement, PLACERS))
+        if preempt and placement != "most-free":
+            raise input_error("placement", f"'{placement}' cannot be had where rules preempt", "leave it out")
+        if action == "job" and preempt:
+            raise input_error("preempt", "a job that is picked stops no other", "let the action be 'rule' or 'weights'")
+        if not seeds or not horizon_s > 0 or not rules:
+            raise input_error("SchedulingEnv", "seeds, rules or horizon_s are empty", "give at least one, and above 0")
+        if isinstance(simulations, str | Path | Mapping):
+            self._make = simulations_of(simulations, changes)
+        else:
+            self._make = simulations
+            if changes:
+                raise input_error("changes", "there is no experiment to change", "make the simulations accordingly")
+        self._kind, self._preempt, self._seeds, self._horizon_s = action, preempt, tuple(seeds), horizon_s
+        self._placer, self._window = PLACERS[placement], window
+        self._reward = REWARDS[reward] if isinstance(reward, str) else reward
+        self._times_needed = reward == "slowdown"
+        self._observer = Observer(features, cluster_features, window)
+        self._rules = [Score(weights) for weights in rules.values()] if action == "rule" else []
+        self.signals: frozenset[Signal] = self._observer.features.needs.union(*(rule.needs for rule in self._rules))
+        self.render_mode = render_mode
+        self.observation_space: spaces.Space[Observation] = self._observer.space
+        self.action_space = self._action_space()
+        #: The simulation of the episode, whose tables `sim.results_of` returns once it is complete.
+        self.simulation: Simulation | None = None
+
+    def _action_space(self) -> spaces.Space[Any]:
+        if self._kind == "weights":
+            return spaces.Box(-1.0, 1.0, (len(self._observer.features.names),), np.float32)
+        return spaces.Discrete(self._window + 1 if self._kind == "job" else len(self._rules))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode; `options` may hold the `seed` of its workload."""
+        super().reset(seed=seed)
+        self._seed = (options or {}).get("seed")
+        if self._seed is None:
+            self._seed = int(self.np_random.choice(self._seeds))
+        signals = self.signals | ({REMAINING_WORK} if self._times_needed else set())
+        self.simulation = self._make(self._seed, Terms(name="gym", triggers=_TRIGGERS, signals=signals))
+        self._gpus = self.simulation.cluster.total_gpus
+        self._alone_s: dict[str, float] = {}
+        self._kinds: dict[str, _Kind] = {}
+        #: Where a job of each kind would be placed, None where it does not fit.
+        self._found: dict[_Kind, Allocation | None] = {}
+        self._over = self._truncated = False
+        self._seen = 0
+        self._notice(self.simulation.advance())
+        if not self._choice():
+            self._go_on(_NO_CHANGE)
+        return self._shown(), self._told(replaced=False)
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Carry out an action; the reward covers the simulated time until the next choice."""
+        simulation = self.simulation
+        if simulation is None or self._over or self._truncated:
+            raise gymnasium.error.ResetNeeded("the episode is over, or has not begun: call reset()")
+        if self._kind != "job":
+            reward, replaced = self._go_on(self._ordered(action)), False
+        else:
+            place = int(action)
+            masks = self.action_masks()
+            replaced = not masks[place]
+            if replaced:
+                place = self._window if masks[self._window] else int(np.argmax(masks))
+            reward = self._go_on(Decision.change(self._start)) if place == self._window else self._pick(place)
+        return self._shown(), reward, self._over, self._truncated, self._told(replaced=replaced)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return which actions can be carried out, shape (actions,); of weights all, shape (features,)."""
+        if self._kind != "job":
+            size = len(self._rules) or len(self._observer.features.names)
+            return np.ones(size, dtype=np.bool_)
+        masks = np.zeros(self._window + 1, dtype=np.bool_)
+        masks[: len(self._fits)] = self._fits
+        masks[self._window] = self._time_passes()
+        return masks
+
+    def render(self) -> str | None:
+        """Return the simulation, its view and the jobs of the window in a line each, in the mode `ansi`."""
+        if self.render_mode != "ansi" or self.simulation is None:
+            return None
+        shown = self._waiting[: self._window]
+        return "\n".join(map(repr, (self.simulation, self.simulation.view, *shown)))
+
+    def _time_passes(self) -> bool:
+        """Return whether something will happen without a start: a job runs, or one is still to be submitted."""
+        assert self.simulation is not None
+        running = len(self._view.jobs) > len(self._waiting) or bool(self._start)
+        return running or self._seen < len(self.simulation.jobs)
+
+    def _ordered(self, action: Any) -> Decision:
+        """Decide by a rule, or by the weights of one."""
+        names = self._observer.features.names
+        if self._kind == "rule":
+            score = self._rules[int(action)]
+        else:
+            score = Score(dict(zip(names, np.asarray(action, dtype=np.float64).tolist(), strict=True)))
+        if self._preempt:
+            return Decision(run_in_order(score.rank(self._view.jobs.values()), self._view))
+        for job in score.rank(self._waiting):
+            if not self._free.total:
+                break
+            if self._chosen(job) is not None:
+                self._let_start(job)
+        return Decision.change(self._start)
+
+    def _pick(self, place: int) -> float:
+        """Start a job once the choice is over, which it is when no other fits."""
+        self._let_start(self._waiting.pop(place))
+        self._see_fits()
+        return 0.0 if self._choice() else self._go_on(Decision.change(self._start))
+
+    def _let_start(self, job: JobView) -> None:
+        """Give a job that fits its GPUs; what did not fit does not now, the rest is to be looked at again."""
+        found = self._start[job.id] = self._chosen(job) or NOTHING
+        self._free.take(found, job.request.shape)
+        self._found = dict.fromkeys([kind for kind, place in self._found.items() if place is None])
+
+    def _go_on(self, decision: Decision) -> float:
+        """Carry out a decision and run to the next choice; return the reward of the time between."""
+        simulation, reward = self.simulation, 0.0
+        assert simulation is not None
+        while True:
+            simulation.act(decision)
+            view, begin_s = self._view, simulation.view.now_s
+            waiting = [job for job in view.jobs.values() if not job.running]
+            an_hour = self._reward(Moment(view, waiting, len(simulation.jobs), self._gpus, self._alone_s))
+            shown = simulation.advance()
+            end_s = min(simulation.view.now_s, self._horizon_s)
+            reward += an_hour * (end_s - begin_s) / _SECONDS_PER_HOUR
+            self._notice(shown)
+            self._truncated = not self._over and simulation.view.now_s >= self._horizon_s
+            if self._over or self._truncated or self._choice():
+                return reward
+            decision = _NO_CHANGE
+
+    def _notice(self, view: View | None) -> None:
+        """Look at the view of a decision that is due, None at the end."""
+        assert self.simulation is not None
+        self._over = view is None
+        self._view: View = self.simulation.view
+        self._waiting: list[JobView] = []
+        self._start: dict[str, Allocation] = {}
+        self._fits: list[bool] = []
+        if view is None:
+            return
+        self._seen += len(view.arrived)
+        if self._times_needed:
+            self._alone_s.update((job.id, job[REMAINING_WORK].seconds) for job in view.arrived)
+        self._waiting = [job for job in view.jobs.values() if not job.running]
+        if self._waiting:
+            self._free = Capacity.of(view)
+            self._found = {}
+            self._see_fits()
+
+    def _see_fits(self) -> None:
+        """Note which jobs of the window fit into what is free."""
+        self._fits = [self._chosen(job) is not None for job in self._waiting[: self._window]]
+
+    def _chosen(self, job: JobView) -> Allocation | None:
+        kind = self._kinds.get(job.id)
+        if kind is None:
+            kind = job.num_gpus, self._placer.within(job.request.shape), self._free.fitting(job.facts)
+            self._kinds[job.id] = kind
+        if kind not in self._found:
+            gpus, placer, types = kind
+            self._found[kind] = self._free.choose(placer, gpus, types)
+        return self._found[kind]
+
+    def _choice(self) -> bool:
+        """Return whether there is something to choose."""
+        return any(self._fits) if self._kind == "job" else bool(self._waiting)
+
+    def _shown(self) -> Observation:
+        return self._observer.show(self._view, self._waiting, self._fits, self._gpus)
+
+    def _told(self, *, replaced: bool) -> dict[str, Any]:
+        """Return what else an agent may want to know."""
+        told = {"time_s": float(self._view.now_s), "seed": self._seed, "replaced": replaced}
+        told["action_mask"] = self.action_masks()
+        recorder = None if self.simulation is None else self.simulation.recorder
+        if self._over and isinstance(recorder, JobRecorder | MemoryRecorder):
+            told["jct_mean_s"] = sum(job.jct_s for job in recorder.jobs) / len(recorder.jobs)
+        return told

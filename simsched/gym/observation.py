@@ -1,0 +1,76 @@
+"""Observations: the head of the queue and the cluster, as numbers from 0 to 1 in fixed shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from simsched.errors import input_error, nearest
+from simsched.policy import JobView, View
+from simsched.toolkit import Features
+
+Array = NDArray[np.float32]
+Observation = dict[str, Array]
+
+#: The features of a waiting job that are shown unless others are asked for.
+QUEUE_FEATURES = ("gpus", "age_s", "attained_gpu_s")
+_MANY_JOBS = 1000.0
+_WEEK_S = 7 * 86400.0
+
+
+def _log_share(number: float, most: float) -> float:
+    return min(math.log1p(number) / math.log1p(most), 1.0)
+
+
+#: The features of the cluster by name, each from the view, the waiting jobs and the GPUs in all.
+CLUSTER_FEATURES: Mapping[str, Callable[[View, Sequence[JobView], int], float]] = MappingProxyType(
+    {
+        "free": lambda view, waiting, gpus: sum(view.free) / gpus,
+        "most_free": lambda view, waiting, gpus: max(view.free) / max(node.gpus for node in view.nodes),
+        "waiting": lambda view, waiting, gpus: _log_share(len(waiting), _MANY_JOBS),
+        "running": lambda view, waiting, gpus: _log_share(len(view.jobs) - len(waiting), _MANY_JOBS),
+        "wanted": lambda view, waiting, gpus: _log_share(sum(job.num_gpus for job in waiting) / gpus, _MANY_JOBS),
+        "time": lambda view, waiting, gpus: _log_share(view.now_s, _WEEK_S),
+    }
+)
+
+
+class Observer:
+    """Shows a view: `queue` has a row for each of the `window` jobs that wait longest, `cluster` a number a feature.
+
+    The first column of `queue` says whether the job fits into what is free; rows without a job are 0 throughout.
+    """
+
+    def __init__(self, queue: Sequence[str], cluster: Sequence[str], window: int) -> None:
+        """Take features by name; raises `InputError` for names that there are not."""
+        if window < 1:
+            raise input_error("window", f"is {window}", "show one job at least")
+        for name in cluster:
+            if name not in CLUSTER_FEATURES:
+                message = f"there is no feature '{name}' of the cluster"
+                raise input_error("cluster_features", message, nearest(name, CLUSTER_FEATURES))
+        self.features = Features(queue)
+        self._window = window
+        self._cluster = [CLUSTER_FEATURES[name] for name in cluster]
+        self.space: spaces.Space[Any] = spaces.Dict(
+            {
+                "queue": spaces.Box(0.0, 1.0, (window, 1 + len(queue)), np.float32),
+                "cluster": spaces.Box(0.0, 1.0, (len(cluster),), np.float32),
+            }
+        )
+
+    def show(self, view: View, waiting: Sequence[JobView], fits: Sequence[bool], gpus: int) -> Observation:
+        """Return the observation of a view; `fits` says it of each of the first `window` jobs that wait."""
+        queue = np.zeros((self._window, 1 + len(self.features.names)), np.float32)
+        shown = waiting[: self._window]
+        if shown:
+            queue[: len(shown), 0] = fits
+            logarithms = np.log1p(self.features.numbers(shown))
+            queue[: len(shown), 1:] = np.minimum(logarithms / self.features.most, 1.0)
+        return {"queue": queue, "cluster": np.array([of(view, waiting, gpus) for of in self._cluster], np.float32)}

@@ -1,0 +1,63 @@
+"""Jobs that wait for the same uplinks share their bandwidth.
+
+A fluid model: among flows that are active at once on an uplink each gets an equal part of it. A job is active on a tier
+for a share of its step, its exposed communication there, and comes upon another as often as that one is active. So the
+communication stretches by 1 plus the activities of the others on its worst uplink; these follow from the stretched
+steps, and the least fixed point is taken. For two equal jobs that always communicate this is half the bandwidth each.
+Computation stays as it is. Flows of a more urgent level are served first, and others have what time these leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+_CLOSE = 1e-9
+_MOST_ROUNDS = 1000
+_LEAST_LEFT = 0.05  # of an uplink, for flows that are less urgent than those that fill it
+
+
+class Flow(NamedTuple):
+    """A job alone: the seconds of its step, and for each tier those that wait for uplinks, with these uplinks.
+
+    Lower levels are more urgent.
+    """
+
+    step_s: float
+    across: tuple[tuple[float, frozenset[Hashable]], ...]
+    level: int = 0
+
+
+def shared_steps_s(flows: Sequence[Flow]) -> list[float]:
+    """Return the seconds of a step of each of the jobs whose flows run beside each other."""
+    parts = [(job, exposed_s, links) for job, flow in enumerate(flows) for exposed_s, links in flow.across if exposed_s]
+    users: dict[Hashable, list[int]] = {}
+    for part, (_, _, links) in enumerate(parts):
+        for link in links:
+            users.setdefault(link, []).append(part)
+    # Uplinks with the same users are equally busy: one of them stands for all.
+    busy = sorted({tuple(sharing) for sharing in users.values() if len(sharing) > 1})
+    level = [flows[job].level for job, _, _ in parts]
+    meets: list[list[tuple[list[int], list[int]]]] = [[] for _ in parts]
+    for sharing in busy:
+        for part in sharing:
+            equals = [other for other in sharing if other != part and level[other] == level[part]]
+            meets[part].append((equals, [other for other in sharing if level[other] < level[part]]))
+    stretch, steps_s = [1.0] * len(parts), [flow.step_s for flow in flows]
+    for _ in range(_MOST_ROUNDS if busy else 0):
+        active = [exposed_s * stretch[part] / steps_s[job] for part, (job, exposed_s, _) in enumerate(parts)]
+        wider = [max((_stretch(active, *met) for met in part), default=1.0) for part in meets]
+        moved = max(abs(now - before) for now, before in zip(wider, stretch, strict=True))
+        stretch = wider
+        steps_s = [flow.step_s for flow in flows]
+        for part, (job, exposed_s, _) in enumerate(parts):
+            steps_s[job] += exposed_s * (stretch[part] - 1)
+        if moved < _CLOSE:
+            break
+    return steps_s
+
+
+def _stretch(active: Sequence[float], equals: Sequence[int], first: Sequence[int]) -> float:
+    """Return how much longer a flow takes beside equals, in the time that those served first leave."""
+    left = max(1.0 - sum(active[other] for other in first), _LEAST_LEFT)
+    return (1.0 + sum(active[other] for other in equals)) / left

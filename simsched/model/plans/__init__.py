@@ -1,0 +1,5 @@
+"""How large models train on many GPUs: plans of parallel training, what they take of memory, and how long a step is."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

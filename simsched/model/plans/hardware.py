@@ -1,0 +1,98 @@
+"""What a step's time depends on beside model and plan: GPUs, the software that drives them, and the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, ClassVar
+
+from simsched.model.placement import Shape, Tier
+from simsched.model.plans.plan import RECOMPUTATIONS, Recomputation
+
+
+@dataclass(frozen=True)
+class PlanSpace:
+    """Which plans are considered, of ways to save memory the usual one first, and the most ranks of a kind."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+    recomputation: tuple[Recomputation, ...] = RECOMPUTATIONS
+    zero: tuple[int, ...] = (0, 1, 2, 3)
+    offload: tuple[bool, ...] = (False, True)
+    most_tensor: int = 64
+    most_context: int = 8
+    most_interleave: int = 64
+
+
+#: All plans, of which many were never measured.
+EVERYTHING = PlanSpace()
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A GPU with the software measured on it: what is printed in data sheets, and a few numbers that are fitted.
+
+    Rates are FLOP/s and bytes/s of one GPU, `node_bandwidth` the bytes/s of all network cards of a node. Matrix
+    products reach `efficiency` of the peak, those of attention and output that of `other_flops`. `pointwise_s` are the
+    seconds a byte of a pass over a layer. `fixed_s` are those that launches and gaps add to it, `host_s` those that
+    the host needs at least. Collectives reach `network_share` of a network; `exposed` is the share of a layer's that
+    nothing hides, `exposed_messages` that of messages between stages, `overlap` how many backward passes the sum of
+    gradients hides behind. A step takes `spread` longer for each doubling of the nodes. `optimiser_s` are the seconds
+    a parameter. A `fused` attention keeps no scores and skips what is masked. Where `ends_count`, embedding
+    and output may each take the place of a layer in a pipeline. `space` holds the plans measured.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+    gpu_type: str
+    memory_bytes: float
+    peak_flops: float
+    other_flops: float
+    efficiency: float
+    pointwise_s: float
+    fixed_s: float
+    link_bandwidth: float
+    link_latency_s: float
+    node_gpus: int
+    node_bandwidth: float
+    network_latency_s: float = 0.0
+    network_share: float = 1.0
+    exposed: float = 1.0
+    exposed_messages: float = 1.0
+    overlap: float = 0.0
+    spread: float = 0.0
+    host_s: float = 0.0
+    optimiser_s: float = 3e-11
+    fused: bool = False
+    sequence_parallel: bool = False
+    ends_count: bool = False
+    gradient_bytes: int = 4
+    buffers: float = 0.075
+    host_bandwidth: float = 25e9
+    space: PlanSpace = EVERYTHING
+
+    def __post_init__(self) -> None:
+        """Refuse rates and sizes that are not above 0, and times below it."""
+        for name, value in vars(self).items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                may_be_zero = name not in {*_RATES, "efficiency", "network_share"}
+                if value < 0 or (value == 0 and not may_be_zero):
+                    raise ValueError(f"'{name}' of a hardware profile must be above 0, not {value}")
+
+    def tiers(self, shape: Shape) -> tuple[Tier, ...]:
+        """Return how a site lies on the network of its nodes; () on a single node."""
+        if len(shape) < 2:
+            return ()
+        return (Tier(gcd(*shape), max(shape), self.node_bandwidth, self.network_latency_s),)
+
+
+_RATES = (
+    "memory_bytes",
+    "peak_flops",
+    "other_flops",
+    "link_bandwidth",
+    "node_gpus",
+    "node_bandwidth",
+    "host_bandwidth",
+)

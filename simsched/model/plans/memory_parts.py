@@ -1,0 +1,100 @@
+"""What a plan takes of a GPU's memory.
+
+Sources: Megatron (Narayanan et al., SC'21, section 2 and equation 2), sequence parallelism (Korthikanti et al.,
+MLSys'23, sections 4 and 5), ZeRO (Rajbhandari et al., SC'20, section 3).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simsched.model.plans.hardware import Hardware
+from simsched.model.plans.plan import Floats, PlanTable
+from simsched.model.plans.shape import ModelShape
+
+_WEIGHT, _OPTIMISER = 2, 12  # bytes a parameter: 16-bit weight; 32-bit master and the two moments of Adam
+_SCORES = 5  # bytes of a score: softmax, its dropout, and that dropout's mask
+
+
+class MemoryParts(NamedTuple):
+    """Bytes on the GPU of a plan that holds most, by part, each of shape (n,); `host` lies outside the GPU.
+
+    State is weights, gradients and the optimiser's, of the layers and of the embedding. `buffers` is an assumption.
+    """
+
+    layers: Floats
+    embedding: Floats
+    activations: Floats
+    logits: Floats
+    buffers: Floats
+    host: Floats
+
+    @property
+    def total(self) -> Floats:
+        """Return the bytes on the GPU."""
+        return self.layers + self.embedding + self.activations + self.logits + self.buffers
+
+
+def memory(shape: ModelShape, hardware: Hardware, plans: PlanTable, global_batch: ArrayLike) -> MemoryParts:
+    """Return the bytes that plans take at a global batch (sequences)."""
+    ranks = plans.tensor * plans.pipeline
+    layers = shape.layers * shape.layer_parameters / ranks
+    # The first stage embeds and the last puts out; one GPU that does both holds the matrix twice if they are untied.
+    both = np.where((plans.pipeline == 1) & shape.untied, 2.0, 1.0)
+    embedding = both * shape.vocabulary * shape.hidden / plans.tensor
+    on_gpu, on_host = _state_bytes(hardware, plans)
+    logits = 4.0 * shape.sequence / plans.context * plans.micro_batch * shape.vocabulary / plans.tensor
+    return MemoryParts(
+        layers * on_gpu,
+        embedding * on_gpu,
+        layer_activations(shape, hardware, plans) * _kept_layers(shape, plans, global_batch),
+        logits,
+        np.full(len(ranks), hardware.buffers * hardware.memory_bytes),
+        (layers + embedding) * on_host,
+    )
+
+
+def _state_bytes(hardware: Hardware, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Return the bytes of a parameter on the GPU and on the host."""
+    weight = _WEIGHT / np.where(plans.zero >= 3, plans.replicas, 1.0)
+    gradient = hardware.gradient_bytes / np.where(plans.zero >= 2, plans.replicas, 1.0)
+    optimiser = _OPTIMISER / np.where(plans.zero >= 1, plans.replicas, 1.0)
+    host = np.where(plans.offload > 0, gradient + optimiser, 0.0)
+    return weight + gradient + optimiser - host, host
+
+
+def layer_activations(shape: ModelShape, hardware: Hardware, plans: PlanTable) -> Floats:
+    """Return the bytes that a layer keeps of a micro-batch.
+
+    The 24 of the published 10 + 24/t are query, key, value and the attention's output (2 each) and twice 4h + 4h of the
+    MLP; here they follow the shape, with one more product of a gated MLP.
+    """
+    tokens = shape.sequence / plans.context * plans.micro_batch
+    whole, shared = linear_bytes(shape)
+    undivided = np.where(plans.sequence_parallel > 0, plans.tensor, 1.0)
+    kept = tokens * (whole / undivided + shared / plans.tensor)
+    if not hardware.fused:
+        kept = kept + np.where(plans.keeps("none"), score_bytes(shape) * tokens / plans.tensor, 0.0)
+    return np.where(plans.keeps("full"), 2.0 * tokens * shape.hidden / undivided, kept)
+
+
+def linear_bytes(shape: ModelShape) -> tuple[float, float]:
+    """Return the bytes of a token's activations that tensor parallelism leaves whole, and those that it divides."""
+    mlp = (6 if shape.gated else 4) * shape.mlp
+    return 10.0 * shape.hidden, 4.0 * shape.hidden * (1 + shape.kv_heads / shape.heads) + mlp
+
+
+def score_bytes(shape: ModelShape) -> float:
+    """Return the bytes of a token's scores."""
+    return float(_SCORES * shape.heads * shape.sequence)
+
+
+def _kept_layers(shape: ModelShape, plans: PlanTable, global_batch: ArrayLike) -> Floats:
+    """Return the layers times micro-batches whose activations the first stage holds at most."""
+    micro_batches = np.asarray(global_batch) / (plans.data * plans.micro_batch)
+    in_flight = np.minimum(plans.pipeline, micro_batches)
+    more = 1 + np.where(plans.interleave > 1, (plans.pipeline - 1) / (plans.pipeline * plans.interleave), 0.0)
+    return np.asarray(shape.layers / plans.pipeline * in_flight * more)

@@ -1,0 +1,123 @@
+"""A plan of parallel training: how the GPUs of a job divide its model and its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Recomputation = Literal["none", "selective", "full"]
+RECOMPUTATIONS: tuple[Recomputation, ...] = get_args(Recomputation)
+
+
+@dataclass(frozen=True, order=True)
+class Plan:
+    """Tensor, pipeline, data and context ranks; sequences of a micro-batch; virtual stages of a GPU; what saves memory.
+
+    Activations are kept, recomputed in the attention only, or recomputed whole. `sequence_parallel` divides over the
+    tensor ranks what tensor parallelism leaves whole. `zero` is the stage of ZeRO, 0 for none; `offload` keeps
+    gradients and the optimiser's state in the host's memory.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    context: int = 1
+    micro_batch: int = 1
+    interleave: int = 1
+    recomputation: Recomputation = "none"
+    sequence_parallel: bool = False
+    zero: int = 0
+    offload: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse counts below 1, and unknown kinds of recomputation and of ZeRO."""
+        counts = (self.tensor, self.pipeline, self.data, self.context, self.micro_batch, self.interleave)
+        if min(counts) < 1 or self.recomputation not in RECOMPUTATIONS or self.zero not in range(4):
+            raise ValueError(f"{self} is no plan: ranks are at least 1, stages of ZeRO 0 to 3")
+
+    @property
+    def gpus(self) -> int:
+        """Return the GPUs that it takes."""
+        return self.tensor * self.pipeline * self.data * self.context
+
+    def micro_batches(self, global_batch: int) -> int:
+        """Return the micro-batches of a step and replica."""
+        return global_batch // (self.data * self.micro_batch)
+
+    def __str__(self) -> str:
+        """Write the plan as words that `parse` reads, for instance `t8 p4 d16 b2 v3 full zero1`."""
+        counts = zip("tpdcbv", astuple(self)[:6], strict=True)
+        words = [f"{letter}{count}" for letter, count in counts if count > 1 or letter in "tpd"]
+        words += [self.recomputation] * (self.recomputation != "none") + ["sp"] * self.sequence_parallel
+        return " ".join(words + [f"zero{self.zero}"] * (self.zero > 0) + ["offload"] * self.offload)
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """Read what `str` writes, in any order; raises `ValueError` naming the word that is none of a plan's."""
+        names = dict(zip("tpdcbv", ("tensor", "pipeline", "data", "context", "micro_batch", "interleave"), strict=True))
+        found: dict[str, Any] = {}
+        for word in text.split():
+            letter, number = word.rstrip("0123456789"), word.lstrip("abcdefghijklmnopqrstuvwxyz")
+            if letter in names and number:
+                said: tuple[str, Any] = names[letter], int(number)
+            elif letter == "zero" and number:
+                said = "zero", int(number)
+            elif word in RECOMPUTATIONS:
+                said = "recomputation", word
+            elif word in ("sp", "offload"):
+                said = {"sp": "sequence_parallel"}.get(word, word), True
+            else:
+                raise ValueError(f"'{word}' is no word of a plan; one reads 't8 p4 d16 c1 b2 v3 full sp zero1 offload'")
+            if said[0] in found:
+                raise ValueError(f"'{text}' says the same twice: '{word}'")
+            found[said[0]] = said[1]
+        return cls(**found)
+
+
+class PlanTable(NamedTuple):
+    """Plans as columns of numbers, all of shape (n,); recomputation by its place in `RECOMPUTATIONS`."""
+
+    tensor: Floats
+    pipeline: Floats
+    data: Floats
+    context: Floats
+    micro_batch: Floats
+    interleave: Floats
+    recomputation: Floats
+    sequence_parallel: Floats
+    zero: Floats
+    offload: Floats
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan]) -> PlanTable:
+        """Make the table of some plans."""
+        rows = [(*row[:6], RECOMPUTATIONS.index(row[6]), *row[7:]) for row in map(astuple, plans)]
+        return cls(*np.array(rows, dtype=np.float64).reshape(len(rows), 10).T)
+
+    def plan(self, at: int) -> Plan:
+        """Return the plan of a row."""
+        t, p, d, c, b, v, kept, parallel, zero, offload = (int(column[at]) for column in self)
+        return Plan(t, p, d, c, b, v, RECOMPUTATIONS[kept], bool(parallel), zero, bool(offload))
+
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> PlanTable:
+        """Return the rows chosen."""
+        return PlanTable(*(column[chosen] for column in self))
+
+    @property
+    def gpus(self) -> Floats:
+        """Return the GPUs that each takes."""
+        return self.tensor * self.pipeline * self.data * self.context
+
+    @property
+    def replicas(self) -> Floats:
+        """Return the GPUs that hold equal weights: those of the data and the context ranks."""
+        return self.data * self.context
+
+    def keeps(self, recomputation: Recomputation) -> Floats:
+        """Return 1 where activations are recomputed in one way, 0 elsewhere."""
+        return np.where(self.recomputation == RECOMPUTATIONS.index(recomputation), 1.0, 0.0)

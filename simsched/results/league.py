@@ -1,0 +1,177 @@
+"""What a league's policies achieved: one entry for each policy at each contest, as `league.json` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+from simsched.errors import input_error
+from simsched.knowledge import marked, told
+from simsched.results.stored import Count, read_json
+from simsched.results.writer import json_text
+
+LEAGUE_FILE = "league.json"
+_AGAIN = "run the league again, which repeats only what is missing"
+#: The measures of a league: those that summaries have, and the CPU time of a run with its decisions.
+CPU_S = "cpu_s"
+MEASURES = (
+    "jct_mean_s", "jct_median_s", "jct_p99_s", "makespan_s", "rho_max", "rho_jain", "queueing_mean_s",
+    "idle_gpu_hours", "restart_gpu_hours", "lost_gpu_hours", "energy_kwh", CPU_S,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ContestPlace:
+    """A workload under a condition: what its jobs are, the mean load that they offer, and why it was not run, if so.
+
+    `bounds` has, by seed, the mean JCT in seconds below which no schedule comes; `unbounded` says why there is none.
+    """
+
+    workload: str
+    condition: str
+    about: str = ""
+    offered_load: float | None = None
+    missing: str = ""
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    unbounded: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name the contest."""
+        return f"{self.workload}.{self.condition}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One policy at one contest: its measures and jobs by seed, or the `reason` for which it has none.
+
+    `knows` and `rigid` put it in its class, `becomes` says what it is without physics that it counts on.
+    """
+
+    contest: str
+    policy: str
+    policy_name: str = ""
+    knows: Mapping[str, str] = field(default_factory=dict)
+    rigid: bool = True
+    becomes: tuple[str, ...] = ()
+    reason: str = ""
+    jobs: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def shown_policy(self) -> str:
+        """The label with the mark of what the policy knows."""
+        return marked(self.policy, self.knows)
+
+    @property
+    def league_class(self) -> str:
+        """The class in which it competes."""
+        return f"{told(self.knows)}, {'rigid' if self.rigid else 'elastic'}"
+
+
+@dataclass(frozen=True)
+class LeagueTable:
+    """All entries of a league; `digest` is that of what it declares and of the simulator's meaning of it."""
+
+    name: str
+    digest: str
+    description: str
+    seeds: tuple[int, ...]
+    contests: tuple[ContestPlace, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The labels of the policies in order."""
+        return tuple(dict.fromkeys(entry.policy for entry in self.entries))
+
+    def ran(self, contest: str = "") -> list[Entry]:
+        """Return the entries with results, of one contest or of all."""
+        return [one for one in self.entries if not one.reason and contest in ("", one.contest)]
+
+
+class _Contest(TypedDict):
+    workload: str
+    condition: str
+    about: str
+    offered_load: float | None
+    missing: str
+    bounds: dict[str, float]
+    unbounded: str
+
+
+class _Entry(TypedDict):
+    contest: str
+    policy: str
+    policy_name: str
+    knows: dict[str, str]
+    rigid: bool
+    becomes: list[str]
+    reason: str
+    jobs: dict[str, str]
+    values: dict[str, dict[str, float]]
+
+
+class _League(TypedDict):
+    name: str
+    digest: str
+    description: str
+    seeds: list[Count]
+    contests: list[_Contest]
+    entries: list[_Entry]
+
+
+def league_text(table: LeagueTable) -> str:
+    """Return a league as JSON; the same entries give the same text."""
+    return json_text(asdict(table))
+
+
+def read_league_table(place: Path) -> LeagueTable:
+    """Read the league of a results folder, or of its file; raises `InputError` where there is none."""
+    path = place / LEAGUE_FILE if place.is_dir() else place
+    if not path.is_file():
+        raise input_error(place, f"holds no league: it has no {LEAGUE_FILE}", "name what `simsched league` wrote")
+    content: dict[str, Any] = read_json(path, _League)
+    contests = tuple(ContestPlace(**one) for one in content["contests"])
+    entries = tuple(Entry(**{**one, "becomes": tuple(one["becomes"])}) for one in content["entries"])
+    known = {one.name for one in contests}
+    strange = next((one.contest for one in entries if one.contest not in known), "")
+    if strange:
+        raise input_error(path, f"has an entry of the contest '{strange}', which it does not list", _AGAIN)
+    head = (content["name"], content["digest"], content["description"])
+    return LeagueTable(*head, tuple(content["seeds"]), contests, entries)
+
+
+def require_same_league(others: LeagueTable, digest: str) -> None:
+    """Raise `InputError` unless results are of the league of this digest."""
+    if others.digest != digest:
+        message = f"holds '{others.name}', which is another league than this one, or meant something else then"
+        raise input_error("--against", message, "run the league whose results these are, with the same version")
+
+
+def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
+    """Put a league's entries beside those of others; raises `InputError` unless both had the same jobs throughout."""
+    require_same_league(others, own.digest)
+    jobs = {(one.contest, seed): digest for one in others.ran() for seed, digest in one.jobs.items()}
+    for one in own.ran():
+        for seed, digest in one.jobs.items():
+            if jobs.get((one.contest, seed), digest) != digest:
+                message = f"had other jobs at {one.contest}, seed {seed}"
+                raise input_error("--against", message, "run the league with the same version of simsched")
+    taken = {(one.contest, one.policy) for one in own.entries}
+    both = {one.policy for one in others.ran()} & {one.policy for one in own.entries}
+    if both:
+        message = f"has a policy called '{min(both)}' too"
+        raise input_error("--against", message, "give the new one another name")
+    kept = tuple(one for one in others.entries if (one.contest, one.policy) not in taken)
+    return LeagueTable(own.name, own.digest, own.description, own.seeds, _contests(own, others), (*kept, *own.entries))
+
+
+def _contests(own: LeagueTable, others: LeagueTable) -> tuple[ContestPlace, ...]:
+    known: Iterable[ContestPlace] = (*own.contests, *others.contests)  # which have the bounds
+    found = {one.name: one for one in known if not one.missing}
+    names = dict.fromkeys(one.name for one in (*others.contests, *own.contests))
+    missing = {one.name: one for one in own.contests if one.missing}
+    return tuple(found.get(name) or missing[name] for name in names if name in found or name in missing)

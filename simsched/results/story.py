@@ -1,0 +1,112 @@
+"""The story of a job: when it waited, and for what, read from the tables of its cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from simsched.errors import input_error, nearest
+from simsched.results.reader import Cell
+from simsched.results.stays import HELD_COLUMNS, node_sizes, placements
+from simsched.words import counted
+
+_JOB_COLUMNS = ("job_id", "num_gpus", "submit_time_s", "end_time_s", "restarts", "status")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A stretch of a job's life, from `time_s` to `until_s`: what happens to it, and why or where."""
+
+    time_s: float
+    until_s: float
+    event: str
+    why: str = ""
+
+
+def story(cell: Cell, job_id: str) -> list[Passage]:
+    """Tell a finished job's life: where it runs and, while it waits, what stands in its way at the decisions.
+
+    The tables say what was free after a decision, not what the policy thought: of a job for which there was room it is
+    only said that the policy let it wait. Raises `InputError` for a job that the cell does not have.
+    """
+    jobs = cell.table("jobs", _JOB_COLUMNS)
+    own = jobs[jobs["job_id"] == job_id]
+    if own.empty:
+        raise input_error(str(cell.folder), f"no job '{job_id}' has finished", nearest(job_id, jobs["job_id"].tolist()))
+    job = own.iloc[0]
+    held = cell.table("allocations", HELD_COLUMNS)
+    runs = placements(held[held["job_id"] == job_id], {job_id: int(job["restarts"])})
+    others = _Others(cell, held[held["job_id"] != job_id], jobs, int(job["num_gpus"]), float(job["submit_time_s"]))
+    told = [Passage(job["submit_time_s"], job["submit_time_s"], "submitted", f"asks for {_gpus(int(job['num_gpus']))}")]
+    free_from = float(job["submit_time_s"])
+    for number, (_, placement, start_s, _, end_s, _) in enumerate(runs):
+        told += others.waiting(free_from, start_s)
+        told.append(Passage(start_s, end_s, "starts" if not number else "starts again", f"on {placement} (node:GPUs)"))
+        free_from = end_s
+    told += others.waiting(free_from, float(job["end_time_s"]))
+    end_s = float(job["end_time_s"])
+    return [*told, Passage(end_s, end_s, "ends", f"as {job['status']}" if job["status"] else "")]
+
+
+class _Others:
+    """What a job's cluster looks like to it: nodes, who else holds them, and since when the others are there."""
+
+    def __init__(self, cell: Cell, held: pd.DataFrame, jobs: pd.DataFrame, gpus: int, submit_s: float) -> None:
+        """Read the decisions and the outages of a cell."""
+        self._gpus = gpus
+        self._decisions = np.unique(cell.table("rounds", ["time_s"])["time_s"].to_numpy(dtype=np.float64))
+        self._sizes = np.array(node_sizes(cell.manifest.get("cluster"), [held]), dtype=np.int64)
+        groups: Any = cell.manifest.get("cluster")
+        self._types = np.array([group["gpu_type"] for group in groups for _ in range(int(group["nodes"]))])
+        submitted = dict(zip(jobs["job_id"], jobs["submit_time_s"], strict=True))
+        rows = [
+            (int(node), int(count), start, end, submitted.get(name, -1.0) > submit_s)
+            for name, start, end, placement, _ in held.itertuples(index=False, name=None)
+            for node, _, count in (pair.partition(":") for pair in placement.split())
+        ]
+        self._rows = np.array(rows, dtype=np.float64).reshape(len(rows), 5)
+        self._outages = cell.table("outages", ["node", "start_s", "end_s"]).to_numpy(dtype=np.float64)
+
+    def waiting(self, begin_s: float, end_s: float) -> Iterator[Passage]:
+        """Yield why a job waits from one second to another; decisions with the same reason are one passage."""
+        times = self._decisions[(self._decisions >= begin_s) & (self._decisions < end_s)].tolist()
+        first_s = times[0] if times else end_s
+        if first_s > begin_s:
+            yield Passage(begin_s, first_s, "waits", "no decision was due")
+        near = self._rows[(self._rows[:, 3] > begin_s) & (self._rows[:, 2] < end_s)]
+        reasons = [(time, *self._reason(near, time)) for time in times]
+        passages = [next(group) for _, group in groupby(reasons, key=lambda one: one[1])]
+        for (time, kind, detail), (until, *_) in pairwise([*passages, (end_s, "", "")]):
+            yield Passage(time, until, "waits", f"{kind}: {detail}")
+
+    def _reason(self, near: np.ndarray[Any, Any], time_s: float) -> tuple[str, str]:
+        """Return what stands in the way after the decision at a second, in a word and in numbers."""
+        there = near[(near[:, 2] <= time_s) & (near[:, 3] > time_s)]
+        used = np.bincount(there[:, 0].astype(np.int64), there[:, 1], minlength=len(self._sizes))
+        free = np.maximum(self._sizes - used.astype(np.int64), 0)
+        down = self._outages[(self._outages[:, 1] <= time_s) & (self._outages[:, 2] > time_s)]
+        free[down[:, 0].astype(np.int64)] = 0
+        most = max(int(free[self._types == kind].sum()) for kind in np.unique(self._types))
+        later = f"{_gpus(int(there[there[:, 4] > 0, 1].sum()))} held by jobs that came later"
+        if most < self._gpus:
+            return "no room", f"{_gpus(most)} free, {later}"
+        if int(free.max()) < self._gpus <= int(self._sizes.max()):
+            return "not on one node", f"{_gpus(most)} free, at most {free.max()} on one, {later}"
+        return "the policy lets it wait", f"{_gpus(most)} free, {later}"
+
+
+def _gpus(count: int) -> str:
+    return counted(count, "GPU")
+
+
+def at(told: Sequence[Passage], time_s: float) -> Passage:
+    """Return the passage of a story to which a second belongs; raises `InputError` for one before the job."""
+    before = [passage for passage in told if passage.time_s <= time_s]
+    if not before:
+        raise input_error("--at", f"{time_s:g} s is before the job's submission", f"from {told[0].time_s:g} s on")
+    return before[-1]

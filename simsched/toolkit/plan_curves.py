@@ -1,0 +1,79 @@
+"""How fast a job runs with its best plan on any number of GPUs (Rubick, MLSys'25, section 5)."""
+
+from __future__ import annotations
+
+from simsched.model import Cluster, tightest_site
+from simsched.model.plans import Plan
+from simsched.policy import PLANS, JobView
+
+#: A GPU that adds less than this share is not worth having (the published artifact).
+_LEAST_GAIN = 0.01
+
+
+class PlanCurves:
+    """The rates of jobs, in steps per second, with the best plan on tightly placed GPUs of a type; remembered.
+
+    A job without plans runs on the GPUs that it asked for and no others, at rate 1. Reads the signal `PLANS`.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Start with nothing known."""
+        self._cluster = cluster
+        self._rates: dict[tuple[str, int, str], dict[int, float]] = {}
+
+    def rate(self, job: JobView, gpus: int, kind: str) -> float:
+        """Return the rate on so many GPUs, 0 where none of its plans fits.
+
+        What adds 1 % or less adds nothing, so that equal rates tell how many are enough. Beyond a node, whole nodes are
+        compared.
+        """
+        plans = job[PLANS]
+        if plans is None or not job.facts.runs_on(kind):
+            return float(gpus >= job.num_gpus and job.facts.runs_on(kind))
+        batch = job.request.batch_size
+        rates = self._rates.setdefault((plans.name, batch, kind), {0: 0.0})
+        if gpus not in rates:
+            before = 0.0
+            for count in self.counts(gpus, kind):
+                if count not in rates:
+                    try:
+                        site = tightest_site(self._cluster, count, kind)
+                        found = 1 / plans.best(site, batch).parts.total
+                    except ValueError:  # none fits so few
+                        found = 0.0
+                    rates[count] = found if found > (1 + _LEAST_GAIN) * before else before
+                before = rates[count]
+        return rates[gpus]
+
+    def counts(self, most: int, kind: str) -> list[int]:
+        """Return the numbers of GPUs that are compared: those of a node, whole nodes, and `most`."""
+        size = self._cluster.gpus_per_node(kind)
+        return [*range(1, min(size, most) + 1), *range(2 * size, most, size), *([most] if most > size else [])]
+
+    def enough(self, job: JobView, gpus: int, kind: str) -> int:
+        """Return the fewest GPUs with the rate of so many, 0 where that is 0."""
+        rate = self.rate(job, gpus, kind)
+        return next(one for one in self.counts(gpus, kind) if self.rate(job, one, kind) == rate) if rate else 0
+
+    def more(self, job: JobView, gpus: int, most: int, kind: str) -> int | None:
+        """Return the fewest GPUs, up to `most`, that run it faster than so many; None where none do."""
+        rate = self.rate(job, gpus, kind)
+        return next((more for more in range(gpus + 1, most + 1) if self.rate(job, more, kind) > rate), None)
+
+    def asked(self, job: JobView, kind: str) -> float:
+        """Return the rate on the GPUs asked for with the plan asked for, which a guaranteed job is promised.
+
+        Without a plan, or where that one cannot run, it is the rate of the best.
+        """
+        plans, plan = job[PLANS], job.request.plan
+        if plans is not None and plan is not None and plans.refusal(plan, kind, job.num_gpus) is None:
+            site = tightest_site(self._cluster, job.num_gpus, kind)
+            return float(1 / plans.parts(plan, site, job.request.batch_size).total)
+        return self.rate(job, job.num_gpus, kind)
+
+    def plan(self, job: JobView, gpus: int, kind: str) -> Plan | None:
+        """Return the best plan on so many GPUs, None for a job without plans."""
+        plans = job[PLANS]
+        if plans is None:
+            return None
+        return plans.best(tightest_site(self._cluster, gpus, kind), job.request.batch_size).plan

@@ -1,0 +1,218 @@
+"""Plans of parallel training: memory against published sizes, step times by hand, what cannot run, and the search."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from simsched.agent import fixed_agent
+from simsched.model import BatchChoice, JobRequest, Site, facts_of
+from simsched.model.placement import Tier
+from simsched.model.plans import (
+    Hardware,
+    ModelShape,
+    Plan,
+    PlannedJob,
+    PlannedModel,
+    PlanSpace,
+    PlanTable,
+    best_plan,
+    legal,
+    memory,
+    plans,
+    step_time,
+)
+
+GIB = 2.0**30
+A100 = Hardware("a100", 80 * GIB, 312e12, 312e12, 0.8, 1e-12, 1e-3, 220e9, 6e-5, 8, 100e9)
+#: A GPU of round numbers: matrix products only, 1 TFLOP/s, links of 1 GB/s, the optimiser takes no time.
+PLAIN = Hardware("x", 1e15, 1e12, 1e12, 1.0, 0.0, 0.0, 1e9, 0.0, 2, 1e9, optimiser_s=0.0, buffers=0.0)
+#: 4 layers of 12 h^2 = 49,152 parameters.
+TINY = ModelShape(layers=4, hidden=64, mlp=256, heads=4, kv_heads=4, vocabulary=100, sequence=32)
+
+# Korthikanti et al. (MLSys'23), figures 1 and 7, as kept in Calculon: weights and optimiser, activations with neither
+# recomputation nor sequence parallelism, and with both selective recomputation and it; GiB of the first stage.
+PUBLISHED = {
+    "22B": ((6144, 64, 48), Plan(8, 1, 1, 1, 4), 4, 45.5625, 59.25, 9.5625),
+    "175B": ((12288, 96, 96), Plan(8, 8, 1, 1, 1, 3), 64, 45.5625, 66.84375, 12.3515625),
+    "530B": ((20480, 128, 105), Plan(8, 35, 1, 1, 1, 3), 280, 31.640625, 114.0234375, 23.076171875),
+    "1T": ((25600, 160, 128), Plan(8, 64), 512, 32.958984375, 131.25, 26.5625),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_memory_is_the_published_to_the_last_digit(name):
+    (hidden, heads, layers), plan, batch, state, whole, selective = PUBLISHED[name]
+    shape = ModelShape(layers, hidden, 4 * hidden, heads, heads, 51200, 2048)
+    saving = Plan(*[getattr(plan, one) for one in ("tensor", "pipeline", "data", "context", "micro_batch")],
+                  plan.interleave, "selective", sequence_parallel=True)  # fmt: skip
+    found = memory(shape, A100, PlanTable.of([plan, saving]), batch)
+    assert found.layers[0] / GIB == state
+    assert (found.activations / GIB).tolist() == [whole, selective]
+
+
+def test_parameters_are_those_of_the_published_models():
+    llama = ModelShape(80, 8192, 28672, 64, 8, 32000, 4096, gated=True, untied=True)
+    assert llama.parameters / 1e9 == pytest.approx(68.97, abs=0.02)  # 69 billion, norms left out
+    gpt = ModelShape(96, 12288, 49152, 96, 96, 51200, 2048)
+    assert gpt.parameters / 1e9 == pytest.approx(174.6, abs=0.1)  # Megatron (SC'21), table 2
+
+
+def test_zero_divides_the_state_over_the_replicas():
+    held = TINY.layers * TINY.layer_parameters
+    table = PlanTable.of([Plan(data=4, zero=stage) for stage in range(4)])
+    per_parameter = memory(TINY, A100, table, 4).layers / held  # 2 weight, 4 gradient, 12 optimiser (ZeRO, section 3)
+    assert per_parameter.tolist() == [18, 2 + 4 + 3, 2 + (4 + 12) / 4, 18 / 4]
+    away = memory(TINY, A100, PlanTable.of([Plan(data=4, zero=1, offload=True)]), 4)
+    assert away.layers[0] == 2 * held
+    assert away.host[0] == (4 + 3) * (held + 100 * 64)
+
+
+@pytest.mark.parametrize(
+    ("plan", "gpus", "batch", "reason"),
+    [
+        (Plan(2), 4, 8, "takes 2 GPUs, not 4"),
+        (Plan(data=3), 3, 8, "the global batch of 8 is not divisible by d x b = 3 x 1"),
+        (Plan(pipeline=3), 3, 6, "4 layers are not divisible by p x v = 3 x 1"),
+        (Plan(8), 8, 8, "4 heads are not divisible by t = 8"),
+        (Plan(context=3), 3, 8, "sequences of 32 are not divisible by c = 3"),
+        (Plan(interleave=2), 1, 8, "virtual stages (v = 2) need a pipeline"),
+        (Plan(pipeline=2, interleave=2), 2, 3, "the micro-batches of a step (3) must be divisible by p = 2"),
+        (Plan(pipeline=2, zero=3), 2, 8, "ZeRO 3 divides the gradients that a pipeline (p = 2) accumulates"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_its_reason(plan, gpus, batch, reason):
+    assert reason in legal(TINY, A100, plan, gpus, batch)
+
+
+def test_missing_memory_is_counted():
+    shape = ModelShape(48, 6144, 24576, 64, 64, 51200, 2048)
+    plan = Plan(8, 1, 1, 1, 4)  # 45.5625 state, 59.25 activations, 18 x 51200 x 6144 / 8 embedding, 4 s b V / 8 logits
+    needed = 45.5625 + 59.25 + (18 * 51200 * 6144 + 4 * 2048 * 4 * 51200) / 8 / GIB + 0.075 * 80
+    assert legal(shape, A100, plan, 8, 4) == (
+        f"a GPU needs {needed:.1f} GiB, {needed - 80:.1f} GiB more than the 80.0 GiB of a100"
+    )
+
+
+def test_computation_counts_the_published_flop():
+    # Megatron (SC'21), equation 3, with recomputation: 96 B s L h^2 (1 + s / 6h + V / 16 L h), of which the last term
+    # stands for an output layer that is not recomputed: 6 B s h V.
+    batch, s, h, layers, words = 8, 32, 64, 4, 100
+    flop = 96 * batch * s * layers * h * h * (1 + s / (6 * h)) + 6 * batch * s * h * words
+    found = step_time(TINY, PLAIN, Plan(recomputation="full"), batch)
+    assert found.compute == pytest.approx(flop / 1e12, rel=1e-12)
+    without = 72 * batch * s * layers * h * h * (1 + s / (6 * h)) + 6 * batch * s * h * words
+    assert step_time(TINY, PLAIN, Plan(), batch).compute == pytest.approx(without / 1e12, rel=1e-12)
+    assert (found.tensor, found.context, found.pipeline, found.data, found.optimiser) == (0, 0, 0, 0, 0)
+
+
+def test_tensor_ranks_reduce_four_times_a_layer_and_six_times_with_recomputation():
+    bytes_each = 2 * 32 * 64  # 2 b s h at b = 1, ring over two ranks: 2 (n - 1) / n = 1 time these
+    for recomputation, count in (("none", 4), ("full", 6)):
+        found = step_time(TINY, PLAIN, Plan(2, recomputation=recomputation), 8)
+        assert found.tensor == pytest.approx(8 * 4 * count * bytes_each / 1e9)
+
+
+def test_the_bubble_is_p_minus_one_stages_over_v():
+    free = Hardware(**{**vars(PLAIN), "exposed_messages": 0.0})
+    one = step_time(TINY, free, Plan(), 8)
+    output = 6 * 8 * 32 * 64 * 100 / 1e12
+    stage = (one.compute - output) / 8 / 2  # of two, for one of 8 micro-batches
+    assert step_time(TINY, free, Plan(pipeline=2), 8).pipeline == pytest.approx(stage)
+    assert step_time(TINY, free, Plan(pipeline=2, interleave=2), 8).pipeline == pytest.approx(stage / 2)
+
+
+def test_gradients_pass_the_uplinks_that_their_groups_cross():
+    held = TINY.layers * TINY.layer_parameters / 2  # t = 2
+    moved = 2 * 3 / 4 * held * 2  # ring over d = 4, two bytes each
+    node = Tier(2, 2, 1e9)  # two GPUs of the job a node: both tensor ranks' groups share its uplink
+    found = step_time(TINY, PLAIN, Plan(2, data=4), 8, (node,))
+    assert found.data == pytest.approx(2 * moved / 1e9)
+    assert found.across == [pytest.approx(found.data)]
+    leaf = Tier(4, 4, 0.5e9, 1.0)  # half as fast, and a latency of a second
+    slower = step_time(TINY, PLAIN, Plan(2, data=4), 8, (node, leaf))
+    assert slower.data == pytest.approx(2 * moved / 0.5e9 + 1)
+    assert slower.across == [0, pytest.approx(slower.data)]
+    inside = step_time(TINY, PLAIN, Plan(2, data=4), 8, (Tier(8, 8, 1e3),))  # all in one unit
+    assert inside.data == pytest.approx(moved / 1e9)
+    assert inside.across == [0]
+
+
+def test_tensor_ranks_beyond_a_node_pass_its_uplink():
+    narrow = step_time(TINY, PLAIN, Plan(4), 8, (Tier(2, 2, 1e8),))
+    wide = step_time(TINY, PLAIN, Plan(4), 8, (Tier(4, 4, 1e8),))
+    assert narrow.tensor == pytest.approx(10 * wide.tensor)
+
+
+def test_overlap_hides_the_sum_of_gradients_behind_backward_passes():
+    found = step_time(TINY, PLAIN, Plan(data=2), 8)
+    hidden = Hardware(**{**vars(PLAIN), "overlap": 1.0})
+    backward = 48 * 32 * 4 * 64**2 * (1 + 32 / (6 * 64)) / 1e12  # two thirds of 72 s L h^2 ..., one sequence
+    assert step_time(TINY, hidden, Plan(data=2), 8).data == pytest.approx(found.data - backward)
+
+
+def test_plans_are_written_and_read():
+    for text in ("t8 p4 d16 c2 b2 v3 full sp zero1 offload", "t1 p1 d1", "t2 p1 d4 b2 selective zero3"):
+        assert str(Plan.parse(text)) == text
+    assert Plan.parse("zero1 b2") == Plan(micro_batch=2, zero=1)
+    for wrong in ("t8 x3", "t", "t2 t4", "zero9", "d0"):
+        with pytest.raises(ValueError, match=r"plan|twice"):
+            Plan.parse(wrong)
+
+
+def test_the_search_finds_what_trying_all_plans_finds():
+    small = Hardware(**{**vars(A100), "memory_bytes": 4e6, "buffers": 0.0})
+    space = PlanSpace(zero=(0, 1), offload=(False,))
+    tiers = (Tier(4, 4, 1e9, 1e-4),)
+    every = []
+    for t, p, d, c, v, b in product(*[(1, 2, 4, 8)] * 5, (1, 2, 4, 8, 16)):
+        for kept, zero in product(("none", "selective", "full"), (0, 1)):
+            plan = Plan(t, p, d, c, b, v, kept, zero=zero)
+            if legal(TINY, small, plan, 8, 16) is None:
+                every.append(plan)
+    table, taken = plans(TINY, small, 8, 16, space)
+    assert {table.plan(at) for at in range(len(table.tensor))} == set(every)
+    assert (taken.total <= 4e6).all()
+    assert 0 < len(every) < len(plans(TINY, A100, 8, 16, space)[0].tensor)  # memory counts
+    best = best_plan(TINY, small, 8, 16, tiers, space)
+    times = [step_time(TINY, small, plan, 16, tiers).total for plan in every]
+    assert best.parts.total == min(times)
+    assert step_time(TINY, small, best.plan, 16, tiers).total == min(times)
+
+
+MODEL = PlannedModel("tiny", TINY, {"x": PLAIN}, 16, 1e6)
+
+
+def test_a_job_runs_its_fastest_plan_or_the_one_chosen():
+    job, site = PlannedJob(MODEL, 100), Site((2,), "x")
+    best = MODEL.best(site)
+    assert job.run(site, BatchChoice(0, 0), 0).rate == 1 / best.parts.total
+    chosen = BatchChoice.of_plan(Plan(data=2, micro_batch=4), 16)
+    assert (chosen.local_bsz, chosen.accum_steps, chosen.total(2)) == (4, 1, 16)
+    running = job.run(site, chosen, 0)
+    assert running.rate == 1 / step_time(TINY, PLAIN, Plan(data=2, micro_batch=4), 16).total
+    assert running.throughput == pytest.approx(16 * running.rate)
+    with pytest.raises(ValueError, match="takes 4 GPUs, not 2"):
+        job.run(site, BatchChoice.of_plan(Plan(data=4), 16), 0)
+    with pytest.raises(ValueError, match="'y' is not known"):
+        job.run(Site((2,), "y"), BatchChoice(0, 0), 0)
+    assert job.restart_delay_s == 2 * 13 * TINY.parameters / 1e6
+
+
+def test_a_plan_need_not_take_all_gpus():
+    assert MODEL.best(Site((3,), "x")).plan.gpus == 2  # 16 sequences, 4 layers and 4 heads divide by no 3
+
+
+def test_the_agent_keeps_the_plan_asked_for_on_its_gpus_only():
+    facts = facts_of(PlannedJob(MODEL, 100))
+    asked = Plan(data=2, micro_batch=2)
+    agent = fixed_agent(JobRequest("a", 0, 2, "tiny", plan=asked), facts)
+    assert agent.choose(Site((2,), "x"), 0).plan == asked
+    assert agent.choose(Site((4,), "x"), 0).plan == MODEL.best(Site((4,), "x")).plan
+
+
+def test_4096_gpus_are_searched_within_a_few_thousand_plans():
+    shape = ModelShape(80, 8192, 28672, 64, 8, 128256, 8192, gated=True, untied=True)
+    table, _ = plans(shape, A100, 4096, 2048)
+    assert 100 < len(table.tensor) < 20000
+    assert np.all(table.gpus == 4096)

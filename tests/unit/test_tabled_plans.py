@@ -1,0 +1,107 @@
+"""Measured plans: rows as they are, between rows, scaled by a model, and the files they are read from."""
+
+import csv
+
+import pytest
+
+from simsched.applications import ApplicationCatalogue
+from simsched.applications.plans import read_plan_table
+from simsched.errors import InputError, InputWarning
+from simsched.model import NO_BATCH, JobRequest, JobTruth, Site
+from simsched.model.plans import Hardware, ModelShape, Plan, PlannedModel, TabledModel, morphling_plan
+
+TABLE = "exec_plan,placement,iter_time\nga,2,4\nga,4,1\nga,22,2\n212,4,0.5\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "placements_net.csv").write_text(TABLE)
+    return tmp_path
+
+
+@pytest.fixture
+def net(folder):
+    return read_plan_table(folder / "placements_net.csv", "net", "a800")
+
+
+def test_a_row_counts_as_it_is_whatever_the_order_of_the_nodes(net):
+    assert net.parts(Plan(data=4), Site((2, 2), "a800")).total == 2
+    assert net.parts(Plan(data=4), Site((4,), "a800")).total == 1
+    best = net.best(Site((4,), "a800"))
+    assert (best.plan, best.parts.total) == (Plan(tensor=1, pipeline=2, data=2), 0.5)
+
+
+def test_between_rows_seconds_follow_a_line_over_gpus(net):
+    # 4 s on two GPUs, on four the mean of 1 and 2 s: on three 2.75 s.
+    assert net.parts(Plan(data=3), Site((3,), "a800")).total == 2.75
+    assert net.best(Site((2, 1), "a800")).plan == Plan(data=3)
+
+
+def test_what_no_row_reaches_is_refused(net):
+    for plan, gpus, reason in ((Plan(data=8), 8, "neither"), (Plan(data=2), 4, "takes 2 GPUs, not 4")):
+        with pytest.raises(ValueError, match=reason):
+            net.parts(plan, Site((gpus,), "a800"))
+    with pytest.raises(ValueError, match="measured on a800, not t4"):
+        net.parts(Plan(data=4), Site((4,), "t4"))
+    with pytest.raises(ValueError, match="no plan of net is known"):
+        net.best(Site((8,), "a800"))
+
+
+def test_with_a_model_the_nearest_row_is_scaled_by_the_ratio_of_its_times():
+    hardware = Hardware("a800", 1e15, 1e12, 1e12, 1.0, 0.0, 0.0, 1e9, 0.0, 4, 1e9)
+    model = PlannedModel("net", ModelShape(4, 64, 256, 4, 4, 100, 32), {"a800": hardware}, 16, 1e9)
+    measured = Plan(tensor=2, data=2)
+    site, far = Site((4,), "a800"), Site((4, 4), "a800")
+    net = TabledModel("net", "a800", {(measured, (4,)): 3 * model.parts(measured, site).total}, model)
+    assert net.parts(measured, site).total == pytest.approx(3 * model.parts(measured, site).total)
+    assert net.parts(measured, site).tensor == pytest.approx(3 * model.parts(measured, site).tensor)
+    asked = Plan(tensor=2, data=4)
+    assert net.parts(asked, far).total == pytest.approx(3 * model.parts(asked, far).total)
+    assert net.best(far).plan == model.best(far).plan
+
+
+def test_a_folder_of_tables_is_a_catalogue_of_applications(folder):
+    found = ApplicationCatalogue.load(folder, gpu_type="a800")
+    job = found.for_job(JobRequest("a", 0, 4, "net"), JobTruth(total_steps=10))
+    assert (job.gpu_types, job.epoch_end(0)) == (("a800",), 10)
+    assert job.run(Site((4,), "a800"), NO_BATCH, 0).rate == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [("ga,0,1", "placement"), ("ga,2,x", "iter_time"), ("331,4,1", "takes 9"), ("t2 d4,4,1", "takes 8"),
+     ("q,1,1", "'q'")],
+)  # fmt: skip
+def test_a_wrong_row_is_named_by_its_line(tmp_path, row, reason):
+    path = tmp_path / "placements_x.csv"
+    path.write_text(f"exec_plan,placement,iter_time\n{row}\n")
+    with pytest.raises(InputError, match=reason) as caught:
+        read_plan_table(path, "x", "a800")
+    assert caught.value.problems[0].line == 2
+
+
+def test_plans_that_could_not_run_are_left_out_and_told(tmp_path):
+    path = tmp_path / "placements_x.csv"
+    path.write_text("exec_plan,placement,iter_time\nga,1,4\ngc,1,0\n")
+    with pytest.warns(InputWarning, match="1 row of 0 seconds left out"):
+        assert len(read_plan_table(path, "x", "a800").rows) == 1
+
+
+@pytest.mark.filterwarnings("ignore::simsched.errors.InputWarning")
+def test_every_row_of_the_published_tables_comes_out(shared):
+    tables = ApplicationCatalogue.load(shared / "llm" / "morphling", gpu_type="a800").planned
+    seen = 0
+    for name, table in tables.items():
+        lines = (shared / "llm" / "morphling" / f"placements_{name}.csv").read_text().splitlines()
+        for row in csv.DictReader(lines):
+            site = Site(tuple(map(int, row["placement"])), "a800")
+            if "cpu_threads" not in row:  # where these differ, rows do for equal plans
+                plan = morphling_plan(row["exec_plan"], site.gpus)
+                assert table.parts(plan, site).total == float(row["iter_time"])
+                seen += 1
+    assert seen == 518
+    llama = tables["llama7"]
+    for text, whole, halves in (("244", 0.943, 1.203), ("148", 0.973, 1.587)):
+        plan = morphling_plan(text, 32)
+        assert round(llama.parts(plan, Site((8,) * 4, "a800")).total, 3) == whole
+        assert round(llama.parts(plan, Site((4,) * 8, "a800")).total, 3) == halves
