@@ -110,7 +110,10 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "horus": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
     "isolated": (_QUEUES,),
-    "kai": (Evidence("cases", "rounds of KAI-Scheduler's own integration tests", "tests/unit/test_kai_round.py"),),
+    "kai": (
+        Evidence("cases", "all 81 cases of the test tables of KAI-Scheduler that are at hand", "docs/kai.md"),
+        Evidence("cases", "rounds worked by hand from its rules", "tests/unit/test_kai_round.py"),
+    ),
     "kueue": (
         Evidence(
             "cases", "victims, shares and admissions of Kueue's own test tables", "tests/unit/test_quota_scenarios.py"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from simsched.agent.agent import Measurement
 from simsched.model import BatchChoice, Site
-from simsched.model.plans import LargeModel, Plan
+
+if TYPE_CHECKING:
+    from simsched.model.plans import LargeModel, Plan
 
 
 @dataclass

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
-from simsched.applications.plans import MODEL_FORMAT, plan_tables, read_model, read_plan_tables, shipped_llms
 from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lines, read_rate_table
 from simsched.applications.tensor_models import shipped_models
-from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import INPUT_FILE, key
 from simsched.model import (
@@ -35,9 +34,11 @@ from simsched.model import (
     with_types,
 )
 from simsched.model.colocation import PairTable, read_pairs
-from simsched.model.plans import LargeModel, PlannedJob, PlannedModel, TabledModel
 from simsched.paths import data_folder
 from simsched.reading import read_text
+
+if TYPE_CHECKING:
+    from simsched.model.plans import LargeModel, PlannedJob
 
 #: The type that published speeds are relative to.
 _BASE = "t4"
@@ -50,7 +51,9 @@ class ApplicationsOptions:
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
     path: Annotated[str | None, INPUT_FILE] = key(
-        None, "a folder of application YAMLs or of measurements, or a table of rates (JSON, CSV)", min_length=1
+        None,
+        "a folder of application YAMLs, of measurements or of tables of plans, or a table of rates (JSON, CSV)",
+        min_length=1,
     )
     gpu_type: str = key("t4", "GPU type on which a folder of measurements or a CSV of rates was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
@@ -86,7 +89,7 @@ class ApplicationCatalogue:
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
         single file, or the folder of one application's measurements, works too. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. A folder of `placements_*.csv` holds
+        `gpu_type`, within published `bounds` if such are named. A folder of `placements_*.csv` alone holds
         tables of measured plans. A file `*.json` is a table of rates, a file `*.csv` one
         of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """
@@ -104,7 +107,9 @@ class ApplicationCatalogue:
             return cls(measured, str(place))
         files = sorted(place.glob("*.yaml"))
         is_measured = any((folder / PLACEMENTS).is_file() for folder in place.iterdir() if folder.is_dir())
-        if plan_tables(place):
+        if not files and any(place.glob("placements_*.csv")):
+            from simsched.applications.plans import read_plan_tables  # few experiments name plans
+
             return cls({}, str(place), {}, read_plan_tables(place, gpu_type))
         if is_measured and files:
             raise input_error(
@@ -120,14 +125,8 @@ class ApplicationCatalogue:
 
     @classmethod
     def _of_files(cls, files: list[Path], origin: str) -> ApplicationCatalogue:
-        found = _read_files(files)
-        planned = {name: one for name, one in found.items() if isinstance(one, PlannedModel | TabledModel)}
-        return cls(
-            {name: one for name, one in found.items() if not isinstance(one, PlannedModel | TabledModel)},
-            origin,
-            {},
-            planned,
-        )
+        applications, planned = _read_files(files)
+        return cls(applications, origin, {}, planned)
 
     def names(self) -> tuple[str, ...]:
         """List the names that jobs may give, sorted, without that of fixed durations."""
@@ -148,9 +147,13 @@ class ApplicationCatalogue:
         if name in self.tabulated:
             return self._tabulated(self.tabulated[name], request, truth)
         if self.has_plans(name):
+            from simsched.applications.plans import shipped_llms
+
             return _planned(self.planned.get(name) or shipped_llms()[name], request, truth)
         model = shipped_models().get(name)
         if model is None:
+            from simsched.applications.plans import shipped_llms
+
             known = [*self.names(), *shipped_models(), *shipped_llms(), FIXED_DURATION]
             raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
         if duration_s < 1:
@@ -162,7 +165,11 @@ class ApplicationCatalogue:
         if name in self.planned:
             return True
         other = name == FIXED_DURATION or name in self.applications or name in self.tabulated
-        return not (other or name in shipped_models()) and name in shipped_llms()
+        if other or name in shipped_models():
+            return False
+        from simsched.applications.plans import shipped_llms
+
+        return name in shipped_llms()
 
     def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
         asked = Setting(request.batch_size, request.num_gpus)
@@ -173,6 +180,8 @@ class ApplicationCatalogue:
 
 
 def _planned(model: LargeModel, request: JobRequest, truth: JobTruth) -> PlannedJob:
+    from simsched.model.plans import PlannedJob
+
     try:
         steps = truth.total_steps or _steps_of(model, request, truth.duration_s)
         return PlannedJob(model, steps, request.batch_size)
@@ -225,23 +234,40 @@ def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
     return ApplicationCatalogue(applications, found.origin, found.tabulated, found.planned)
 
 
-def _read_files(files: list[Path]) -> dict[str, Application | LargeModel]:
-    """Read application files, also of large models; all problems of all files at once."""
-    found: dict[str, Application | LargeModel] = {}
+#: Files of large models, and of the hardware that these name.
+_OF_PLANS = re.compile(r"\bformat:\s*[\"']?simsched-(model|hardware)/")
+
+
+def _read_files(files: list[Path]) -> tuple[dict[str, Application], dict[str, LargeModel]]:
+    """Read application files and those of large models; all problems of all files at once."""
+    found: dict[str, Application] = {}
+    planned: dict[str, LargeModel] = {}
     problems: list[Problem] = []
     for file in files:
         try:
-            large = yaml_lines.load(file).data.get("format") == MODEL_FORMAT
-            application: Application | LargeModel = read_model(file) if large else read_document(file).application()
+            kind = _OF_PLANS.search(read_text(file))
+            if kind is None:
+                application = read_document(file).application()
+                name = application.name
+            elif kind[1] == "model":
+                from simsched.applications.plans import read_model
+
+                model = read_model(file)
+                name = model.name
+            else:
+                continue
         except InputError as error:
             problems.extend(error.problems)
             continue
-        if application.name in found or application.name == FIXED_DURATION:
-            problems.append(Problem(str(file), f"the name '{application.name}' is taken", "give it another"))
-        found[application.name] = application
+        if name in found or name in planned or name == FIXED_DURATION:
+            problems.append(Problem(str(file), f"the name '{name}' is taken", "give it another"))
+        if kind is None:
+            found[name] = application
+        else:
+            planned[name] = model
     if problems:
         raise InputError(*problems)
-    return found
+    return found, planned
 
 
 def read_pair_table(path: Path, default: float | None = None) -> PairTable:

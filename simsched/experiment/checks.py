@@ -51,11 +51,13 @@ class Checks:
         leave_out: str = LEAVE_OUT,
         *,
         staged: bool = False,
+        spares: int = 0,
     ) -> None:
         """Check one cell; `policy_text` and `jobs_hash` identify its policy with parameters and its jobs.
 
         Messages refer to lines of `jobs_file`; `leave_out` is the remedy for large jobs. `staged` jobs need stage times
-        to share GPUs. The policy is begun and asked for agents, and must not be reused.
+        to share GPUs, and the last `spares` nodes are not for jobs. The policy is begun and asked for agents, and must
+        not be reused.
         """
         if len(self._problems) >= _MOST_PROBLEMS:
             return
@@ -71,8 +73,8 @@ class Checks:
             self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
         if staged and self._new("stages", *room):
             self._problems |= dict.fromkeys(_stage_problems(jobs, applications))
-        if self._new("policy", policy_text, options, *room):
-            self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs))
+        if self._new("policy", policy_text, options, spares, *room):
+            self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs, spares))
             found = _agent_problems(policy, agents or policy, cluster, jobs, applications)
             self._problems |= {one: None for one in found if self._failures or not isinstance(one, _Failure)}
             self._problems |= dict.fromkeys(_input_problems(policy, cluster, jobs, applications))
@@ -118,7 +120,7 @@ def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) ->
 
 
 def _policy_problems(
-    policy: Policy, cluster: Cluster, options: EngineOptions, jobs: Sequence[JobSpec]
+    policy: Policy, cluster: Cluster, options: EngineOptions, jobs: Sequence[JobSpec], spares: int = 0
 ) -> Iterator[Problem]:
     quantum = policy.traits.quantum
     try:
@@ -129,7 +131,7 @@ def _policy_problems(
     if policy.needs_sharing and options.max_jobs_per_gpu == 1:
         message = f"the policy '{policy.name}' puts several jobs on a GPU, and none may be shared"
         yield Problem("engine.sharing.max_jobs", message, "raise it, or change the policy's parameters")
-    nodes = options.initial_nodes
+    nodes = len(cluster.nodes) - spares if spares else options.initial_nodes
     if nodes is None or nodes >= len(cluster.nodes) or policy.traits.scales:
         return
     first = cluster.nodes[:nodes]
@@ -139,7 +141,7 @@ def _policy_problems(
     if most < needed:
         message = f"with {nodes} nodes there are {most} GPUs of one type for a job of {needed}"
         remedy = f"policy '{policy.name}' asks for no more nodes; give more, or leave the key out"
-        yield Problem("engine.initial_nodes", message, remedy)
+        yield Problem("failures.hot_spares" if spares else "engine.initial_nodes", message, remedy)
 
 
 def _agent_problems(

@@ -327,6 +327,7 @@ class _Maker:
             file or workload.path or workload.source,
             leave_out_large(workload),
             staged=interleaves(task.sharing),
+            spares=0 if task.failures is None else task.failures.hot_spares,
         )
         if spec.shards.parts > 1:
             checks.note(why_whole(task, made, spec))

@@ -24,11 +24,17 @@ Keys = dict[str, Any]
 
 
 class LeagueWorkload(Section):
-    """The jobs of some contests; those of `data` (a file, or a pattern for several) need a folder that holds it."""
+    """The jobs of some contests; those of `data` (a file, or a pattern for several) need a folder that holds it.
+
+    `keys` are other keys of an experiment that these jobs need, `without` the conditions that do not go with them, with
+    the reasons.
+    """
 
     about: str = Field(min_length=1)
     workload: Keys = Field(default_factory=dict)
     data: str = ""
+    keys: Keys = Field(default_factory=dict)
+    without: dict[str, str] = Field(default_factory=dict)
 
 
 class LeagueRow(Section):
@@ -133,7 +139,10 @@ def contests(spec: LeagueSpec, data: Path | None = None) -> Iterator[Contest]:
             for condition, keys in spec.conditions.items():
                 at = {"workload.path": str(path)} if path else {}
                 own = {f"workload.{key}": value for key, value in one.workload.items()}
-                yield Contest(label, condition, one.about, {**_dotted(spec.usual), **own, **at, **keys}, missing)
+                why = missing or one.without.get(condition, "")
+                yield Contest(
+                    label, condition, one.about, {**_dotted(spec.usual), **own, **one.keys, **at, **keys}, why
+                )
 
 
 def _places(name: str, one: LeagueWorkload, data: Path | None) -> Iterator[tuple[str, Path | None, str]]:

@@ -76,4 +76,4 @@ def test_policies_that_are_aware_of_types_prefer_the_faster(name: str) -> None:
 def test_those_that_weigh_types_say_so() -> None:
     blind = {"gavel-isolated", "gavel-proportional", "gavel-gandiva-fair"}
     aware = {name for name in registry.names() if registry.load(name).traits.type_aware}
-    assert aware == {"sia", *(name for name in registry.names() if name.startswith("gavel-"))} - blind
+    assert aware == {"sia", "rubick", *(name for name in registry.names() if name.startswith("gavel-"))} - blind

@@ -49,6 +49,16 @@ def test_wrong_failures_are_one_clear_message(tmp_path, failures, said):
     assert problem.where.endswith("e.yaml")
 
 
+def test_jobs_that_spares_leave_no_room_for_are_refused(tmp_path):
+    path = experiment(
+        tmp_path, failures={"node_mtbf_h": 1000, "hot_spares": 1}, cluster={"nodes": 2, "gpus_per_node": 1}
+    )
+    (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,2,300\n", encoding="utf-8")
+    with pytest.raises(InputError, match="with 1 nodes there are 1 GPUs of one type for a job of 2") as caught:
+        make_grid(read_experiment(path))
+    assert caught.value.problems[0].where.endswith("failures.hot_spares")
+
+
 def test_a_list_of_outages_counts_from_the_experiments_folder_and_is_part_of_the_result(tmp_path):
     path = experiment(tmp_path, failures={"outages_path": "outages.csv"})
     (tmp_path / "outages.csv").write_text("node,down,up\n1,5,9\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import cdf_data, jct_cdf, share_within
 from simsched.report.figures.models import efficiency_figure, throughput_figure
 from simsched.report.figures.over_time import binned, over_time, over_time_data
-from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, row_looks, save
+from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, ramp_looks, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
 from simsched.report.figures.timeline import job_timeline, timeline_data
@@ -54,6 +54,13 @@ def test_usual_policies_keep_their_colours_and_no_two_of_eight_labels_share_one(
     assert len({look.colour for look in many.values()}) == 8
     more = looks([f"p{i}" for i in range(12)])
     assert len({(look.colour, str(look.dash)) for look in more.values()}) == 12
+
+
+def test_rows_that_differ_by_a_number_alone_have_a_ramp_of_colours():
+    found = ramp_looks(["p [load=0.5]", "p [load=1]", "p [load=2]"])
+    light = [sum(int(look.colour[at : at + 2], 16) for at in (1, 3, 5)) for look in found.values()]
+    assert light == sorted(light, reverse=True), "from light to dark"
+    assert {look.dash for look in found.values()} == {"-"}
 
 
 def test_figures_leave_the_global_settings_of_matplotlib_alone():

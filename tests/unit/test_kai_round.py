@@ -309,6 +309,39 @@ def test_the_checker_says_what_agrees(
     assert detail in printed
 
 
+HALVES = """package reclaim_test
+func getTests() []utils.TestTopologyMetadata {
+	return []utils.TestTopologyMetadata{
+		{TestTopologyBasic: test_utils.TestTopologyBasic{
+			Name: "a half is taken back",
+			Jobs: []*jobs_fake.TestJobBasic{
+				{Name: "r", RequiredGPUsPerTask: 0.5, Priority: constants.PriorityTrainNumber, QueueName: "a",
+					RootSubGroupSet: jobs_fake.DefaultSubGroup(1),
+					Tasks: []*tasks_fake.TestTaskBasic{
+						{State: pod_status.Running, NodeName: "n"}, {State: pod_status.Running, NodeName: "n"}}},
+				{Name: "w", RequiredGPUsPerTask: 0.5, Priority: constants.PriorityTrainNumber, QueueName: "b",
+					Tasks: []*tasks_fake.TestTaskBasic{{State: pod_status.Pending}}},
+			},
+			Nodes: map[string]nodes_fake.TestNodeBasic{"n": {GPUs: 1}},
+			Queues: []test_utils.TestQueueBasic{{Name: "a", DeservedGPUs: 0.5}, {Name: "b", DeservedGPUs: 0.5}},
+			TaskExpectedResults: map[string]test_utils.TestExpectedResultBasic{
+				"r-0": {GPUsRequired: 0.5, Status: pod_status.Running},
+				"r-1": {GPUsRequired: 0.5, Status: pod_status.Pending},
+				"w-0": {GPUsRequired: 0.5, Status: pod_status.Running, NodeName: "n"}},
+		}},
+	}
+}
+"""
+
+
+def test_pods_that_name_no_gpu_share_one_where_the_node_has_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "some_test.go"
+    file.write_text(HALVES, encoding="utf-8")
+    assert [verdict.result for verdict in check_file(file).verdicts] == ["equal"]
+    file.write_text(HALVES.replace("GPUs: 1}", "GPUs: 2}"), encoding="utf-8")
+    assert "r-1 is Running" in check_file(file).verdicts[0].detail
+
+
 def test_the_checker_refuses_a_file_without_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "other.go"
     file.write_text("package other\nfunc f() {}\n", encoding="utf-8")

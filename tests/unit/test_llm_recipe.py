@@ -50,9 +50,3 @@ def test_jobs_train_what_their_size_is_for_as_long_as_their_duration_says():
     app = catalogue().for_job(long.request, long.truth)
     step_s = app.plans.best(Site(consolidated_shape(64, 8), "a100")).parts.total
     assert app.total_steps == max(long.duration_s // step_s, 1)
-
-
-def test_the_guaranteed_share_is_that_of_rubicks_workload():
-    jobs = make_workload(WorkloadOptions(recipe="llm", jobs=20_000), seed=2)
-    assert np.mean([job.guaranteed for job in jobs]) == pytest.approx(194 / 406, abs=0.01)
-    assert not any(job.guaranteed for job in make_workload(WorkloadOptions(recipe="llm", guaranteed_share=0.0), seed=2))

@@ -58,6 +58,14 @@ def test_parameters_are_those_of_the_published_models():
     assert gpt.parameters / 1e9 == pytest.approx(174.6, abs=0.1)  # Megatron (SC'21), table 2
 
 
+def test_checkpoints_have_the_published_sizes():
+    """Nemotron-4 15B writes about 204 GB, 340B about 4.4 TB (NVIDIA's benchmarking recipes)."""
+    small = ModelShape(32, 6144, 24576, 48, 8, 256000, 4096, untied=True)
+    large = ModelShape(96, 18432, 73728, 96, 8, 256000, 4096, untied=True)
+    sizes = [PlannedModel("", shape, {}, 1, 1.0).checkpoint_bytes for shape in (small, large)]
+    assert [round(sizes[0] / 1e9), round(sizes[1] / 1e12, 1)] == [203, 4.4]
+
+
 def test_zero_divides_the_state_over_the_replicas():
     held = TINY.layers * TINY.layer_parameters
     table = PlanTable.of([Plan(data=4, zero=stage) for stage in range(4)])

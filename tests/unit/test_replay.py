@@ -56,6 +56,7 @@ def test_the_columns_are_in_the_order_of_the_fields_of_a_job():
         "gpu_share",
         "shape",
         "terms",
+        "plan",
     )  # not for all traces
 
 

@@ -85,8 +85,13 @@ def test_published_curves_follow_a_label_with_its_mark(tmp_path):
 def test_a_swept_run_gets_a_line_figure_for_its_key(tmp_path):
     points = [{"workload.load": load} for load in (0.5, 1.0, 1.5, 2.0, 4.0)]
     paths = draw_run(make_run(tmp_path / "run", points=points), tmp_path / "figures", formats=["svg"])
-    names = ["sweep-load.svg", "sweep-load.csv", "ratios-load.svg", "ratios-load.csv"]
+    names = [
+        f"{name}.{kind}" for name in ("jct-cdf", "occupancy", "sweep-load", "ratios-load") for kind in ("svg", "csv")
+    ]
     assert [path.name for path in paths] == names
+    shown = (tmp_path / "figures" / "jct-cdf.svg").read_text()
+    assert "load=1.5" in shown, "too many rows are those of the middle point"
+    assert "load=0.5" not in shown
 
 
 def test_swept_keys_that_count_as_replications_are_pooled(tmp_path):

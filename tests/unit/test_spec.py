@@ -246,7 +246,8 @@ def test_the_json_schema_knows_every_section_and_forbids_other_keys():
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["properties"]) == set(ExperimentSpec.model_fields)
     assert schema["additionalProperties"] is False
-    assert schema["properties"]["seeds"]["anyOf"][0]["type"] == "integer"
+    assert schema["properties"]["seeds"]["anyOf"][0] == {"const": "auto"}
+    assert schema["properties"]["seeds"]["anyOf"][1]["type"] == "integer"
 
 
 @pytest.mark.parametrize("name", [name for name in shipped_experiments() if not name.startswith("validation/")])

@@ -64,7 +64,7 @@ def test_a_job_waits_where_there_is_room_but_not_on_one_node_or_not_for_it(tmp_p
 
 
 def test_a_job_waits_for_a_decision_where_these_are_made_at_intervals(tmp_path):
-    found = cell(tmp_path, [("a", 130, 8, 100)], {"name": "tiresias", "params": {"interval_s": 60}})
+    found = cell(tmp_path, [("x", 0, 1, 5), ("a", 130, 8, 100)], {"name": "tiresias", "params": {"interval_s": 60}})
     assert passages(found, "a")[1:3] == [
         (130, 180, "waits", "no decision was due"),
         (180, 280, "starts", "on 0:4 1:4 (node:GPUs)"),

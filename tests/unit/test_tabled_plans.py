@@ -5,11 +5,15 @@ import csv
 import pytest
 
 from simsched.applications import ApplicationCatalogue
-from simsched.applications.plans import read_plan_table
+from simsched.applications.plans import hardware_text, read_plan_table, shipped_hardware
+from simsched.engine import EngineOptions
 from simsched.errors import InputError, InputWarning
-from simsched.model import NO_BATCH, JobRequest, JobTruth, Site
+from simsched.model import NO_BATCH, Amount, Cluster, JobRequest, JobSpec, JobTruth, NodeShape, Site
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedModel, TabledModel, morphling_plan
+from simsched.policy import registry
+from simsched.testing.builders import run
 
+OPTIONS = EngineOptions(restart_delay_s=0)
 TABLE = "exec_plan,placement,iter_time\nga,2,4\nga,4,1\nga,22,2\n212,4,0.5\n"
 
 
@@ -105,3 +109,42 @@ def test_every_row_of_the_published_tables_comes_out(shared):
         plan = morphling_plan(text, 32)
         assert round(llama.parts(plan, Site((8,) * 4, "a800")).total, 3) == whole
         assert round(llama.parts(plan, Site((4,) * 8, "a800")).total, 3) == halves
+
+
+def test_jobs_of_shipped_models_and_of_tables_run_for_their_steps(folder):
+    """A duration on the GPUs asked for tells the whole steps, each as long as the best plan's; a table's are given."""
+    shape = NodeShape(0, Amount(64), ("h100",))
+    found = ApplicationCatalogue.load()
+    cluster = Cluster.uniform(8, 8, "h100")
+    job = JobSpec("a", 0, 64, "llama2-7b", duration_s=3600, shape=shape)
+    recorder = run(registry.load("fifo")(), [job], cluster=cluster, applications=found, options=OPTIONS)
+    step_s = found.for_job(job.request, job.truth).plans.best(Site((8,) * 8, "h100")).parts.total
+    assert recorder.jobs[0].end_time_s == pytest.approx(3600 // step_s * step_s, abs=1)
+    tables = ApplicationCatalogue.load(folder, gpu_type="a800")
+    job = JobSpec("b", 0, 4, "net", total_steps=100)
+    cluster = Cluster.uniform(2, 4, "a800")
+    recorder = run(registry.load("fifo")(), [job], cluster=cluster, applications=tables, options=OPTIONS)
+    assert recorder.jobs[0].end_time_s == 50  # half a second a step by its fastest plan
+
+
+def test_a_duration_on_gpus_of_no_certain_type_is_refused():
+    job = JobSpec("a", 0, 64, "llama2-7b", duration_s=3600)
+    with pytest.raises(InputError, match="on GPUs of which type: a100, h100"):
+        ApplicationCatalogue.load().for_job(job.request, job.truth)
+
+
+def test_a_models_file_names_its_profile_and_its_measured_plans_beside_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "format: simsched-model/1\nname: mine\n"
+        "shape: {layers: 8, hidden: 1024, mlp: 4096, heads: 16, kv_heads: 16, vocabulary: 1000, sequence: 1024}\n"
+        "global_batch: 64\nhardware: {h100: own.yaml}\nmeasured: {h100: placements_mine.csv}\n"
+    )
+    (tmp_path / "own.yaml").write_text(hardware_text(shipped_hardware()["h100"]))
+    (tmp_path / "placements_mine.csv").write_text("exec_plan,placement,iter_time\nt2 p1 d4 b2,8,7.5\n")
+    found = ApplicationCatalogue.load(tmp_path)
+    assert found.names() == ("mine",)
+    mine, site = found.planned["mine"], Site((8,), "h100")
+    assert mine.best(site).parts.total == pytest.approx(7.5)
+    plan = Plan(tensor=2, data=4, micro_batch=1)
+    ratio = mine.model.parts(plan, site).total / mine.model.parts(Plan(2, 1, 4, 1, 2), site).total
+    assert mine.parts(plan, site).total == pytest.approx(7.5 * ratio)

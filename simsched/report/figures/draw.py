@@ -23,7 +23,7 @@ from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_
 from simsched.report.figures.pair_map import pair_figures
 from simsched.report.figures.purposes import placement_figures, purpose_figures, type_bars, type_metrics
 from simsched.report.figures.queues import queue_figures
-from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, row_looks, save
+from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, ramp_looks, row_looks, save
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
 from simsched.report.figures.tenants import tenant_figures
@@ -64,9 +64,9 @@ def draw_run(
     """Draw a run into `folder` and return the files written.
 
     Up to eight rows are compared as bars, distributions and over time, with rented nodes and hyper-parameter tuning if
-    there are any. A job's timeline is drawn if nothing is swept, a figure of lines for each swept key with two values
-    or more. Swept keys in `replicate_over` count as replications beside the seed, as in
-    `simsched.results.compare.comparison`.
+    there are any; of more, those of the middle point of the sweep as distributions. A job's timeline is drawn if
+    nothing is swept, figures of each swept key with two values or more, and a map of two. Swept keys in
+    `replicate_over` count as replications beside the seed, as in `simsched.results.compare.comparison`.
     """
     paths: list[Path] = []
     for name, drawn in run_figures(run, replicate_over):
@@ -149,6 +149,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
     rows = comparison(run, replicate_over)
     if len(rows) <= MOST_ROWS:
         yield from _row_plans(run, rows, metrics)
+    yield from _point_plans(run, rows)
     styles = looks(run.shown_policies)
     swept = [key for key in run.swept if key not in replicate_over]
     short = short_keys(swept)
@@ -189,7 +190,7 @@ def _already(drawn: Drawn) -> Drawn:
 
 
 def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
-    styles = row_looks({row.shown_name: row.policy for row in rows})
+    styles = _row_styles(rows)
     yield "bars", partial(_bars, run, rows, metrics, styles)
     yield "jct-cdf", partial(_distribution, run, rows, styles)
     if type_metrics(rows):
@@ -206,6 +207,31 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
             yield "job-timeline", partial(_timeline, run, rows, styles)
     drawn = _nodes(run, rows, styles) | _trials(run, rows, styles)
     yield from ((name, partial(_already, figure)) for name, figure in drawn.items())
+
+
+def _row_styles(rows: Sequence[Row]) -> dict[str, Look]:
+    """Return the looks of rows: a ramp where one number alone tells them apart, else a colour for each policy."""
+    keys = {key for row in rows for key in row.point}
+    if len({row.policy for row in rows}) == 1 < len(rows) and len(keys) == 1:
+        (key,) = keys
+        values = [row.point.get(key) for row in rows]
+        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            return ramp_looks([row.shown_name for row in sorted(rows, key=lambda row: row.point[key])])
+    return row_looks({row.shown_name: row.policy for row in rows})
+
+
+def _point_plans(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
+    """Find the figures of the middle point of a sweep with too many rows to tell apart."""
+    points = list({str(row.point): row.point for row in rows}.values())
+    chosen = [row for row in rows if row.point == points[len(points) // 2]]
+    if len(rows) <= MOST_ROWS or not 1 < len(chosen) <= MOST_ROWS:
+        return
+    yield "jct-cdf", partial(_distribution, run, chosen, _row_styles(chosen))
+    cells = [row.cells[0] for row in chosen]
+    if len(chosen) <= _MOST_PANELS and all(
+        cell.has("allocations") and placements(cell) <= _MOST_BARS for cell in cells
+    ):
+        yield "occupancy", partial(_occupancy, run, chosen)
 
 
 def _bars(run: Run, rows: Sequence[Row], metrics: Sequence[str], styles: Mapping[str, Look]) -> Drawn:

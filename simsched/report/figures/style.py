@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Figure  # for annotations elsewhere
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -128,6 +129,13 @@ def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
         colour = of_policy[policy].colour
         found[name] = Look(colour, _DASHES[index % len(_DASHES)], _MARKERS[index % len(_MARKERS)])
     return found
+
+
+def ramp_looks(names: Sequence[str]) -> dict[str, Look]:
+    """Return looks for rows that differ by a number alone, in its order: one ramp of colours from light to dark."""
+    colours = mpl.colormaps["viridis_r"]
+    steps = [0.15 + 0.85 * place / max(1, len(names) - 1) for place in range(len(names))]
+    return {name: Look(to_hex(colours(step)), "-", _MARKERS[0]) for name, step in zip(names, steps, strict=True)}
 
 
 def styled() -> AbstractContextManager[None]:

@@ -93,7 +93,7 @@ def _filters(table: LeagueTable) -> str:
 
 
 def _way(table: LeagueTable) -> str:
-    drawn = way_to_the_bound(table, title="How much of the distance from FIFO to the best possible each covers")
+    drawn = way_to_the_bound(table, title="The way from FIFO to the best possible")
     return "" if drawn is None else figure_block(inline_svg(drawn[0], "way-"))
 
 

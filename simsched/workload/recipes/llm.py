@@ -69,9 +69,6 @@ class LlmRecipe:
     hours: float = key(24.0, "hours over which the jobs of the recipe llm come", gt=0, le=100_000)
     min_gpus: int = key(1, "the recipe llm draws jobs of at least so many GPUs", ge=1, le=4096)
     max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
-    guaranteed_share: float = key(
-        194 / 406, "share of guaranteed jobs in the recipe llm; Rubick's by default", ge=0, le=1
-    )
     trains_on: str = key("h100", "GPU type of the jobs of the recipe llm", min_length=1)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
@@ -84,15 +81,12 @@ class LlmRecipe:
         seconds = np.clip(spread * exp(law.growth * log(gpus.astype(np.float64))), 1.0, law.most_s)
         arrivals = np.sort(rng.uniform(0, self.hours * HOUR_S, count))
         states = rng.choice(len(_STATES), count, p=np.array(law.ended) / sum(law.ended))
-        guaranteed = rng.random(count) < self.guaranteed_share
-        rows = zip(
-            gpus.tolist(), seconds.tolist(), arrivals.tolist(), states.tolist(), guaranteed.tolist(), strict=True
-        )
+        rows = zip(gpus.tolist(), seconds.tolist(), arrivals.tolist(), states.tolist(), strict=True)
         return [self._job(number, *row) for number, row in enumerate(rows)]
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
         """Return a job of each size."""
-        return [self._job(gpus, gpus, 1.0, 0.0, 0, False) for gpus, _ in self._sizes()]
+        return [self._job(gpus, gpus, 1.0, 0.0, 0) for gpus, _ in self._sizes()]
 
     def _sizes(self) -> list[tuple[int, float]]:
         most = self.max_gpus or STATISTICS[self.statistics].most_gpus
@@ -101,10 +95,8 @@ class LlmRecipe:
         ]
         return found or [(self.min_gpus, 1.0)]
 
-    def _job(self, number: int, gpus: int, seconds: float, arrival_s: float, state: int, guaranteed: bool) -> JobSpec:
+    def _job(self, number: int, gpus: int, seconds: float, arrival_s: float, state: int) -> JobSpec:
         model = next((name for least, name in _MODELS if gpus >= least), FIXED_DURATION)
         shape = NodeShape(0, Amount(gpus), gpu_types=(self.trains_on,))
-        return JobSpec(
-            f"job-{number}", int(arrival_s), gpus, model, 0, float(round(seconds)), status=_STATES[state],
-            guaranteed=guaranteed, shape=shape,
-        )  # fmt: skip
+        duration_s, status = float(round(seconds)), _STATES[state]
+        return JobSpec(f"job-{number}", int(arrival_s), gpus, model, 0, duration_s, status=status, shape=shape)

@@ -17,6 +17,7 @@ from simsched_policies.production.kai.model import (
     DEFAULT_QUEUE_PRIORITY,
     FREE,
     PRIORITIES,
+    SLACK,
     UNLIMITED,
     Ask,
     Constraint,
@@ -43,6 +44,9 @@ _KNOWN: Final[Mapping[str, Any]] = {
     "constants.PriorityInferenceNumber": PRIORITIES["inference"],
     "commonconstants.DefaultQueuePriority": DEFAULT_QUEUE_PRIORITY,
     "commonconstants.UnlimitedResourceQuantity": UNLIMITED,
+    "time.Second": 1,
+    "time.Minute": 60,
+    "time.Hour": 3600,
     "v2alpha2.Preemptible": "preemptible",
     "v2alpha2.NonPreemptible": "non-preemptible",
 }
@@ -133,6 +137,7 @@ def _case(entry: Composite) -> Case:
     nodes = tuple(_node(name, one) for name, one in words.take("Nodes", {}).items())
     queues = _queues(words)
     jobs, held, deleted = _jobs(words.take("Jobs", ()))
+    held = _with_devices(nodes, jobs, held)
     expected = _expectations(words.take("JobExpectedResults", {}), {job.id for job in jobs})
     of_pods = _expectations(words.take("TaskExpectedResults", {}), {pod.id for job in jobs for pod in job.pods})
     words.end()
@@ -227,7 +232,7 @@ def _jobs(structs: Sequence[Any]) -> tuple[tuple[Job, ...], dict[str, Held], fro
         age_s = _MINUTE_S * (words.take("JobAgeInMinutes", 0) or len(structs) - number)
         now_s = _MINUTE_S * (len(structs) + 1)
         least, groups, constraint = _groups(words)
-        said = words.take("Preemptibility", "")
+        said, stale_s = words.take("Preemptibility", ""), words.take("StaleDuration")
         jobs.append(
             Job(
                 name,
@@ -240,6 +245,7 @@ def _jobs(structs: Sequence[Any]) -> tuple[tuple[Job, ...], dict[str, Held], fro
                 constraint,
                 now_s - age_s,
                 now_s - _MINUTE_S,
+                None if stale_s is None else now_s - stale_s,
             )
         )
         if words.take("DeleteJobInTest", False):
@@ -271,8 +277,7 @@ def _pod(task: _Words, name: str, ask: Ask, held: dict[str, Held]) -> Pod:
         raise LeftOutError(f"Task.State: {state}")
     devices = tuple(task.take("GPUGroups", ()))
     if state != "Pending":
-        shared = devices or tuple(f"{name}-{number}" for number in range(ask.gpus))
-        held[name] = Held(node, shared if ask.shared else (), state == "Releasing")
+        held[name] = Held(node, devices if ask.shared else (), state == "Releasing")
     names = task.take("NodeAffinityNames", ())
     allowed = frozenset(names) if names else None
     own = task.take("RequiredGPUs")
@@ -280,6 +285,29 @@ def _pod(task: _Words, name: str, ask: Ask, held: dict[str, Held]) -> Pod:
     pod = Pod(name, ask, task.take("SubGroupName", ""), task.take("Priority", 0), nodes=allowed)
     task.end()
     return pod
+
+
+def _with_devices(nodes: Sequence[Node], jobs: Sequence[Job], held: Mapping[str, Held]) -> dict[str, Held]:
+    """Return where pods are, those that share GPUs without saying which on GPUs of their own while there are some."""
+    asks = {pod.id: pod.ask for job in jobs for pod in job.pods if pod.id in held}
+    found = dict(held)
+    for node in nodes:
+        here = [pod for pod in asks if held[pod].node == node.name]
+        named = {device for pod in here for device in held[pod].devices}
+        free = node.gpus - len(named) - sum(asks[pod].gpus for pod in here if not asks[pod].shared)
+        left: dict[str, float] = {}
+        for pod in here:
+            if not asks[pod].shared or held[pod].devices:
+                continue
+            part = asks[pod].gpu_memory / node.gpu_memory or asks[pod].portion
+            fresh = [f"{pod}-{number}" for number in range(min(asks[pod].gpus, free))]
+            free -= len(fresh)
+            left |= dict.fromkeys(fresh, 1.0)
+            fitting = [device for device, room in left.items() if room + SLACK >= part and device not in fresh]
+            taken = (*fresh, *fitting)[: asks[pod].gpus]
+            left |= {device: left[device] - part for device in taken}
+            found[pod] = Held(node.name, taken, held[pod].releasing)
+    return found
 
 
 def _groups(words: _Words) -> tuple[int | None, tuple[SubGroup, ...], Constraint | None]:
