@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from heapq import merge
 
 from simsched_policies.production.kueue.candidates import (
     exceeds_any,
@@ -54,15 +55,15 @@ class _Candidate:
 def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = False) -> list[Victim]:
     """Choose whom to preempt to admit a workload; an empty list if that is impossible.
 
-    `tree` is unchanged. Source: Kueue, preemption (classical), and hierarchical
-    cohorts (KEP-79).
+    `tree` is unchanged. Source: Kueue, preemption (classical), and hierarchical cohorts (KEP-79).
     """
     own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming)]
-    outside = list(_outside(tree, incoming)) if _may_reclaim(tree, incoming, own) else []
+    lenders = _borrowing_queues(tree, incoming) if _may_reclaim(tree, incoming, own) else []
+    outside = [one for one in lenders if next(one.candidates(incoming), None) is not None]
     if not own and not outside:
         return []
-    candidates = _grouped([*outside, *own], incoming.workload.queue, by_usage=by_usage)
     for borrow in _attempts(tree, incoming, outside):
+        candidates = _in_order(incoming, own, outside, by_usage=by_usage)
         victims = _attempt(tree, incoming, candidates, borrow=borrow)
         if victims:
             return victims
@@ -84,24 +85,36 @@ def _may_reclaim(tree: QuotaTree, incoming: Incoming, own: Sequence[_Candidate])
     )
 
 
-def _outside(tree: QuotaTree, incoming: Incoming) -> Iterator[_Candidate]:
-    """Yield the candidates of other queues that borrow, each with the ground on which it may be preempted."""
+@dataclass(frozen=True)
+class _Queue:
+    """Another queue that borrows: it and the cohorts above that borrow too, the rule, and who has the advantage."""
+
+    borrowers: tuple[Node, ...]
+    spec: ClusterQueue
+    advantage: bool
+
+    def candidates(self, incoming: Incoming) -> Iterator[_Candidate]:
+        """Yield those that may be preempted, in the order of their queue, each with the ground."""
+        for workload in self.borrowers[0].in_order():
+            if uses(workload, incoming.contested) and reclaimable(self.spec.reclaim, workload, incoming.workload):
+                kind = _kind(self.spec, workload, incoming.workload, advantage=self.advantage)
+                yield _Candidate(workload, kind, self.borrowers)
+
+
+def _borrowing_queues(tree: QuotaTree, incoming: Incoming) -> list[_Queue]:
+    """List the other queues that borrow what is contested, as all cohorts do that are only above them."""
     node = tree.queues[incoming.workload.queue]
-    spec = node.queue
-    if spec is None or spec.reclaim is Reclaim.NEVER:
-        return
+    if node.queue is None or node.queue.reclaim is Reclaim.NEVER:
+        return []
     advantage = _advantage(node, incoming.workload.usage)
-    done = node
+    done, found = node, []
     for ancestor in node.path():
-        for child in ancestor.children:
-            if child is done:
-                continue
-            for borrowers in _borrowing(child, incoming.contested):
-                for workload in borrowers[0].held.values():
-                    if uses(workload, incoming.contested) and reclaimable(spec.reclaim, workload, incoming.workload):
-                        kind = _kind(spec, workload, incoming.workload, advantage=advantage[id(ancestor)])
-                        yield _Candidate(workload, kind, borrowers)
+        paths = (
+            path for child in ancestor.children if child is not done for path in _borrowing(child, incoming.contested)
+        )
+        found += [_Queue(path, node.queue, advantage[id(ancestor)]) for path in paths]
         done = ancestor
+    return found
 
 
 def _borrowing(node: Node, contested: Iterable[FlavourResource]) -> Iterator[tuple[Node, ...]]:
@@ -133,30 +146,39 @@ def _kind(spec: ClusterQueue, candidate: Workload, preemptor: Workload, *, advan
     return _Kind.WHILE_BORROWING if spec.borrow_preempts_lower and low else _Kind.WITHOUT_BORROWING
 
 
-def _grouped(candidates: list[_Candidate], queue: str, *, by_usage: bool) -> list[_Candidate]:
-    """Sort candidates: evicted ones, those below the preemptor in the tree, other queues, the own queue."""
-    place = {
-        workload.id: i
-        for i, workload in enumerate(in_order((c.workload for c in candidates), queue, by_usage=by_usage))
-    }
-    group = {_Kind.HIERARCHY: 0, _Kind.WITHOUT_BORROWING: 1, _Kind.WHILE_BORROWING: 1, _Kind.OWN_QUEUE: 2}
-    return sorted(candidates, key=lambda c: (not c.workload.evicted, group[c.kind], place[c.workload.id]))
+_GROUPS = {_Kind.HIERARCHY: 0, _Kind.WITHOUT_BORROWING: 1, _Kind.WHILE_BORROWING: 1, _Kind.OWN_QUEUE: 2}
 
 
-def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Candidate]) -> Iterator[bool]:
+def _in_order(
+    incoming: Incoming, own: Sequence[_Candidate], outside: Sequence[_Queue], *, by_usage: bool
+) -> Iterable[_Candidate]:
+    """Yield candidates: evicted ones, those below the preemptor in the tree, other queues, the own queue."""
+
+    def key(one: _Candidate) -> tuple[bool, int, int, float, str]:
+        workload = one.workload
+        return (not workload.evicted, _GROUPS[one.kind], workload.priority, -workload.admitted_s, workload.id)
+
+    if not by_usage:
+        return merge(sorted(own, key=key), *(queue.candidates(incoming) for queue in outside), key=key)
+    known = {c.workload.id: c for c in (*own, *(c for queue in outside for c in queue.candidates(incoming)))}
+    ranked = in_order((c.workload for c in known.values()), incoming.workload.queue, by_usage=True)
+    return sorted((known[w.id] for w in ranked), key=lambda c: (not c.workload.evicted, _GROUPS[c.kind]))
+
+
+def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Queue]) -> Iterator[bool]:
     """Yield, in order, whether the preemptor may borrow in the attempt."""
     node = tree.queues[incoming.workload.queue]
     forbidden = node.queue is None or not node.queue.borrow_preempts_lower
     full = any(node.usage.get(r, 0) >= node.subtree.get(r, 0) for r in incoming.contested)
     if not outside or (forbidden and full):
         yield True
-    elif forbidden and all(candidate.kind is not _Kind.HIERARCHY for candidate in outside):
+    elif forbidden and not any(queue.advantage for queue in outside):
         yield from (False, True)
     else:
         yield from (True, False)
 
 
-def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Sequence[_Candidate], *, borrow: bool) -> list[Victim]:
+def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Iterable[_Candidate], *, borrow: bool) -> list[Victim]:
     """Take candidates until the workload fits, then give back those that were not needed."""
     asked, taken, done = incoming.workload, [], False
     for candidate in candidates:

@@ -190,8 +190,10 @@ def assignment(value: Any) -> Json | None:
         return assignment(value.args[0])
     if isinstance(value, Call) and value.name == ".TopologyAssignment":
         return assignment(value.receiver)
-    if value is None or isinstance(value, Composite):
-        return value and {
+    if value is None:
+        return None
+    if isinstance(value, Composite):
+        return {
             "levels": list(value.get("Levels", ())),
             "domains": [domain(one) for one in value.get("Domains", ())],
         }

@@ -30,7 +30,7 @@ class Node:
 
     __slots__ = (
         *("children", "groups", "height", "held", "lendable", "local", "most", "name", "parent", "queue", "quotas"),
-        *("changes", "releases", "subtree", "usage", "weight"),
+        *("changes", "ordered", "releases", "subtree", "usage", "weight"),
     )
 
     def __init__(self, spec: ClusterQueue | Cohort) -> None:
@@ -53,6 +53,8 @@ class Node:
         self.groups = {} if self.queue is None else _groups(self.queue)
         #: How often workloads got quota in a queue or gave it back.
         self.changes = 0
+        #: What is held, sorted, as of so many changes.
+        self.ordered: tuple[int, list[Workload]] = (-1, [])
         #: How often something below a root gave quota back.
         self.releases = 0
 
@@ -69,6 +71,13 @@ class Node:
         while node is not None:
             yield node
             node = node.parent
+
+    def in_order(self) -> Iterator[Workload]:
+        """Yield the workloads that have quota: evicted ones, those of low priority, those admitted last, by name."""
+        if self.ordered[0] != self.changes:
+            held = sorted(self.held.values(), key=lambda w: (not w.evicted, w.priority, -w.admitted_s, w.id))
+            self.ordered = (self.changes, held)
+        yield from (self.held[one.id] for one in self.ordered[1] if one.id in self.held)
 
     def headroom(self, resource: FlavourResource) -> int:
         """Return how much is free of the quota that the node lends to nobody."""
