@@ -104,7 +104,6 @@ from .rows import (
     schema_markdown as schema_markdown,
 )
 from .sequential import (
-    FIRST_LOOK as FIRST_LOOK,
     Planned as Planned,
     SeedDecision as SeedDecision,
     decide as decide,
@@ -122,6 +121,7 @@ from .standings import (
     who_beats_whom as who_beats_whom,
 )
 from .statistics import (
+    FIRST_LOOK as FIRST_LOOK,
     Difference as Difference,
     Estimate as Estimate,
     estimate as estimate,

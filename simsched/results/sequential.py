@@ -18,10 +18,10 @@ from simsched.errors import input_error
 from simsched.results.compare import Row, comparison, reference_of
 from simsched.results.metric_names import find_metric
 from simsched.results.reader import Run
-from simsched.results.statistics import Estimate, ratio, student_t
+from simsched.results.statistics import FIRST_LOOK, Estimate, ratio, student_t
 
-#: The chance of any false decision, and the seeds of the first look, which are doubled from look to look.
-LEVEL, FIRST_LOOK = 0.05, 8
+#: The chance of any false decision.
+LEVEL = 0.05
 #: The chance that a planned comparison finds a difference that is there, and that the pilot's spread is bounded.
 POWER, SPREAD_CONFIDENCE = 0.8, 0.8
 _MOST_PLANNED = 100_000

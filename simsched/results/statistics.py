@@ -11,6 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 CONFIDENCE = 0.95
+#: Seeds of the first look of `seeds: auto`, doubled from look to look.
+FIRST_LOOK = 8
 
 Replica = TypeVar("Replica", bound=Hashable)
 
