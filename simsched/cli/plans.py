@@ -139,8 +139,8 @@ def plans(
         if cluster is None:
             raise input_error("--across", "needs a cluster with levels", "name an experiment with --experiment")
         apart = straddling_site(question, cluster, across)
-        beside = [(f"the same plan across two of '{across}'", question.of_plan(found[0].plan, apart.tiers))]
-        if asked is None and found[0].plan.gpus == gpus:
+        beside = [(f"the same plan across two of '{across}'", question.timed(found[0].plan, apart.tiers))]
+        if asked is None:
             beside.append((f"the fastest plan across two of '{across}'", question.fastest(apart.tiers, 1, space)[0]))
     if as_json:
         shown = [_shown(one) for one in found]

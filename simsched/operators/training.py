@@ -36,18 +36,19 @@ class Question:
     global_batch: int
 
     def fastest(self, tiers: Sequence[Tier], count: int, space: PlanSpace | None = None) -> list[PlanAnswer]:
-        """Return the fastest plans, the best first; those on more than half of the GPUs where none takes all."""
-        for at_least in (self.gpus, self.gpus // 2 + 1):
-            table, _ = plans(self.shape, self.hardware, self.gpus, self.global_batch, space, at_least)
-            if len(table.tensor):
-                return self._answers(table, tiers)[:count]
-        return []
+        """Return the fastest plans on more than half of the GPUs, the best first."""
+        table, _ = plans(self.shape, self.hardware, self.gpus, self.global_batch, space, self.gpus // 2 + 1)
+        return self._answers(table, tiers)[:count]
 
     def of_plan(self, plan: Plan, tiers: Sequence[Tier]) -> PlanAnswer:
         """Return the answer for one plan; raises `InputError` with the reason where it cannot run."""
         reason = legal(self.shape, self.hardware, plan, self.gpus, self.global_batch)
         if reason is not None:
             raise input_error(f"plan '{plan}'", reason, "leave --plan out to see which plans can run")
+        return self.timed(plan, tiers)
+
+    def timed(self, plan: Plan, tiers: Sequence[Tier]) -> PlanAnswer:
+        """Return the answer for a plan that is known to run."""
         return self._answers(PlanTable.of([plan]), tiers)[0]
 
     def mfu(self, step_s: float) -> float:

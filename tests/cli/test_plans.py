@@ -74,6 +74,12 @@ def test_straddling_a_thin_uplink_costs(simsched, tmp_path):
     same, best = found["across"]
     assert same["plan"] == found["plans"][0]["plan"]
     assert same["step_s"] >= best["step_s"] > found["plans"][0]["step_s"]
+    uneven = simsched(
+        *[*command[:4], "22", *command[5:]], "--experiment", str(tmp_path / "leaves.yaml"), "--across", "leaf"
+    )
+    assert json.loads(uneven.stdout)["plans"][0]["gpus"] < 22, (
+        "neither 1,024 sequences nor 40 or 42 layers divide by 11"
+    )
     wrong = simsched(*command, "--experiment", str(tmp_path / "leaves.yaml"), "--across", "rack")
     assert (wrong.exit_code, "no level 'rack'" in wrong.output) == (2, True)
     large = simsched(*[*command[:4], "64", *command[5:]], "--experiment", str(tmp_path / "leaves.yaml"))

@@ -13,14 +13,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from simsched.agent import Agent
-from simsched.errors import input_error
+from simsched.errors import input_error, nearest
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Tenant, gpus_of
-from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Action, Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched.policy import (
+    INPUT_FILE,
+    JOBS_OF_TENANTS,
+    QUOTAS,
+    Action,
+    Becomes,
+    Decision,
+    JobView,
+    Place,
+    Policy,
+    Traits,
+    View,
+    Wants,
+)
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.model import (
     FREE,
@@ -39,12 +53,15 @@ from simsched_policies.production.kai.model import (
     Snapshot,
     exceeds,
 )
+from simsched_policies.production.kai.objects import Declared, Group, read_declared
 from simsched_policies.production.kai.round import run_round
 from simsched_policies.production.kai.usage import UsageWindow
 
 #: What a node has of something that it does not declare.
 _PLENTY = 1e12
 _TOPOLOGY = "cluster"
+#: 10^6 bytes, in which KAI counts memory, in a MiB.
+_MB = 1.048576
 #: Follows the name of a tenant with others below it, whose own jobs need a leaf: only leaves take jobs.
 _OWN = "/own"
 
@@ -61,6 +78,9 @@ class Kai(Policy):
     `usage_window_s`, queues that used less in that time get more of what is over quota, `k_value` times; use halves in
     weight every `usage_half_life_s`, looked at every `usage_period_s`. With `min_share` below 1 jobs are elastic and
     start with that part of their pods.
+
+    With `objects`, a JSON file of KAI's Queues and PodGroups, queues are as these say, by the names of tenants, and so
+    are jobs with a PodGroup of their name; others are as above.
     """
 
     name: ClassVar[str] = "kai"
@@ -73,6 +93,7 @@ class Kai(Policy):
     )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    objects: Annotated[str | None, INPUT_FILE] = None
     gpus_per_pod: int = 0
     min_share: float = 1.0
     prefers_within: int = -1
@@ -87,6 +108,7 @@ class Kai(Policy):
     usage_period_s: float = 60.0
     k_value: float = 1.0
     schedule_period_s: float = 1.0
+    _declared: Declared = field(default_factory=Declared, init=False, repr=False)
     #: Jobs by name, in the order of arrival, the number of which is their id.
     _jobs: dict[str, Job] = field(default_factory=dict, init=False, repr=False)
     _arrived: int = field(default=0, init=False, repr=False)
@@ -103,12 +125,21 @@ class Kai(Policy):
             raise ValueError("min_share must be above 0 and at most 1, gpus_per_pod at least 0")
         if self.schedule_period_s <= 0 or self.usage_period_s <= 0:
             raise ValueError("schedule_period_s and usage_period_s must be above 0")
+        if self.objects is not None:
+            if self.tenants:
+                raise ValueError("objects and tenants exclude each other: the objects say who has which quota")
+            self._declared = read_declared(Path(self.objects))
         self._usage = UsageWindow(self.usage_window_s, self.usage_half_life_s)
 
     @property
     def rigid(self) -> bool:
         """Return whether jobs get the GPUs that they ask for or none."""
-        return self.min_share >= 1
+        return self.min_share >= 1 and all(group.min_member is None for group in self._declared.groups.values())
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return nothing where the objects say it."""
+        return {} if self.objects is not None else super().counts_on
 
     @cached_property
     def _rules(self) -> Rules:
@@ -137,19 +168,19 @@ class Kai(Policy):
         """Refuse a job that its queue can never admit: above a limit, or guaranteed and above what is deserved."""
         total = cluster.total_gpus
         for job in jobs:
-            name: str | None = self._leaf(job.request.tenant)
+            group = self._group(job)
+            gpus = job.num_gpus * (job.request.gpu_share if job.num_gpus == 1 else 1)
+            name: str | None = group.queue
             while name is not None:
-                queue = self._queue(name, self._tenant(name), total)
-                quota, gpus = queue.quotas[GPU], job.num_gpus * (job.request.gpu_share if job.num_gpus == 1 else 1)
-                most = quota.quota if job.request.guaranteed else quota.limit
-                if exceeds(gpus, most):
+                queue = self._queue(name, total)
+                quota = queue.quotas[GPU]
+                most = quota.limit if group.preemptible or exceeds(gpus, quota.limit) else quota.quota
+                if group.min_member is None and exceeds(gpus, most):
                     what = (
-                        "is guaranteed and asks for more than is deserved"
-                        if job.request.guaranteed
-                        else "asks for too much"
+                        "asks for too much" if most == quota.limit else "is guaranteed and asks for more than deserved"
                     )
                     message = f"{what}: {gpus:g} GPUs, and queue '{name}' has {most:g}"
-                    remedy = "give the tenant more ('gpus' or 'share', 'max_gpus'), or have the job ask for less"
+                    remedy = "give the queue more, or have the job ask for less"
                     raise input_error(f"job {job.id}", message, remedy)
                 name = queue.parent
 
@@ -161,16 +192,17 @@ class Kai(Policy):
         start, stop = self._changes(view, board)
         waits = any(board.pending(job) for job in board.jobs.values())
         self._last = (view.now_s, {n: e.allocated for n, e in board.ledger.entries.items()}, board.ledger.total)
-        return Decision.change(
-            start, stop, wake_at_s=self._next_round_s(view.now_s, stopped=bool(stop)) if waits else None
-        )
+        again_s = self._next_round_s(view.now_s, snapshot.queues, stopped=bool(stop)) if waits else None
+        return Decision.change(start, stop, wake_at_s=again_s)
 
-    def _next_round_s(self, now_s: float, *, stopped: bool) -> float | None:
-        """Return when to look again while jobs wait: after jobs were stopped, or when use is looked at."""
-        if stopped:
-            return now_s + self.schedule_period_s
-        period_s = self.usage_period_s
-        return (now_s // period_s + 1) * period_s if self.usage_window_s > 0 else None
+    def _next_round_s(self, now_s: float, queues: Sequence[Queue], *, stopped: bool) -> float | None:
+        """Return when to look again while jobs wait: after some stopped, when use is looked at, or protection ends."""
+        coming = [now_s + self.schedule_period_s] if stopped else []
+        if self.usage_window_s > 0:
+            coming.append((now_s // self.usage_period_s + 1) * self.usage_period_s)
+        spans_s = {s for one in queues for s in (one.preempt_min_runtime_s, one.reclaim_min_runtime_s) if s}
+        ends_s = (self._started_s[name] + span_s for name in self._held for span_s in spans_s)
+        return min((*coming, *(end_s for end_s in ends_s if end_s > now_s)), default=None)
 
     def _look(self, view: View) -> None:
         """Take note of what came, ended and was lost, and of what queues used since the last decision."""
@@ -201,16 +233,24 @@ class Kai(Policy):
             most = max(1, min(largest, self.gpus_per_pod or largest))
             gpus = max(size for size in range(1, min(most, view.num_gpus or 1) + 1) if (view.num_gpus or 1) % size == 0)
             pods, gpus = max(1, view.num_gpus // gpus), min(gpus, view.num_gpus)
-        cpu, memory = (0, 0) if shape is None else shape.beside(gpus)
-        ask = Ask(cpu, memory, gpus, request.gpu_share if shares else 1.0)
+        cpu, memory_mib = (0, 0) if shape is None else shape.beside(gpus)
+        ask = Ask(cpu, memory_mib * _MB, gpus, request.gpu_share if shares else 1.0)
         nodes = None if len(fitting) == len(self._cluster.nodes) else frozenset(_name(node.index) for node in fitting)
+        group = self._group(view)
+        least = group.min_member or max(1, int(np.ceil(self.min_share * pods - 1e-9)))
+        if least > pods:
+            message, remedy = (
+                f"its minMember is {least}, and the job has {pods} pods",
+                "have it ask for no more than these",
+            )
+            raise input_error(f"PodGroup {view.id}", message, remedy)
         return Job(
             number,
-            self._leaf(request.tenant),
+            group.queue,
             tuple(Pod(f"{number}-{index:04d}", ask, nodes=nodes) for index in range(pods)),
-            request.priority,
-            not request.guaranteed,
-            max(1, int(np.ceil(self.min_share * pods - 1e-9))),
+            group.priority,
+            group.preemptible,
+            least,
             constraint=self._constraint(None if shape is None else shape.within, pods),
             created_s=request.submit_time_s,
         )
@@ -224,6 +264,18 @@ class Kai(Policy):
             preferred = preferred if 0 <= self.prefers_within < within else ""
         return Constraint(_TOPOLOGY, required, preferred) if required or preferred else None
 
+    def _group(self, job: JobView) -> Group:
+        """Return what a job's PodGroup says, or its request; raises `InputError` for a queue that takes no jobs."""
+        request = job.request
+        own = Group(self._leaf(request.tenant), None, request.priority, not request.guaranteed)
+        group = self._declared.groups.get(job.id, own)
+        group = group if group.queue else replace(group, queue=own.queue)
+        if self.objects is not None and not self._declared.is_leaf(group.queue):
+            message = f"is for queue '{group.queue}', which is not declared or has others below it"
+            leaves = filter(self._declared.is_leaf, self._declared.queues)
+            raise input_error(f"job {job.id}", message, nearest(group.queue, leaves))
+        return group
+
     def _leaf(self, tenant: str) -> str:
         return tenant + _OWN if tenant in {one.parent for one in self.tenants.values()} and tenant else tenant
 
@@ -233,7 +285,7 @@ class Kai(Policy):
                 _name(node.index),
                 node.gpus,
                 _PLENTY if node.cpu_milli is None else node.cpu_milli,
-                _PLENTY if node.memory_mib is None else node.memory_mib,
+                _PLENTY if node.memory_mib is None else node.memory_mib * _MB,
                 labels={"gpu-type": node.gpu_type, **{_label(n): str(domain) for n, domain in enumerate(node.domains)}},
             )
             for node, up in zip(view.nodes, view.up, strict=True)
@@ -260,18 +312,26 @@ class Kai(Policy):
     def _queues(self, jobs: tuple[Job, ...], total: int) -> tuple[Queue, ...]:
         """Return the queues of tenants, and one of quota 0 for each that is not among these or has others below it."""
         names = [*sorted(self.tenants), *sorted({job.queue for job in jobs} - self.tenants.keys())]
-        return tuple(self._queue(name, self._tenant(name), total) for name in names)
+        return tuple(self._queue(name, total) for name in self._declared.queues or names)
 
     def _tenant(self, name: str) -> Tenant:
         above = name.removesuffix(_OWN)
         return self.tenants.get(name) or Tenant(parent=above if above != name and above in self.tenants else "")
 
-    def _queue(self, name: str, tenant: Tenant, total: int) -> Queue:
+    def _queue(self, name: str, total: int) -> Queue:
+        preempt_s, reclaim_s = self.preempt_min_runtime_s, self.reclaim_min_runtime_s
+        if name in self._declared.queues:
+            queue = self._declared.queues[name]
+            if queue.parent is None:  # where the search for a minimum runtime ends
+                preempt_s = preempt_s if queue.preempt_min_runtime_s is None else queue.preempt_min_runtime_s
+                reclaim_s = reclaim_s if queue.reclaim_min_runtime_s is None else queue.reclaim_min_runtime_s
+                queue = replace(queue, preempt_min_runtime_s=preempt_s, reclaim_min_runtime_s=reclaim_s)
+            return queue
+        tenant = self._tenant(name)
         most = tenant.most_gpus(total)
         gpus = Quota(tenant.own_gpus(total), UNLIMITED if most >= total else most, tenant.weight)
         above = tenant.parent if tenant.parent in self.tenants else None
-        least = self.preempt_min_runtime_s, self.reclaim_min_runtime_s
-        return Queue(name, above, (FREE, FREE, gpus), 100, 0.0, *least)
+        return Queue(name, above, (FREE, FREE, gpus), 100, 0.0, preempt_s, reclaim_s)
 
     def _changes(self, view: View, board: Board) -> tuple[dict[str, Allocation | Action], list[str]]:
         """Return what starts, moves or stops; note where the pods are from now on."""
