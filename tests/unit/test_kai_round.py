@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simsched_policies.production.case_reports import described
 from simsched_policies.production.kai.division import Claim, divide
 from simsched_policies.production.kai.model import (
     FREE,
@@ -25,7 +26,7 @@ from simsched_policies.production.kai.model import (
     SubGroup,
 )
 from simsched_policies.production.kai.round import run_round
-from simsched_policies.production.kai.scenarios import check_file, described, main
+from simsched_policies.production.kai.scenarios import check_file, main
 from simsched_policies.production.kai.usage import UsageWindow
 
 WHOLE = Ask(gpus=1)

@@ -9,38 +9,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from simsched.errors import InputError, input_error
+from simsched_policies.production.case_reports import Report, Verdict, described
 from simsched_policies.production.kai.board import Board, Seat
 from simsched_policies.production.kai.model import Held, Snapshot
 from simsched_policies.production.kai.round import run_round
 from simsched_policies.production.kai.tables import Case, Expected, LeftOutError, cases_in
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one case; `detail` says why it was left out, or what differs."""
-
-    name: str
-    result: Literal["equal", "different", "left out"]
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The cases of a file and their verdicts, in the order of the file."""
-
-    path: Path
-    verdicts: tuple[Verdict, ...]
-
-    def count(self, result: str) -> int:
-        """Count the cases of one result."""
-        return sum(verdict.result == result for verdict in self.verdicts)
 
 
 def check_file(path: Path) -> Report:
@@ -109,21 +87,6 @@ def files_in(places: Iterable[Path]) -> list[Path]:
     for place in places:
         found += sorted([*place.glob("*.go"), *place.glob("*.go.txt")]) if place.is_dir() else [place]
     return found
-
-
-def described(reports: Sequence[Report]) -> str:
-    """Write reports as text: a line for each file and for all, then what was left out and why, then what differs."""
-    width = max((len(report.path.name) for report in reports), default=4)
-    kinds = ("equal", "different", "left out")
-    lines = [f"{'file':{width}}  cases  equal  different  left out"]
-    rows = [(report.path.name, [len(report.verdicts), *map(report.count, kinds)]) for report in reports]
-    rows.append(("all", [sum(numbers) for numbers in zip(*(row[1] for row in rows), strict=True)]))
-    lines += ["{:{}}  {:>5}  {:>5}  {:>9}  {:>8}".format(name, width, *numbers) for name, numbers in rows]
-    verdicts = [(report.path.name, verdict) for report in reports for verdict in report.verdicts]
-    reasons = Counter(verdict.detail for _, verdict in verdicts if verdict.result == "left out")
-    lines += [f"left out, {count}: {reason}" for reason, count in sorted(reasons.items())]
-    lines += [f"{file}: {v.name}: {v.detail}" for file, v in verdicts if v.result == "different"]
-    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

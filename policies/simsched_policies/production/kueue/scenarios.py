@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from simsched.errors import InputError, input_error
 from simsched.reading import read_json
+from simsched_policies.production.case_reports import Report, Verdict, described
 from simsched_policies.production.kueue.candidates import in_order
 from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
@@ -37,33 +36,6 @@ from simsched_policies.production.kueue.topology_scenarios import compared
 Json = Mapping[str, Any]
 #: What a file may say once for all its cases.
 _SHARED = ("fair_sharing", "preemptor_queue", "flavours", "namespaces", "gates")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of one case; `detail` says why it was left out, or what was expected and found."""
-
-    name: str
-    result: Literal["equal", "different", "left out"]
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The cases of a file and their verdicts, in the order of the file."""
-
-    path: Path
-    verdicts: tuple[Verdict, ...]
-
-    def count(self, result: str) -> int:
-        """Count the cases of one result."""
-        return sum(verdict.result == result for verdict in self.verdicts)
-
-    @property
-    def share_equal(self) -> float:
-        """Return the part of the covered cases that came out equal; 1 where none is covered."""
-        covered = len(self.verdicts) - self.count("left out")
-        return self.count("equal") / covered if covered else 1.0
 
 
 def check_file(path: Path, words: Json | None = None) -> Report:
@@ -199,21 +171,6 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
 def files_in(places: Iterable[Path]) -> list[Path]:
     """Return the files named, and the JSON files of the folders named, sorted."""
     return [file for place in places for file in (sorted(place.glob("*.json")) if place.is_dir() else [place])]
-
-
-def described(reports: Sequence[Report]) -> str:
-    """Write reports as text: a line for each file, then what was left out by which rule, then what differs."""
-    width = max((len(report.path.name) for report in reports), default=4)
-    lines = [f"{'file':{width}}  cases  left out  equal  different  share equal"]
-    for report in reports:
-        numbers = (len(report.verdicts), *(report.count(kind) for kind in ("left out", "equal", "different")))
-        cells = "{:>5}  {:>8}  {:>5}  {:>9}".format(*numbers)
-        lines.append(f"{report.path.name:{width}}  {cells}  {100 * report.share_equal:>10.1f} %")
-    verdicts = [(report.path.name, verdict) for report in reports for verdict in report.verdicts]
-    reasons = Counter(verdict.detail for _, verdict in verdicts if verdict.result == "left out")
-    lines += [f"left out, {count}: {reason}" for reason, count in sorted(reasons.items())]
-    lines += [f"{file}: {v.name}: {v.detail}" for file, v in verdicts if v.result == "different"]
-    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,56 @@
+"""What became of the cases of other schedulers' own test tables, as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one case; `detail` says why it was left out, or what was expected and found."""
+
+    name: str
+    result: Literal["equal", "different", "left out"]
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The cases of a file and their verdicts, in the order of the file."""
+
+    path: Path
+    verdicts: tuple[Verdict, ...]
+
+    def count(self, result: str) -> int:
+        """Count the cases of one result."""
+        return sum(verdict.result == result for verdict in self.verdicts)
+
+    @property
+    def share_equal(self) -> float:
+        """Return the part of the covered cases that came out equal; 1 where none is covered."""
+        covered = len(self.verdicts) - self.count("left out")
+        return self.count("equal") / covered if covered else 1.0
+
+
+def described(reports: Sequence[Report]) -> str:
+    """Write reports as text: a line for each file and for all, then what was left out and why, then what differs."""
+    every = Report(Path("all"), tuple(verdict for report in reports for verdict in report.verdicts))
+    width = max(len(report.path.name) for report in (*reports, every))
+    lines = [f"{'file':{width}}  cases  equal  different  left out  share equal"]
+    for report in (*reports, *([every] if len(reports) > 1 else [])):
+        numbers = (len(report.verdicts), *map(report.count, ("equal", "different", "left out")))
+        cells = "{:>5}  {:>5}  {:>9}  {:>8}".format(*numbers)
+        lines.append(f"{report.path.name:{width}}  {cells}  {100 * report.share_equal:>9.1f} %")
+    reasons = Counter(verdict.detail for verdict in every.verdicts if verdict.result == "left out")
+    lines += [f"left out, {count}: {reason}" for reason, count in sorted(reasons.items())]
+    lines += [
+        f"{report.path.name}: {one.name}: {one.detail}"
+        for report in reports
+        for one in report.verdicts
+        if one.result == "different"
+    ]
+    return "\n".join(lines)
