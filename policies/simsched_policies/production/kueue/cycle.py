@@ -371,7 +371,8 @@ class _Cycle:
 
     def _lost_its_place(self, entry: Entry) -> bool:
         """Say whether earlier entries took the places of one that has still quota."""
-        if not self.rules.gates["TASRecomputeAssignmentWithinSchedulingCycle"] or not _feasible(entry):
+        gated = not self.rules.gates["TASRecomputeAssignmentWithinSchedulingCycle"]
+        if gated or not self.tree.topologies or not _feasible(entry):
             return False
         with self.tree.without_all(victim.workload for victim in self._gone(entry)):
             quota = self.tree.fits(entry.asking.queue, entry.usage)

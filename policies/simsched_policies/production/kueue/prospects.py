@@ -5,10 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simsched_policies.production.kueue.model import Asking, FlavourResource, Reclaim, Within
-from simsched_policies.production.kueue.tree import Node, reach
+from simsched_policies.production.kueue.tree import Node
 
 #: For every set of pods and resource group the flavours that would do, each with its amounts.
 Needs = Sequence[Sequence[Sequence[tuple[FlavourResource, int]]]]
+
+
+class Moment:
+    """What cohorts may still use while the tree stays as it is; `number` counts how often that was looked at anew."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.number = 0
+        self._known: dict[tuple[str, FlavourResource], tuple[int, int]] = {}
+
+    def begin(self) -> None:
+        """Look at the tree anew."""
+        self.number += 1
+        self._known.clear()
+
+    def stands(self, node: Node, key: FlavourResource) -> tuple[int, int]:
+        """Return what a node may still use, and the largest amount that fits into a subtree at or above it.
+
+        The whole tree is no such subtree, unless the node is all of it.
+        """
+        left = node.subtree.get(key, 0) - node.usage.get(key, 0)
+        if node.parent is None:
+            return left, left if node.queue is not None else 0
+        above = self._known.get((node.parent.name, key))
+        if above is None:
+            above = self._known[node.parent.name, key] = self.stands(node.parent, key)
+        return node.available(key, above[0]), max(0, left, node.headroom(key) + above[1])
 
 
 class Prospects:
@@ -19,16 +46,15 @@ class Prospects:
     subtree below the root. Where workloads may preempt beyond that, nothing is ruled out.
     """
 
-    def __init__(self, node: Node, above: dict[tuple[str, FlavourResource], int], *, fair_sharing: bool) -> None:
-        """Take the node of a queue; `above` keeps what cohorts may still use, until somebody clears it."""
-        self._above = above
+    def __init__(self, node: Node, moment: Moment, *, fair_sharing: bool) -> None:
+        """Take the node of a queue; what it could get is worked out once for every number of `moment`."""
+        self._moment, self._looked = moment, -1
         self._node, self._spec = node, node.queue
         reclaims = self._spec is not None and self._spec.reclaim is not Reclaim.NEVER
         self._bounded = self._spec is not None and not (self._spec.borrow_preempts_lower or (fair_sharing and reclaims))
         self._held: dict[int, dict[FlavourResource, int]] = {}
         self._changes = -1
-        self._most: dict[FlavourResource, int] = {}
-        self._reach: dict[FlavourResource, int] = {}
+        self._most: dict[tuple[FlavourResource, int], int] = {}
         self._lower: dict[tuple[FlavourResource, int], int] = {}
 
     def needs(self, asking: Asking) -> Needs | None:
@@ -45,51 +71,43 @@ class Prospects:
                     found.append([[((flavour, name), amount) for name, amount in wanted] for flavour in suit])
         return found
 
-    def now(self) -> Prospects:
-        """Look at the tree as it is."""
-        self._most.clear()
-        self._reach.clear()
-        if self._changes != self._node.changes:
-            self._changes = self._node.changes
-            self._held.clear()
-            self._lower.clear()
-            for workload in self._node.held.values():
-                held = self._held.setdefault(workload.priority, {})
-                for key, amount in workload.usage.items():
-                    held[key] = held.get(key, 0) + amount
-        return self
-
     def allow(self, needs: Needs, priority: int) -> bool:
         """Say whether a workload of a priority may get what it needs at least."""
-        return all(
-            any(all(self._may_get(key, amount, priority) for key, amount in wanted) for wanted in flavours)
-            for flavours in needs
-        )
+        if self._looked != self._moment.number:
+            self._looked = self._moment.number
+            self._most.clear()
+        return all(any(self._may_get(wanted, priority) for wanted in flavours) for flavours in needs)
 
-    def _may_get(self, key: FlavourResource, amount: int, priority: int) -> bool:
-        if key not in self._most:
-            node = self._node
-            left = node.subtree.get(key, 0) - node.usage.get(key, 0)
-            self._most[key] = max(node.available(key, self._of_parent(key)), left)
-        if amount <= self._most[key] + self._of_lower(key, priority):
-            return True
-        if key not in self._reach:
-            self._reach[key] = reach(self._node, key)
-        return amount <= self._reach[key]
-
-    def _of_parent(self, key: FlavourResource) -> int | None:
-        parent = self._node.parent
-        if parent is None:
-            return None
-        if (parent.name, key) not in self._above:
-            self._above[parent.name, key] = parent.available(key)
-        return self._above[parent.name, key]
+    def _may_get(self, wanted: Sequence[tuple[FlavourResource, int]], priority: int) -> bool:
+        for key, amount in wanted:
+            most = self._most.get((key, priority))
+            if most is None:
+                node = self._node
+                available, reach = self._moment.stands(node, key)
+                left = node.subtree.get(key, 0) - node.usage.get(key, 0)
+                most = max(max(available, left) + self._of_lower(key, priority), reach)
+                self._most[key, priority] = most
+            if amount > most:
+                return False
+        return True
 
     def _of_lower(self, key: FlavourResource, priority: int) -> int:
         """Return what workloads of the queue hold that one of a priority may preempt, at most."""
+        if self._changes != self._node.changes:
+            self._note_held()
         if (key, priority) not in self._lower:
             within = Within.NEVER if self._spec is None else self._spec.within
             most = priority if within is Within.LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
             held = (amounts.get(key, 0) for other, amounts in self._held.items() if other <= most)
             self._lower[key, priority] = 0 if within is Within.NEVER else sum(held)
         return self._lower[key, priority]
+
+    def _note_held(self) -> None:
+        """Add up what the queue holds by priority."""
+        self._changes = self._node.changes
+        self._held.clear()
+        self._lower.clear()
+        for workload in self._node.held.values():
+            held = self._held.setdefault(workload.priority, {})
+            for key, amount in workload.usage.items():
+                held[key] = held.get(key, 0) + amount

@@ -7,8 +7,8 @@ from heapq import heappop, heappush
 
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
-from simsched_policies.production.kueue.model import Asking, FlavourResource, Mode, Reclaim
-from simsched_policies.production.kueue.prospects import Needs, Prospects
+from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
+from simsched_policies.production.kueue.prospects import Moment, Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 #: Where those are parked that anything that leaves may help.
@@ -18,14 +18,15 @@ _ANY = "\0"
 class _Alike:
     """Workloads of one queue and shape, oldest first; `parked` once one of them was found to fit nowhere.
 
-    `hope` tells when asking again may help, None: whenever something leaves.
+    `hope` tells when asking again may help, None: whenever something leaves. `needs` is what they need at least.
     """
 
-    __slots__ = ("heap", "hope", "parked", "priority")
+    __slots__ = ("heap", "hope", "needs", "parked", "priority")
 
-    def __init__(self, priority: int) -> None:
+    def __init__(self, priority: int, needs: Needs | None) -> None:
         self.heap: list[tuple[float, str]] = []
         self.priority = priority
+        self.needs = needs
         self.parked = False
         self.hope: Needs | None = None
 
@@ -33,11 +34,11 @@ class _Alike:
 class _Queue:
     """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out."""
 
-    __slots__ = ("alike", "blocked", "node", "prospects", "sticky")
+    __slots__ = ("alike", "blocked", "node", "prospects", "root", "sticky")
 
-    def __init__(self, node: Node, rules: Rules, above: dict[tuple[str, FlavourResource], int]) -> None:
-        self.node = node
-        self.prospects = Prospects(node, above, fair_sharing=rules.fair_sharing)
+    def __init__(self, node: Node, rules: Rules, moment: Moment) -> None:
+        self.node, self.root = node, node.root()
+        self.prospects = Prospects(node, moment, fair_sharing=rules.fair_sharing)
         self.alike: dict[int, _Alike] = {}
         self.blocked = ""
         self.sticky = ""
@@ -66,9 +67,9 @@ class Waiting:
         """Make empty queues for those of `tree`."""
         self._rules, self._tree = rules, tree
         #: What cohorts may still use, while heads are looked for.
-        self._above: dict[tuple[str, FlavourResource], int] = {}
+        self._moment = Moment()
         self._queues = {
-            name: _Queue(node, rules, self._above) for name, node in tree.queues.items() if not inactive(node, rules)
+            name: _Queue(node, rules, self._moment) for name, node in tree.queues.items() if not inactive(node, rules)
         }
         self._asking: dict[str, Asking] = {}
         #: The number of each shape, and the shape of each workload.
@@ -92,7 +93,9 @@ class Waiting:
         if queue is None:
             return
         shape = self._shapes[asking.id] = self._kinds.setdefault(self._shape(asking), len(self._kinds))
-        alike = queue.alike.setdefault(shape, _Alike(asking.priority))
+        alike = queue.alike.get(shape)
+        if alike is None:
+            alike = queue.alike[shape] = _Alike(asking.priority, queue.prospects.needs(asking))
         heappush(alike.heap, (asking.created_s, asking.id))
         if not alike.parked:
             self._open.add(asking.queue)
@@ -110,7 +113,7 @@ class Waiting:
 
         One that cannot be helped takes its turn and is parked again unasked.
         """
-        self._above.clear()
+        self._moment.begin()
         for root in sorted(self._woken):
             self._wake(root)
         self._woken.clear()
@@ -121,20 +124,22 @@ class Waiting:
                 head = self._head(queue)
                 if head is None:
                     self._open.discard(name)
-                elif self._hopeless(queue, head):
-                    self._park(head.id, hopes=True)
+                elif (alike := self._hopeless(queue, head)) is not None:
+                    alike.parked = True
+                    self._after.pop(head.id, None)
+                    self._parked.setdefault(queue.root.name, set()).add(name)
                 else:
                     after, releases = self._after.get(head.id, (None, 0))
-                    stale = releases != queue.node.root().releases
+                    stale = releases != queue.root.releases
                     found.append(Pending(head, None if stale else after, preempting=head.id == queue.sticky))
         return found
 
-    def _hopeless(self, queue: _Queue, head: Asking) -> bool:
-        """Say whether a head was refused before and nothing that happened since can help it."""
+    def _hopeless(self, queue: _Queue, head: Asking) -> _Alike | None:
+        """Return those like a head, if it was refused before and nothing that happened since can help it."""
         if head.id == queue.sticky or queue.strict:
-            return False
+            return None
         alike = queue.alike[self._shapes[head.id]]
-        return alike.hope is not None and not queue.prospects.now().allow(alike.hope, alike.priority)
+        return None if alike.hope is None or queue.prospects.allow(alike.hope, alike.priority) else alike
 
     def settle(self, outcome: Outcome) -> None:
         """Take out those admitted, park what fits nowhere, and note whose victims are leaving."""
@@ -175,9 +180,9 @@ class Waiting:
         """
         for name in list(self._parked.get(root, ())):
             queue = self._queues[name]
-            prospects = queue.prospects.now()
+            allow = queue.prospects.allow
             parked = [alike for alike in queue.alike.values() if alike.parked]
-            hopeful = any(one.hope is None or prospects.allow(one.hope, one.priority) for one in parked)
+            hopeful = any(one.hope is None or allow(one.hope, one.priority) for one in parked)
             if parked and not hopeful and not queue.blocked and name not in self._open:
                 continue
             for alike in parked:
@@ -192,13 +197,12 @@ class Waiting:
         best: tuple[float, float, float, str] | None = None
         for shape in list(queue.alike):
             alike = queue.alike[shape]
+            if alike.parked:
+                continue
             while alike.heap and self._gone(alike.heap[0]):
                 heappop(alike.heap)
             if not alike.heap:
-                if not alike.parked:
-                    del queue.alike[shape]
-                continue
-            if alike.parked:
+                del queue.alike[shape]
                 continue
             created_s, name = alike.heap[0]
             asking = self._asking[name]
@@ -222,20 +226,20 @@ class Waiting:
         queue = self._queues[asking.queue]
         self._after.pop(workload, None)
         queue.sticky = "" if queue.sticky == workload else queue.sticky
-        self._parked.setdefault(root or queue.node.root().name, set()).add(asking.queue)
+        self._parked.setdefault(root or queue.root.name, set()).add(asking.queue)
         if queue.strict and not passes:
             queue.blocked = workload
             return
         alike = queue.alike[self._shapes[workload]]
         alike.parked = True
-        alike.hope = queue.prospects.needs(asking) if (hopes or queue.reclaims_any) and root != _ANY else None
+        alike.hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
 
     def _remember(self, entry: Entry) -> bool:
         """Keep where the search for flavours stopped, if it did before the last, until quota is given back."""
         if not entry.assignment.left_to_try():
             return False
-        root = self._queues[entry.asking.queue].node.root()
-        self._after[entry.asking.id] = (entry.assignment, root.releases)
+        releases = self._queues[entry.asking.queue].root.releases
+        self._after[entry.asking.id] = (entry.assignment, releases)
         return True
 
     def _shape(self, asking: Asking) -> Hashable:

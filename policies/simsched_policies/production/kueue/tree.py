@@ -247,17 +247,6 @@ class QuotaTree:
             self.add(queue, amounts)
 
 
-def reach(node: Node, resource: FlavourResource) -> int:
-    """Return the largest amount that fits into the quota of a subtree above a queue and below the root."""
-    most, passed = 0, 0
-    for step in node.path():
-        if step.parent is None and step is not node:
-            break
-        most = max(most, step.subtree.get(resource, 0) - step.usage.get(resource, 0) + passed)
-        passed += step.headroom(resource)
-    return most
-
-
 def queues_below(node: Node) -> Iterator[Node]:
     """Yield the queues at or below a node."""
     if node.queue is not None:
