@@ -59,7 +59,7 @@ def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = F
     """
     own = [_Candidate(workload, _Kind.OWN_QUEUE) for workload in own_candidates(tree, incoming)]
     lenders = _borrowing_queues(tree, incoming) if _may_reclaim(tree, incoming, own) else []
-    outside = [one for one in lenders if next(one.candidates(incoming), None) is not None]
+    outside = [one for one in lenders if next(iter(one), None) is not None]
     if not own and not outside:
         return []
     for borrow in _attempts(tree, incoming, outside):
@@ -85,23 +85,32 @@ def _may_reclaim(tree: QuotaTree, incoming: Incoming, own: Sequence[_Candidate])
     )
 
 
-@dataclass(frozen=True)
-class _Queue:
-    """Another queue that borrows: it and the cohorts above that borrow too, the rule, and who has the advantage."""
+class _Lender:
+    """Another queue that borrows: it and the cohorts above that borrow too, the rule, and who has the advantage.
 
-    borrowers: tuple[Node, ...]
-    spec: ClusterQueue
-    advantage: bool
+    Its candidates come in the order of their queue, each with the ground; they are looked for only as far as needed.
+    """
 
-    def candidates(self, incoming: Incoming) -> Iterator[_Candidate]:
-        """Yield those that may be preempted, in the order of their queue, each with the ground."""
-        for workload in self.borrowers[0].in_order():
-            if uses(workload, incoming.contested) and reclaimable(self.spec.reclaim, workload, incoming.workload):
-                kind = _kind(self.spec, workload, incoming.workload, advantage=self.advantage)
-                yield _Candidate(workload, kind, self.borrowers)
+    def __init__(self, borrowers: tuple[Node, ...], spec: ClusterQueue, incoming: Incoming, *, advantage: bool) -> None:
+        self.advantage = advantage
+        self._found: list[_Candidate] = []
+        self._more = self._search(borrowers, spec, incoming)
+
+    def __iter__(self) -> Iterator[_Candidate]:
+        yield from self._found
+        for one in self._more:
+            self._found.append(one)
+            yield one
+
+    def _search(self, borrowers: tuple[Node, ...], spec: ClusterQueue, incoming: Incoming) -> Iterator[_Candidate]:
+        for workload in borrowers[0].in_order():
+            if uses(workload, incoming.contested) and reclaimable(spec.reclaim, workload, incoming.workload):
+                yield _Candidate(
+                    workload, _kind(spec, workload, incoming.workload, advantage=self.advantage), borrowers
+                )
 
 
-def _borrowing_queues(tree: QuotaTree, incoming: Incoming) -> list[_Queue]:
+def _borrowing_queues(tree: QuotaTree, incoming: Incoming) -> list[_Lender]:
     """List the other queues that borrow what is contested, as all cohorts do that are only above them."""
     node = tree.queues[incoming.workload.queue]
     if node.queue is None or node.queue.reclaim is Reclaim.NEVER:
@@ -112,7 +121,7 @@ def _borrowing_queues(tree: QuotaTree, incoming: Incoming) -> list[_Queue]:
         paths = (
             path for child in ancestor.children if child is not done for path in _borrowing(child, incoming.contested)
         )
-        found += [_Queue(path, node.queue, advantage[id(ancestor)]) for path in paths]
+        found += [_Lender(path, node.queue, incoming, advantage=advantage[id(ancestor)]) for path in paths]
         done = ancestor
     return found
 
@@ -150,7 +159,7 @@ _GROUPS = {_Kind.HIERARCHY: 0, _Kind.WITHOUT_BORROWING: 1, _Kind.WHILE_BORROWING
 
 
 def _in_order(
-    incoming: Incoming, own: Sequence[_Candidate], outside: Sequence[_Queue], *, by_usage: bool
+    incoming: Incoming, own: Sequence[_Candidate], outside: Sequence[_Lender], *, by_usage: bool
 ) -> Iterable[_Candidate]:
     """Yield candidates: evicted ones, those below the preemptor in the tree, other queues, the own queue."""
 
@@ -159,20 +168,20 @@ def _in_order(
         return (not workload.evicted, _GROUPS[one.kind], workload.priority, -workload.admitted_s, workload.id)
 
     if not by_usage:
-        return merge(sorted(own, key=key), *(queue.candidates(incoming) for queue in outside), key=key)
-    known = {c.workload.id: c for c in (*own, *(c for queue in outside for c in queue.candidates(incoming)))}
+        return merge(sorted(own, key=key), *outside, key=key)
+    known = {c.workload.id: c for c in (*own, *(c for lender in outside for c in lender))}
     ranked = in_order((c.workload for c in known.values()), incoming.workload.queue, by_usage=True)
     return sorted((known[w.id] for w in ranked), key=lambda c: (not c.workload.evicted, _GROUPS[c.kind]))
 
 
-def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Queue]) -> Iterator[bool]:
+def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Lender]) -> Iterator[bool]:
     """Yield, in order, whether the preemptor may borrow in the attempt."""
     node = tree.queues[incoming.workload.queue]
     forbidden = node.queue is None or not node.queue.borrow_preempts_lower
     full = any(node.usage.get(r, 0) >= node.subtree.get(r, 0) for r in incoming.contested)
     if not outside or (forbidden and full):
         yield True
-    elif forbidden and not any(queue.advantage for queue in outside):
+    elif forbidden and not any(lender.advantage for lender in outside):
         yield from (False, True)
     else:
         yield from (True, False)

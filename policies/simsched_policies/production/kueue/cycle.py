@@ -382,6 +382,8 @@ class _Cycle:
         return any(victim.workload.id in self.taken for victim in entry.victims)
 
     def _still_fits(self, entry: Entry) -> bool:
+        if not self.tree.topologies and self.tree.fits(entry.asking.queue, entry.usage):
+            return True  # the more so without victims
         with self.tree.without_all(victim.workload for victim in self._gone(entry)):
             quota = self.tree.fits(entry.asking.queue, entry.usage)
             return quota and self.tree.has_room(entry.assignment.assigned())

@@ -52,7 +52,6 @@ class Prospects:
         self._node, self._spec = node, node.queue
         reclaims = self._spec is not None and self._spec.reclaim is not Reclaim.NEVER
         self._bounded = self._spec is not None and not (self._spec.borrow_preempts_lower or (fair_sharing and reclaims))
-        self._held: dict[int, dict[FlavourResource, int]] = {}
         self._changes = -1
         self._most: dict[tuple[FlavourResource, int], int] = {}
         self._lower: dict[tuple[FlavourResource, int], int] = {}
@@ -76,7 +75,13 @@ class Prospects:
         if self._looked != self._moment.number:
             self._looked = self._moment.number
             self._most.clear()
-        return all(any(self._may_get(wanted, priority) for wanted in flavours) for flavours in needs)
+        for flavours in needs:
+            for wanted in flavours:
+                if self._may_get(wanted, priority):
+                    break
+            else:
+                return False
+        return True
 
     def _may_get(self, wanted: Sequence[tuple[FlavourResource, int]], priority: int) -> bool:
         for key, amount in wanted:
@@ -94,20 +99,11 @@ class Prospects:
     def _of_lower(self, key: FlavourResource, priority: int) -> int:
         """Return what workloads of the queue hold that one of a priority may preempt, at most."""
         if self._changes != self._node.changes:
-            self._note_held()
+            self._changes = self._node.changes
+            self._lower.clear()
         if (key, priority) not in self._lower:
             within = Within.NEVER if self._spec is None else self._spec.within
             most = priority if within is Within.LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
-            held = (amounts.get(key, 0) for other, amounts in self._held.items() if other <= most)
+            held = (amounts.get(key, 0) for other, amounts in self._node.held_by.items() if other <= most)
             self._lower[key, priority] = 0 if within is Within.NEVER else sum(held)
         return self._lower[key, priority]
-
-    def _note_held(self) -> None:
-        """Add up what the queue holds by priority."""
-        self._changes = self._node.changes
-        self._held.clear()
-        self._lower.clear()
-        for workload in self._node.held.values():
-            held = self._held.setdefault(workload.priority, {})
-            for key, amount in workload.usage.items():
-                held[key] = held.get(key, 0) + amount

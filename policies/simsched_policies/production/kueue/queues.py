@@ -192,30 +192,26 @@ class Waiting:
             self._open.add(name)
 
     def _head(self, queue: _Queue) -> Asking | None:
-        if queue.sticky in self._asking:
-            return self._asking[queue.sticky]
+        used, known = self._rules.queue_usage, self._asking
+        if queue.sticky in known:
+            return known[queue.sticky]
         best: tuple[float, float, float, str] | None = None
-        for shape in list(queue.alike):
-            alike = queue.alike[shape]
-            if alike.parked:
+        empty = []
+        for shape, alike in queue.alike.items():
+            if alike.parked or (best is not None and used is None and -alike.priority > best[1]):
                 continue
-            while alike.heap and self._gone(alike.heap[0]):
-                heappop(alike.heap)
-            if not alike.heap:
-                del queue.alike[shape]
+            heap = alike.heap
+            while heap and ((asking := known.get(heap[0][1])) is None or asking.created_s != heap[0][0]):
+                heappop(heap)
+            if not heap:
+                empty.append(shape)
                 continue
-            created_s, name = alike.heap[0]
-            asking = self._asking[name]
-            usage = self._rules.queue_usage(asking) if self._rules.queue_usage else 0.0
-            key = (usage, -asking.priority, created_s, name)
+            created_s, name = heap[0]
+            key = (used(known[name]) if used else 0.0, -alike.priority, created_s, name)
             best = key if best is None or key < best else best
-        if best is None or best[3] == queue.blocked:
-            return None
-        return self._asking[best[3]]
-
-    def _gone(self, one: tuple[float, str]) -> bool:
-        asking = self._asking.get(one[1])
-        return asking is None or asking.created_s != one[0]
+        for shape in empty:
+            del queue.alike[shape]
+        return None if best is None or best[3] == queue.blocked else known[best[3]]
 
     def _park(self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False) -> None:
         """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -25,12 +26,12 @@ class Node:
 
     `subtree` is the quota of the node and of what its children lend it, `local` the part that it lends to nobody, and
     `most` what it could use if nothing were in use. `height` is the longest way down to a leaf, and `held` lists the
-    workloads that have quota in a queue.
+    workloads that have quota in a queue, `held_by` adds up what they use by priority.
     """
 
     __slots__ = (
-        *("children", "groups", "height", "held", "lendable", "local", "most", "name", "parent", "queue", "quotas"),
-        *("changes", "ordered", "releases", "subtree", "usage", "weight"),
+        *("children", "groups", "height", "held", "held_by", "lendable", "local", "most", "name", "parent", "queue"),
+        *("changes", "ordered", "quotas", "releases", "subtree", "usage", "weight"),
     )
 
     def __init__(self, spec: ClusterQueue | Cohort) -> None:
@@ -47,14 +48,15 @@ class Node:
         self.usage: dict[FlavourResource, int] = {}
         self.height = 0
         self.held: dict[str, Workload] = {}
+        self.held_by: dict[int, dict[FlavourResource, int]] = {}
         #: What each resource could be used of, whatever the flavour, if nothing were in use.
         self.lendable: dict[str, int] = {}
         #: The resource group of each resource: all its resources, and its flavours in their order.
         self.groups = {} if self.queue is None else _groups(self.queue)
         #: How often workloads got quota in a queue or gave it back.
         self.changes = 0
-        #: What is held, sorted, as of so many changes.
-        self.ordered: tuple[int, list[Workload]] = (-1, [])
+        #: What was held when workloads last got quota or gave it back, sorted.
+        self.ordered: list[Workload] = []
         #: How often something below a root gave quota back.
         self.releases = 0
 
@@ -72,12 +74,19 @@ class Node:
             yield node
             node = node.parent
 
-    def in_order(self) -> Iterator[Workload]:
-        """Yield the workloads that have quota: evicted ones, those of low priority, those admitted last, by name."""
-        if self.ordered[0] != self.changes:
-            held = sorted(self.held.values(), key=lambda w: (not w.evicted, w.priority, -w.admitted_s, w.id))
-            self.ordered = (self.changes, held)
-        yield from (self.held[one.id] for one in self.ordered[1] if one.id in self.held)
+    def note(self, workload: Workload, sign: int = 1) -> None:
+        """Note that a workload got quota in a queue, or with sign -1 gave it back."""
+        self.changes += 1
+        at = bisect_left(self.ordered, _turn(workload), key=_turn)
+        self.ordered[at : at + (sign < 0)] = [workload] if sign > 0 else []
+        held = self.held_by.setdefault(workload.priority, {})
+        for resource, amount in workload.usage.items():
+            held[resource] = held.get(resource, 0) + sign * amount
+
+    def in_order(self) -> list[Workload]:
+        """List the workloads that have quota: evicted ones, those of low priority, those admitted last, by name."""
+        held = self.held
+        return [held[one.id] for one in self.ordered if one.id in held]
 
     def headroom(self, resource: FlavourResource) -> int:
         """Return how much is free of the quota that the node lends to nobody."""
@@ -132,14 +141,14 @@ class QuotaTree:
         """Give a workload its quota and its places."""
         node = self.queues[workload.queue]
         node.held[workload.id] = workload
-        node.changes += 1
+        node.note(workload)
         self.count(workload)
 
     def release(self, workload: Workload) -> None:
         """Take a workload's quota back for good."""
         node = self.queues[workload.queue]
         del node.held[workload.id]
-        node.changes += 1
+        node.note(workload, -1)
         self.count(workload, -1)
         node.root().releases += 1
 
@@ -270,6 +279,10 @@ def level_of(node: Node, resource: FlavourResource, amount: int) -> tuple[int, b
         left -= step.headroom(resource)
         step = step.parent
     return step.height, step.parent is not None
+
+
+def _turn(workload: Workload) -> tuple[bool, int, float, str]:
+    return (not workload.evicted, workload.priority, -workload.admitted_s, workload.id)
 
 
 def _groups(spec: ClusterQueue) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
