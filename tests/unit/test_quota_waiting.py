@@ -9,9 +9,18 @@ import pytest
 from simsched_policies.production.kueue import classical
 from simsched_policies.production.kueue.cycle import Rules, admit, run_cycle
 from simsched_policies.production.kueue.gates import gates
-from simsched_policies.production.kueue.model import Asking, ClusterQueue, PodSet, Quota, Reclaim, Within
+from simsched_policies.production.kueue.model import (
+    Asking,
+    ClusterQueue,
+    Cohort,
+    PodSet,
+    Quota,
+    Reclaim,
+    Within,
+    Workload,
+)
 from simsched_policies.production.kueue.policy import Kueue
-from simsched_policies.production.kueue.prospects import Prospects
+from simsched_policies.production.kueue.prospects import Moment, Prospects
 from simsched_policies.production.kueue.queues import Waiting
 from simsched_policies.production.kueue.tree import QuotaTree
 
@@ -102,7 +111,8 @@ def heads_of(spec: ClusterQueue, rules: Rules) -> list[str]:
 
 
 TREE = {
-    "north": Tenant(gpus=2),
+    "upper": Tenant(gpus=1, lends=2),
+    "north": Tenant(gpus=2, parent="upper"),
     "south": Tenant(max_gpus=10, lends=3),
     **{f"q{i}": Tenant(gpus=i % 4, parent=("north", "south")[i % 2], reclaims=i != 3) for i in range(6)},
 }
@@ -138,6 +148,34 @@ def test_short_cuts_change_no_decision(rules: dict[str, object], seed: int, monk
     monkeypatch.setattr(Prospects, "needs", lambda *_: None)
     monkeypatch.setattr(classical, "_may_reclaim", lambda *_: True)
     assert times() == short
+
+
+def test_what_a_queue_could_get_follows_from_the_cohorts_above_it() -> None:
+    queues = [ClusterQueue("q", "low", {GPU: Quota(4, lending_limit=1)}), ClusterQueue("r", "high", {GPU: Quota(6)})]
+    tree = QuotaTree(queues, [Cohort("low", "high", {GPU: Quota(2)}), Cohort("high", "root", {GPU: Quota(1)})])
+    tree.add("q", {GPU: 2})  # stays in the three that q lends to nobody
+    tree.add("r", {GPU: 5})
+    moment = Moment()
+    # low has 2 and the 1 that q lends, high 6 and 1 more, of which r uses 5; the root adds nothing.
+    assert [moment.stands(tree.queues["q"], GPU), moment.stands(tree.cohorts["root"], GPU)] == [(1 + 5, 1 + 5), (5, 0)]
+    tree.add("r", {GPU: 5})
+    assert moment.stands(tree.queues["q"], GPU) == (6, 6)  # as of the last look
+    moment.begin()
+    assert moment.stands(tree.queues["q"], GPU) == (1 + 0, 1 + 3)  # what low owns may still be reclaimed
+
+
+def test_candidates_of_a_queue_keep_their_order_while_some_are_taken_off() -> None:
+    tree = QuotaTree([ClusterQueue("q", quotas={GPU: Quota(9)})])
+    high = Workload("high", "q", {GPU: 1}, 1, 0.0, 9.0)
+    old, new = (Workload(name, "q", {GPU: 1}, 0, 0.0, at) for name, at in (("old", 1.0), ("new", 2.0)))
+    for workload in (high, old, new):
+        tree.admit(workload)
+    node = tree.queues["q"]
+    with tree.without_all([old]):
+        assert [one.id for one in node.in_order()] == ["new", "high"]
+    assert [one.id for one in node.in_order()] == ["new", "old", "high"]
+    tree.release(new)
+    assert ([one.id for one in node.in_order()], node.held_by) == (["old", "high"], {0: {GPU: 1}, 1: {GPU: 1}})
 
 
 def test_a_queue_may_reclaim_from_whoever_borrows_of_its_own() -> None:

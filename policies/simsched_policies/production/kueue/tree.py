@@ -83,10 +83,10 @@ class Node:
         for resource, amount in workload.usage.items():
             held[resource] = held.get(resource, 0) + sign * amount
 
-    def in_order(self) -> list[Workload]:
-        """List the workloads that have quota: evicted ones, those of low priority, those admitted last, by name."""
+    def in_order(self) -> Iterator[Workload]:
+        """Yield the workloads that have quota: evicted ones, those of low priority, those admitted last, by name."""
         held = self.held
-        return [held[one.id] for one in self.ordered if one.id in held]
+        yield from (held[one.id] for one in self.ordered if one.id in held)
 
     def headroom(self, resource: FlavourResource) -> int:
         """Return how much is free of the quota that the node lends to nobody."""
