@@ -26,7 +26,9 @@ KNOWN: Mapping[str, Any] = {
 }
 _EXPRESSION = {"key": "Key", "operator": "Operator", "values": "Values"}
 _LAYERS = "PodsetSliceRequiredTopologyConstraints"
-_PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "Pod", "Condition")
+_PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "LabelSelectorOp", "Pod", "Condition")
+#: Steps of a chain that change nothing: an end, a copy, the object inside a builder.
+_SAME = {"Obj", "Clone", "DeepCopy", ".Workload", ".Cohort", ".ClusterQueue", ".ResourceFlavor", ".Topology", ".Node"}
 _UNITS = {
     "": 1,
     "n": Fraction(1, 10**9),
@@ -46,6 +48,10 @@ def word(value: Any) -> str:
         return next((end[len(p) :] for p in _PREFIXES if end.startswith(p) and len(end) > len(p)), end)
     if isinstance(value, Call) and len(value.args) == 1:
         return word(value.args[0])
+    if isinstance(value, Call) and value.name == "NewReference":
+        return "/".join(map(word, value.args))
+    if isinstance(value, Call) and value.name == ".Name" and isinstance(value.receiver, Call):
+        return word(value.receiver.chain()[0].args[0])
     raise unread(value)
 
 
@@ -77,10 +83,10 @@ def requests(value: Any) -> dict[str, int]:
 
 
 def calls(value: Any) -> list[Call]:
-    """Return the calls of a builder, its `Obj` left out."""
+    """Return the calls of a builder, without those that change nothing."""
     if not isinstance(value, Call):
         raise unread(value)
-    return [call for call in value.chain() if call.name not in ("Obj", "Clone", "DeepCopy")]
+    return [call for call in value.chain() if call.name not in _SAME]
 
 
 def node(value: Any) -> Json:

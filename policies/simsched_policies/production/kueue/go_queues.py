@@ -103,8 +103,6 @@ def cohort(value: Any) -> Json:
                 made["quotas"] += [quota for one in flavours for quota in flavour_quotas(one)]
             case "FairWeight", (weight,):
                 made["weight"] = _weight(weight)
-            case ".Cohort", _:
-                pass
             case _:
                 raise unread(call)
     return made

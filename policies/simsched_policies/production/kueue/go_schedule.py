@@ -30,7 +30,7 @@ _NO_MATTER = {
     *("UID", "JobUID", "ResourceVersion", "Finalizers", "Generation", "Label", "Labels", "MaximumExecutionTimeSeconds"),
     *("OwnerReference", "ControllerReference", "Active", "Admitted", "AdmittedAt", "PastAdmittedTime", "ClusterName"),
     *("SchedulingStatsEviction", "RequeueState", "PriorityClass", "PriorityClassRef", "WorkloadPriorityClassRef"),
-    *("PodPriorityClassRef", "PriorityClassSource", "Name", "Clone", "PodsReady", "NominatedClusterNames"),
+    *("PodPriorityClassRef", "PriorityClassSource", "Clone", "PodsReady", "NominatedClusterNames"),
 }
 #: Names under which tables list what exists and what is expected.
 _QUEUES = ("clusterQueues", "additionalClusterQueues", "cqs")
@@ -46,7 +46,7 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     workloads = [workload(one, local) for one in case.get("workloads") or ()]
     made: Json = {
         "name": name,
-        "gates": {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))},
+        "gates": gates_of_case(case),
         "nodes": [node(one) for one in case.get("nodes") or ()],
         "pods": [found for one in case.get("pods") or () if (found := pod(one)) is not None],
         "topologies": topologies,
@@ -62,6 +62,11 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     if case.get("enableFairSharing") or case.get("fairSharing") is not None:
         made["fair_sharing"] = True
     return made | {"outcome": outcome(case, made)}
+
+
+def gates_of_case(case: Composite) -> dict[str, bool]:
+    """Return the gates that a case switches."""
+    return {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))}
 
 
 def _listed(fields: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
@@ -156,6 +161,8 @@ def workload(value: Any, local: Mapping[str, str]) -> Json:
                 made["id"] = f"{word(namespace)}/{word(name)}"
             case "MakeWorkloadWithGeneratedUID", (name, namespace, *_):
                 made["id"] = f"{word(namespace)}/{word(name)}"
+            case "Name", (name,):
+                made["id"] = f"{made['id'].partition('/')[0]}/{word(name)}"
             case "Queue", (name,):
                 made["local_queue"] = word(name)
                 namespace = made["id"].partition("/")[0]
@@ -176,6 +183,10 @@ def workload(value: Any, local: Mapping[str, str]) -> Json:
                 if admitted is not None:
                     made["queue"], made["holds"], pending_places = admission(admitted)
                     made["admitted_s"] = seconds(times[0]) if times else 0.0
+            case "SimpleReserveQuota", (queue, flavour_name, time):
+                held = dict.fromkeys(first["request"], word(flavour_name))
+                made["queue"], made["admitted_s"] = word(queue), seconds(time)
+                made["holds"] = [{**first, "request": dict(first["request"]), "flavours": held}]
             case (("Annotation" | "Annotations"), given):
                 pairs = given[0].items() if isinstance(given[0], Mapping) else [given]
                 unhealthy += [word(node) for key, node in pairs if word(key).endswith("NodeToReplaceAnnotation")]
