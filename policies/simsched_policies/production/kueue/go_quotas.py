@@ -23,8 +23,8 @@ def victims(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     named = [case.get("targetCQ"), asking["queue"], *(one["name"] for one in made["queues"])]
     return made | {
         "gates": gates_of_case(case),
-        "incoming": {
-            **{key: asking[key] for key in ("id", "priority", "created_s") if key in asking},
+        "incoming": {key: asking[key] for key in ("id", "priority", "created_s") if key in asking}
+        | {
             "queue": next(word(one) for one in named if one),
             "assigned": _assigned(case, asking["pod_sets"]),
         },

@@ -25,43 +25,79 @@ _DEFAULT_LEVELS = {
     "MakeDefaultTwoLevelTopology": ["cloud.com/topology-block", "cloud.com/topology-rack"],
     "MakeDefaultThreeLevelTopology": ["cloud.com/topology-block", "cloud.com/topology-rack", "kubernetes.io/hostname"],
 }
+#: When a workload was made that does not say when, in seconds after `now`.
+_LONG_AGO = -1e10
+#: The annotation that names the workload of which this is another slice, as a constant and as text.
+_REPLACES = ("WorkloadSliceReplacementFor", "workload-slice-replacement-for")
 #: What is said about a workload that has no part in a cycle.
 _NO_MATTER = {
     *("UID", "JobUID", "ResourceVersion", "Finalizers", "Generation", "Label", "Labels", "MaximumExecutionTimeSeconds"),
-    *("OwnerReference", "ControllerReference", "Active", "Admitted", "AdmittedAt", "PastAdmittedTime", "ClusterName"),
+    *(
+        "OwnerReference",
+        "ControllerReference",
+        "Active",
+        "Admitted",
+        "RuntimeClass",
+        "AdmittedAt",
+        "PastAdmittedTime",
+        "ClusterName",
+    ),
     *("SchedulingStatsEviction", "RequeueState", "PriorityClass", "PriorityClassRef", "WorkloadPriorityClassRef"),
     *("PodPriorityClassRef", "PriorityClassSource", "Clone", "PodsReady", "NominatedClusterNames"),
 }
 #: Names under which tables list what exists and what is expected.
 _QUEUES = ("clusterQueues", "additionalClusterQueues", "cqs")
+#: Objects that a test may make outside its table, by the start of their builders' names.
+BUILT = ("MakeLocalQueue", "MakeNamespace")
+_LOCAL = ("queues", "localQueues", "additionalLocalQueues", "additionalQueues", "allQueues")
+_FLAVOURS = ("resourceFlavors", "additionalResourceFlavors", "flavors")
+_LISTED = {
+    *(*_QUEUES, *_LOCAL, *_FLAVOURS, "topologies", "workloads", "nodes", "pods", "cohorts", "admissionChecks"),
+    *("objects", "featureGates", "enableFeatures", "enableFairSharing", "fairSharing", "admissionError"),
+    *("disablePartialAdmission", "name"),
+}
 _NEW = ("wantNewAssignments", "wantAssignments", "wantScheduled")
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     """Return one case of one cycle; a value that our form has no word for is an `InputError`."""
-    topologies = dict(topology(one) for one in case.get("topologies") or ())
-    local = dict(
-        local_queue(one) for one in (*_listed(values, "queues"), *_listed(case.fields, "queues", "localQueues"))
-    )
+    for key, given in case.fields.items():
+        if key not in _LISTED and given and not str(key).startswith(("want", "eventCmp", "cmp")):
+            raise unread(Call(str(key), None, (given,)))
+    built = {of: [one for one in values.get("built", ()) if one.chain()[0].name.startswith(of)] for of in BUILT}
+    local = dict(map(local_queue, (*built["MakeLocalQueue"], *_listed(case.fields, *_LOCAL))))
+    queues = _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES))
     workloads = [workload(one, local) for one in case.get("workloads") or ()]
     made: Json = {
         "name": name,
         "gates": gates_of_case(case),
         "nodes": [node(one) for one in case.get("nodes") or ()],
         "pods": [found for one in case.get("pods") or () if (found := pod(one)) is not None],
-        "topologies": topologies,
-        "flavours": [
-            flavour(one) for one in _listed(values, "resourceFlavors") + _listed(case.fields, "resourceFlavors")
-        ],
-        "queues": _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES)),
+        "topologies": dict(topology(one) for one in case.get("topologies") or ()),
+        "flavours": _named(flavour(one) for one in _listed(values, *_FLAVOURS) + _listed(case.fields, *_FLAVOURS)),
+        "queues": queues,
         "cohorts": [cohort(one) for one in case.get("cohorts") or ()],
         "checks": [admission_check(one) for one in case.get("admissionChecks") or ()],
         "admitted": [one for one in workloads if "holds" in one],
-        "pending": [one for one in workloads if "holds" not in one],
+        "pending": [one for one in workloads if "holds" not in one and one["queue"] in {q["name"] for q in queues}],
+        "limit_ranges": [limit_range(one) for one in case.get("objects") or ()],
     }
+    if built["MakeNamespace"]:
+        made["namespaces"] = dict(map(namespace_of, built["MakeNamespace"]))
+    if case.get("admissionError") is not None:
+        made["admission_error"] = True
+    if case.get("disablePartialAdmission"):
+        made["gates"]["PartialAdmission"] = False
     if case.get("enableFairSharing") or case.get("fairSharing") is not None:
         made["fair_sharing"] = True
-    return made | {"outcome": outcome(case, made)}
+    return made | {"outcome": outcome(case, made, _fields(values))}
+
+
+def _fields(values: Mapping[str, Any]) -> set[str]:
+    """Return the fields that any case of a table sets; a case without one expects nothing of it."""
+    table = values.get("cases", values.get("tests"))
+    entries = table.values() if isinstance(table, Mapping) else table or ()
+    return {key for one in entries for key in one.fields}
 
 
 def gates_of_case(case: Composite) -> dict[str, bool]:
@@ -116,6 +152,36 @@ def local_queue(value: Any) -> tuple[str, str]:
     return key, queue
 
 
+def namespace_of(value: Any) -> tuple[str, Json]:
+    """Return the name and the labels of a namespace."""
+    name, labels = "", dict[str, str]()
+    for call in calls(value):
+        match call.name, call.args:
+            case (("MakeNamespace" | "MakeNamespaceWrapper"), (of,)):
+                name = word(of)
+            case "Label", (key, of):
+                labels[word(key)] = word(of)
+            case _:
+                raise unread(call)
+    return name, labels
+
+
+def limit_range(value: Any) -> Json:
+    """Return the bounds that a namespace sets on what a container asks."""
+    made: Json = {"namespace": ""}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeLimitRange", (_, namespace):
+                made["namespace"] = word(namespace)
+            case "WithValue", (("Min" | "Max") as bound, resource, amount):
+                made.setdefault(bound.lower(), {})[word(resource)] = quantity(amount, word(resource))
+            case "WithType", (kind,) if word(kind).endswith("Container"):
+                pass
+            case _:
+                raise unread(call)
+    return made
+
+
 def admission_check(value: Any) -> Json:
     """Return an admission check; one of provisioning requests has nodes provided first."""
     made: Json = {"name": ""}
@@ -150,9 +216,13 @@ def seconds(value: Any) -> float:
     raise unread(value)
 
 
-def workload(value: Any, local: Mapping[str, str]) -> Json:
-    """Return a workload; one with an admission says what it `holds`."""
+def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Json:
+    """Return a workload; one with an admission says what it `holds`. One that is switched off is in no queue.
+
+    Of how it is `after` a test only part is compared, so that unknown words do not matter.
+    """
     made: Json = {"id": "", "queue": "", "pod_sets": [{"name": "main", "count": 1, "request": {}}]}
+    made["created_s"] = _LONG_AGO
     ready, unhealthy, pending_places = True, list[str](), False
     for call in calls(value):
         first = made["pod_sets"][0]
@@ -166,7 +236,10 @@ def workload(value: Any, local: Mapping[str, str]) -> Json:
             case "Queue", (name,):
                 made["local_queue"] = word(name)
                 namespace = made["id"].partition("/")[0]
-                made["queue"] = local.get(f"{namespace}/{word(name)}", word(name))
+                made["queue"] = local.get(f"{namespace}/{word(name)}", "")
+            case "Active", (False,):
+                local = {}
+                made["queue"] = ""
             case "Priority", (priority,):
                 made["priority"] = priority
             case "Creation", (time,):
@@ -175,6 +248,10 @@ def workload(value: Any, local: Mapping[str, str]) -> Json:
                 made["pod_sets"] = [pod_set_of_spec(one) for one in sets]
             case "Request", (resource, amount):
                 first["request"][word(resource)] = quantity(amount, word(resource))
+            case "Limit", (resource, amount):
+                first.setdefault("limits", {})[word(resource)] = quantity(amount, word(resource))
+            case (("PreemptionGate" | "PreemptionGates"), _):
+                made["preemption_gated"] = True
             case "Toleration", (entry,):
                 first.setdefault("tolerations", []).append(toleration(entry))
             case "NodeSelector", (labels,):
@@ -190,15 +267,17 @@ def workload(value: Any, local: Mapping[str, str]) -> Json:
             case (("Annotation" | "Annotations"), given):
                 pairs = given[0].items() if isinstance(given[0], Mapping) else [given]
                 unhealthy += [word(node) for key, node in pairs if word(key).endswith("NodeToReplaceAnnotation")]
+                old = [word(of) for key, of in pairs if word(key).endswith(_REPLACES)]
+                made |= {"replaces": old[0]} if old else {}
             case "UnhealthyNodes", names:
                 unhealthy += [word(one.get("Name")) if isinstance(one, Composite) else word(one) for one in names]
             case (("AdmissionCheck" | "AdmissionChecks"), states):
                 ready &= all(word(one.get("State")).removeprefix("CheckState") == "Ready" for one in states)
-            case (("Condition" | "Conditions"), conditions):
+            case (("Condition" | "Conditions" | "SetOrReplaceCondition"), conditions):
                 made["evicted"] = made.get("evicted", False) or any(_is_eviction(one) for one in conditions)
             case (("Evicted" | "EvictedAt"), _):
                 made["evicted"] = True
-            case _ if call.name in _NO_MATTER:
+            case _ if after or call.name in _NO_MATTER:
                 pass
             case _:
                 raise unread(call)
@@ -259,21 +338,23 @@ def _assigned(chain: Iterable[Call], made: Json | None = None) -> tuple[Json, bo
     return made, late
 
 
-def outcome(case: Composite, made: Json) -> Json:
-    """Return what is expected of the cycle: who is newly admitted, and where; who leaves; who waits."""
+def outcome(case: Composite, made: Json, fields: set[str]) -> Json:
+    """Return what is expected of the cycle: who is newly admitted, and where; who leaves; who waits.
+
+    `fields` are those that any case of the table has: what the others expect, and this one does not, is nothing.
+    """
     known = {one["id"]: one for one in (*made["admitted"], *made["pending"])}
     new = next((case.get(key) for key in _NEW if case.get(key) is not None), None)
     expected: Json = {}
-    wanted = case.get("wantWorkloads")
+    wanted = [workload(one, {}, after=True) for one in case.get("wantWorkloads") or ()]
     if new is not None:
         second = {one["id"] for one in made["admitted"] if "second_pass" in one}
         held = {one["id"] for one in made["admitted"]} - second
         found = {word(key): admission(value)[1] for key, value in new.items() if word(key) not in held}
-    elif wanted is not None:
-        after = [workload(one, {}) for one in wanted]
-        found = {one["id"]: one["holds"] for one in after if "holds" in one and _changed(one, known.get(one["id"], {}))}
-        gone = [one["id"] for one in after if one.get("evicted") and not known.get(one["id"], {}).get("evicted")]
-        expected["victims"] = sorted(gone)
+    elif wanted:
+        found = {
+            one["id"]: one["holds"] for one in wanted if "holds" in one and _changed(one, known.get(one["id"], {}))
+        }
     else:
         found = {}
     expected["admitted"] = {
@@ -283,11 +364,14 @@ def outcome(case: Composite, made: Json) -> Json:
         name: {one["name"]: _places(one["places"]) for one in sets if one.get("places") is not None}
         for name, sets in found.items()
     }
-    if case.get("wantPreempted") is not None:
-        expected["victims"] = sorted(word(one) for one in _members(case.get("wantPreempted")))
-    elif wanted is None and case.get("wantEvents") is not None:
+    if "wantPreempted" in fields:
+        expected["victims"] = sorted(word(one) for one in _members(case.get("wantPreempted") or ()))
+    elif wanted:
+        gone = [one["id"] for one in wanted if one.get("evicted") and not known.get(one["id"], {}).get("evicted")]
+        expected["victims"] = sorted(gone)
+    elif case.get("wantEvents") is not None:
         expected["victims"] = sorted({one for event in case.get("wantEvents") for one in _evicted(event)})
-    if case.get("wantLeft") is not None or case.get("wantInadmissibleLeft") is not None:
+    if fields & {"wantLeft", "wantInadmissibleLeft"}:
         left = (*_left(case.get("wantLeft")), *_left(case.get("wantInadmissibleLeft")))
         pending = {one["id"] for one in made["pending"]}
         expected["waiting"] = sorted(set(left) & pending)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from simsched.errors import InputError, input_error
-from simsched_policies.production.go_values import read_go
+from simsched_policies.production.go_values import Composite, read_go
 from simsched_policies.production.kueue import go_flavours, go_quotas, go_schedule, go_topology
 from simsched_policies.production.kueue.go_objects import KNOWN
 
@@ -17,6 +17,7 @@ Json = dict[str, Any]
 TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
     "TestFindTopologyAssignments": go_topology.case_of,
     "TestFindTopologyAssignmentsMultiLayerReplacement": go_topology.case_of,
+    "TestSchedule": go_schedule.case_of,
     "TestScheduleForTAS": go_schedule.case_of,
     "TestScheduleForTASPreemption": go_schedule.case_of,
     "TestScheduleForTASCohorts": go_schedule.case_of,
@@ -36,14 +37,23 @@ def cases_of(path: Path) -> list[Json]:
         raise input_error(str(path), "has no test table that is known", f"known are {', '.join(TABLES)}")
     found = []
     for table in (name for name in file.functions if name.startswith("Test")):
-        values = file.values(table)
+        values = file.values(table) | {"built": file.built(table, go_schedule.BUILT)}
         cases = values.get("cases", values.get("tests"))
-        for name, entry in (cases if isinstance(cases, dict) else {}).items():
+        for name, entry in _entries(cases):
             try:
                 found.append(TABLES.get(table, _unknown)(name, entry, values))
             except InputError as error:
                 found.append({"name": name, "unread": str(error)})
     return found
+
+
+def _entries(cases: Any) -> Iterable[tuple[str, Any]]:
+    """Yield the entries of a table with their names; those of a list have theirs in a field, or a number."""
+    if isinstance(cases, dict):
+        yield from cases.items()
+    elif isinstance(cases, tuple):
+        for number, one in enumerate(cases, start=1):
+            yield (str(one.get("name") or number) if isinstance(one, Composite) else str(number)), one
 
 
 def _unknown(name: str, _: Any, __: Mapping[str, Any]) -> Json:
