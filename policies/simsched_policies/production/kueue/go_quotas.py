@@ -8,7 +8,8 @@ from typing import Any
 from simsched_policies.production.go_values import Call, Composite
 from simsched_policies.production.kueue.go_objects import Json, calls, unread, word
 from simsched_policies.production.kueue.go_queues import amounts, cluster_queue, cohort
-from simsched_policies.production.kueue.go_schedule import gates_of_case, workload
+from simsched_policies.production.kueue.go_schedule import gates_of_case
+from simsched_policies.production.kueue.go_workloads import workload
 
 #: The annotation that adds to a workload's priority.
 _BOOST = "PriorityBoostAnnotationKey"
