@@ -24,6 +24,8 @@ KNOWN: Mapping[str, Any] = {
     "time.Hour": 3600,
     "time.Millisecond": 0.001,
 }
+#: Names of the variable that holds a test's table.
+_TABLE = ("cases", "testCases", "testcases", "tests", "tc")
 _EXPRESSION = {"key": "Key", "operator": "Operator", "values": "Values"}
 _LAYERS = "PodsetSliceRequiredTopologyConstraints"
 _PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "LabelSelectorOp", "Pod", "Condition")
@@ -87,6 +89,20 @@ def calls(value: Any) -> list[Call]:
     if not isinstance(value, Call):
         raise unread(value)
     return [call for call in value.chain() if call.name not in _SAME]
+
+
+def table_of(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the entries of a test's table with their names; those of a list have theirs in a field, or a number."""
+    table = next((values[name] for name in _TABLE if values.get(name)), ())
+    if isinstance(table, Mapping):
+        return list(table.items())
+    given = enumerate(table, start=1) if isinstance(table, tuple) else ()
+    return [(str((isinstance(one, Composite) and one.get("name")) or number), one) for number, one in given]
+
+
+def fields_of(values: Mapping[str, Any]) -> set[str]:
+    """Return the fields that any entry of a test's table sets; an entry without one says nothing of it."""
+    return {key for _, one in table_of(values) if isinstance(one, Composite) for key in one.fields}
 
 
 def node(value: Any) -> Json:

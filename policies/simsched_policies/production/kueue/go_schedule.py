@@ -9,6 +9,7 @@ from simsched_policies.production.go_values import Call, Composite
 from simsched_policies.production.kueue.go_objects import (
     Json,
     calls,
+    fields_of,
     node,
     quantity,
     unread,
@@ -69,14 +70,7 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
         made["gates"]["PartialAdmission"] = False
     if case.get("enableFairSharing") or case.get("fairSharing") is not None:
         made["fair_sharing"] = True
-    return made | {"outcome": outcome(case, made, _fields(values))}
-
-
-def _fields(values: Mapping[str, Any]) -> set[str]:
-    """Return the fields that any case of a table sets; a case without one expects nothing of it."""
-    table = values.get("cases", values.get("tests"))
-    entries = table.values() if isinstance(table, Mapping) else table or ()
-    return {key for one in entries for key in one.fields}
+    return made | {"outcome": outcome(case, made, fields_of(values))}
 
 
 def gates_of_case(case: Composite) -> dict[str, bool]:

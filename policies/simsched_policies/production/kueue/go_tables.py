@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from simsched.errors import InputError, input_error
-from simsched_policies.production.go_values import Composite, read_go
-from simsched_policies.production.kueue import go_flavours, go_quotas, go_schedule, go_topology
-from simsched_policies.production.kueue.go_objects import KNOWN
+from simsched_policies.production.go_values import read_go
+from simsched_policies.production.kueue import go_balanced, go_flavours, go_quotas, go_schedule, go_topology
+from simsched_policies.production.kueue.go_objects import KNOWN, fields_of, table_of
 
 Json = dict[str, Any]
+Reader = Callable[[str, Any, Mapping[str, Any]], Json]
 
 #: What makes a case of one entry of a test's table, from its name, the entry, and the test's variables.
-TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
+TABLES: Mapping[str, Reader] = {
     "TestFindTopologyAssignments": go_topology.case_of,
     "TestFindTopologyAssignmentsMultiLayerReplacement": go_topology.case_of,
     "TestSchedule": go_schedule.case_of,
@@ -25,6 +26,15 @@ TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
     **go_quotas.TABLES,
 }
 
+#: What makes a case of an entry of another table, by fields that some of its entries set, all of one set at least.
+SHAPES: Sequence[tuple[frozenset[str], Reader]] = (
+    (frozenset({"podSets", "nodes"}), go_topology.case_of),
+    (frozenset({"workloads", "wantLeft"}), go_schedule.case_of),
+    (frozenset({"workloads", "wantNewAssignments"}), go_schedule.case_of),
+    (frozenset({"admitted", "incoming", "targetCQ", "wantPreempted"}), go_quotas.victims),
+    (frozenset({"domains", "sliceCount"}), go_balanced.case_of),
+)
+
 
 def cases_of(path: Path) -> list[Json]:
     """Return the cases of a file's tables, in the order of the file; one that cannot be read says why.
@@ -33,28 +43,28 @@ def cases_of(path: Path) -> list[Json]:
     table that is known.
     """
     file = read_go(path, KNOWN)
-    if not set(TABLES) & set(file.functions):
-        raise input_error(str(path), "has no test table that is known", f"known are {', '.join(TABLES)}")
-    found = []
+    found, known = list[Json](), False
     for table in (name for name in file.functions if name.startswith("Test")):
         values = file.values(table) | {"built": file.built(table, go_schedule.BUILT)}
-        cases = values.get("cases", values.get("tests"))
-        for name, entry in _entries(cases):
-            try:
-                found.append(TABLES.get(table, _unknown)(name, entry, values))
-            except InputError as error:
-                found.append({"name": name, "unread": str(error)})
+        entries = table_of(values)
+        reader = TABLES.get(table) or _by_shape(fields_of(values))
+        known |= reader is not None
+        found += [_read(reader, name, entry, values) for name, entry in entries]
+    if not known:
+        raise input_error(str(path), "has no test table that is known", f"known are {', '.join(TABLES)}")
     return found
 
 
-def _entries(cases: Any) -> Iterable[tuple[str, Any]]:
-    """Yield the entries of a table with their names; those of a list have theirs in a field, or a number."""
-    if isinstance(cases, dict):
-        yield from cases.items()
-    elif isinstance(cases, tuple):
-        for number, one in enumerate(cases, start=1):
-            yield (str(one.get("name") or number) if isinstance(one, Composite) else str(number)), one
+def _by_shape(fields: Set[str]) -> Reader | None:
+    return next((reader for needed, reader in SHAPES if needed <= fields), None)
 
 
-def _unknown(name: str, _: Any, __: Mapping[str, Any]) -> Json:
-    return {"name": name, "unread": "the model does not read the case's table"}
+def _read(reader: Reader | None, name: str, entry: Any, values: Mapping[str, Any]) -> Json:
+    if reader is None:
+        return {"name": name, "unread": "the model does not read the case's table"}
+    try:
+        return reader(name, entry, values)
+    except InputError as error:
+        return {"name": name, "unread": str(error)}
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return {"name": name, "unread": f"the case has a value of another kind ({type(error).__name__}: {error})"}
