@@ -110,19 +110,21 @@ def topology(value: Any) -> tuple[str, list[str]]:
 
 
 def local_queue(value: Any) -> tuple[str, str]:
-    """Return a local queue, by its namespace and name, and its cluster queue."""
-    key = queue = ""
+    """Return a local queue, by its namespace and name, and its cluster queue, none for one that is stopped."""
+    key, queue, stopped = "", "", False
     for call in calls(value):
         match call.name, call.args:
             case "MakeLocalQueue", (name, namespace):
                 key = f"{word(namespace)}/{word(name)}"
             case "ClusterQueue", (name,):
                 queue = word(name)
-            case (("FairSharing" | "StopPolicy" | "Condition" | "Generation" | "Active"), _):
+            case "StopPolicy", (policy,):
+                stopped = word(policy).removeprefix("StopPolicy") != "None"
+            case (("FairSharing" | "Condition" | "Generation" | "Active"), _):
                 pass
             case _:
                 raise unread(call)
-    return key, queue
+    return key, "" if stopped else queue
 
 
 def namespace_of(value: Any) -> tuple[str, Json]:

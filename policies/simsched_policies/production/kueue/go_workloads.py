@@ -54,7 +54,8 @@ def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Js
     """
     made: Json = {"id": "", "queue": "", "pod_sets": [{"name": "main", "count": 1, "request": {}}]}
     made["created_s"] = _LONG_AGO
-    ready, unhealthy, pending_places = True, list[str](), False
+    ready, unhealthy, pending_places, finished = True, list[str](), False, dict[str, int]()
+    updates: list[Composite] = []
     for call in calls(value):
         first = made["pod_sets"][0]
         match call.name, call.args:
@@ -83,6 +84,8 @@ def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Js
                 first.setdefault("limits", {})[word(resource)] = quantity(amount, word(resource))
             case (("PreemptionGate" | "PreemptionGates"), _):
                 made["preemption_gated"] = True
+            case "ReclaimablePods", done:
+                finished |= {word(one.get("Name")): one.get("Count") for one in done}
             case "Toleration", (entry,):
                 first.setdefault("tolerations", []).append(toleration(entry))
             case "NodeSelector", (labels,):
@@ -104,6 +107,7 @@ def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Js
                 unhealthy += [word(one.get("Name")) if isinstance(one, Composite) else word(one) for one in names]
             case (("AdmissionCheck" | "AdmissionChecks"), states):
                 ready &= all(word(one.get("State")).removeprefix("CheckState") == "Ready" for one in states)
+                updates += [update for one in states for update in one.get("PodSetUpdates") or ()]
             case (("Condition" | "Conditions" | "SetOrReplaceCondition"), conditions):
                 made["evicted"] = made.get("evicted", False) or any(_is_eviction(one) for one in conditions)
             case (("Evicted" | "EvictedAt"), _):
@@ -112,9 +116,25 @@ def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Js
                 pass
             case _:
                 raise unread(call)
+    for update in updates:
+        _update(made["pod_sets"], update)
+    for one in (*made["pod_sets"], *made.get("holds", ())):
+        if one["name"] in finished and one.get("places") is not None:
+            raise unread(Call("ReclaimablePods", None, (finished,)))
+        one["count"] -= finished.get(one["name"], 0)
     if "holds" in made and (unhealthy or (pending_places and ready)):
         made |= {"second_pass": True, "unhealthy_nodes": unhealthy}
     return made
+
+
+def _update(pod_sets: Iterable[Json], update: Composite) -> None:
+    """Add to a set of pods where an admission check lets it run."""
+    for one in pod_sets:
+        if one["name"] == word(update.get("Name")):
+            labels = {word(key): word(of) for key, of in (update.get("NodeSelector") or {}).items()}
+            tolerations = [toleration(given) for given in update.get("Tolerations") or ()]
+            one["selector"] = {**one.get("selector", {}), **labels}
+            one["tolerations"] = [*one.get("tolerations", ()), *tolerations]
 
 
 def _is_eviction(condition: Any) -> bool:
