@@ -197,6 +197,7 @@ def outcome(case: Composite, made: Json, fields: set[str]) -> Json:
     expected["admitted"] = {
         name: sorted({f for one in sets for f in one["flavours"].values()}) for name, sets in found.items()
     }
+    expected["counts"] = {name: {one["name"]: one["count"] for one in sets} for name, sets in found.items()}
     expected["places"] = {
         name: {one["name"]: _places(one["places"]) for one in sets if one.get("places") is not None}
         for name, sets in found.items()
