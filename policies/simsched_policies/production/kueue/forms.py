@@ -40,7 +40,9 @@ def quotas_of(entries: Iterable[Json]) -> dict[FlavourResource, Quota]:
 
 
 def queue_of(entry: Json) -> ClusterQueue:
-    """Return a cluster queue."""
+    """Return a cluster queue; its checks are names, or flavours by name."""
+    given = entry.get("checks", {})
+    checks = given if isinstance(given, Mapping) else dict.fromkeys(given, ())
     return ClusterQueue(
         entry["name"],
         entry.get("cohort"),
@@ -56,7 +58,7 @@ def queue_of(entry: Json) -> ClusterQueue:
         Preference(entry.get("preference", Preference.BORROWING.value)),
         tuple(tuple(group) for group in entry.get("groups", ())),
         None if (term := entry.get("namespaces", ())) is None else term_of(term),
-        checks={name: frozenset() for name in entry.get("checks", ())},
+        checks={name: frozenset(flavours) for name, flavours in checks.items()},
         stop=Stop(entry.get("stop", Stop.NONE.value)),
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 from simsched.errors import InputError, input_error
 from simsched.reading import read_json
 from simsched_policies.production.case_reports import Report, Verdict, described
+from simsched_policies.production.kueue import balanced_scenarios
 from simsched_policies.production.kueue.candidates import in_order
 from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
@@ -165,6 +166,7 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "placement": compared,
     "assignment": assigned,
     "first_preferred": preference,
+    "balanced": balanced_scenarios.compared,
 }
 
 
