@@ -130,6 +130,7 @@ def asking_of(entry: Json, case: Json) -> Asking:
         invalid=_beyond_limits(pod_sets, namespace, case),
         replaces=entry.get("replaces", ""),
         gated=entry.get("preemption_gated", False),
+        elastic=entry.get("elastic", False),
     )
 
 

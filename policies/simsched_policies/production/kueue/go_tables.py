@@ -8,7 +8,7 @@ from typing import Any
 
 from simsched.errors import InputError, input_error
 from simsched_policies.production.go_values import read_go
-from simsched_policies.production.kueue import go_flavours, go_schedule, go_topology
+from simsched_policies.production.kueue import go_flavours, go_placed_flavours, go_schedule, go_topology
 from simsched_policies.production.kueue.go_objects import KNOWN
 
 Json = dict[str, Any]
@@ -21,6 +21,7 @@ TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
     "TestScheduleForTASPreemption": go_schedule.case_of,
     "TestScheduleForTASCohorts": go_schedule.case_of,
     **go_flavours.TABLES,
+    **go_placed_flavours.TABLES,
 }
 
 
