@@ -188,11 +188,9 @@ class _Search:
         if node.queue is None:
             raise ValueError(f"{node.name} is no queue")
         self.spec: ClusterQueue = node.queue
-        named = {flavour for flavour, _ in node.quotas}
+        named, known = {flavour for flavour, _ in node.quotas}, market.flavours or {}
         #: The flavours of the queue that have a topology, and whether all have: all its pods are then placed in it.
-        self.with_topology = {
-            name for name, one in (market.flavours or {}).items() if name in named and one.topology is not None
-        }
+        self.with_topology = {name for name in named if name in known and known[name].topology is not None}
         self.only_topology = bool(named) and self.with_topology == named
 
     def group(self, pod_sets: Sequence[PodSet]) -> list[Found]:

@@ -137,7 +137,7 @@ def asking_of(entry: Json, case: Json) -> Asking:
 def _beyond_limits(pod_sets: Iterable[Json], namespace: str, case: Json) -> str:
     ranges = [one for one in case.get("limit_ranges", ()) if one["namespace"] == namespace]
     for pods in pod_sets:
-        for resource, amount in pods["request"].items():
+        for resource, amount in pods.get("request", {}).items():
             if amount > pods.get("limits", {}).get(resource, amount):
                 return f"the request of {resource} exceeds its limit"
             for one in ranges:

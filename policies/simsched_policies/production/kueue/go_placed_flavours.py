@@ -141,7 +141,7 @@ def _total_requests(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
     """Return a case of what a workload uses: of all its pods where it replaces another, else of those assigned."""
     fields = case.get("fields")
     given, old = fields.get("PodSets"), fields.get("replaceWorkloadSlice")
-    sets, _ = _workload(case.get("args").get("wl"))
+    sets = _workload(case.get("args").get("wl"))[0]
     if old is None:
         sets = [one | {"count": of.get("Count")} for one, of in zip(sets, given, strict=True)]
     made = _given(name, sets, given, {})
@@ -159,7 +159,7 @@ def _total_requests(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
 
 def _net_usage(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
     """Return a case of what pods use more in a topology than they did before."""
-    sets, _ = _workload(case.get("wl"))
+    sets = _workload(case.get("wl"))[0]
     given = case.get("assignment").get("PodSets")
     before = case.get("prevAdmission")
     flavours = list(entries(case.get("cq").get("TASFlavors")))
