@@ -227,18 +227,12 @@ class _Search:
             net = total[resource] - sum(self._old(pods, resource) for pods in pod_sets)
             self.usage[key] = self.usage.get(key, 0) + net
         shared = {r: one for r, one in chosen.items() if one.flavour in self.with_topology}
-        return [
-            Found(
-                pods,
-                requests,
-                {r: chosen[r] for r in requests if r in chosen} or (shared if self._is_placed(pods) else {}),
-                tuple(attempts.values()),
-            )
-            for pods, requests in zip(pod_sets, asked, strict=True)
-        ]
-
-    def _is_placed(self, pods: PodSet) -> bool:
-        return pods.topology is not None or self.only_topology
+        found = []
+        for pods, requests in zip(pod_sets, asked, strict=True):
+            own = {r: chosen[r] for r in requests if r in chosen}
+            lies = pods.topology is not None or self.only_topology
+            found.append(Found(pods, requests, own or (shared if lies else {}), tuple(attempts.values())))
+        return found
 
     def placeless(self, found: Found) -> Why | None:
         """Return why no topology can place pods that ask for it with the flavours they got, None if one can."""
