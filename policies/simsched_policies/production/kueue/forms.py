@@ -132,13 +132,14 @@ def asking_of(entry: Json, case: Json) -> Asking:
         invalid=_beyond_limits(pod_sets, namespace, case),
         replaces=entry.get("replaces", ""),
         gated=entry.get("preemption_gated", False),
+        elastic=entry.get("elastic", False),
     )
 
 
 def _beyond_limits(pod_sets: Iterable[Json], namespace: str, case: Json) -> str:
     ranges = [one for one in case.get("limit_ranges", ()) if one["namespace"] == namespace]
     for pods in pod_sets:
-        for resource, amount in pods["request"].items():
+        for resource, amount in pods.get("request", {}).items():
             if amount > pods.get("limits", {}).get(resource, amount):
                 return f"the request of {resource} exceeds its limit"
             for one in ranges:

@@ -8,7 +8,14 @@ from typing import Any
 
 from simsched.errors import InputError, input_error
 from simsched_policies.production.go_values import read_go
-from simsched_policies.production.kueue import go_balanced, go_flavours, go_quotas, go_schedule, go_topology
+from simsched_policies.production.kueue import (
+    go_balanced,
+    go_flavours,
+    go_placed_flavours,
+    go_quotas,
+    go_schedule,
+    go_topology,
+)
 from simsched_policies.production.kueue.go_objects import KNOWN, fields_of, table_of
 
 Json = dict[str, Any]
@@ -24,6 +31,7 @@ TABLES: Mapping[str, Reader] = {
     "TestScheduleForTASCohorts": go_schedule.case_of,
     **go_flavours.TABLES,
     **go_quotas.TABLES,
+    **go_placed_flavours.TABLES,
 }
 
 #: What makes a case of an entry of another table, by fields that some of its entries set, all of one set at least.

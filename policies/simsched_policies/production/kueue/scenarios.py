@@ -23,7 +23,7 @@ from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
 from simsched_policies.production.kueue.cycle_scenarios import cycle, reasons_of, strategies_of
 from simsched_policies.production.kueue.fair import Tournament, fair_victims
-from simsched_policies.production.kueue.flavour_scenarios import assigned, preference
+from simsched_policies.production.kueue.flavour_scenarios import assigned, borrowing, counted, preference
 from simsched_policies.production.kueue.forms import (
     amounts_of,
     tree_of,
@@ -167,6 +167,8 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "outcome": cycle,
     "placement": compared,
     "assignment": assigned,
+    "counted": counted,
+    "borrows": borrowing,
     "first_preferred": preference,
     "balanced": balanced_scenarios.compared,
 }
