@@ -164,12 +164,17 @@ def written(expected: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("table", "equal", "word"), [("cycle", 10, "colour"), ("balanced_placement", 6, "domain.colour")]
+    ("table", "equal", "word"), [("cycle", 10, "colour"), ("balanced_placement", 7, "domain.colour")]
 )
 def test_tables_worked_by_hand(table: str, equal: int, word: str) -> None:
     report = check_file(DATA / "quota" / f"{table}_test.go.txt")
     assert (report.count("equal"), report.count("different")) == (equal, 0)
     assert [word in v.detail for v in report.verdicts if v.result == "left out"] == [True]
+
+
+def test_a_case_on_which_the_model_fails_is_a_difference() -> None:
+    verdict = check({**CASE, "incoming": {**CASE["incoming"], "queue": "elsewhere"}})
+    assert (verdict.result, "failed: KeyError" in verdict.detail) == ("different", True)
 
 
 def test_a_value_of_another_kind_leaves_its_case_out_and_an_unknown_file_is_refused(tmp_path: Path) -> None:

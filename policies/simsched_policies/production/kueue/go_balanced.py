@@ -79,6 +79,8 @@ def domain(value: Any) -> Json:
 
 def _wanted(given: Any, *, with_shares: bool) -> Json:
     """Return which domains are chosen; where there is a threshold, how many slices each gets and who has the leader."""
+    if isinstance(given, Mapping):
+        return {"dealt": {word(key): of for key, of in given.items()}}
     if not with_shares:
         return {"chosen": sorted(word(one) if isinstance(one, str) else domain(one)["id"] for one in given)}
     made = [domain(one) for one in given]

@@ -89,6 +89,8 @@ def check(case: Json) -> Verdict:
         expected, got = found(case)
     except InputError as error:
         return Verdict(name, "different", f"refused: {error}")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return Verdict(name, "different", f"failed: {type(error).__name__}: {error}")
     return Verdict(name, "equal") if expected == got else Verdict(name, "different", f"expected {expected}, got {got}")
 
 
