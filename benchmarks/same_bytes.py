@@ -36,6 +36,9 @@ seeds: 1
 report: {{plots: false}}
 """
 
+#: What differs for single policies: queues of KAI without GPUs of their own can take no guaranteed jobs.
+ROWS = {"kai": ", workload: {guaranteed_share: 0}"}
+
 SETTINGS = {
     "OpenBLAS for Prescott": {"OPENBLAS_CORETYPE": "Prescott"},
     "OpenBLAS for Haswell": {"OPENBLAS_CORETYPE": "Haswell"},
@@ -73,7 +76,8 @@ def compare(policies: list[str], jobs: int, settings: list[str]) -> dict[str, li
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         experiment = folder / "same-bytes.yaml"
-        experiment.write_text(EXPERIMENT.format(jobs=jobs, policies=", ".join(f"{{name: {one}}}" for one in policies)))
+        rows = ", ".join(f"{{name: {one}{ROWS.get(one, '')}}}" for one in policies)
+        experiment.write_text(EXPERIMENT.format(jobs=jobs, policies=rows))
         here = run(experiment, folder / "here", {})
         if sorted(here) != sorted(policies):
             raise SystemExit(f"no tables of {', '.join(sorted(set(policies) - set(here)))}")

@@ -116,8 +116,11 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "kueue": (
         Evidence(
-            "cases", "victims, shares and admissions of Kueue's own test tables", "tests/unit/test_quota_scenarios.py"
+            "cases",
+            "all public cases of Kueue's own tests: 62 cycles, 145 assignments of flavours, 146 of topologies",
+            "docs/tenants.md",
         ),
+        Evidence("cases", "cycles worked by hand", "tests/unit/test_quota_scenarios.py"),
     ),
     "las": (_QUEUES, _ONE_SERVER),
     "lucid": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),

@@ -70,10 +70,12 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool, **manif
         cells = [{"policy": cell.label, "seed": cell.seed, "point": cell.point} for cell in looked_into]
         print_json(said | {"cells": cells, "distinct": distinct} if whole else said)
         return
+    from simsched.words import counted
+
     jobs = sorted({len(cell.task.jobs) for cell in looked_into})
     number = f"{jobs[0]} jobs" if len(jobs) == 1 else f"{jobs[0]} to {jobs[-1]} jobs"
     rest = "" if whole else f", {len(looked_into)} of them looked into"
-    click.echo(f"{path}: valid; {distinct if whole else total} cells of {number}{rest}")
+    click.echo(f"{path}: valid; {counted(distinct if whole else total, 'cell')} of {number}{rest}")
     for sentence in without:
         click.echo(sentence)
 

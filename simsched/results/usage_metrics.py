@@ -71,7 +71,7 @@ def _gpu_hours(tables: Tables) -> float | None:
 
 def _restart_gpu_hours(tables: Tables) -> float | None:
     held = tables.held
-    if held is None:
+    if held is None or not len(tables.done):
         return None
     gpu_s = (held["end_s"] - held["start_s"]) * held["gpus"]
     if "gpu_share" in held:

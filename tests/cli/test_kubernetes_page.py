@@ -23,7 +23,7 @@ def commands() -> list[list[str]]:
 #: What the commands say; those that take long are run without pictures.
 SAID = {
     "new": r"manifests/workloads\.yaml",
-    "validate": r"manifests: valid; 1 cells of 30 jobs",
+    "validate": r"manifests: valid; 1 cell of 30 jobs",
     "run": r"30 jobs, 1 seed, 1 policy on 96 GPUs.*nothing left out",
     "report": r"results/manifests/report\.html",
     "explain": r"vision/vision-08 \(queue vision: .*admitted.*insufficient unused quota for nvidia\.com/gpu in flavor",

@@ -156,7 +156,7 @@ def test_makespan_counts_from_second_zero_and_not_from_the_first_submission():
 def test_metrics_of_tables_that_were_not_recorded_are_left_out():
     summary = summarise(JOBS, None, None, 4)
     needed = {"statistical_efficiency", "decisions", "node_hours", "cost", "top5_accuracy", "top5_accuracy_sd"}
-    needed |= {"energy_kwh", "unused_energy_kwh", "gpu_cost"}
+    needed |= {"energy_kwh", "unused_energy_kwh", "gpu_cost", "restart_gpu_hours", "idle_gpu_hours"}
     needed |= {"crossing_share", "fragmentation", "fragmentation_by_node", "fragmentation_by_domain", "room_in_domain"}
     assert {name for name in set(SUMMARY) - set(summary) if not name.startswith("rho_")} == needed
     assert summary["gpu_utilisation"] == pytest.approx(2300 / (4 * 1000))

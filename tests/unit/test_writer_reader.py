@@ -13,7 +13,7 @@ from simsched.results import writer as writer_module
 from simsched.results.arrow_columns import TYPES
 from simsched.results.metrics import summarise
 from simsched.results.reader import frame_of, read_cell, read_run, read_table
-from simsched.results.rows import TABLES
+from simsched.results.rows import TABLES, Feature
 from simsched.results.summary import summarise_folder
 from simsched.results.writer import TableWriter, write_json
 
@@ -81,7 +81,7 @@ def test_the_files_have_the_columns_and_types_of_the_schema(tmp_path):
 
 
 def test_features_bring_columns_and_finer_times(tmp_path):
-    write(tmp_path, features=("sharing", "fine-time", "failures", "deadlines", "queues", "topology", "fragmentation"))
+    write(tmp_path, features=[feature for feature in Feature if feature is not Feature.MAKES])
     jobs = read_table(tmp_path, "jobs")
     assert list(jobs.columns) == list(JobRecord._fields)
     allocations = read_table(tmp_path, "allocations")

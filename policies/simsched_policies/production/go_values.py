@@ -45,6 +45,18 @@ class GoFile(Expressions):
             raise input_error(f"function {function}", "is not in the file", f"one of {', '.join(self.functions)}")
         return self._run(found, ())
 
+    def built(self, function: str, builders: tuple[str, ...]) -> tuple[Value, ...]:
+        """Return what builders of packages, by the start of their names, make in a function, in loops and cases too."""
+        of = self.globals[function]
+        self._at = of.body - 1
+        self._skip()
+        end, found = self._at, []
+        for at in range(of.body, end):
+            if self._tokens[at][1].startswith(builders) and self._tokens[at - 1][1] == ".":
+                self._at = at - 2
+                found.append(self._expression())
+        return tuple(found)
+
     def _run(self, function: Function, args: tuple[Value, ...]) -> dict[str, Value]:
         at, scope = self._at, self._scope
         known = {name: value for name, value in zip(function.parameters, args, strict=False) if name}

@@ -68,6 +68,7 @@ class Attempt(NamedTuple):
 class Found(NamedTuple):
     """The flavours of a set of pods, and all that were tried; without flavours nothing was found.
 
+    A set that a topology places and that requests nothing has the flavours of its group that have a topology.
     `places` says where its pods lie in the topology of the flavour, if that has one.
     """
 
@@ -150,11 +151,10 @@ def assign(
             return Assignment(tuple(found), search.usage, Grade.NO_FIT, level)
         grade = min([grade, *(chosen.grade for chosen in choices)])
         level = max([level, *(chosen.level for chosen in choices)])
-        for i, pods in enumerate(one, len(found) - len(one)):
-            if len(several := search.topologies_of(pods)) > 1:
-                why = Why(Unfit.SEVERAL_TOPOLOGIES, ", ".join(several))
-                found[i] = pods._replace(attempts=(*pods.attempts, Attempt("", Grade.NO_FIT, 0, (why,))))
-                return Assignment(tuple(found), search.usage, Grade.NO_FIT, level)
+    for i, pods in enumerate(found):
+        if (why := search.placeless(pods)) is not None:
+            found[i] = pods._replace(attempts=(*pods.attempts, Attempt("", Grade.NO_FIT, 0, (why,))))
+            grade = Grade.NO_FIT
     return Assignment(tuple(found), search.usage, grade, level)
 
 
@@ -188,9 +188,10 @@ class _Search:
         if node.queue is None:
             raise ValueError(f"{node.name} is no queue")
         self.spec: ClusterQueue = node.queue
-        named = [] if market.flavours is None else [market.flavours.get(flavour) for flavour, _ in node.quotas]
-        #: Whether all flavours of the queue have a topology: all its pods are then placed in it.
-        self.only_topology = bool(named) and all(one is not None and one.topology is not None for one in named)
+        named, known = {flavour for flavour, _ in node.quotas}, market.flavours or {}
+        #: The flavours of the queue that have a topology, and whether all have: all its pods are then placed in it.
+        self.with_topology = {name for name in named if name in known and known[name].topology is not None}
+        self.only_topology = bool(named) and self.with_topology == named
 
     def group(self, pod_sets: Sequence[PodSet]) -> list[Found]:
         """Choose the flavours of pod sets that stay together, without any where one of their resources has none."""
@@ -225,17 +226,26 @@ class _Search:
             key = (one.flavour, resource)
             net = total[resource] - sum(self._old(pods, resource) for pods in pod_sets)
             self.usage[key] = self.usage.get(key, 0) + net
-        return [
-            Found(pods, requests, {r: chosen[r] for r in requests if r in chosen}, tuple(attempts.values()))
-            for pods, requests in zip(pod_sets, asked, strict=True)
-        ]
+        shared = {r: one for r, one in chosen.items() if one.flavour in self.with_topology}
+        found = []
+        for pods, requests in zip(pod_sets, asked, strict=True):
+            own = {r: chosen[r] for r in requests if r in chosen}
+            lies = pods.topology is not None or self.only_topology
+            found.append(Found(pods, requests, own or (shared if lies else {}), tuple(attempts.values())))
+        return found
 
-    def topologies_of(self, found: Found) -> list[str]:
-        """List the flavours with a topology that pods which ask for one got."""
-        if found.pods.topology is None or self.market.flavours is None:
-            return []
-        flavours = {chosen.flavour for chosen in found.flavours.values()}
-        return sorted(name for name in flavours if self.market.flavours[name].topology is not None)
+    def placeless(self, found: Found) -> Why | None:
+        """Return why no topology can place pods that ask for it with the flavours they got, None if one can."""
+        wanted = found.pods.topology
+        if wanted is None or self.market.flavours is None or not found.pods.count:
+            return None
+        by_slices = self.asking.elastic and self.market.gates["ElasticJobsViaWorkloadSlicesWithTAS"]
+        if by_slices and wanted.kind != "unconstrained":
+            return Why(Unfit.ELASTIC, wanted.kind)
+        topologies = sorted({chosen.flavour for chosen in found.flavours.values()} & self.with_topology)
+        if not topologies:
+            return Why(Unfit.NO_TOPOLOGY, "flavor assigned" if self.with_topology else "cache information")
+        return Why(Unfit.SEVERAL_TOPOLOGIES, ", ".join(topologies)) if len(topologies) > 1 else None
 
     def _requests(self, pods: PodSet) -> dict[str, int]:
         requests = {resource: pods.count * amount for resource, amount in pods.requests.items()}
@@ -306,9 +316,13 @@ class _Search:
                 return Why(Unfit.TAINT, str(taint))
             if not pods.where.matches(flavour.labels, frozenset(flavour.labels)):
                 return Why(Unfit.AFFINITY)
-            if (why := self._off_topology(pods, flavour)) is not None:
+            if (why := self._off_topology(pods, flavour)) is not None and self._asks(pods, resource):
                 return why
         return None
+
+    def _asks(self, pods: PodSet, resource: str) -> bool:
+        """Say whether pods ask for a resource of the group that a flavour is chosen for; else its nodes may be any."""
+        return not self._requests(pods).keys().isdisjoint(self.node.groups[resource][0])
 
     def _off_topology(self, pods: PodSet, flavour: ResourceFlavor) -> Why | None:
         """Return why a flavour does not suit the topology that pods ask for, None if it does."""

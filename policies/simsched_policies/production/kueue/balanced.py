@@ -41,14 +41,14 @@ def balanced(placer: Placer) -> tuple[dict[int, int], int | None] | None:
         return None
     level, among = wanted.level, best.domains
     if level < wanted.layers[0][0]:
-        chosen = _optimal(placer, best.room, among, best.needed, 0, _entropy(placer, best))
+        chosen = chosen_domains(placer, best.room, among, best.needed, 0, _entropy(placer, best))
         if chosen is None:
             return None
         parents = placer.domains.levels[level + 1].parents
         among = best.kept[np.isin(parents[best.kept], [part.domain for part in chosen])]
         level += 1
     try:
-        return placer.dealt(level, _dealt(placer, level, among, best.threshold))
+        return placer.dealt(level, dealt(placer, level, among, best.threshold))
     except Unplaced:
         return None
 
@@ -67,7 +67,7 @@ def _choice(placer: Placer, group: Counts) -> _Choice | None:
     if split:
         lower = placer.rooms[wanted.level + 1]
         kept = np.concatenate([levels[wanted.level].children(int(domain)) for domain in group])
-    tried = _tried(placer, lower, kept)
+    tried = filled(placer, lower, kept)
     if tried is None:
         return None
     needed, least = tried
@@ -78,7 +78,7 @@ def _choice(placer: Placer, group: Counts) -> _Choice | None:
     if not split:
         return _Choice(threshold, kept, room, kept, needed)
     left = _pruned(placer, kept)
-    tried = _tried(placer, left, group)
+    tried = filled(placer, left, group)
     return tried and _Choice(threshold, group, left, kept, tried[0])
 
 
@@ -106,7 +106,7 @@ def _order(room: Room, among: Counts, *, led: bool) -> Counts:
     return among[np.lexsort((pods[among], -slices[among], -lead))]
 
 
-def _tried(placer: Placer, room: Room, among: Counts) -> tuple[int, int] | None:
+def filled(placer: Placer, room: Room, among: Counts) -> tuple[int, int] | None:
     """Fill domains from the largest: return how many are needed, and the least room that bounds what each gets."""
     left, needed, least = placer.wanted.slices, 0, placer.wanted.slices
     if placer.wanted.leader:
@@ -138,7 +138,7 @@ def _entropy(placer: Placer, choice: _Choice) -> dict[int, float]:
     }
 
 
-def _optimal(
+def chosen_domains(
     placer: Placer, room: Room, among: Counts, number: int, least: int, entropy: dict[int, float] | None = None
 ) -> tuple[Part, ...] | None:
     """Return exactly `number` domains that take all with the least room in total; None where there are none.
@@ -165,11 +165,11 @@ def _optimal(
     return found[min(enough)] if (enough := [key for key in found if key[1] >= placer.wanted.slices]) else None
 
 
-def _dealt(placer: Placer, level: int, among: Counts, threshold: int) -> list[Part]:
+def dealt(placer: Placer, level: int, among: Counts, threshold: int) -> list[Part]:
     """Give each of the fewest domains `threshold` slices, and the rest to the largest first; raises `Unplaced`."""
     room, need = placer.rooms[level], placer.wanted.slices
-    tried = _tried(placer, room, among)
-    chosen = tried and _optimal(placer, room, among, tried[0], threshold)
+    tried = filled(placer, room, among)
+    chosen = tried and chosen_domains(placer, room, among, tried[0], threshold)
     if not chosen or threshold * len(chosen) > need or any(part.amount < threshold for part in chosen):
         raise Unplaced
     extra, parts = need - threshold * len(chosen), []

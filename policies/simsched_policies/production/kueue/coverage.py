@@ -12,7 +12,8 @@ from simsched_policies.production.kueue.model import Preference, Stop
 Json = Mapping[str, Any]
 
 #: Keys that tell the kind of a case.
-KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement", "assignment", "compared")
+KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement", "assignment", "compared",
+         "balanced", "counted", "borrows")  # fmt: skip
 
 _CASE = {
     *("name", "queues", "cohorts", "admitted", "usage", "usage_of", "available", "potentially_available", "shares"),
@@ -21,7 +22,8 @@ _CASE = {
     *("namespaces", "limit_ranges", "admission_error", "levels", "flavour_labels", "flavour_tolerations", "nodes"),
     *("pods", "used", "used_by_others", "pod_sets", "assigned", "unhealthy_nodes", "owners", "is_pod_group"),
     *("placement", "asking", "topologies", "foreseen", "replaced", "assignment", "compared", "preference"),
-    *("first_preferred", "checks"),
+    *("first_preferred", "checks", "balanced", "domains", "wanted_slices", "slice_size", "leader", "threshold"),
+    *("nominated", "later", "held", "now", "counted", "borrowing_level", "borrows"),
 }
 _QUEUE = {
     *("name", "cohort", "quotas", "weight", "within_queue", "reclaim", "borrow_preempts_lower_priority"),
@@ -31,7 +33,7 @@ _QUEUE = {
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),
     *("assigned", "pod_sets", "local_queue", "namespace", "admission_checks", "replaces", "preemption_gated"),
-    *("flavours", "holds", "second_pass", "unhealthy_nodes"),
+    *("flavours", "holds", "second_pass", "unhealthy_nodes", "elastic"),
 }
 _POD_SET = {
     *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
@@ -49,6 +51,8 @@ _KNOWN: Mapping[str, set[str]] = {
     "pod set": _POD_SET,
     "flavour": {"name", "labels", "taints", "tolerations", "topology"},
     "topology": {"required", "preferred", "unconstrained", "slices"},
+    "domain": {"id", "pods", "slices", "pods_led", "slices_led", "leaders"},
+    "balanced": {"fits", "needed", "chosen", "dealt", "leader_in"},
     "node": {"name", "labels", "allocatable", "taints", "ready", "schedulable"},
 }
 _VALUES: Mapping[str, set[str]] = {
@@ -121,6 +125,7 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
         yield from (("workload", workload) for workload in case.get(key, []))
         yield from (("pod set", pods) for workload in case.get(key, []) for pods in _sets(workload))
         yield from (("holds", one) for workload in case.get(key, []) for one in workload.get("holds", []))
+    yield from (("holds", one) for key in ("held", "now") for one in case.get(key, []))
     yield from (("flavour", flavour) for flavour in case.get("flavours", []))
     yield from (("node", node) for node in case.get("nodes", []))
     for pods in case.get("pod_sets", []):
@@ -130,8 +135,8 @@ def _parts(case: Json) -> Iterator[tuple[str, Json]]:
         if key in case:
             yield "workload", case[key]
             yield from (("pod set", pods) for pods in _sets(case[key]))
-    if "outcome" in case:
-        yield "outcome", case["outcome"]
+    yield from (("domain", one) for one in case.get("domains", []))
+    yield from ((part, case[part]) for part in ("outcome", "balanced") if part in case)
 
 
 def _sets(workload: Json) -> list[Json]:

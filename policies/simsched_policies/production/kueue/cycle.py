@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from simsched_policies.production.kueue.assign import Assignment, Chosen, Found, Grade, Market, assign
 from simsched_policies.production.kueue.classical import classical_victims
-from simsched_policies.production.kueue.cycle_places import contesting, placed
+from simsched_policies.production.kueue.cycle_places import placed, settled
 from simsched_policies.production.kueue.fair import BOTH, Rule, fair_victims
 from simsched_policies.production.kueue.gates import DEFAULTS
 from simsched_policies.production.kueue.matching import Labels
@@ -220,22 +220,15 @@ class _Cycle:
 
     def _placed(self, asking: Asking, found: Assignment) -> Entry:
         """Find places for pods, or victims that free some; without victims, what they would have on empty nodes."""
+        topologies, gates, flavours = self.tree.topologies, self.rules.gates, self.rules.flavours
+        there, why = settled(found, topologies, gates, flavours)
 
-        def place(*, empty: bool = False) -> tuple[Assignment, str]:
-            rules = self.rules
-            return placed(found, self.tree.topologies, rules.gates, empty=empty, flavours=rules.flavours)
+        def place() -> tuple[Assignment, str]:
+            return placed(there, topologies, gates, flavours=flavours)
 
-        if found.grade is Grade.FIT:
-            there, why = place()
-            if not why:
-                return Entry(asking, there)
-            found = contesting(there, self.tree.topologies)
-        else:
-            why = ""
-        there, never = place(empty=True)
-        if never:
-            return Entry(asking, there._replace(grade=Grade.NO_FIT), why=never)
-        victims = self._victims(asking, found.usage, found.contested(), lambda: not place()[1])
+        if there.grade.mode is not Mode.PREEMPT:
+            return Entry(asking, there, why=why)
+        victims = self._victims(asking, there.usage, there.contested(), lambda: not place()[1])
         if victims:
             with self.tree.without_all(victim.workload for victim in victims):
                 there, _ = place()
@@ -505,5 +498,5 @@ def admit(entry: Entry, now_s: float) -> Workload:
     usage: dict[FlavourResource, int] = {}
     for one in assigned:
         for resource, flavour in one.flavours.items():
-            usage[flavour, resource] = usage.get((flavour, resource), 0) + one.requests[resource]
+            usage[flavour, resource] = usage.get((flavour, resource), 0) + one.requests.get(resource, 0)
     return Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s, now_s, assigned=assigned)

@@ -62,7 +62,28 @@ def _without(assignment: Assignment, number: int, flavour: str, reason: str) -> 
     return assignment._replace(found=tuple(found))
 
 
-def contesting(assignment: Assignment, domains: Mapping[str, Domains]) -> Assignment:
+def settled(
+    assignment: Assignment,
+    domains: Mapping[str, Domains],
+    gates: Mapping[str, bool],
+    flavours: Mapping[str, ResourceFlavor] | None = None,
+) -> tuple[Assignment, str]:
+    """Place what fits the quota, and return it with why it has no place now, empty if it has one.
+
+    What has none, or needs preemption for its quota, gets what it would have on empty nodes; without that it fits
+    nowhere. Source: Kueue, topology-aware scheduling with preemption.
+    """
+    why = ""
+    if assignment.grade is Grade.FIT:
+        assignment, why = placed(assignment, domains, gates, flavours=flavours)
+        if not why:
+            return assignment, ""
+        assignment = _contesting(assignment, domains)
+    there, never = placed(assignment, domains, gates, empty=True, flavours=flavours)
+    return (there._replace(grade=Grade.NO_FIT), never) if never else (there, why)
+
+
+def _contesting(assignment: Assignment, domains: Mapping[str, Domains]) -> Assignment:
     """Return an assignment whose flavours with a topology need preemption: quota is there, but no place."""
 
     def worse(one: Found) -> Found:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simsched_policies.production.kueue.assign import Attempt, Found, Grade, Market, assign, preferred
+from simsched_policies.production.kueue.assign import Assignment, Attempt, Found, Grade, Market, assign, preferred
 from simsched_policies.production.kueue.coverage import gates_of
-from simsched_policies.production.kueue.forms import amounts_of, asking_of, flavour_of, tree_of
-from simsched_policies.production.kueue.model import Assigned, FlavourResource, Mode, Preference, Workload
-from simsched_policies.production.kueue.reasons import worst_kind
+from simsched_policies.production.kueue.cycle import Entry
+from simsched_policies.production.kueue.cycle_places import domains_by_flavour, settled
+from simsched_policies.production.kueue.forms import (
+    amounts_of,
+    asking_of,
+    assigned_of,
+    flavour_of,
+    node_of,
+    tree_of,
+)
+from simsched_policies.production.kueue.model import (
+    Asking,
+    Assigned,
+    FlavourResource,
+    Mode,
+    Preference,
+    ResourceFlavor,
+    Topology,
+    Workload,
+)
+from simsched_policies.production.kueue.reasons import Unfit, worst_kind
+from simsched_policies.production.kueue.topology import PODS, Domains
+from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
 #: Grades by the words for whom would be preempted.
@@ -23,24 +44,61 @@ GRADES = {
 
 
 def assigned(case: Json) -> tuple[object, object]:
-    """Return the assignment expected of a workload, and the one found; only what is expected is compared."""
+    """Return the assignment expected of a workload, and the one found; only what is expected is compared.
+
+    With `later`, the assignment is `nominated` first, and then found again for its flavours beside what came later.
+    """
     tree, _ = tree_of(case)
-    for name, entries in case.get("usage", {}).items():
+    flavours = {one["name"]: flavour_of(one) for one in case["flavours"]} if "flavours" in case else None
+    tree.use(_domains(case, flavours or {}))
+    first = _found(case, tree, flavours, case)
+    if "later" not in case:
+        return _compared(case["assignment"], first)
+    pairs = [
+        _compared(case["nominated"], first),
+        _compared(case["assignment"], _found(case, tree, flavours, case["later"], within=first)),
+    ]
+    return [wanted for wanted, _ in pairs], [got for _, got in pairs]
+
+
+def _domains(case: Json, flavours: Mapping[str, ResourceFlavor]) -> dict[str, Domains]:
+    topologies = {name: Topology(name, tuple(levels)) for name, levels in case.get("topologies", {}).items()}
+    return domains_by_flavour(flavours, topologies, map(node_of, case.get("nodes", ())))
+
+
+def _found(
+    case: Json,
+    tree: QuotaTree,
+    flavours: Mapping[str, ResourceFlavor] | None,
+    state: Json,
+    within: Assignment | None = None,
+) -> Assignment:
+    """Return the assignment of a case's workload and its places, once the tree counts what `state` adds."""
+    for name, entries in state.get("usage", {}).items():
         tree.add(name, amounts_of(entries))
+    for one in state.get("used", ()):
+        places = ((tuple(one["values"]), one["count"]),)
+        tree.place(Assigned("used", one["count"], {}, {"": one["flavour"]}, places, one["request"]))
     node = tree.queues[case["asking"].get("queue") or case["queues"][0]["name"]]
-    foreseen = {(e["flavour"], e["resource"]): (GRADES[e["whom"]], e["level"]) for e in case.get("foreseen", ())}
+    foreseen = {(e["flavour"], e["resource"]): (GRADES[e["whom"]], e["level"]) for e in state.get("foreseen", ())}
 
     def oracle(key: FlavourResource, _: int) -> tuple[Grade, int]:
         return foreseen.get(key, (Grade.OWN, 0))
 
-    flavours = {one["name"]: flavour_of(one) for one in case["flavours"]} if "flavours" in case else None
-    market = Market(flavours, gates_of(case), case.get("fair_sharing", False), topologies=case.get("topologies", {}))
+    gates, fair = gates_of(case), case.get("fair_sharing", False)
+    market = Market(flavours, gates, fair, topologies=case.get("topologies", {}))
     old = tuple(Assigned(one["name"], 1, one["requests"], one["flavours"]) for one in case.get("replaced", ()))
     replaced = Workload("old", node.name, assigned=old) if old else None
-    found = assign(node, asking_of({**case["asking"], "queue": node.name}, case), market, oracle, replaced=replaced)
-    expected = case["assignment"]
+    asking = asking_of({**case["asking"], "queue": node.name}, case)
+    found = assign(node, asking, market, oracle, within=within, replaced=replaced)
+    if found.grade.mode is not Mode.NO_FIT:
+        found, _ = settled(found, tree.topologies, gates, flavours)
+    return found
+
+
+def _compared(expected: Json, found: Assignment) -> tuple[object, object]:
     usage = [{"flavour": f, "resource": r, "amount": n} for (f, r), n in found.usage.items() if n]
-    sets = {one.pods.name: _written(one) for one in found.found}
+    sets = {one.pods.name: _written(one, found.grade) for one in found.found}
     kinds = {name: one["kind"] for part in sets.values() for name, one in part["attempts"].items()}
     got: dict[str, object] = {
         "mode": found.grade.mode.value,
@@ -64,11 +122,15 @@ def _kinds(found: Iterable[Found]) -> list[tuple[str, ...]]:
     return [
         tuple(attempt.why[0].unfit.kind for attempt in one.attempts if attempt.grade is Grade.NO_FIT and attempt.why)
         for one in found
-        if one.requests and not one.flavours
+        if (one.requests and not one.flavours) or _has_no_place(one)
     ]
 
 
-def _written(one: Found) -> dict[str, Any]:
+def _has_no_place(one: Found) -> bool:
+    return any(why.unfit is Unfit.NO_PLACE for attempt in one.attempts for why in attempt.why)
+
+
+def _written(one: Found, grade: Grade) -> dict[str, Any]:
     flavours = {
         r: {"flavour": c.flavour, "mode": c.grade.mode.value, "tried": c.tried} for r, c in one.flavours.items()
     }
@@ -82,6 +144,7 @@ def _written(one: Found) -> dict[str, Any]:
         "flavours": flavours,
         "reasons": [] if fits else sorted(reasons),
         "attempts": attempts,
+        "placed": grade is Grade.FIT and bool(one.places),
     }
 
 
@@ -122,3 +185,44 @@ def preference(case: Json) -> tuple[object, object]:
     rule = Preference(case["preference"])
     first, second = (preferred(GRADES[one["grade"]], one["level"], rule) for one in case["compared"])
     return case["first_preferred"], first > second
+
+
+def borrowing(case: Json) -> tuple[object, object]:
+    """Return whether a workload that borrows at a level is expected to need quota of others, and whether it does."""
+    entry = Entry(Asking("wl", "", ()), Assignment((), {}, Grade.FIT, case["borrowing_level"]))
+    return case["borrows"], entry.borrows
+
+
+def counted(case: Json) -> tuple[object, object]:
+    """Return what pods are expected to use more in their topology than they `held`, and what they do."""
+    domains = _domains(case, {one["name"]: flavour_of(one) for one in case["flavours"]})
+    tree = QuotaTree([], [])
+    tree.use(domains)
+    held, now = ([assigned_of(one) for one in case[key]] for key in ("held", "now"))
+    for one in held:
+        tree.place(one)
+    before = _used(domains)
+    for one in held:
+        tree.place(one, -1)
+    for one in now:
+        tree.place(one)
+    wanted = Counter(
+        {
+            (one["flavour"], tuple(one["values"]), resource): amount * one["count"]
+            for one in case["counted"]
+            for resource, amount in {**one["request"], PODS: 1}.items()
+        }
+    )
+    return wanted, _used(domains) - before
+
+
+def _used(domains: Mapping[str, Domains]) -> Counter[tuple[str, tuple[str, ...], str]]:
+    """Return what is used by flavour, values of a leaf and resource."""
+    return Counter(
+        {
+            (name, tree.values(leaf), resource): int(amount)
+            for name, tree in domains.items()
+            for resource, used in tree.used.items()
+            for leaf, amount in enumerate(used)
+        }
+    )

@@ -40,7 +40,9 @@ def quotas_of(entries: Iterable[Json]) -> dict[FlavourResource, Quota]:
 
 
 def queue_of(entry: Json) -> ClusterQueue:
-    """Return a cluster queue."""
+    """Return a cluster queue; its checks are names, or flavours by name."""
+    given = entry.get("checks", {})
+    checks = given if isinstance(given, Mapping) else dict.fromkeys(given, ())
     return ClusterQueue(
         entry["name"],
         entry.get("cohort"),
@@ -56,7 +58,7 @@ def queue_of(entry: Json) -> ClusterQueue:
         Preference(entry.get("preference", Preference.BORROWING.value)),
         tuple(tuple(group) for group in entry.get("groups", ())),
         None if (term := entry.get("namespaces", ())) is None else term_of(term),
-        checks={name: frozenset() for name in entry.get("checks", ())},
+        checks={name: frozenset(flavours) for name, flavours in checks.items()},
         stop=Stop(entry.get("stop", Stop.NONE.value)),
     )
 
@@ -130,13 +132,14 @@ def asking_of(entry: Json, case: Json) -> Asking:
         invalid=_beyond_limits(pod_sets, namespace, case),
         replaces=entry.get("replaces", ""),
         gated=entry.get("preemption_gated", False),
+        elastic=entry.get("elastic", False),
     )
 
 
 def _beyond_limits(pod_sets: Iterable[Json], namespace: str, case: Json) -> str:
     ranges = [one for one in case.get("limit_ranges", ()) if one["namespace"] == namespace]
     for pods in pod_sets:
-        for resource, amount in pods["request"].items():
+        for resource, amount in pods.get("request", {}).items():
             if amount > pods.get("limits", {}).get(resource, amount):
                 return f"the request of {resource} exceeds its limit"
             for one in ranges:

@@ -7,6 +7,7 @@ from typing import Any
 
 from simsched_policies.production.go_values import Composite
 from simsched_policies.production.kueue.go_objects import Json, quantity, word
+from simsched_policies.production.kueue.go_placed_flavours import entries, error_of, foreseen, wanted_flavours
 from simsched_policies.production.kueue.go_queues import (
     amounts,
     cluster_queue,
@@ -19,7 +20,6 @@ from simsched_policies.production.kueue.go_queues import (
 )
 
 _MODES = {"NoFit": "no-fit", "Fit": "fit", "Preempt": "preempt"}
-_GRADES = {"NoCandidates": "nobody", "Preempt": "own", "Reclaim": "borrowers"}
 _LEVELS = {"fit": "fits", "preempt": "own", "reclaim": "borrowers", "noPreemptionCandidates": "nobody",
            "noFit": "no-fit"}  # fmt: skip
 
@@ -35,7 +35,7 @@ def _assigned(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
         "topologies": _topologies(case),
         "fair_sharing": bool(case.get("enableFairSharing", False)),
         "usage": {q["name"]: amounts(used) for q, used in zip(made["queues"], usages, strict=False)},
-        "foreseen": _foreseen(case),
+        "foreseen": foreseen(case),
         "assignment": {"mode": _MODES[word(case.get("wantRepMode", "NoFit"))], **_wanted(case.get("wantAssignment"))},
     }
 
@@ -76,23 +76,6 @@ def _topologies(case: Composite) -> Json:
     return made
 
 
-def _foreseen(case: Composite) -> list[Json]:
-    entries: Mapping[Any, Composite] = case.get("simulationResult") or {}
-    return [
-        {
-            "flavour": word(key.get("Flavor")),
-            "resource": word(key.get("Resource")),
-            "whom": _GRADES[word(_item(one, 0, "preemptionPossiblity"))],
-            "level": _item(one, 1, "borrowingAfterSimulation") or 0,
-        }
-        for key, one in entries.items()
-    ]
-
-
-def _item(value: Composite, place: int, name: str) -> Any:
-    return value.items[place] if value.items else value.get(name)
-
-
 def _wanted(want: Composite) -> Json:
     usage = want.get("Usage")
     made: Json = {
@@ -107,19 +90,10 @@ def _wanted(want: Composite) -> Json:
 
 def _wanted_set(one: Composite) -> Json:
     status = one.get("Status")
-    flavours = {} if one.get("Flavors") is None else one.get("Flavors").fields
-    requests = {} if one.get("Requests") is None else one.get("Requests").fields
     return {
         "count": one.get("Count", 0),
-        "requests": {word(r): quantity(of, word(r)) for r, of in requests.items()},
-        "flavours": {
-            word(r): {
-                "flavour": word(of.get("Name")),
-                "mode": _MODES[word(of.get("Mode", "NoFit"))],
-                "tried": of.get("TriedFlavorIdx", 0),
-            }
-            for r, of in flavours.items()
-        },
+        "requests": {word(r): quantity(of, word(r)) for r, of in entries(one.get("Requests")).items()},
+        "flavours": wanted_flavours(one.get("Flavors")),
         "reasons": sorted(set(_reasons(status))),
         "attempts": {word(of.get("Flavor")): _wanted_attempt(of) for of in one.get("FlavorAssignmentAttempts") or ()},
     }
@@ -130,7 +104,7 @@ def _reasons(status: Any) -> Iterable[str]:
         return ()
     if isinstance(status, Composite):
         if (error := status.get("err")) is not None:
-            return (f"more than one TAS flavor assigned: {', '.join(error.get('Flavors'))}",)
+            return error_of(error)
         return tuple(status.get("reasons") or ())
     return tuple(status.args)
 
@@ -184,7 +158,7 @@ def _small(name: str, case: Composite, queue: Json, other: Json, cohorts: list[J
             queue["name"]: amounts(case.get("testClusterQueueUsage")),
             other["name"]: amounts(case.get("otherClusterQueueUsage")),
         },
-        "foreseen": _foreseen(case),
+        "foreseen": foreseen(case),
         "assignment": {
             "mode": _MODES[word(case.get("wantMode"))],
             "pod_sets": {"main": {"flavours": {word(r): {"flavour": word(of)} for r, of in want.items()}}},
@@ -237,7 +211,7 @@ def _reasoned(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
         "flavours": _flavours(case.get("resourceFlavors") or values["resourceFlavors"]),
         "topologies": _topologies(case),
         "usage": {**usage, made["queues"][0]["name"]: amounts(case.get("cqUsage"))},
-        "foreseen": _foreseen(case),
+        "foreseen": foreseen(case),
         "assignment": {
             "reason": case.get("wantNoFitReason", ""),
             "kinds": {word(of): kind for of, kind in wanted.items()},
@@ -254,9 +228,8 @@ def _old_set(value: Any) -> Json:
         elif call.name == "Admission":
             for step in call.args[0].chain():
                 if step.name == "PodSets":
-                    flavours = step.args[0].get("Flavors")
-                    entries = flavours.fields if isinstance(flavours, Composite) else flavours
-                    made["flavours"] = {word(r): word(of) for r, of in entries.items()}
+                    flavours = entries(step.args[0].get("Flavors"))
+                    made["flavours"] = {word(r): word(of) for r, of in flavours.items()}
     return made
 
 

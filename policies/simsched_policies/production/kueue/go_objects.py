@@ -24,9 +24,13 @@ KNOWN: Mapping[str, Any] = {
     "time.Hour": 3600,
     "time.Millisecond": 0.001,
 }
+#: Names of the variable that holds a test's table.
+_TABLE = ("cases", "testCases", "testcases", "tests", "tc")
 _EXPRESSION = {"key": "Key", "operator": "Operator", "values": "Values"}
 _LAYERS = "PodsetSliceRequiredTopologyConstraints"
-_PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "Pod", "Condition")
+_PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "LabelSelectorOp", "Pod", "Condition")
+#: Steps of a chain that change nothing: an end, a copy, the object inside a builder.
+_SAME = {"Obj", "Clone", "DeepCopy", ".Workload", ".Cohort", ".ClusterQueue", ".ResourceFlavor", ".Topology", ".Node"}
 _UNITS = {
     "": 1,
     "n": Fraction(1, 10**9),
@@ -46,6 +50,10 @@ def word(value: Any) -> str:
         return next((end[len(p) :] for p in _PREFIXES if end.startswith(p) and len(end) > len(p)), end)
     if isinstance(value, Call) and len(value.args) == 1:
         return word(value.args[0])
+    if isinstance(value, Call) and value.name == "NewReference":
+        return "/".join(map(word, value.args))
+    if isinstance(value, Call) and value.name == ".Name" and isinstance(value.receiver, Call):
+        return word(value.receiver.chain()[0].args[0])
     raise unread(value)
 
 
@@ -77,10 +85,24 @@ def requests(value: Any) -> dict[str, int]:
 
 
 def calls(value: Any) -> list[Call]:
-    """Return the calls of a builder, its `Obj` left out."""
+    """Return the calls of a builder, without those that change nothing."""
     if not isinstance(value, Call):
         raise unread(value)
-    return [call for call in value.chain() if call.name not in ("Obj", "Clone", "DeepCopy")]
+    return [call for call in value.chain() if call.name not in _SAME]
+
+
+def table_of(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the entries of a test's table with their names; those of a list have theirs in a field, or a number."""
+    table = next((values[name] for name in _TABLE if values.get(name)), ())
+    if isinstance(table, Mapping):
+        return list(table.items())
+    given = enumerate(table, start=1) if isinstance(table, tuple) else ()
+    return [(str((isinstance(one, Composite) and one.get("name")) or number), one) for number, one in given]
+
+
+def fields_of(values: Mapping[str, Any]) -> set[str]:
+    """Return the fields that any entry of a test's table sets; an entry without one says nothing of it."""
+    return {key for _, one in table_of(values) if isinstance(one, Composite) for key in one.fields}
 
 
 def node(value: Any) -> Json:

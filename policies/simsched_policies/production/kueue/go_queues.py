@@ -50,12 +50,25 @@ def cluster_queue(value: Any) -> Json:
             case "StopPolicy", (policy,):
                 made["stop"] = word(policy).removeprefix("StopPolicy")
             case "AdmissionChecks", names:
-                made["checks"] = [word(one) for one in names]
+                made["checks"] = {word(one): [] for one in names}
+            case (("AdmissionCheckStrategy" | "AdmissionChecksStrategy"), rules):
+                made["checks"] = dict(map(_check, rules))
             case (("AdmissionMode" | "Generation" | "Active" | "Condition"), _):
                 pass
             case _:
                 raise unread(call)
     return made | ({"groups": groups} if groups else {})
+
+
+def _check(rule: Any) -> tuple[str, list[str]]:
+    """Return an admission check and the flavours that it is for, none for all."""
+    if isinstance(rule, Composite):
+        return word(rule.get("Name")), [word(one) for one in rule.get("OnFlavors") or ()]
+    made, *more = calls(rule)
+    if made.name != "MakeAdmissionCheckStrategyRule" or more:
+        raise unread(rule)
+    name, *flavours = map(word, made.args)
+    return name, flavours
 
 
 def fungibility(rules: Composite) -> Json:
@@ -103,8 +116,6 @@ def cohort(value: Any) -> Json:
                 made["quotas"] += [quota for one in flavours for quota in flavour_quotas(one)]
             case "FairWeight", (weight,):
                 made["weight"] = _weight(weight)
-            case ".Cohort", _:
-                pass
             case _:
                 raise unread(call)
     return made

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simsched_policies.production.go_values import Call, Composite, Name
+from simsched_policies.production.go_values import Call, Composite
 from simsched_policies.production.kueue.go_objects import (
     Json,
-    assignment,
     calls,
+    fields_of,
     node,
     quantity,
-    toleration,
     unread,
     word,
 )
-from simsched_policies.production.kueue.go_queues import cluster_queue, cohort, flavour, pod_set_of_spec
+from simsched_policies.production.kueue.go_queues import cluster_queue, cohort, flavour
 from simsched_policies.production.kueue.go_topology import pod
+from simsched_policies.production.kueue.go_workloads import admission, workload
 
 #: Levels of topologies that builders make by default.
 _DEFAULT_LEVELS = {
@@ -25,43 +25,57 @@ _DEFAULT_LEVELS = {
     "MakeDefaultTwoLevelTopology": ["cloud.com/topology-block", "cloud.com/topology-rack"],
     "MakeDefaultThreeLevelTopology": ["cloud.com/topology-block", "cloud.com/topology-rack", "kubernetes.io/hostname"],
 }
-#: What is said about a workload that has no part in a cycle.
-_NO_MATTER = {
-    *("UID", "JobUID", "ResourceVersion", "Finalizers", "Generation", "Label", "Labels", "MaximumExecutionTimeSeconds"),
-    *("OwnerReference", "ControllerReference", "Active", "Admitted", "AdmittedAt", "PastAdmittedTime", "ClusterName"),
-    *("SchedulingStatsEviction", "RequeueState", "PriorityClass", "PriorityClassRef", "WorkloadPriorityClassRef"),
-    *("PodPriorityClassRef", "PriorityClassSource", "Name", "Clone", "PodsReady", "NominatedClusterNames"),
-}
 #: Names under which tables list what exists and what is expected.
 _QUEUES = ("clusterQueues", "additionalClusterQueues", "cqs")
+#: Objects that a test may make outside its table, by the start of their builders' names.
+BUILT = ("MakeLocalQueue", "MakeNamespace")
+_LOCAL = ("queues", "localQueues", "additionalLocalQueues", "additionalQueues", "allQueues")
+_FLAVOURS = ("resourceFlavors", "additionalResourceFlavors", "flavors")
+_LISTED = {
+    *(*_QUEUES, *_LOCAL, *_FLAVOURS, "topologies", "workloads", "nodes", "pods", "cohorts", "admissionChecks"),
+    *("objects", "featureGates", "enableFeatures", "enableFairSharing", "fairSharing", "admissionError"),
+    *("disablePartialAdmission", "name"),
+}
 _NEW = ("wantNewAssignments", "wantAssignments", "wantScheduled")
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     """Return one case of one cycle; a value that our form has no word for is an `InputError`."""
-    topologies = dict(topology(one) for one in case.get("topologies") or ())
-    local = dict(
-        local_queue(one) for one in (*_listed(values, "queues"), *_listed(case.fields, "queues", "localQueues"))
-    )
+    for key, given in case.fields.items():
+        if key not in _LISTED and given and not str(key).startswith(("want", "eventCmp", "cmp")):
+            raise unread(Call(str(key), None, (given,)))
+    built = {of: [one for one in values.get("built", ()) if one.chain()[0].name.startswith(of)] for of in BUILT}
+    local = dict(map(local_queue, (*built["MakeLocalQueue"], *_listed(case.fields, *_LOCAL))))
+    queues = _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES))
     workloads = [workload(one, local) for one in case.get("workloads") or ()]
     made: Json = {
         "name": name,
-        "gates": {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))},
+        "gates": gates_of_case(case),
         "nodes": [node(one) for one in case.get("nodes") or ()],
         "pods": [found for one in case.get("pods") or () if (found := pod(one)) is not None],
-        "topologies": topologies,
-        "flavours": [
-            flavour(one) for one in _listed(values, "resourceFlavors") + _listed(case.fields, "resourceFlavors")
-        ],
-        "queues": _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES)),
+        "topologies": dict(topology(one) for one in case.get("topologies") or ()),
+        "flavours": _named(flavour(one) for one in _listed(values, *_FLAVOURS) + _listed(case.fields, *_FLAVOURS)),
+        "queues": queues,
         "cohorts": [cohort(one) for one in case.get("cohorts") or ()],
         "checks": [admission_check(one) for one in case.get("admissionChecks") or ()],
         "admitted": [one for one in workloads if "holds" in one],
-        "pending": [one for one in workloads if "holds" not in one],
+        "pending": [one for one in workloads if "holds" not in one and one["queue"] in {q["name"] for q in queues}],
+        "limit_ranges": [limit_range(one) for one in case.get("objects") or ()],
     }
+    if built["MakeNamespace"]:
+        made["namespaces"] = dict(map(namespace_of, built["MakeNamespace"]))
+    if case.get("admissionError") is not None:
+        made["admission_error"] = True
+    if case.get("disablePartialAdmission"):
+        made["gates"]["PartialAdmission"] = False
     if case.get("enableFairSharing") or case.get("fairSharing") is not None:
         made["fair_sharing"] = True
-    return made | {"outcome": outcome(case, made)}
+    return made | {"outcome": outcome(case, made, fields_of(values))}
+
+
+def gates_of_case(case: Composite) -> dict[str, bool]:
+    """Return the gates that a case switches."""
+    return {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))}
 
 
 def _listed(fields: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
@@ -96,19 +110,51 @@ def topology(value: Any) -> tuple[str, list[str]]:
 
 
 def local_queue(value: Any) -> tuple[str, str]:
-    """Return a local queue, by its namespace and name, and its cluster queue."""
-    key = queue = ""
+    """Return a local queue, by its namespace and name, and its cluster queue, none for one that is stopped."""
+    key, queue, stopped = "", "", False
     for call in calls(value):
         match call.name, call.args:
             case "MakeLocalQueue", (name, namespace):
                 key = f"{word(namespace)}/{word(name)}"
             case "ClusterQueue", (name,):
                 queue = word(name)
-            case (("FairSharing" | "StopPolicy" | "Condition" | "Generation" | "Active"), _):
+            case "StopPolicy", (policy,):
+                stopped = word(policy).removeprefix("StopPolicy") != "None"
+            case (("FairSharing" | "Condition" | "Generation" | "Active"), _):
                 pass
             case _:
                 raise unread(call)
-    return key, queue
+    return key, "" if stopped else queue
+
+
+def namespace_of(value: Any) -> tuple[str, Json]:
+    """Return the name and the labels of a namespace."""
+    name, labels = "", dict[str, str]()
+    for call in calls(value):
+        match call.name, call.args:
+            case (("MakeNamespace" | "MakeNamespaceWrapper"), (of,)):
+                name = word(of)
+            case "Label", (key, of):
+                labels[word(key)] = word(of)
+            case _:
+                raise unread(call)
+    return name, labels
+
+
+def limit_range(value: Any) -> Json:
+    """Return the bounds that a namespace sets on what a container asks."""
+    made: Json = {"namespace": ""}
+    for call in calls(value):
+        match call.name, call.args:
+            case "MakeLimitRange", (_, namespace):
+                made["namespace"] = word(namespace)
+            case "WithValue", (("Min" | "Max") as bound, resource, amount):
+                made.setdefault(bound.lower(), {})[word(resource)] = quantity(amount, word(resource))
+            case "WithType", (kind,) if word(kind).endswith("Container"):
+                pass
+            case _:
+                raise unread(call)
+    return made
 
 
 def admission_check(value: Any) -> Json:
@@ -129,154 +175,41 @@ def admission_check(value: Any) -> Json:
     return made
 
 
-def seconds(value: Any) -> float:
-    """Return a time of a test in seconds after its `now`."""
-    if isinstance(value, int | float):
-        return value
-    if isinstance(value, Call) and value.name in ("Add", "-"):
-        base = 0.0 if value.receiver is None else seconds(value.receiver)
-        return base + (-1 if value.name == "-" else 1) * seconds(value.args[0])
-    if isinstance(value, Call) and value.name in ("NewTime", "Time", "To", "new"):
-        return seconds(value.args[0])
-    if isinstance(value, Call) and value.name in ("Now", "Truncate", "Date", "Unix"):
-        return 0.0
-    if isinstance(value, Name | Composite) or value is None:
-        return 0.0
-    raise unread(value)
+def outcome(case: Composite, made: Json, fields: set[str]) -> Json:
+    """Return what is expected of the cycle: who is newly admitted, and where; who leaves; who waits.
 
-
-def workload(value: Any, local: Mapping[str, str]) -> Json:
-    """Return a workload; one with an admission says what it `holds`."""
-    made: Json = {"id": "", "queue": "", "pod_sets": [{"name": "main", "count": 1, "request": {}}]}
-    ready, unhealthy, pending_places = True, list[str](), False
-    for call in calls(value):
-        first = made["pod_sets"][0]
-        match call.name, call.args:
-            case "MakeWorkload", (name, namespace):
-                made["id"] = f"{word(namespace)}/{word(name)}"
-            case "MakeWorkloadWithGeneratedUID", (name, namespace, *_):
-                made["id"] = f"{word(namespace)}/{word(name)}"
-            case "Queue", (name,):
-                made["local_queue"] = word(name)
-                namespace = made["id"].partition("/")[0]
-                made["queue"] = local.get(f"{namespace}/{word(name)}", word(name))
-            case "Priority", (priority,):
-                made["priority"] = priority
-            case "Creation", (time,):
-                made["created_s"] = seconds(time)
-            case "PodSets", sets:
-                made["pod_sets"] = [pod_set_of_spec(one) for one in sets]
-            case "Request", (resource, amount):
-                first["request"][word(resource)] = quantity(amount, word(resource))
-            case "Toleration", (entry,):
-                first.setdefault("tolerations", []).append(toleration(entry))
-            case "NodeSelector", (labels,):
-                first["selector"] = {word(key): word(of) for key, of in labels.items()}
-            case (("ReserveQuota" | "ReserveQuotaAt" | "Admission"), (admitted, *times)):
-                if admitted is not None:
-                    made["queue"], made["holds"], pending_places = admission(admitted)
-                    made["admitted_s"] = seconds(times[0]) if times else 0.0
-            case (("Annotation" | "Annotations"), given):
-                pairs = given[0].items() if isinstance(given[0], Mapping) else [given]
-                unhealthy += [word(node) for key, node in pairs if word(key).endswith("NodeToReplaceAnnotation")]
-            case "UnhealthyNodes", names:
-                unhealthy += [word(one.get("Name")) if isinstance(one, Composite) else word(one) for one in names]
-            case (("AdmissionCheck" | "AdmissionChecks"), states):
-                ready &= all(word(one.get("State")).removeprefix("CheckState") == "Ready" for one in states)
-            case (("Condition" | "Conditions"), conditions):
-                made["evicted"] = made.get("evicted", False) or any(_is_eviction(one) for one in conditions)
-            case (("Evicted" | "EvictedAt"), _):
-                made["evicted"] = True
-            case _ if call.name in _NO_MATTER:
-                pass
-            case _:
-                raise unread(call)
-    if "holds" in made and (unhealthy or (pending_places and ready)):
-        made |= {"second_pass": True, "unhealthy_nodes": unhealthy}
-    return made
-
-
-def _is_eviction(condition: Any) -> bool:
-    return (
-        isinstance(condition, Composite)
-        and word(condition.get("Type", "")) in ("WorkloadEvicted", "Evicted")
-        and word(condition.get("Status", "")) in ("True", "ConditionTrue")
-    )
-
-
-def admission(value: Any) -> tuple[str, list[Json], bool]:
-    """Return the queue of an admission, what each set of pods holds, and whether one still lacks its places."""
-    queue, sets, postponed = "", list[Json](), False
-    for call in calls(value):
-        match call.name, call.args:
-            case "MakeAdmission", (name, *names):
-                queue, sets = word(name), [{"name": word(one), "count": 1} for one in names]
-            case "PodSets", given:
-                found = [_assigned(calls(one)) for one in given]
-                sets, postponed = [one for one, _ in found], any(late for _, late in found)
-            case _:
-                one, late = _assigned([call], sets[0] if sets else {"name": "main", "count": 1})
-                sets, postponed = [one, *sets[1:]], postponed or late
-    for one in sets:
-        totals = one.pop("totals", {})
-        one["request"] = {resource: amount // max(one["count"], 1) for resource, amount in totals.items()}
-    return queue, sets, postponed
-
-
-def _assigned(chain: Iterable[Call], made: Json | None = None) -> tuple[Json, bool]:
-    made, late = made or {"name": "main", "count": 1}, False
-    flavours, totals = made.setdefault("flavours", {}), made.setdefault("totals", {})
-    for call in chain:
-        match call.name, call.args:
-            case "MakePodSetAssignment", (name,):
-                made["name"] = word(name)
-            case "Assignment", (resource, flavour_name, amount):
-                flavours[word(resource)] = word(flavour_name)
-                totals[word(resource)] = quantity(amount, word(resource))
-            case "Flavor", (resource, flavour_name):
-                flavours[word(resource)] = word(flavour_name)
-            case "ResourceUsage", (resource, amount):
-                totals[word(resource)] = quantity(amount, word(resource))
-            case (("Count" | "AssignmentPodCount"), (count,)):
-                made["count"] = count
-            case "TopologyAssignment", (places,):
-                made["places"] = None if places is None else assignment(places)
-            case "DelayedTopologyRequest", (state,):
-                late = word(state).endswith("Pending")
-            case _:
-                raise unread(call)
-    return made, late
-
-
-def outcome(case: Composite, made: Json) -> Json:
-    """Return what is expected of the cycle: who is newly admitted, and where; who leaves; who waits."""
+    `fields` are those that any case of the table has: what the others expect, and this one does not, is nothing.
+    """
     known = {one["id"]: one for one in (*made["admitted"], *made["pending"])}
     new = next((case.get(key) for key in _NEW if case.get(key) is not None), None)
     expected: Json = {}
-    wanted = case.get("wantWorkloads")
+    wanted = [workload(one, {}, after=True) for one in case.get("wantWorkloads") or ()]
     if new is not None:
         second = {one["id"] for one in made["admitted"] if "second_pass" in one}
         held = {one["id"] for one in made["admitted"]} - second
         found = {word(key): admission(value)[1] for key, value in new.items() if word(key) not in held}
-    elif wanted is not None:
-        after = [workload(one, {}) for one in wanted]
-        found = {one["id"]: one["holds"] for one in after if "holds" in one and _changed(one, known.get(one["id"], {}))}
-        gone = [one["id"] for one in after if one.get("evicted") and not known.get(one["id"], {}).get("evicted")]
-        expected["victims"] = sorted(gone)
+    elif wanted:
+        found = {
+            one["id"]: one["holds"] for one in wanted if "holds" in one and _changed(one, known.get(one["id"], {}))
+        }
     else:
         found = {}
     expected["admitted"] = {
         name: sorted({f for one in sets for f in one["flavours"].values()}) for name, sets in found.items()
     }
+    expected["counts"] = {name: {one["name"]: one["count"] for one in sets} for name, sets in found.items()}
     expected["places"] = {
         name: {one["name"]: _places(one["places"]) for one in sets if one.get("places") is not None}
         for name, sets in found.items()
     }
-    if case.get("wantPreempted") is not None:
-        expected["victims"] = sorted(word(one) for one in _members(case.get("wantPreempted")))
-    elif wanted is None and case.get("wantEvents") is not None:
+    if "wantPreempted" in fields:
+        expected["victims"] = sorted(word(one) for one in _members(case.get("wantPreempted") or ()))
+    elif wanted:
+        gone = [one["id"] for one in wanted if one.get("evicted") and not known.get(one["id"], {}).get("evicted")]
+        expected["victims"] = sorted(gone)
+    elif case.get("wantEvents") is not None:
         expected["victims"] = sorted({one for event in case.get("wantEvents") for one in _evicted(event)})
-    if case.get("wantLeft") is not None or case.get("wantInadmissibleLeft") is not None:
+    if fields & {"wantLeft", "wantInadmissibleLeft"}:
         left = (*_left(case.get("wantLeft")), *_left(case.get("wantInadmissibleLeft")))
         pending = {one["id"] for one in made["pending"]}
         expected["waiting"] = sorted(set(left) & pending)

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from simsched.errors import InputError, input_error
 from simsched_policies.production.go_values import read_go
-from simsched_policies.production.kueue import go_flavours, go_schedule, go_topology
-from simsched_policies.production.kueue.go_objects import KNOWN
+from simsched_policies.production.kueue import (
+    go_balanced,
+    go_flavours,
+    go_placed_flavours,
+    go_quotas,
+    go_schedule,
+    go_topology,
+)
+from simsched_policies.production.kueue.go_objects import KNOWN, fields_of, table_of
 
 Json = dict[str, Any]
+Reader = Callable[[str, Any, Mapping[str, Any]], Json]
 
 #: What makes a case of one entry of a test's table, from its name, the entry, and the test's variables.
-TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
+TABLES: Mapping[str, Reader] = {
     "TestFindTopologyAssignments": go_topology.case_of,
     "TestFindTopologyAssignmentsMultiLayerReplacement": go_topology.case_of,
+    "TestSchedule": go_schedule.case_of,
     "TestScheduleForTAS": go_schedule.case_of,
     "TestScheduleForTASPreemption": go_schedule.case_of,
     "TestScheduleForTASCohorts": go_schedule.case_of,
     **go_flavours.TABLES,
+    **go_quotas.TABLES,
+    **go_placed_flavours.TABLES,
 }
+
+#: What makes a case of an entry of another table, by fields that some of its entries set, all of one set at least.
+SHAPES: Sequence[tuple[frozenset[str], Reader]] = (
+    (frozenset({"podSets", "nodes"}), go_topology.case_of),
+    (frozenset({"workloads", "wantLeft"}), go_schedule.case_of),
+    (frozenset({"workloads", "wantNewAssignments"}), go_schedule.case_of),
+    (frozenset({"admitted", "incoming", "targetCQ", "wantPreempted"}), go_quotas.victims),
+    (frozenset({"domains", "sliceCount"}), go_balanced.case_of),
+)
+#: What a test names that sets rules outside its table: its table is only read by its name.
+_OTHER_RULES = ("FairSharing", "AdmissionFairSharing")
 
 
 def cases_of(path: Path) -> list[Json]:
@@ -31,19 +53,30 @@ def cases_of(path: Path) -> list[Json]:
     table that is known.
     """
     file = read_go(path, KNOWN)
-    if not set(TABLES) & set(file.functions):
-        raise input_error(str(path), "has no test table that is known", f"known are {', '.join(TABLES)}")
-    found = []
+    found, known = list[Json](), False
     for table in (name for name in file.functions if name.startswith("Test")):
-        values = file.values(table)
-        cases = values.get("cases", values.get("tests"))
-        for name, entry in (cases if isinstance(cases, dict) else {}).items():
-            try:
-                found.append(TABLES.get(table, _unknown)(name, entry, values))
-            except InputError as error:
-                found.append({"name": name, "unread": str(error)})
+        values = file.values(table) | {"built": file.built(table, go_schedule.BUILT)}
+        entries = table_of(values)
+        reader = TABLES.get(table)
+        if reader is None and not file.built(table, _OTHER_RULES):
+            reader = _by_shape(fields_of(values))
+        known |= reader is not None
+        found += [_read(reader, name, entry, values) for name, entry in entries]
+    if not known:
+        raise input_error(str(path), "has no test table that is known", f"known are {', '.join(TABLES)}")
     return found
 
 
-def _unknown(name: str, _: Any, __: Mapping[str, Any]) -> Json:
-    return {"name": name, "unread": "the model does not read the case's table"}
+def _by_shape(fields: Set[str]) -> Reader | None:
+    return next((reader for needed, reader in SHAPES if needed <= fields), None)
+
+
+def _read(reader: Reader | None, name: str, entry: Any, values: Mapping[str, Any]) -> Json:
+    if reader is None:
+        return {"name": name, "unread": "the model does not read the case's table"}
+    try:
+        return reader(name, entry, values)
+    except InputError as error:
+        return {"name": name, "unread": str(error)}
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return {"name": name, "unread": f"the case has a value of another kind ({type(error).__name__}: {error})"}

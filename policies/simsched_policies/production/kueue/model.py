@@ -223,7 +223,8 @@ class Asking:
 
     `flavours` are those whose nodes suit it (None: all). `created_s` orders the queue. `invalid` tells why the workload
     can never be admitted (limits of its namespace). `replaces` names the admitted workload of which this is a larger or
-    smaller slice. Where `gated`, it may not preempt. `place` is what else decides where its pods go.
+    smaller slice; an `elastic` workload may get such slices. Where `gated`, it may not preempt. `place` is what else
+    decides where its pods go.
     """
 
     id: str
@@ -237,6 +238,7 @@ class Asking:
     invalid: str = ""
     replaces: str = ""
     gated: bool = False
+    elastic: bool = False
     place: Hashable = None
 
     def asked(self) -> Mapping[str, int]:

@@ -27,6 +27,8 @@ class Unfit(Enum):
     TOPOLOGY_OFF = "flavor {flavour} does not support TopologyAwareScheduling"
     TOPOLOGY_ONLY = "flavor {flavour} supports only TopologyAwareScheduling"
     SEVERAL_TOPOLOGIES = "more than one TAS flavor assigned: {what}"
+    NO_TOPOLOGY = "workload requires Topology, but there is no TAS {what}"
+    ELASTIC = "an elastic workload's slices do not support {what} topology"
     LEVELS = "flavor {flavour} does not contain the requested level"
     NO_PLACE = "{what}"
     WAITS = "insufficient unused quota for {what} in flavor {flavour}, {0} more needed"

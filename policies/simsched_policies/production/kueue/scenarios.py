@@ -17,12 +17,13 @@ from typing import Any
 from simsched.errors import InputError, input_error
 from simsched.reading import read_json
 from simsched_policies.production.case_reports import Report, Verdict, described
+from simsched_policies.production.kueue import balanced_scenarios
 from simsched_policies.production.kueue.candidates import in_order
 from simsched_policies.production.kueue.classical import classical_victims
 from simsched_policies.production.kueue.coverage import gates_of, left_out
 from simsched_policies.production.kueue.cycle_scenarios import cycle, reasons_of, strategies_of
 from simsched_policies.production.kueue.fair import Tournament, fair_victims
-from simsched_policies.production.kueue.flavour_scenarios import assigned, preference
+from simsched_policies.production.kueue.flavour_scenarios import assigned, borrowing, counted, preference
 from simsched_policies.production.kueue.forms import (
     amounts_of,
     tree_of,
@@ -88,6 +89,8 @@ def check(case: Json) -> Verdict:
         expected, got = found(case)
     except InputError as error:
         return Verdict(name, "different", f"refused: {error}")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return Verdict(name, "different", f"failed: {type(error).__name__}: {error}")
     return Verdict(name, "equal") if expected == got else Verdict(name, "different", f"expected {expected}, got {got}")
 
 
@@ -164,7 +167,10 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "outcome": cycle,
     "placement": compared,
     "assignment": assigned,
+    "counted": counted,
+    "borrows": borrowing,
     "first_preferred": preference,
+    "balanced": balanced_scenarios.compared,
 }
 
 
