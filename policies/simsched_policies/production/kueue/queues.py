@@ -182,8 +182,8 @@ class Waiting:
             queue = self._queues[name]
             allow = queue.prospects.allow
             parked = [alike for alike in queue.alike.values() if alike.parked]
-            hopeful = any(one.hope is None or allow(one.hope, one.priority) for one in parked)
-            if parked and not hopeful and not queue.blocked and name not in self._open:
+            waits = parked and not queue.blocked and name not in self._open
+            if waits and not any(one.hope is None or allow(one.hope, one.priority) for one in parked):
                 continue
             for alike in parked:
                 alike.parked = False
