@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simsched.cli.output import json_option, print_json
+from simsched.words import clock
 
 if TYPE_CHECKING:
     from simsched.artifacts import ReasonRow
@@ -30,21 +31,20 @@ def explain(folder: Path, name: str | None, policy: str | None, seed: int | None
     if as_json:
         print_json({"rows": [row._asdict() for row in rows]})
         return
-    for job in dict.fromkeys(row.job_id for row in rows):
-        mine = [row for row in rows if row.job_id == job]
+    by_job: dict[str, list[ReasonRow]] = {}
+    for row in rows:
+        by_job.setdefault(row.job_id, []).append(row)
+    for job, mine in by_job.items():
         click.echo(f"{job} ({_summary(mine)})")
         for row in mine:
-            click.echo(f"  {_clock(row.time_s):>10}  {f'cycle {row.cycle}' if row.cycle else '':<10}  {_said(row)}")
+            click.echo(
+                f"  {clock(float(row.time_s)):>10}  {f'cycle {row.cycle}' if row.cycle else '':<10}  {_said(row)}"
+            )
 
 
 def _said(row: ReasonRow) -> str:
     takes = f" [{row.takes}{f', borrowing at {row.borrows}' if row.borrows else ''}]" if row.takes else ""
     return f"{row.event}{takes}{f': {row.message}' if row.message else ''}"
-
-
-def _clock(time_s: str) -> str:
-    seconds = int(float(time_s))
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def _summary(rows: list[ReasonRow]) -> str:

@@ -49,7 +49,7 @@ def written(resource: str, units: int) -> str:
     if resource in IN_MILLI:
         return f"{units // 1000}" if units % 1000 == 0 else f"{units}m"
     if resource in ("memory", "ephemeral-storage"):
-        for power, name in ((3, "Gi"), (2, "Mi"), (1, "Ki")):
+        for power, name in zip(range(6, 0, -1), "EPTGMK", strict=True):
             if units and units % 1024**power == 0:
-                return f"{units // 1024**power}{name}"
+                return f"{units // 1024**power}{name}i"
     return str(units)

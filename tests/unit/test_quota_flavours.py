@@ -22,10 +22,11 @@ from simsched_policies.production.kueue.model import (
     Within,
     Workload,
 )
-from simsched_policies.production.kueue.reasons import Unfit, Why, quantity
+from simsched_policies.production.kueue.reasons import Unfit, Why
 from simsched_policies.production.kueue.tree import QuotaTree, level_of
 
 from simsched.errors import InputError
+from simsched.manifests import written
 
 SPOT = Taint("pool", "spot")
 FLAVOURS = {
@@ -128,7 +129,7 @@ def test_reasons_are_kueues() -> None:
     assert Why(Unfit.WAITS, "memory", (3 << 20,)).text("a") == (
         "insufficient unused quota for memory in flavor a, 3Mi more needed"
     )
-    assert [quantity("cpu", n) for n in (1500, 2000)] == ["1500m", "2"]
+    assert [written("cpu", n) for n in (1500, 2000)] == ["1500m", "2"]
 
 
 def asks(name: str, queue: str, gpus: int, priority: int = 0, **more: object) -> Asking:

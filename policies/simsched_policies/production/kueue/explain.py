@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from simsched.artifacts import QUOTAS_FILE, REASONS_FILE, QuotaRow, ReasonRow, rows_text
-from simsched.manifests import is_gpu
+from simsched.manifests import is_gpu, written
 from simsched_policies.production.kueue.assign import Found
 from simsched_policies.production.kueue.cycle import Entry, Outcome
 from simsched_policies.production.kueue.model import Mode, Reason
-from simsched_policies.production.kueue.reasons import quantity
 from simsched_policies.production.kueue.tree import QuotaTree
 
 _PREEMPTED = {
@@ -109,4 +108,4 @@ def _of_pods(found: Found) -> str:
 def _flavours(entry: Entry) -> str:
     """Write the flavours and amounts that an entry takes."""
     parts = sorted(entry.usage.items())
-    return " ".join(f"{flavour}:{resource}={quantity(resource, amount)}" for (flavour, resource), amount in parts)
+    return " ".join(f"{flavour}:{resource}={written(resource, amount)}" for (flavour, resource), amount in parts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from simsched.errors import input_error
+from simsched.manifests import quantity as parsed
 from simsched_policies.production.go_values import Call, Composite, Name
 
 Json = dict[str, Any]
@@ -31,14 +32,6 @@ _LAYERS = "PodsetSliceRequiredTopologyConstraints"
 _PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "LabelSelectorOp", "Pod", "Condition")
 #: Steps of a chain that change nothing: an end, a copy, the object inside a builder.
 _SAME = {"Obj", "Clone", "DeepCopy", ".Workload", ".Cohort", ".ClusterQueue", ".ResourceFlavor", ".Topology", ".Node"}
-_UNITS = {
-    "": 1,
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 1000),
-    **{letter: 1000**power for power, letter in enumerate("kMGTPE", start=1)},
-    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)},
-}
 
 
 def word(value: Any) -> str:
@@ -68,9 +61,7 @@ def quantity(text: Any, resource: str) -> int:
         if text.name == "MustParse":
             return quantity(text.args[0], resource)
         return int(text.args[0]) * (1000 if resource == "cpu" and text.name == "NewQuantity" else 1)
-    number = str(text)
-    digits = number.rstrip("numkKMGTPEi")
-    return int(-(-Fraction(digits) * _UNITS[number[len(digits) :]] * (1000 if resource == "cpu" else 1) // 1))
+    return math.ceil(parsed(str(text)) * (1000 if resource == "cpu" else 1))
 
 
 def requests(value: Any) -> dict[str, int]:

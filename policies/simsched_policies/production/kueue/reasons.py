@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-_BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+from simsched.manifests import written
 
 
 class Unfit(Enum):
@@ -54,19 +54,8 @@ class Why(NamedTuple):
 
     def text(self, flavour: str) -> str:
         """Return the reason as Kueue writes it."""
-        amounts = (quantity(self.what, amount) for amount in self.amounts)
+        amounts = (written(self.what, amount) for amount in self.amounts)
         return self.unfit.value.format(*amounts, what=self.what, flavour=flavour)
-
-
-def quantity(resource: str, amount: int) -> str:
-    """Write an amount as Kubernetes does: cores, or thousandths of one with `m`; bytes with the largest unit."""
-    if resource == "cpu":
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    if resource in ("memory", "ephemeral-storage") and amount:
-        for i, unit in enumerate(_BINARY):
-            if amount % (size := 1024 ** (len(_BINARY) - i)) == 0:
-                return f"{amount // size}{unit}"
-    return str(amount)
 
 
 _BADNESS = ("", "NoMatchingFlavor", "ExceedsMaxQuota", "TopologyPlacementFailed", "WaitingForQuota")
