@@ -76,7 +76,7 @@ class GoodputModel:
     def optimise(self, nodes: ArrayLike, gpus: ArrayLike) -> BestBatch:
         """Find the batch with the largest goodput on each of the placements given (numbers or flat arrays).
 
-        Of equally good candidates the smallest total batch wins. A placement on which no candidate fits gets goodput 0.
+        The smallest total batch of equally good candidates wins. A placement on which no candidate fits gets goodput 0.
         The batch may exceed the largest allowed one by rounding up; whoever runs it clips it.
         """
         spread, count = np.broadcast_arrays(np.asarray(nodes, dtype=np.int64), np.asarray(gpus, dtype=np.int64))
