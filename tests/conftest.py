@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from simsched.experiment.running import prepared, runner
 from simsched.threads import one_thread_each
 
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
@@ -26,6 +28,19 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("needs the published data, which is not part of the project (looked in ../shared/data)")
     return SHARED
+
+
+@pytest.fixture(scope="module")
+def in_this_process() -> Iterator[None]:
+    """Check experiments and run cells in this process: for tests of what comes out, not of processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepared, "apart_if_foreign", lambda *_, **__: None)
+        patch.setattr(
+            runner,
+            "run_in_pool",
+            lambda missing, folder, _, listener, limits: runner._run_here(missing, folder, listener, limits),
+        )
+        yield
 
 
 #: The files that take longest: begun first, so that no process is left with one of them at the end.
