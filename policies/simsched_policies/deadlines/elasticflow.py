@@ -97,7 +97,7 @@ class ElasticFlow(Policy):
         return Triggers(interval_s=self.slot_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted, with the best plan where jobs have plans; refuse those with a duration only."""
+        """Keep the batch size submitted, by the best plan if any; refuse jobs that know only a duration."""
         if facts.plans is None:
             required_limits(self.name, "step times", request, facts)
         return fixed_agent(request._replace(plan=None), facts)
