@@ -46,14 +46,15 @@ def held(recorder, at_s=61):
 def test_elasticflow_admits_by_the_best_plan_on_each_share():
     """In the four slots left two GPUs do 60 steps, four 120: eight have two jobs in time, and the third is declined.
 
-    The two run from 60 to 260 s; it gets all eight in the slot after, at 300 s, and trains for 160 s.
+    At 240 s two GPUs do the last 10 steps of each in time, until 280 s. The other four are the third's, for 30 steps,
+    and from 300 s on all eight, on which 70 take 112 s.
     """
     recorder = outcome(ElasticFlow(rounding_s=0), [job(name, deadline_s=300.0) for name in "abc"], 8)
     assert held(recorder) == {"a": 4, "b": 4}
     assert {one.job_id: (one.end_time_s, one.declined) for one in recorder.jobs} == {
-        "a": (260, False),
-        "b": (260, False),
-        "c": (460, True),
+        "a": (280, False),
+        "b": (280, False),
+        "c": (412, True),
     }
 
 
