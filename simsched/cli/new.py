@@ -1,4 +1,4 @@
-"""`simsched new`: a commented template of a policy or experiment that runs as is, a sample log, sample manifests."""
+"""`simsched new`: commented templates of policies, agents and experiments that run as they are, and samples."""
 
 from __future__ import annotations
 
@@ -42,6 +42,54 @@ class {kind}(Policy):
         return Decision(run_in_order(sorted(view.jobs.values(), key=key), view))
 '''
 
+_AGENT = '''"""{name}: what the agents do, in a sentence."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simsched.agent import AgentFactory, fixed_agent
+from simsched.model import batch_for_target
+
+
+@dataclass
+class {kind}Agent:
+    """Stands beside one job and picks its batch."""
+
+    limits: object  # the application's: init_batch_size, max_batch_size, min_local_bsz, max_local_bsz
+    first: int
+    every_epochs: int
+
+    # What policies with needs={{GOODPUT}} read: a fitted model (simsched.agent.goodput_agent), or None.
+    goodput = None
+    # Whether `choose` may answer otherwise than when it was last asked.
+    stale = True
+
+    def choose(self, site, epoch):
+        # site: gpus, num_nodes, gpu_type. batch_for_target splits a total batch over GPUs and micro-batches.
+        target = self.first * 2 ** min(epoch // self.every_epochs, 30)
+        smallest = self.limits.min_local_bsz * site.gpus
+        return batch_for_target(self.limits, min(max(target, smallest), self.limits.max_batch_size), site.gpus)
+
+    def observe(self, measurement):
+        """Take note of what the job measures: measurement.step (seconds), measurement.gradient (sqr, var)."""
+
+
+@dataclass
+class {kind}(AgentFactory):
+    """Doubles every job's total batch every `every_epochs` epochs."""
+
+    name: ClassVar[str] = "{name}"
+
+    # Parameters of an experiment (`agent: {{name: ..., params: {{every_epochs: 5}}}}`): they have types and defaults.
+    every_epochs: int = 20
+
+    def agent(self, request, facts):
+        if facts.limits is None:  # a job that knows only its duration, or trains by plans
+            return fixed_agent(request, facts)
+        first = request.batch_size or facts.limits.init_batch_size
+        return {kind}Agent(facts.limits, first, self.every_epochs)
+'''
+
 _EXPERIMENT = """\
 # simsched run {name}.yaml
 name: {name}
@@ -72,7 +120,10 @@ sweep: {{}}
 
 @click.group()
 def new() -> None:
-    """Write a commented start of a policy or an experiment, which runs as it is, or a sample log or manifests."""
+    """Write a commented start of a policy, an agent or an experiment, which runs as it is, or a sample.
+
+    Samples are a log, manifests, and measurements of an application.
+    """
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
@@ -83,13 +134,25 @@ force_option = click.option("--force", is_flag=True, help="Overwrite the file if
 @force_option
 def policy(name: str, force: bool) -> None:
     """Write NAME.py with a policy that conforms; change it, then `simsched check policy NAME.py:Class`."""
+    _plugin("policy", _POLICY, name, force)
+
+
+@new.command()
+@click.argument("name")
+@force_option
+def agent(name: str, force: bool) -> None:
+    """Write NAME.py with agents that conform; change it, then `simsched check agent NAME.py:Class`."""
+    _plugin("agent", _AGENT, name, force)
+
+
+def _plugin(noun: str, template: str, name: str, force: bool) -> None:
     module = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     kind = "".join(part.capitalize() for part in module.split("_"))
     if not kind.isidentifier():
-        raise input_error("NAME", f"'{name}' cannot name a class", "begin with a letter, as in my-policy")
+        raise input_error("NAME", f"'{name}' cannot name a class", f"begin with a letter, as in my-{noun}")
     path = Path(f"{module}.py")
-    _write(path, _POLICY.format(name=module.replace("_", "-"), kind=kind), force)
-    click.echo(f"{path}: try `simsched check policy {path}:{kind}`")
+    _write(path, template.format(name=module.replace("_", "-"), kind=kind), force)
+    click.echo(f"{path}: try `simsched check {noun} {path}:{kind}`")
 
 
 @new.command()
