@@ -98,9 +98,10 @@ description: what the experiment is to show
 # 16 nodes of 4 GPUs. Several kinds of nodes: groups: [{{nodes: 4, gpus_per_node: 8, gpu_type: v100}}, ...]
 cluster: {{nodes: 16, gpus_per_node: 4, gpu_type: t4}}
 
-# 40 jobs drawn as in the Pollux paper from four generated, Philly-like weeks, other ones for each seed (without `days`
-# from a year, which varies less). A trace of your own, job by job: workload: {{path: my-trace.csv, recipe: replay}}
-workload: {{source: philly-generated, days: 28, recipe: pollux, jobs: 40}}
+# 160 jobs drawn as in the Pollux paper from four generated, Philly-like weeks, other ones for each seed; `stratify`
+# deals out long and short jobs evenly over the seeds. A trace of your own, job by job:
+# workload: {{path: my-trace.csv, recipe: replay}}
+workload: {{source: philly-generated, days: 28, recipe: pollux, jobs: 160, stratify: true}}
 
 engine: {{restart_delay_s: 30}}
 
@@ -109,9 +110,9 @@ policies:
   - {{name: tiresias}}
   - {{name: fifo}}
 
-# A seed varies the jobs that are drawn and whatever chance there is in policies, agents and failures; all policies
-# face the same jobs under it.
-seeds: 2
+# Seeds 1 to 8. A seed varies the jobs that are drawn and whatever chance there is in policies, agents and failures; all
+# policies face the same jobs under it. With fewer the intervals are wider.
+seeds: 8
 
 # Every combination of these values is run, e.g. sweep: {{workload.load: [0.5, 1, 1.5]}}
 sweep: {{}}
@@ -187,12 +188,21 @@ def kubernetes(folder: Path, force: bool) -> None:
     _sample("kubernetes-sample", folder, force)
 
 
+@new.command()
+@click.argument("folder", default="measured", type=click.Path(path_type=Path))
+@force_option
+def measurements(folder: Path, force: bool) -> None:
+    """Write sample measurements of an application into FOLDER/mynet, for `simsched application fit FOLDER`."""
+    _sample("measurements-sample", folder, force)
+
+
 def _sample(name: str, folder: Path, force: bool) -> None:
     from simsched.paths import data_folder
     from simsched.reading import read_text
 
-    for source in sorted((data_folder("traces") / name).iterdir()):
-        path = folder / source.name.removesuffix(".gz")
+    shipped = data_folder("traces") / name
+    for source in sorted(path for path in shipped.rglob("*") if path.is_file()):
+        path = folder / source.relative_to(shipped).with_name(source.name.removesuffix(".gz"))
         _write(path, read_text(source), force)
         click.echo(f"{path}")
 
