@@ -135,7 +135,7 @@ class WorkloadSpec(Section):
 
     @property
     def file(self) -> str | None:
-        """The file or folder to read, if any: `path`, or a `source` that is no name."""
+        """The file or folder to read, if any: `path`, or a `source` that is not a name."""
         return self.path or (None if self.source in NAMED_SOURCES else self.source)
 
     if TYPE_CHECKING:

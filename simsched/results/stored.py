@@ -202,7 +202,7 @@ Summary = dict[str, float]
 def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     """Read a JSON object of a shape, one of those of this module.
 
-    Raises `InputError` for a file that is missing, is no JSON object, or has invalid values, naming every such place.
+    Raises `InputError` for a file that is missing, is not a JSON object, or has invalid values; names every place.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)

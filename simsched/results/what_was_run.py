@@ -63,8 +63,8 @@ def published_values_hold(changed: Iterable[str]) -> bool:
 def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> str:
     """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
-    Conditions of one policy alone are named: `... on 64 GPUs; gandiva alone with engine.restart_delay_s=1`. Of replays
-    and of lists of jobs it tells whether they are whole, and what of them was left out.
+    Conditions of one policy alone are named: `... on 64 GPUs; gandiva alone with engine.restart_delay_s=1`. It tells
+    whether replays and lists of jobs are whole, and what was left out.
     """
     jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
     seeds = sorted({cell.seed for cell in cells})

@@ -71,9 +71,9 @@ JOB = {"num_gpus": 1, "duration_s": 60}
         ({"cluster": "x"}, r"cluster: 'x' is no cluster; give \(nodes, GPUs on each\)"),
         ({"cluster": (0, 4)}, r"cluster: \(0, 4\) has no GPU"),
         ({"policy": 3}, "policy: 3 is no policy: it lacks 'decide'; give a name of"),
-        ({"jobs": "philly.csv"}, "jobs: 'philly.csv' is no list of jobs; read a file with simsched.read_trace"),
+        ({"jobs": "philly.csv"}, "jobs: 'philly.csv' is not a list of jobs; read a file with simsched.read_trace"),
         ({"jobs": [3]}, "jobs, row 0: 3 is no job"),
-        ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is no number"),
+        ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is not a number"),
         (
             {"jobs": [{**JOB, "speedup": "fast"}]},
             "jobs, row 0: its speed-up 'fast' is none; give 'linear', an exponent",
