@@ -45,7 +45,7 @@ OVERRIDES = {
     "workload.recipe=pollu": "did you mean 'pollux'?",
     "cluster.gpus_per_node=0": "cluster.gpus_per_node: must be at least 1, not 0",
     "workload.path=gone.csv": "there is no file or folder",
-    "applications.path=gone": "there is no such folder",
+    "applications.path=gone": "there is no file or folder",
 }
 
 
