@@ -131,6 +131,11 @@ class _Group(TypedDict):
 
 class _Failures(TypedDict, total=False):
     node_mtbf_s: float
+    gpu_mtbf_s: float
+    rack_mtbf_s: float
+    slow_nodes: float
+    listed_outages: Count
+    jobs: str
     repair_median_s: float
     weibull_shape: float
     checkpoint_cost_s: float
@@ -138,6 +143,9 @@ class _Failures(TypedDict, total=False):
 
 class _Engine(TypedDict, total=False):
     restart_delay_s: float
+    max_jobs_per_gpu: Count
+    contention: bool
+    interference: float
 
 
 class _Agent(TypedDict):
