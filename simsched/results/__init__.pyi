@@ -92,6 +92,7 @@ from .rows import (
     ALLOCATIONS as ALLOCATIONS,
     JOBS as JOBS,
     OUTAGES as OUTAGES,
+    REASONS as REASONS,
     ROUNDS as ROUNDS,
     SCHEMA_VERSION as SCHEMA_VERSION,
     TABLES as TABLES,
@@ -100,6 +101,7 @@ from .rows import (
     Feature as Feature,
     JobRecord as JobRecord,
     OutageRecord as OutageRecord,
+    ReasonRecord as ReasonRecord,
     Table as Table,
     schema_markdown as schema_markdown,
 )
