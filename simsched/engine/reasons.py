@@ -49,4 +49,4 @@ class KeptReasons:
 
 
 def _text(score: Urgency) -> str:
-    return " ".join(f"{one:.10g}" for one in (score if isinstance(score, tuple) else (score,)))
+    return " ".join(f"{one + 0.0:.10g}" for one in (score if isinstance(score, tuple) else (score,)))

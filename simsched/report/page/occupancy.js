@@ -28,10 +28,11 @@
     function tell(job, name) {
       const facts = data.panels[name].jobs[job];
       if (!facts) { story.textContent = ""; return; }
-      const [application, tenant, gpus, submit, start, end, restarts, status] = facts;
+      const [application, tenant, gpus, submit, start, end, restarts, status, waits] = facts;
       const parts = [`${job} under ${name}`, application, tenant && `tenant ${tenant}`, `asked for ${count(gpus, "GPU")}`,
         `submitted ${time(submit)}`, `waited ${time(start - submit)} to start`, `ended ${time(end)}`,
-        `in all ${time(end - submit)}`, count(restarts, "restart"), status];
+        `in all ${time(end - submit)}`, count(restarts, "restart"), status,
+        waits && `waited: ${waits}`];
       story.textContent = parts.filter(Boolean).join(" · ");
     }
 
