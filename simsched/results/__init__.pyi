@@ -57,7 +57,7 @@ from .league import (
     read_league_table as read_league_table,
     require_same_league as require_same_league,
 )
-from .metric import LossTable as LossTable
+from .metric import Columns as Columns, LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric
 from .metrics import (
     HEADLINE as HEADLINE,
