@@ -57,7 +57,8 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     return f"""<div class="block occupancy" id="{anchor}-occupancy">
 <h3>Who held which GPUs (seed {first.seed})</h3>
 <p class="hint">Nodes down, time across: a bar is a job on its GPUs. Wheel or buttons zoom, dragging moves, hovering or
-tapping a bar tells its job's story; a tap also pales the other jobs.{asking}</p>
+tapping a bar tells its job's story; a tap also pales the other jobs.{asking} Keys: arrows move, + and - zoom,
+0 shows all, n and p go from job to job.</p>
 {_legend(by, names, {outage[3] for panel in panels.values() for outage in panel["outages"]})}
 <div class="tools"><button type="button" class="in">Zoom in</button> <button type="button" class="out">Zoom out</button>
 <button type="button" class="all">All</button> {_choices(list(panels))}</div>
@@ -69,7 +70,7 @@ tapping a bar tells its job's story; a tap also pales the other jobs.{asking}</p
 
 def _legend(by: str, names: Sequence[str], kinds: Collection[str]) -> str:
     """Say what colours and marks mean, those of `kinds` of outages too."""
-    marks = "Black edge: started again or moved; pale: it restores its state; &times;: it failed or was killed."
+    marks = "Notch above: started again or moved; pale: it restores its state; &times;: it failed or was killed."
     broken = ", ".join(sorted(set(kinds) - {OFF}))
     marks += f" Hatched, from the red line on: the node is out of order ({html_text(broken)})." if broken else ""
     marks += " Grey: the policy has let the node go." if OFF in kinds else ""
@@ -99,7 +100,7 @@ def _choices(names: Sequence[str]) -> str:
 def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
     jobs = cell.table("jobs", ["job_id", *_JOB_FACTS])
     found = stays(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
-    last, waits = len(PALETTE) - 1, _waits(cell)
+    last, waits = len(PALETTE) - 1, waits_of(cell)
     return {
         "jobs": {row[0]: [*row[1:], waits.get(row[0], "")] for row in jobs.astype(object).itertuples(index=False)},
         "stays": [
@@ -111,7 +112,7 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _waits(cell: Cell) -> dict[str, str]:
+def waits_of(cell: Cell) -> dict[str, str]:
     """Say of each job why it waited, and at how many decisions, where reasons are kept."""
     said = cell.table("reasons", ["job_id", "gpus", "why", "rank"])
     said = said[said["gpus"] == 0]
