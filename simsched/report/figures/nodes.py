@@ -30,11 +30,6 @@ class Rental(NamedTuple):
     makespan_s: float
 
 
-def come_and_go(rounds: pd.DataFrame) -> bool:
-    """Return whether the number of nodes provisioned changes in a table of rounds."""
-    return rounds["provisioned_nodes"].nunique() > 1
-
-
 def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
     """Bin nodes rented and mean efficiency of every policy and seed: mean over seeds, lowest and highest seed.
 
