@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from heapq import heappop, heappush
+from operator import itemgetter
 
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
 from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
-from simsched_policies.production.kueue.prospects import Moment, Needs, Prospects
+from simsched_policies.production.kueue.prospects import Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 #: Where those are parked that anything that leaves may help.
 _ANY = "\0"
+
+
+#: What orders a queue: recent usage, priority, age, name.
+_Key = tuple[float, int, float, str]
 
 
 class _Alike:
@@ -32,16 +37,21 @@ class _Alike:
 
 
 class _Queue:
-    """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out."""
+    """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out.
 
-    __slots__ = ("alike", "blocked", "node", "prospects", "root", "sticky")
+    For so many `turns` those that cannot be helped would be its heads. `order` lists those that are not parked, first
+    ones last, None where it must be made anew.
+    """
 
-    def __init__(self, node: Node, rules: Rules, moment: Moment) -> None:
+    __slots__ = ("alike", "blocked", "node", "order", "root", "sticky", "turns")
+
+    def __init__(self, node: Node) -> None:
         self.node, self.root = node, node.root()
-        self.prospects = Prospects(node, moment, fair_sharing=rules.fair_sharing)
         self.alike: dict[int, _Alike] = {}
         self.blocked = ""
         self.sticky = ""
+        self.turns = 0
+        self.order: list[tuple[_Key, _Alike]] | None = None
 
     @property
     def strict(self) -> bool:
@@ -66,11 +76,8 @@ class Waiting:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         """Make empty queues for those of `tree`."""
         self._rules, self._tree = rules, tree
-        #: What cohorts may still use, while heads are looked for.
-        self._moment = Moment()
-        self._queues = {
-            name: _Queue(node, rules, self._moment) for name, node in tree.queues.items() if not inactive(node, rules)
-        }
+        self._prospects = Prospects(tree, fair_sharing=rules.fair_sharing)
+        self._queues = {name: _Queue(node) for name, node in tree.queues.items() if not inactive(node, rules)}
         self._asking: dict[str, Asking] = {}
         #: The number of each shape, and the shape of each workload.
         self._kinds: dict[Hashable, int] = {}
@@ -79,6 +86,8 @@ class Waiting:
         #: Names of queues that may have a head, and those that have parked ones by their root.
         self._open: set[str] = set()
         self._parked: dict[str, set[str]] = {}
+        #: Queues in which somebody waits for whatever may leave.
+        self._loose: set[str] = set()
         #: Roots below which something left since the heads were last asked for.
         self._woken: set[str] = set()
 
@@ -95,8 +104,9 @@ class Waiting:
         shape = self._shapes[asking.id] = self._kinds.setdefault(self._shape(asking), len(self._kinds))
         alike = queue.alike.get(shape)
         if alike is None:
-            alike = queue.alike[shape] = _Alike(asking.priority, queue.prospects.needs(asking))
+            alike = queue.alike[shape] = _Alike(asking.priority, self._prospects.needs(asking))
         heappush(alike.heap, (asking.created_s, asking.id))
+        queue.order = None
         if not alike.parked:
             self._open.add(asking.queue)
 
@@ -107,39 +117,35 @@ class Waiting:
         self._shapes.pop(workload, None)
         if asking is not None and (queue := self._queues.get(asking.queue)) is not None:
             queue.sticky = "" if queue.sticky == workload else queue.sticky
+            queue.order = None
 
     def heads(self) -> list[Pending]:
         """Return the first workload of every queue that is not blocked, in the order of their names.
 
         One that cannot be helped takes its turn and is parked again unasked.
         """
-        self._moment.begin()
-        for root in sorted(self._woken):
-            self._wake(root)
-        self._woken.clear()
+        if not (self._open or self._woken):
+            return []
+        self._prospects.look()
+        if self._woken:
+            hopeful = self._prospects.hopeful()
+            for root in sorted(self._woken):
+                self._wake(root, hopeful | self._loose | self._open)
+            self._woken.clear()
         found: list[Pending] = []
         while self._open and not found:
             for name in sorted(self._open):
                 queue = self._queues[name]
-                head = self._head(queue)
-                if head is None:
+                head = None if queue.turns else self._head(queue)
+                if queue.turns:
+                    queue.turns -= 1
+                elif head is None:
                     self._open.discard(name)
-                elif (alike := self._hopeless(queue, head)) is not None:
-                    alike.parked = True
-                    self._after.pop(head.id, None)
-                    self._parked.setdefault(queue.root.name, set()).add(name)
                 else:
                     after, releases = self._after.get(head.id, (None, 0))
                     stale = releases != queue.root.releases
                     found.append(Pending(head, None if stale else after, preempting=head.id == queue.sticky))
         return found
-
-    def _hopeless(self, queue: _Queue, head: Asking) -> _Alike | None:
-        """Return those like a head, if it was refused before and nothing that happened since can help it."""
-        if head.id == queue.sticky or queue.strict:
-            return None
-        alike = queue.alike[self._shapes[head.id]]
-        return None if alike.hope is None or queue.prospects.allow(alike.hope, alike.priority) else alike
 
     def settle(self, outcome: Outcome) -> None:
         """Take out those admitted, park what fits nowhere, and note whose victims are leaving."""
@@ -173,32 +179,53 @@ class Waiting:
         """Return everything that is parked: nodes came or went."""
         self._woken |= set(self._parked)
 
-    def _wake(self, root: str) -> None:
-        """Return what is parked below a root, queue by queue, unless nothing of a queue can be helped yet.
+    def _wake(self, root: str, names: set[str]) -> None:
+        """Return what is parked below a root in some of the queues, unless nothing of a queue can be helped yet.
 
         What cannot be helped returns with others of its queue, since it takes its turn as a head before them.
         """
-        for name in list(self._parked.get(root, ())):
+        for name in names & self._parked.get(root, set()):
             queue = self._queues[name]
-            allow = queue.prospects.allow
             parked = [alike for alike in queue.alike.values() if alike.parked]
             waits = parked and not queue.blocked and name not in self._open
-            if waits and not any(one.hope is None or allow(one.hope, one.priority) for one in parked):
+            if waits and not any(map(self._helped, parked)):
                 continue
             for alike in parked:
                 alike.parked = False
-            queue.blocked = ""
+            queue.blocked, queue.turns, queue.order = "", 0, None
+            self._prospects.end_wait(name)
+            self._loose.discard(name)
             self._parked[root].discard(name)
             self._open.add(name)
 
+    def _helped(self, alike: _Alike) -> bool:
+        """Say whether asking may help: they were not refused before, or could get what they need now."""
+        return alike.hope is None or self._prospects.allow(alike.hope)
+
     def _head(self, queue: _Queue) -> Asking | None:
+        """Return the first workload of a queue that may be helped; those before it are parked and take their turns."""
+        if queue.sticky in self._asking:
+            return self._asking[queue.sticky]
+        if queue.order is None or self._rules.queue_usage is not None:
+            queue.order = self._order(queue)
+        while queue.order:
+            (*_, name), alike = queue.order[-1]
+            if name == queue.blocked:
+                break
+            if not alike.parked and (queue.strict or self._helped(alike)):
+                return self._asking[name]
+            queue.order.pop()
+            if not alike.parked:
+                self._park(name, hopes=True)
+                queue.turns += 1
+        queue.turns = 0
+        return None
+
+    def _order(self, queue: _Queue) -> list[tuple[_Key, _Alike]]:
         used, known = self._rules.queue_usage, self._asking
-        if queue.sticky in known:
-            return known[queue.sticky]
-        best: tuple[float, float, float, str] | None = None
-        empty = []
+        waiting, empty = [], []
         for shape, alike in queue.alike.items():
-            if alike.parked or (best is not None and used is None and -alike.priority > best[1]):
+            if alike.parked:
                 continue
             heap = alike.heap
             while heap and ((asking := known.get(heap[0][1])) is None or asking.created_s != heap[0][0]):
@@ -207,11 +234,10 @@ class Waiting:
                 empty.append(shape)
                 continue
             created_s, name = heap[0]
-            key = (used(known[name]) if used else 0.0, -alike.priority, created_s, name)
-            best = key if best is None or key < best else best
+            waiting.append(((used(known[name]) if used else 0.0, -alike.priority, created_s, name), alike))
         for shape in empty:
             del queue.alike[shape]
-        return None if best is None or best[3] == queue.blocked else known[best[3]]
+        return sorted(waiting, reverse=True, key=itemgetter(0))
 
     def _park(self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False) -> None:
         """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.
@@ -225,10 +251,15 @@ class Waiting:
         self._parked.setdefault(root or queue.root.name, set()).add(asking.queue)
         if queue.strict and not passes:
             queue.blocked = workload
+            self._loose.add(asking.queue)
             return
         alike = queue.alike[self._shapes[workload]]
         alike.parked = True
         alike.hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
+        if alike.hope is None:
+            self._loose.add(asking.queue)
+        else:
+            self._prospects.wait(alike.hope)
 
     def _remember(self, entry: Entry) -> bool:
         """Keep where the search for flavours stopped, if it did before the last, until quota is given back."""
