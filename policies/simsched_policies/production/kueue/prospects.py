@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,8 @@ class Prospects:
 
     def look(self) -> None:
         """Work out the bounds, as the tree is now."""
+        if not self._tree.moved:
+            return
         for name in self._tree.moved:
             node = self._tree.queues[name]
             for step in node.path():
@@ -125,15 +127,12 @@ class Prospects:
                 return False
         return True
 
-    def wait(self, needs: Needs) -> None:
-        """Note that a workload waits for what it needs."""
-        for (number, amount), *_ in needs[0]:
-            self._least[number] = min(self._least[number], amount)
-
-    def end_wait(self, queue: str) -> None:
-        """Forget who waits in a queue."""
-        for number, _, _ in self._of_queue.get(queue, ()):
-            self._least[number] = _NOBODY
+    def wait(self, queue: str, waiting: Iterable[Needs]) -> None:
+        """Note all that is waited for in a queue."""
+        self._least[[number for number, _, _ in self._of_queue.get(queue, ())]] = _NOBODY
+        for needs in waiting:
+            for (number, amount), *_ in needs[0]:
+                self._least[number] = min(self._least[number], amount)
 
     def hopeful(self) -> set[str]:
         """Return the queues in which somebody may get the first of what it waits for, as of the last look."""

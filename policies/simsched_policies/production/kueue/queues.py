@@ -21,7 +21,7 @@ _Key = tuple[float, int, float, str]
 
 
 class _Alike:
-    """Workloads of one queue and shape, oldest first; `parked` once one of them was found to fit nowhere.
+    """Workloads of one queue and shape, oldest first; `parked` is the round in which one was found to fit nowhere.
 
     `hope` tells when asking again may help, None: whenever something leaves. `needs` is what they need at least.
     """
@@ -32,25 +32,25 @@ class _Alike:
         self.heap: list[tuple[float, str]] = []
         self.priority = priority
         self.needs = needs
-        self.parked = False
+        self.parked = -1
         self.hope: Needs | None = None
 
 
 class _Queue:
     """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out.
 
-    For so many `turns` those that cannot be helped would be its heads. `order` lists those that are not parked, first
-    ones last, None where it must be made anew.
+    Its `round` counts how often those parked came back. `order` lists workloads, the first of each shape, None where it
+    must be made anew; those before `at` are parked. Its next head has its turn in the pass `due`.
     """
 
-    __slots__ = ("alike", "blocked", "node", "order", "root", "sticky", "turns")
+    __slots__ = ("alike", "at", "blocked", "due", "node", "order", "root", "round", "sticky")
 
     def __init__(self, node: Node) -> None:
         self.node, self.root = node, node.root()
         self.alike: dict[int, _Alike] = {}
         self.blocked = ""
         self.sticky = ""
-        self.turns = 0
+        self.round = self.due = self.at = 0
         self.order: list[tuple[_Key, _Alike]] | None = None
 
     @property
@@ -88,6 +88,8 @@ class Waiting:
         self._parked: dict[str, set[str]] = {}
         #: Queues in which somebody waits for whatever may leave.
         self._loose: set[str] = set()
+        #: The number of the last pass over queues for their heads.
+        self._pass = 0
         #: Roots below which something left since the heads were last asked for.
         self._woken: set[str] = set()
 
@@ -107,7 +109,7 @@ class Waiting:
             alike = queue.alike[shape] = _Alike(asking.priority, self._prospects.needs(asking))
         heappush(alike.heap, (asking.created_s, asking.id))
         queue.order = None
-        if not alike.parked:
+        if alike.parked != queue.round:
             self._open.add(asking.queue)
 
     def remove(self, workload: str) -> None:
@@ -134,14 +136,15 @@ class Waiting:
             self._woken.clear()
         found: list[Pending] = []
         while self._open and not found:
+            self._pass = max(self._pass + 1, min(self._queues[name].due for name in self._open))
             for name in sorted(self._open):
                 queue = self._queues[name]
-                head = None if queue.turns else self._head(queue)
-                if queue.turns:
-                    queue.turns -= 1
-                elif head is None:
+                if queue.due > self._pass:
+                    continue
+                head = self._head(queue)
+                if head is None:
                     self._open.discard(name)
-                else:
+                elif queue.due <= self._pass:
                     after, releases = self._after.get(head.id, (None, 0))
                     stale = releases != queue.root.releases
                     found.append(Pending(head, None if stale else after, preempting=head.id == queue.sticky))
@@ -180,23 +183,19 @@ class Waiting:
         self._woken |= set(self._parked)
 
     def _wake(self, root: str, names: set[str]) -> None:
-        """Return what is parked below a root in some of the queues, unless nothing of a queue can be helped yet.
+        """Return what is parked below a root in some of the queues.
 
         What cannot be helped returns with others of its queue, since it takes its turn as a head before them.
         """
-        for name in names & self._parked.get(root, set()):
+        back = names & self._parked.get(root, set())
+        for name in back:
             queue = self._queues[name]
-            parked = [alike for alike in queue.alike.values() if alike.parked]
-            waits = parked and not queue.blocked and name not in self._open
-            if waits and not any(map(self._helped, parked)):
-                continue
-            for alike in parked:
-                alike.parked = False
-            queue.blocked, queue.turns, queue.order = "", 0, None
-            self._prospects.end_wait(name)
-            self._loose.discard(name)
-            self._parked[root].discard(name)
-            self._open.add(name)
+            queue.round += 1
+            queue.blocked, queue.due, queue.at = "", 0, 0
+        if back:
+            self._loose -= back
+            self._parked[root] -= back
+            self._open |= back
 
     def _helped(self, alike: _Alike) -> bool:
         """Say whether asking may help: they were not refused before, or could get what they need now."""
@@ -207,37 +206,40 @@ class Waiting:
         if queue.sticky in self._asking:
             return self._asking[queue.sticky]
         if queue.order is None or self._rules.queue_usage is not None:
-            queue.order = self._order(queue)
-        while queue.order:
-            (*_, name), alike = queue.order[-1]
+            queue.order, queue.at = self._order(queue), 0
+        queue.due = self._pass
+        while queue.at < len(queue.order):
+            (*_, name), alike = queue.order[queue.at]
             if name == queue.blocked:
                 break
-            if not alike.parked and (queue.strict or self._helped(alike)):
-                return self._asking[name]
-            queue.order.pop()
-            if not alike.parked:
-                self._park(name, hopes=True)
-                queue.turns += 1
-        queue.turns = 0
+            if alike.parked != queue.round:
+                if queue.strict or self._helped(alike):
+                    return self._asking[name]
+                alike.parked = queue.round
+                queue.due += 1
+                self._after.pop(name, None)
+                self._parked.setdefault(queue.root.name, set()).add(queue.node.name)
+            queue.at += 1
+        queue.due = 0
         return None
 
     def _order(self, queue: _Queue) -> list[tuple[_Key, _Alike]]:
         used, known = self._rules.queue_usage, self._asking
         waiting, empty = [], []
         for shape, alike in queue.alike.items():
-            if alike.parked:
-                continue
             heap = alike.heap
             while heap and ((asking := known.get(heap[0][1])) is None or asking.created_s != heap[0][0]):
                 heappop(heap)
-            if not heap:
+            if heap:
+                created_s, name = heap[0]
+                waiting.append(((used(known[name]) if used else 0.0, -alike.priority, created_s, name), alike))
+            elif alike.parked != queue.round:
                 empty.append(shape)
-                continue
-            created_s, name = heap[0]
-            waiting.append(((used(known[name]) if used else 0.0, -alike.priority, created_s, name), alike))
         for shape in empty:
             del queue.alike[shape]
-        return sorted(waiting, reverse=True, key=itemgetter(0))
+        if empty:
+            self._prospects.wait(queue.node.name, [one.hope for one in queue.alike.values() if one.hope is not None])
+        return sorted(waiting, key=itemgetter(0))
 
     def _park(self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False) -> None:
         """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.
@@ -254,12 +256,13 @@ class Waiting:
             self._loose.add(asking.queue)
             return
         alike = queue.alike[self._shapes[workload]]
-        alike.parked = True
-        alike.hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
-        if alike.hope is None:
+        alike.parked = queue.round
+        hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
+        if hope is None:
             self._loose.add(asking.queue)
-        else:
-            self._prospects.wait(alike.hope)
+        if hope is not alike.hope:
+            alike.hope = hope
+            self._prospects.wait(asking.queue, [one.hope for one in queue.alike.values() if one.hope is not None])
 
     def _remember(self, entry: Entry) -> bool:
         """Keep where the search for flavours stopped, if it did before the last, until quota is given back."""
