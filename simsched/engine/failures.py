@@ -15,7 +15,8 @@ from simsched.engine.nodes import Nodes
 from simsched.engine.options import FailureOptions, stream
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
-from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, OutageCause, PhillyFailures
+from simsched.errors import input_error
+from simsched.model import Application, AttemptPlan, JobFailures, JobSpec, Outage, OutageCause, PhillyFailures
 
 
 def draw_outages(
@@ -74,15 +75,19 @@ class Failures(Lifecycle):
         for outage in options.outages:
             self._appoint((outage.node,), outage, None)
 
-    def recovery_of(self, spec: JobSpec) -> Recovery:
-        """Return the recovery state of a submitted job."""
-        options, clock = self._options, self._clock
+    def recovery_of(self, spec: JobSpec, application: Application) -> Recovery:
+        """Return the recovery state of a submitted job; `InputError` where the size of its checkpoints does not do."""
+        clock = self._clock
+        try:
+            options = self._options.of(application.checkpoint_s)
+        except ValueError as error:
+            raise input_error(f"failures, job '{spec.id}' ({application.name})", str(error)) from error
         per_node = max(node.gpus for node in self._cluster.cluster.nodes)
         interval_s = options.interval_s(spec.num_gpus, per_node)
         interval = inf if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
         plan = self._plan(spec)
         ticks = [clock.ticks(seconds) for seconds in plan.run_s]
-        return Recovery(interval, clock.ticks(options.checkpoint_cost_s), plan, ticks)
+        return Recovery(interval, clock.ticks(options.cost_s), plan, ticks)
 
     def _plan(self, spec: JobSpec) -> AttemptPlan:
         if self._options.jobs == "trace":

@@ -139,7 +139,10 @@ class FailuresSpec(Section):
         description="running seconds after which a job writes a checkpoint, 'optimal' for what is best for the GPUs "
         "that it asks for; by default none does",
     )
-    checkpoint_cost_s: float = Field(default=0.0, ge=0, description="seconds for which it pauses to write one")
+    checkpoint_cost_s: Annotated[float, Field(ge=0)] | Literal["by-size"] = Field(
+        default=0.0,
+        description="seconds for which it pauses to write one; 'by-size': as long as the state of its model takes",
+    )
     jobs: Literal["never", "trace", "philly"] = Field(
         default="never", description="how jobs fail by themselves: as their trace says, or by statistics"
     )
@@ -160,13 +163,12 @@ class FailuresSpec(Section):
             raise ValueError(message)
         if self.causes and (self.repair_median_h or self.repair_sigma):
             raise ValueError("'causes' have repair times of their own; leave out 'repair_median_h' and 'repair_sigma'")
-        interval_s = self.checkpoint_interval_s
-        if interval_s == "optimal":
-            if not self.checkpoint_cost_s or not (nodes or self.setting not in (None, "philly")):
-                message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
-                raise ValueError(message)
-        elif interval_s is not None and self.checkpoint_cost_s >= interval_s:
-            cost_s = self.checkpoint_cost_s
+        interval_s, cost_s = self.checkpoint_interval_s, self.checkpoint_cost_s
+        draws = bool(nodes) or self.setting not in (None, "philly")
+        if interval_s == "optimal" and not (cost_s and draws):
+            message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
+            raise ValueError(message)
+        if isinstance(interval_s, float) and isinstance(cost_s, float) and cost_s >= interval_s:
             message = f"a checkpoint of {cost_s:g} s is dearer than its interval of {interval_s:g} s; save less often"
             raise ValueError(message)
         return self

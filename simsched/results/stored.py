@@ -133,7 +133,7 @@ class _Failures(TypedDict, total=False):
     node_mtbf_s: float
     repair_median_s: float
     weibull_shape: float
-    checkpoint_cost_s: float
+    checkpoint_cost_s: float | str
 
 
 class _Engine(TypedDict, total=False):

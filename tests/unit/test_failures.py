@@ -17,6 +17,7 @@ from simsched.experiment.failures import FAILURE_SETTINGS, FailuresSpec, failure
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.outages import CAUSES, RETRIES, Outage, OutageCause, PhillyFailures
+from simsched.model.plans import Plan, PlannedJob, TabledModel
 from simsched.policy import registry
 from simsched.policy.contract import Policy
 from simsched.policy.decision import Decision
@@ -38,12 +39,12 @@ def jobs_of(count, duration_s, gpus=1, **truth):
     return [JobSpec(str(i), 0, gpus, duration_s=duration_s, **truth) for i in range(count)]
 
 
-def play(failures, jobs, *, nodes=1, gpus=1, policy=None, seed=1, **options):
+def play(failures, jobs, *, nodes=1, gpus=1, policy=None, applications=None, seed=1, **options):
     recorder = MemoryRecorder()
     simulate(
         Cluster.uniform(nodes, gpus),
         jobs,
-        Applications(),
+        applications or Applications(),
         policy or OnItsOwnNode(),
         EngineOptions(**{"restart_delay_s": 10, **options}),
         seed,
@@ -396,6 +397,35 @@ def test_the_optimal_interval_is_that_of_the_jobs_size(gpus, interval_s):
     by_gpu = FailureOptions(gpu_mtbf_s=320_000.0, checkpoint_interval_s="optimal", checkpoint_cost_s=50)
     assert by_node.interval_s(gpus, 8) == pytest.approx(interval_s, abs=0.1)
     assert by_gpu.interval_s(gpus, 8) == pytest.approx(interval_s, abs=0.1)
+
+
+class Planned:
+    """Jobs of 100 steps of a second, whose state is written in 5 s and read in 5 s."""
+
+    def for_job(self, request, truth):
+        return PlannedJob(TabledModel("m", "t4", {(Plan(), (1,)): 1.0}, replan_s=10.0), 100)
+
+
+def test_checkpoints_take_as_long_as_the_state_of_a_model():
+    """30 s of steps, 5 s to write, 30 and 5 again; 20 s are lost at 90 s; up at 100, 10 s to restart, 30, 5 and 10."""
+    failures = FailureOptions(outages=(Outage(0, 90, 100),), checkpoint_interval_s=30, checkpoint_cost_s="by-size")
+    (job,) = play(failures, jobs_of(1, 1), applications=Planned(), restart_delay_s=0).jobs
+    assert (job.jct_s, job.lost_s, job.checkpoint_s) == (155, 20, 15)
+
+
+def test_the_optimal_interval_follows_the_size_of_a_model():
+    """sqrt(2 x 5 x 1,000 s) is 100 s."""
+    failures = FailureOptions(node_mtbf_s=1000.0, checkpoint_interval_s="optimal", checkpoint_cost_s="by-size")
+    assert failures.of(5.0).interval_s(1, 1) == 100
+
+
+def test_checkpoints_of_unknown_size_are_refused():
+    failures = FailureOptions(node_mtbf_s=1e6, checkpoint_interval_s=50, checkpoint_cost_s="by-size")
+    with pytest.raises(InputError, match=r"job '0'.*how large its checkpoints are is not known"):
+        play(failures, jobs_of(1, 100))
+    dear = FailureOptions(node_mtbf_s=1e6, checkpoint_interval_s=5, checkpoint_cost_s="by-size")
+    with pytest.raises(InputError, match=r"a checkpoint must cost less than its interval of 5 s, not 5\.0 s"):
+        play(dear, jobs_of(1, 100), applications=Planned())
 
 
 def closed_form(nodes, rate_per_s, restart_s, write_s, interval_s):
