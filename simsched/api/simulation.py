@@ -18,7 +18,7 @@ from simsched.errors import input_error, nearest
 from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
-from simsched.results import ALLOCATIONS, JOBS, OUTAGES, ROUNDS, Feature, summarise
+from simsched.results import ALLOCATIONS, JOBS, OUTAGES, REASONS, ROUNDS, Feature, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
 
@@ -50,8 +50,9 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 class SimulationResults:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
-    `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
-    the policy reads, and `marks` explains it if that is more than one could know (†) or profiled before (‡).
+    `outages` are the intervals during which a node was out of use; `reasons` says how each job stood at each decision
+    where `reasons=True` was given; `knows` says how a real scheduler would come by what the policy reads, and `marks`
+    explains it if that is more than one could know (†) or profiled before (‡).
     """
 
     jobs: pd.DataFrame
@@ -59,6 +60,7 @@ class SimulationResults:
     decisions: pd.DataFrame
     metrics: Mapping[str, float]
     outages: pd.DataFrame
+    reasons: pd.DataFrame
     policy: str = ""
     knows: Mapping[str, str] = field(default_factory=dict)
 
@@ -132,7 +134,7 @@ def drive(
     _check_engine(engine)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise input_error(
-            "simulate", f"'seed' is {seed!r:.40}, which is no whole number from 0 on", "give it as an int"
+            "simulate", f"'seed' is {seed!r:.40}, which is not a whole number from 0 on", "give it as an int"
         )
     place = _cluster(cluster)
     try:
@@ -154,8 +156,8 @@ def results_of(simulation: Simulation) -> SimulationResults:
     done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
     intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
     metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)
-    outages, terms = OUTAGES.frame(recorder.outages), simulation.terms
-    return SimulationResults(done, intervals, decisions, metrics, outages, terms.name, terms.knows)
+    outages, reasons, terms = OUTAGES.frame(recorder.outages), REASONS.frame(recorder.reasons), simulation.terms
+    return SimulationResults(done, intervals, decisions, metrics, outages, reasons, terms.name, terms.knows)
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:
@@ -219,7 +221,7 @@ def _jobs(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
     known = frozenset(source.names()) if isinstance(source, ApplicationCatalogue) else frozenset()
     given: Iterable[Any] = jobs.to_dict("records") if isinstance(jobs, pd.DataFrame) else jobs
     if isinstance(given, str | bytes | Path) or not isinstance(given, Iterable):
-        raise input_error("jobs", f"{jobs!r:.60} is no list of jobs", "read a file with simsched.read_trace")
+        raise input_error("jobs", f"{jobs!r:.60} is not a list of jobs", "read a file with simsched.read_trace")
     made = [one if isinstance(one, JobSpec) else _job(number, one, known) for number, one in enumerate(given)]
     for number, job in enumerate(made):
         _check_numbers(f"jobs, row {number}", job)
@@ -234,12 +236,12 @@ def _check_numbers(where: str, job: JobSpec) -> None:
             continue
         whole, real = (not isinstance(value, bool) and isinstance(value, kind) for kind in (Integral, Real))
         if not real:
-            raise input_error(where, f"'{name}' is {value!r:.40}, which is no number", "give it as a number")
+            raise input_error(where, f"'{name}' is {value!r:.40}, which is not a number", "give it as a number")
         if not abs(value) <= MOST_SECONDS:
             remedy = f"give a number up to {MOST_SECONDS:g}"
             raise input_error(where, f"'{name}' is {value}, which is too large or no number", remedy)
         if name in _COUNTS and not whole:
-            raise input_error(where, f"'{name}' is {value}, which is no whole number", "give it as an int")
+            raise input_error(where, f"'{name}' is {value}, which is not a whole number", "give it as an int")
 
 
 def _speedup(where: str, given: Any) -> Speedup:

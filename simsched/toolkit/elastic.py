@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, BatchLimits, Capacity, JobRequest, gpus_of
-from simsched.policy import JobView, View
+from simsched.policy import JobView, Reasons, View, Why
 from simsched.toolkit.placers import MOST_FREE
 
 
@@ -72,6 +72,8 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
     """
     held = {job_id: view.jobs[job_id].allocation for job_id in counts}
     allocations = {job_id: one for job_id, one in held.items() if one and gpus_of(one) == counts[job_id]}
+    if view.reasons is not None:
+        tell_counts(counts, view.reasons)
     free = Capacity.idle(view, allocations.values())
     moving = [job_id for job_id in counts if counts[job_id] and job_id not in allocations]
     for job_id in sorted(moving, key=counts.__getitem__):
@@ -79,3 +81,10 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
         if picked is not None:
             allocations[job_id] = picked
     return allocations
+
+
+def tell_counts(counts: Mapping[str, int], reasons: Reasons) -> None:
+    """Say of jobs that get no GPU that others gain more by them; those with more GPUs come first."""
+    reasons.order({job_id: counts[job_id] for job_id in sorted(counts, key=lambda one: -counts[one])})
+    for job_id in (job_id for job_id, gpus in counts.items() if not gpus):
+        reasons.wait(job_id, Why.ANOTHER_FIRST, "it is to have no GPU now")

@@ -38,7 +38,7 @@ from simsched.policy import (
     Triggers,
     View,
 )
-from simsched.toolkit import BEST_FIT, PlanCurves, available_by_type
+from simsched.toolkit import BEST_FIT, PlanCurves, available_by_type, tell_counts
 from simsched.toolkit.programs import (
     MOST_GPUS,
     Configuration,
@@ -131,6 +131,8 @@ class Sia(Policy):
         flat = [one for kinds, _ in offered for one in kinds]
         chosen = {job: flat[int(at)] for job, at in zip(view.jobs, picked, strict=True) if at >= 0}
         allocations = _placed(chosen, view)
+        if view.reasons is not None:
+            tell_counts({job: chosen[job].gpus if job in chosen else 0 for job in view.jobs}, view.reasons)
         for job in view.jobs.values():
             if allocations.get(job.id, ()) != job.allocation:
                 self._since_s[job.id] = view.now_s

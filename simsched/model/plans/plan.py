@@ -72,7 +72,7 @@ class Plan:
             elif word in ("sp", "offload"):
                 said = {"sp": "sequence_parallel"}.get(word, word), True
             else:
-                raise ValueError(f"'{word}' is no word of a plan; one reads 't8 p4 d16 c1 b2 v3 full sp zero1 offload'")
+                raise ValueError(f"'{word}' is not a word of a plan; write 't8 p4 d16 c1 b2 v3 full sp zero1 offload'")
             if said[0] in found:
                 raise ValueError(f"'{text}' says the same twice: '{word}'")
             found[said[0]] = said[1]
