@@ -83,7 +83,8 @@ class FailureOptions:
     `repair_median_s` and `repair_sigma` of the logarithm, or as long as the cause drawn of `causes` takes. Racks
     (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
     `hot_spares` nodes are idle and each takes the place of a node that fails, which becomes a spare once repaired. A
-    share `slow_nodes` of the nodes runs jobs at `slow_speed`.
+    share `slow_nodes` of the nodes runs jobs at `slow_speed`. With `elastic` a job with plans whose nodes fail goes on
+    at once on those left, where no spare stands in, and on all of them again when they are repaired.
 
     A job pauses for `checkpoint_cost_s`, or as long as writing its own state takes ("by-size"), after every
     `checkpoint_interval_s` of running, or after the interval that is "optimal" for the GPUs asked for. `jobs` sets how
@@ -105,6 +106,7 @@ class FailureOptions:
     hot_spares: int = 0
     slow_nodes: float = 0.0
     slow_speed: float = 1.0
+    elastic: bool = False
 
     def __post_init__(self) -> None:
         for name in ("node_mtbf_s", "gpu_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):

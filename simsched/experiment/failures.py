@@ -108,6 +108,11 @@ class FailuresSpec(Section):
     hot_spares: int = Field(
         default=0, ge=0, description="the last nodes of the cluster, idle until each replaces one that fails, at once"
     )
+    elastic: bool = Field(
+        default=False,
+        description="a job with plans goes on at once on the nodes left of it, unless a spare stands in, and on all of "
+        "them again when they are repaired",
+    )
     slow_nodes_share: float = Field(default=0.0, ge=0, le=1, description="share of nodes that are slow")
     slow_nodes_speed: float = Field(
         default=0.9, gt=0, le=1, description="speed of a job that has a slow node, relative to its own"
@@ -202,6 +207,7 @@ def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | No
         gpu_mtbf_s=None if found.gpu_failures_per_day is None else _DAY_H * _HOUR_S / found.gpu_failures_per_day,
         causes=tuple(cause.build() for cause in found.causes),
         hot_spares=found.hot_spares,
+        elastic=found.elastic,
         slow_nodes=found.slow_nodes_share,
         slow_speed=found.slow_nodes_speed if found.slow_nodes_share else 1.0,
         weibull_shape=found.weibull_shape,
