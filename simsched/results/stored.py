@@ -138,7 +138,7 @@ class _Failures(TypedDict, total=False):
     jobs: str
     repair_median_s: float
     weibull_shape: float
-    checkpoint_cost_s: float
+    checkpoint_cost_s: float | str
 
 
 class _Engine(TypedDict, total=False):
