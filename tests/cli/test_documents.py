@@ -95,6 +95,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks = re.findall(r"```(?:yaml|csv)\n(.*?)```", page, re.DOTALL)
     for name, block in zip(("leaves.yaml", "jobs.csv", "mine-30b.yaml", "steps.csv"), blocks, strict=True):
         (folder / name).write_text(block)
+    for document in DOCUMENTS:
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for name, block in re.findall(
+            r"save this as\s`([\w.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL | re.IGNORECASE
+        ):
+            (folder / name).write_text(block)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (folder / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[0])
     for code in re.findall(
@@ -130,7 +136,9 @@ def _quick(words: list[str]) -> list[str]:
     if words[0] == "run" and words[1] != "first.yaml":
         return ["validate", words[1], *options, "-o", "seeds=1", "-o", "sweep={}"]
     if words[0] == "run":
-        return [*words, "-j", "1", "--no-plots"]
+        few = [] if "workload.jobs=20" in words else ["-o", "seeds=1"]
+        name = [] if "-o" in words else ["--name", "first"]
+        return [*words, *few, *name, "-j", "1", "--no-plots"]
     if words[:2] == ["application", "show"]:
         return [*words, "--no-plots"]
     if words[0] == "learn" and "--help" not in words:
