@@ -183,6 +183,17 @@ def test_the_python_of_the_pages_runs(page: str, place: Path, monkeypatch: pytes
         exec(compile(code, page, "exec"), names)
 
 
+@pytest.mark.parametrize("example", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_the_examples_of_the_reference_print_what_they_say(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = example.read_text(encoding="utf-8")
+    exec(compile(text, example.name, "exec"), {"__name__": "example"})
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert printed == [line.strip() for line in re.findall(r"^# > (.*)$", text, re.MULTILINE)]
+
+
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     notebook = json.loads((ROOT / "docs" / "walkthrough.ipynb").read_text(encoding="utf-8"))
