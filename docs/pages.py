@@ -7,12 +7,17 @@ The pages keep the places that they have in the repository, so that their links 
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib
 import inspect
+import io
+import json
 import math
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +39,15 @@ to put it; `simsched data check` then sets the folder against the hashes. Files 
 folder that the variable `SIMSCHED_DATA` names, and skip what is not there.
 
 A hash is of the content with Unix line ends and without a byte order mark.
+"""
+_CITE_SAID = """
+This is [CITATION.cff](../../CITATION.cff). Give the version that you ran (`simsched --version`, and every manifest has
+it with the hash of the code), the command of the run, which `report.html` repeats, and what each policy is told: † and
+‡ in tables.
+
+Cite whose work you used, too: the paper of every policy, which stands on [its page](policies.md); the owners of
+[data](data.md), some of whom ask for it in their licence; Qiao et al. (OSDI 2021) for the shipped applications and the
+recipe `pollux`, and Jeon et al. (ATC 2019) for traces generated like Philly's.
 """
 _EXIT_CODES = (
     (0, "all went well"),
@@ -91,6 +105,7 @@ def gather(target: Path) -> None:
     for path in sorted((ROOT / "docs").rglob("*")):
         if path.suffix in {".md", ".png", ".ipynb", ".css"}:
             _copy(path, target / path.relative_to(ROOT))
+    _copy_notebook(ROOT / "docs" / "walkthrough.ipynb", target / "docs" / "walkthrough.md")
     for name, text in reference().items():
         page = target / "docs" / "reference" / f"{name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -106,11 +121,44 @@ def reference() -> dict[str, str]:
         "tables": f"# Tables and columns\n\n{schema_markdown()}",
         "signals": _signals_page(),
         "figures": _listed("Figures", ("figure", "shows"), [(f"`{name}`", said) for name, said in FIGURES.items()]),
+        "cite": _cite_page(),
         "data": _data_page(),
         "exit-codes": _listed("Exit codes", ("code", "means"), [(str(code), said) for code, said in _EXIT_CODES]),
         **{title.lower().split()[0]: _room_page(title, *of) for title, *of in _ROOMS},
         **_policy_pages(),
     }
+
+
+def _copy_notebook(source: Path, target: Path) -> None:
+    """Run a notebook in a folder of its own and write it as a page, with what its cells print and show."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    names: dict[str, Any] = {}
+    parts = []
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for number, cell in enumerate(json.loads(source.read_text(encoding="utf-8"))["cells"]):
+            text = "".join(cell["source"])
+            if cell["cell_type"] == "code":
+                shown = _shown(text, names, target.with_name(f"{target.stem}-{number}.png"))
+                text = f"```python\n{text}\n```\n\n{shown}"
+            parts.append(text)
+    target.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _shown(code: str, names: dict[str, Any], picture: Path) -> str:
+    """Run a cell and return what it prints, and the value of its last line: a table, a figure or text."""
+    body = ast.parse(code).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(compile(ast.Module(body, []), picture.stem, "exec"), names)
+        value = None if last is None else eval(compile(ast.Expression(last.value), picture.stem, "eval"), names)
+    printed = f"```text\n{said.getvalue().rstrip()}\n```\n" if said.getvalue().strip() else ""
+    if hasattr(value, "savefig"):
+        value.savefig(picture, dpi=90)
+        return f"{printed}\n![what the cell shows]({picture.name})"
+    if hasattr(value, "to_html"):
+        table = value.to_html(border=0, float_format="{:.4g}".format)
+        return printed + "\n" + table.replace(' class="dataframe"', "")  # looks as other tables then
+    return printed if value is None else f"{printed}\n```text\n{value!r}\n```"
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -188,6 +236,27 @@ def _range(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     )
     parts = [f"{text} {said[key]:g}" for key, text in bounds if key in said]
     return ", ".join([words.get(str(said.get("type")), str(said.get("type", "any"))), *parts])
+
+
+def _cite_page() -> str:
+    """Write CITATION.cff as BibTeX, and whose work else a paper rests on."""
+    said = {
+        key: value.strip('"')
+        for key, value in re.findall(
+            r"^([\w-]+): (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    year, month, _ = said["date-released"].split("-")
+    entry = {
+        "title": f"{{{said['title']}}}",
+        "author": "{The simsched developers}",
+        "year": year,
+        "month": month,
+        "version": f"{{{said['version']}}}",
+        "license": f"{{{said['license']}}}",
+    }
+    lines = [f"  {key} = {value}," for key, value in entry.items()]
+    return "\n".join(["# How to cite", "", "```bibtex", "@software{simsched,", *lines, "}", "```", _CITE_SAID])
 
 
 def _data_page() -> str:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -194,24 +195,41 @@ def test_the_examples_of_the_reference_print_what_they_say(
     assert printed == [line.strip() for line in re.findall(r"^# > (.*)$", text, re.MULTILINE)]
 
 
-def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    notebook = json.loads((ROOT / "docs" / "walkthrough.ipynb").read_text(encoding="utf-8"))
-    names: dict[str, object] = {}
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            assert cell["outputs"] == []
-            exec(compile("".join(cell["source"]), "walkthrough.ipynb", "exec"), names)
-    assert (tmp_path / "results" / "walkthrough" / "run.json").is_file()
-
-
-def test_every_link_of_the_site_leads_somewhere(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
     spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
     assert spec is not None
     assert spec.loader is not None
-    pages = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pages)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_notebook_runs_and_becomes_a_page(pages: ModuleType, tmp_path: Path) -> None:
+    notebook = ROOT / "docs" / "walkthrough.ipynb"
+    assert not any(cell.get("outputs") for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"])
+    pages._copy_notebook(notebook, tmp_path / "walkthrough.md")
+    text = (tmp_path / "walkthrough.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[.*\]\((.*)\)", text)
+    assert len(pictures) == 2
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+    assert text.count("<table>") == 3
+
+
+def test_every_link_of_the_site_leads_somewhere(
+    pages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = pages._draw
+
+    def one_in_many(name: str, jobs: list[dict[str, object]], folder: Path) -> None:
+        if name == "fifo":
+            draw(name, jobs, folder)
+        (folder / f"{name}.png").touch()
+
+    monkeypatch.setattr(pages, "_draw", one_in_many)
+    monkeypatch.setattr(pages, "_copy_notebook", lambda source, target: target.touch())  # has a test of its own
     pages.gather(tmp_path / "site")
+    assert (tmp_path / "site" / "docs" / "reference" / "policies" / "fifo.png").stat().st_size
     nav = re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert [name for name in nav if not (tmp_path / "site" / name).is_file()] == []
     lost = [
