@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from simsched.experiment import find_published
+from simsched.experiment.running import prepared, runner
 from simsched.threads import one_thread_each
 
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
@@ -38,6 +40,19 @@ class PublishedFolder:
 def shared() -> PublishedFolder:
     """Return the folder of published data, of which each part that is not there skips the test that asks for it."""
     return PublishedFolder()
+
+
+@pytest.fixture(scope="module")
+def in_this_process() -> Iterator[None]:
+    """Check experiments and run cells in this process: for tests of what comes out, not of processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepared, "apart_if_foreign", lambda *_, **__: None)
+        patch.setattr(
+            runner,
+            "run_in_pool",
+            lambda missing, folder, _, listener, limits: runner._run_here(missing, folder, listener, limits),
+        )
+        yield
 
 
 #: The files that take longest: begun first, so that no process is left with one of them at the end.

@@ -18,7 +18,7 @@ from simsched.errors import input_error, nearest
 from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
-from simsched.results import ALLOCATIONS, JOBS, OUTAGES, ROUNDS, Feature, summarise
+from simsched.results import ALLOCATIONS, JOBS, OUTAGES, REASONS, ROUNDS, Feature, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
 
@@ -50,8 +50,9 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 class SimulationResults:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
-    `outages` are the intervals during which a node was out of use; `knows` says how a real scheduler would come by what
-    the policy reads, and `marks` explains it if that is more than one could know (†) or profiled before (‡).
+    `outages` are the intervals during which a node was out of use; `reasons` says how each job stood at each decision
+    where `reasons=True` was given; `knows` says how a real scheduler would come by what the policy reads, and `marks`
+    explains it if that is more than one could know (†) or profiled before (‡).
     """
 
     jobs: pd.DataFrame
@@ -59,6 +60,7 @@ class SimulationResults:
     decisions: pd.DataFrame
     metrics: Mapping[str, float]
     outages: pd.DataFrame
+    reasons: pd.DataFrame
     policy: str = ""
     knows: Mapping[str, str] = field(default_factory=dict)
 
@@ -154,8 +156,8 @@ def results_of(simulation: Simulation) -> SimulationResults:
     done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
     intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
     metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)
-    outages, terms = OUTAGES.frame(recorder.outages), simulation.terms
-    return SimulationResults(done, intervals, decisions, metrics, outages, terms.name, terms.knows)
+    outages, reasons, terms = OUTAGES.frame(recorder.outages), REASONS.frame(recorder.reasons), simulation.terms
+    return SimulationResults(done, intervals, decisions, metrics, outages, reasons, terms.name, terms.knows)
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

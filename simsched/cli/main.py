@@ -15,7 +15,7 @@ import click
 
 from simsched.errors import InputError, InputWarning
 from simsched.outlets import SafeStream
-from simsched.threads import one_thread_each
+from simsched.threads import memory_given_back, one_thread_each
 from simsched.version import __version__
 
 _INPUT_IS_WRONG = 2
@@ -132,6 +132,7 @@ def cli(debug: bool) -> None:
 def main() -> None:
     """Run the command line."""
     one_thread_each()
+    memory_given_back()
     with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or unsupported
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     cli(prog_name="simsched")

@@ -14,6 +14,7 @@ from .records import (
     JobRecord as JobRecord,
     MemoryRecorder as MemoryRecorder,
     OutageRecord as OutageRecord,
+    ReasonRecord as ReasonRecord,
     Recorder as Recorder,
     features_of as features_of,
 )

@@ -39,8 +39,8 @@ class EngineOptions:
     Up to `max_jobs_per_gpu` jobs may share a GPU, where a policy places them together; with `gpu_shares` each takes its
     `gpu_share`, in total at most 1. `kill_at_time_limit` ends a job that has held GPUs for its time limit as
     `TimeLimit`. `fragmentation` records the free GPUs that no waiting job can use at each decision. With `contention`
-    jobs whose communication waits for the same uplinks share these. Ticks last `tick_s` seconds, from a microsecond to
-    a second; 0 makes time continuous.
+    jobs whose communication waits for the same uplinks share these. `reasons` keeps each job's rank, its score and why
+    it waits at each decision. Ticks last `tick_s` seconds, from a microsecond to a second; 0 makes time continuous.
     """
 
     restart_delay_s: float = 30
@@ -54,6 +54,7 @@ class EngineOptions:
     fragmentation: bool = False
     gpu_shares: bool = False
     contention: bool = False
+    reasons: bool = False
 
     def __post_init__(self) -> None:
         if self.restart_delay_s < 0:

@@ -181,6 +181,9 @@ class EngineSpec(Section):
         default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
     )
 
+    reasons: bool = Field(
+        default=False, description="whether to keep at each decision each job's rank, its score and why it waits"
+    )
     contention: bool = Field(
         default=False, description="whether jobs whose communication waits for the same uplinks share their bandwidth"
     )

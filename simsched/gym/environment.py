@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from simsched.api import Simulation, Terms, drive_task, task_of
-from simsched.engine import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord
+from simsched.engine import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord, ReasonRecord
 from simsched.errors import input_error, nearest
 from simsched.gym.observation import CLUSTER_FEATURES, QUEUE_FEATURES, Observation, Observer
 from simsched.gym.rewards import REWARDS, Moment, Reward
@@ -70,6 +70,9 @@ class JobRecorder:
 
     def outage(self, record: OutageRecord) -> None:
         """Drop an interval of a node."""
+
+    def reason(self, record: ReasonRecord) -> None:
+        """Drop how a job stood."""
 
 
 class SchedulingEnv(gymnasium.Env[Observation, Any]):

@@ -131,6 +131,11 @@ class _Group(TypedDict):
 
 class _Failures(TypedDict, total=False):
     node_mtbf_s: float
+    gpu_mtbf_s: float
+    rack_mtbf_s: float
+    slow_nodes: float
+    listed_outages: Count
+    jobs: str
     repair_median_s: float
     weibull_shape: float
     checkpoint_cost_s: float
@@ -138,6 +143,9 @@ class _Failures(TypedDict, total=False):
 
 class _Engine(TypedDict, total=False):
     restart_delay_s: float
+    max_jobs_per_gpu: Count
+    contention: bool
+    interference: float
 
 
 class _Agent(TypedDict):
@@ -246,8 +254,8 @@ def faults(value: object, kind: Any, place: str = "") -> Iterator[tuple[str, str
         yield from _keys_at_fault(value, kind, place)
     elif isinstance(value, dict):
         for key, held in value.items():
-            yield from faults(key, inner[0], _below(place, key))
-            yield from faults(held, inner[1], _below(place, key))
+            yield from _inside(place, key, faults(key, inner[0]))
+            yield from _inside(place, key, faults(held, inner[1]))
     elif isinstance(value, list):
         kinds = _fields(kind) if origin is None else inner * len(value)
         if len(kinds) != len(value):
@@ -263,7 +271,13 @@ def _keys_at_fault(value: Any, kind: Any, place: str) -> Iterator[tuple[str, str
         if key in needed and key not in value:
             yield _below(place, key), "is not there"
         elif key in needed or not (held is None or (held == {} and is_typeddict(one))):
-            yield from faults(held, one, _below(place, key))
+            yield from _inside(place, key, faults(held, one))
+
+
+def _inside(place: str, key: object, found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield faults of what is held by a key, whose name is only written where there is one."""
+    for inner, fault in found:
+        yield f"{_below(place, key)}{'.' * (inner[:1] not in ('', '['))}{inner}", fault
 
 
 def _beyond(value: Any, bound: object, place: str) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from simsched.engine import EngineError, Granted, MemoryRecorder
+from simsched.engine import EngineError, EngineOptions, Granted, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
 from simsched.model import FIXED_DURATION, TENANTS_PARAMETER, Cluster, JobSpec, NodeGroup, facts_of
 from simsched.plugins import parameters, place_of
@@ -26,6 +26,7 @@ from simsched.policy import (
     Triggers,
     UndeclaredSignalError,
     ViewSignal,
+    Why,
     no_decision,
 )
 from simsched.testing.builders import (
@@ -80,11 +81,12 @@ class Trial:
         """Return what a fresh instance does on a cluster with the jobs of a seed (cached)."""
         return self.finished.get((cluster, seed)) or self.fresh_records(cluster, seed)
 
-    def fresh_records(self, cluster: Cluster, seed: int) -> MemoryRecorder:
-        """Return what a fresh instance does now."""
+    def fresh_records(self, cluster: Cluster, seed: int, *, reasons: bool = False) -> MemoryRecorder:
+        """Return what a fresh instance does now, perhaps with its reasons kept."""
         policy = self.make()
         applications, jobs = _workload(policy, cluster, seed)
-        records = run(policy, jobs, cluster=cluster, applications=applications, seed=seed)
+        options = EngineOptions(reasons=reasons)
+        records = run(policy, jobs, cluster=cluster, applications=applications, options=options, seed=seed)
         self.finished[cluster, seed] = records
         return records
 
@@ -265,9 +267,13 @@ def _rigid_means_rigid(trial: Trial) -> None:
 
 
 def _deterministic(trial: Trial) -> None:
-    first, second = trial.records(_CLUSTERS[1], 0), trial.fresh_records(_CLUSTERS[1], 0)
+    """The second run keeps reasons, which must change nothing and say of every waiting job why it waits."""
+    first, second = trial.records(_CLUSTERS[1], 0), trial.fresh_records(_CLUSTERS[1], 0, reasons=True)
     expect(first.jobs == second.jobs, "the same seed gives other completion times")
     expect(first.decisions == second.decisions, "the same seed gives other decisions")
+    known = set(Why)
+    for one in second.reasons:
+        expect(bool(one.gpus) or one.why in known, f"job {one.job_id} waits for a reason of its own: '{one.why}'")
 
 
 def _no_global_randomness(trial: Trial) -> None:

@@ -36,6 +36,7 @@ class NarrowedView:
         self.lost: Sequence[JobView] = self._of(view.lost)
         self.restart_delay_s = view.restart_delay_s
         self.max_jobs_per_gpu = view.max_jobs_per_gpu
+        self.reasons = view.reasons
 
     def _of(self, jobs: Sequence[JobView]) -> Sequence[JobView]:
         return jobs if self.jobs is self._view.jobs else [job for job in jobs if job.id in self.jobs]

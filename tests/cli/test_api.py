@@ -116,8 +116,9 @@ def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results
 
 
 def test_a_run_says_what_was_run_and_has_a_folder_of_its_own(results):
-    ran, left_out, changed = results.what_was_run.split("; ")
+    ran, physics, left_out, changed = results.what_was_run.split("; ")
     assert re.fullmatch(r"6 jobs, 2 seeds, 2 policies on 8 GPUs, offered load \d\.\d+ to \d\.\d+", ran)
+    assert physics.endswith("restart delay 30 s, no failures, no sharing, no contention, no interference")
     assert (left_out, changed) == ("left out: 6 jobs not in the sample of 6", "changed: workload.sample=6")
     assert results.folder.name == "tiny--sample=6"
     assert sim.read_run(results.folder).what_was_run == results.what_was_run

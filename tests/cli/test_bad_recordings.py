@@ -15,6 +15,8 @@ from simsched.toolkit.grouping.matching import exact_matching
 from simsched.toolkit.recording import Recording, play
 from simsched.workload.readers.muri import read_muri_jobs
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "tests" / "data" / "muri-small.csv"
 SHOCKWAVE = ROOT / "tests" / "data" / "shockwave"

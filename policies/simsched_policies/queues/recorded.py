@@ -115,6 +115,8 @@ class Recorded(Policy):
         able = [kind for kind in self._types if free[kind]]
         grants = rounds.choose(free, able, self._ran)
         grants = [grant for grant in grants if view.jobs[grant.unit[0]].facts.runs_on(grant.gpu_type)]
+        if view.reasons is not None:
+            view.reasons.order(rounds.order())
         placed = self._seats.place(grants, view.up)
         self._ran = {grant.unit: grant.gpu_type for grant in grants if grant.runs}
         self._held_s = {unit[0]: view.jobs[unit[0]].held_s for unit in placed}

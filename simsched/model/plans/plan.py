@@ -108,6 +108,12 @@ class PlanTable(NamedTuple):
         """Return the rows chosen."""
         return PlanTable(*(column[chosen] for column in self))
 
+    def same_layer(self, plan: Plan) -> NDArray[np.bool_]:
+        """Return where a layer runs as by a plan."""
+        one = PlanTable.of([plan])
+        columns = ("tensor", "context", "micro_batch", "recomputation", "sequence_parallel")
+        return np.logical_and.reduce([getattr(self, name) == getattr(one, name) for name in columns])
+
     @property
     def gpus(self) -> Floats:
         """Return the GPUs that each takes."""

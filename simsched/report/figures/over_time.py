@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
-from simsched.results import CurvePoint, Floats, integrals
+from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, time_unit
+from simsched.results import Columns, CurvePoint, Floats, integrals
+from simsched.words import duration
 
 _MOST_BINS = 60
 _BINS_S = (
@@ -24,16 +25,16 @@ _BINS_S = (
 INTERVAL_COLUMNS = ("start_s", "end_s", "gpus", "restarting", "efficiency")
 
 
-def binned(intervals: pd.DataFrame, edges: Floats) -> tuple[Floats, Floats]:
+def binned(intervals: pd.DataFrame | Columns, edges: Floats) -> tuple[Floats, Floats]:
     """Return the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
 
     The efficiency is NaN in bins during which no job ran.
     """
-    start, end, held = (intervals[name].to_numpy(dtype=float) for name in ("start_s", "end_s", "gpus"))
+    start, end, held = (np.asarray(intervals[name], dtype=float) for name in ("start_s", "end_s", "gpus"))
     gpus = integrals(start, end, held, edges) / np.diff(edges)
-    running = ~intervals["restarting"].to_numpy(dtype=bool)
+    running = ~np.asarray(intervals["restarting"], dtype=bool)
     start, end = start[running], end[running]
-    efficiency = intervals["efficiency"].to_numpy(dtype=float)[running]
+    efficiency = np.asarray(intervals["efficiency"], dtype=float)[running]
     weighted, seconds = integrals(start, end, efficiency, edges), integrals(start, end, np.ones(len(start)), edges)
     mean = np.divide(weighted, seconds, out=np.full(len(seconds), np.nan), where=seconds > 1e-6)
     return gpus, mean
@@ -58,7 +59,7 @@ def over_seeds(label: str, times: object, curves: Mapping[str, Iterable[Floats]]
 
 
 def over_time_data(
-    intervals: Mapping[str, Iterable[pd.DataFrame]], last_s: float, bin_s: int | None = None
+    intervals: Mapping[str, Iterable[pd.DataFrame | Columns]], last_s: float, bin_s: int | None = None
 ) -> pd.DataFrame:
     """Bin the intervals of every policy and seed: mean over the seeds, lowest and highest seed in each bin.
 

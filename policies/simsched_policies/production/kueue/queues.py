@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
 
 from simsched_policies.production.kueue.assign import Assignment
@@ -99,6 +99,10 @@ class Waiting:
         heappush(alike.heap, (asking.created_s, asking.id))
         if not alike.parked:
             self._open.add(asking.queue)
+
+    def all(self) -> Iterable[Asking]:
+        """Return all that wait, in the order in which they came."""
+        return self._asking.values()
 
     def remove(self, workload: str) -> None:
         """Take a workload away, if it waits."""

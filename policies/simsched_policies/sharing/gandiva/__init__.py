@@ -116,6 +116,8 @@ class Gandiva(Policy):
             for job in sorted((job for job in hosts if job.running), key=lambda job: self._turns[job.id]):
                 self._turns[job.id] = next(self._numbers)
         order = sorted(hosts, key=lambda job: self._turns[job.id])
+        if view.reasons is not None:
+            view.reasons.order({job.id: self._turns[job.id] for job in order})
         self._house(order, view)
         allocations = self._homes.running(order, view)
         waiting = self._relieved([job for job in order if job.id not in allocations], allocations)
