@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.api import simulate
-from simsched.experiment import QUESTIONS, ExperimentSpec, PolicyCard, json_schema, policy_card
+from simsched.experiment import QUESTIONS, ExperimentSpec, PolicyCard, json_schema, policy_card, published_data
 from simsched.policy import FileSignal, JobSignal, ViewSignal, registry, signals
 from simsched.report.figures import FIGURES, occupancy, save
 from simsched.results import metrics_markdown, schema_markdown
@@ -23,6 +23,15 @@ from simsched.results import metrics_markdown, schema_markdown
 ROOT = Path(__file__).resolve().parent.parent
 _PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "policies/README.md", "traces/README.md",
           "experiments/README.md")  # fmt: skip
+_DATA_SAID = """
+None of this ships. `simsched data get NAME` fetches it from its owner into `data/NAME`, and keeps a file only if it is
+the one, by its SHA-256, with which the validation was run. Without network it says what to download by hand and where
+to put it; `simsched data check` then sets the folder against the hashes. Files *by hand* have no address of their own:
+`simsched data list NAME` says where they come from, and where a hash is not known. The tests of a checkout look in the
+folder that the variable `SIMSCHED_DATA` names, and skip what is not there.
+
+A hash is of the content with Unix line ends and without a byte order mark.
+"""
 _EXIT_CODES = (
     (0, "all went well"),
     (1, "a run, a check or a comparison failed; what was finished is kept"),
@@ -55,6 +64,7 @@ def reference() -> dict[str, str]:
         "tables": f"# Tables and columns\n\n{schema_markdown()}",
         "signals": _signals_page(),
         "figures": _listed("Figures", ("figure", "shows"), [(f"`{name}`", said) for name, said in FIGURES.items()]),
+        "data": _data_page(),
         "exit-codes": _listed("Exit codes", ("code", "means"), [(str(code), said) for code, said in _EXIT_CODES]),
         "python": _python_page(),
         **_policy_pages(),
@@ -128,6 +138,17 @@ def _range(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     )
     parts = [f"{text} {said[key]:g}" for key, text in bounds if key in said]
     return ", ".join([words.get(str(said.get("type")), str(said.get("type", "any"))), *parts])
+
+
+def _data_page() -> str:
+    rows = []
+    for data in published_data().values():
+        files = f"{len(data.files)}" + (f" ({len(data.by_hand)} by hand)" if data.by_hand else "")
+        needed_by = ", ".join(f"`{name}`" for name in data.needed_by)
+        rows.append(
+            (f"`{data.name}`", data.what, re.sub(r"(https://\S+)", r"<\1>", data.owner), data.licence, files, needed_by)
+        )
+    return _listed("Published data", ("name", "what", "owner", "licence", "files", "needed by"), rows) + _DATA_SAID
 
 
 def _signals_page() -> str:

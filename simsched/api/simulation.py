@@ -200,7 +200,7 @@ def drive(
     _check_engine(engine)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise input_error(
-            "simulate", f"'seed' is {seed!r:.40}, which is no whole number from 0 on", "give it as an int"
+            "simulate", f"'seed' is {seed!r:.40}, which is not a whole number from 0 on", "give it as an int"
         )
     place, shared = _cluster(cluster), section_of(sharing or {}, SharingSpec, "sharing")
     if sharing is not None:
@@ -298,7 +298,7 @@ def _jobs(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
     known = frozenset(source.names()) if isinstance(source, ApplicationCatalogue) else frozenset()
     given: Iterable[Any] = jobs.to_dict("records") if isinstance(jobs, pd.DataFrame) else jobs
     if isinstance(given, str | bytes | Path) or not isinstance(given, Iterable):
-        raise input_error("jobs", f"{jobs!r:.60} is no list of jobs", "read a file with simsched.read_trace")
+        raise input_error("jobs", f"{jobs!r:.60} is not a list of jobs", "read a file with simsched.read_trace")
     made = [one if isinstance(one, JobSpec) else _job(number, one, known) for number, one in enumerate(given)]
     for number, job in enumerate(made):
         _check_numbers(f"jobs, row {number}", job)
@@ -313,12 +313,12 @@ def _check_numbers(where: str, job: JobSpec) -> None:
             continue
         whole, real = (not isinstance(value, bool) and isinstance(value, kind) for kind in (Integral, Real))
         if not real:
-            raise input_error(where, f"'{name}' is {value!r:.40}, which is no number", "give it as a number")
+            raise input_error(where, f"'{name}' is {value!r:.40}, which is not a number", "give it as a number")
         if not abs(value) <= MOST_SECONDS:
             remedy = f"give a number up to {MOST_SECONDS:g}"
             raise input_error(where, f"'{name}' is {value}, which is too large or no number", remedy)
         if name in _COUNTS and not whole:
-            raise input_error(where, f"'{name}' is {value}, which is no whole number", "give it as an int")
+            raise input_error(where, f"'{name}' is {value}, which is not a whole number", "give it as an int")
 
 
 def _speedup(where: str, given: Any) -> Speedup:

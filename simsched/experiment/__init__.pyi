@@ -22,6 +22,12 @@ from .policy_cards import (
 )
 from .policy_params import full_params as full_params, make_policy as make_policy
 from .promises import with_deadlines as with_deadlines
+from .published import (
+    PublishedData as PublishedData,
+    PublishedFile as PublishedFile,
+    find_published as find_published,
+    published_data as published_data,
+)
 from .results_name import results_name as results_name
 from .sharing import SharingSpec as SharingSpec
 from .shipped import find_experiment as find_experiment, shipped_experiments as shipped_experiments

@@ -18,7 +18,7 @@ _MOST_PROBLEMS = 20
 
 
 class _Failure(Problem):
-    """An exception of a policy that is no `InputError`."""
+    """An exception of a policy that is not an `InputError`."""
 
 
 class Checks:

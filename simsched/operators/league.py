@@ -18,7 +18,7 @@ from simsched.experiment import (
 from simsched.experiment.fairness import run_with_fairness
 from simsched.experiment.running import Listener, RunResult, prepare_grid
 from simsched.operators.bound import bounds_of
-from simsched.results import CPU_S, MEASURES, RUN_FILE, Cell, ContestPlace, Entry, LeagueTable, read_run
+from simsched.results import CPU_S, MEASURES, RUN_FILE, Cell, ContestPlace, Entry, LeagueTable, physics_of, read_run
 
 #: Is told which contest begins, its number and how many there are.
 Began = Callable[[str, int, int], None]
@@ -120,6 +120,7 @@ def _place(contest: Contest, grid: Grid, *, bounds: bool) -> ContestPlace:
         contest.condition,
         contest.about,
         offered_load=sum(loads) / len(loads) if loads else None,
+        physics=physics_of([cell.task.about for cell in grid.cells]),
         bounds={} if refused else {str(bound.seed): bound.mean_jct_s for bound in proved},
         unbounded=refused or ("" if proved else "no bound was asked for"),
     )

@@ -11,8 +11,6 @@ from simsched.knowledge import legend
 from simsched.outlets import csv_cell, latex_text, markdown_text, one_line
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results import (
-    HEADLINE,
-    OCCASIONAL,
     DifferenceRow,
     Estimate,
     Reading,
@@ -21,6 +19,7 @@ from simsched.results import (
     find_metric,
     ratio,
     short_keys,
+    usual_metrics,
     what_policies_become,
     what_was_run,
     who_cannot_differ,
@@ -162,7 +161,7 @@ def _run_notes(run: Run) -> tuple[str, ...]:
 
 def _readings(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
     published = (key for row in rows for key in row.published)
-    names = [*HEADLINE, *OCCASIONAL, *published] if metrics is None else list(metrics)
+    names = [*usual_metrics(rows), *published] if metrics is None else list(metrics)
     return [find_metric(name) for name in dict.fromkeys(names)]
 
 
@@ -246,7 +245,7 @@ def difference_table(
 
     An asterisk marks differences whose interval excludes zero.
     """
-    wanted = (*HEADLINE, *OCCASIONAL) if metrics is None else metrics
+    wanted = usual_metrics(one.row for one in found) if metrics is None else metrics
     readings = [find_metric(name) for name in wanted]
     readings = [reading for reading in readings if any(reading.key in one.differences for one in found)]
     if metrics is None and not _trains([row for one in found for row in (one.row, one.reference)]):

@@ -26,13 +26,15 @@ MEASURES = (
 class ContestPlace:
     """A workload under a condition: what its jobs are, the mean load that they offer, and why it was not run, if so.
 
-    `bounds` has, by seed, the mean JCT in seconds below which no schedule comes; `unbounded` says why there is none.
+    `physics` says what was on. `bounds` has, by seed, the mean JCT in seconds below which no schedule comes;
+    `unbounded` says why there is none.
     """
 
     workload: str
     condition: str
     about: str = ""
     offered_load: float | None = None
+    physics: str = ""
     missing: str = ""
     bounds: Mapping[str, float] = field(default_factory=dict)
     unbounded: str = ""
@@ -97,6 +99,7 @@ class _Contest(TypedDict):
     condition: str
     about: str
     offered_load: float | None
+    physics: str
     missing: str
     bounds: dict[str, float]
     unbounded: str

@@ -131,6 +131,11 @@ class _Group(TypedDict):
 
 class _Failures(TypedDict, total=False):
     node_mtbf_s: float
+    gpu_mtbf_s: float
+    rack_mtbf_s: float
+    slow_nodes: float
+    listed_outages: Count
+    jobs: str
     repair_median_s: float
     weibull_shape: float
     checkpoint_cost_s: float
@@ -138,6 +143,9 @@ class _Failures(TypedDict, total=False):
 
 class _Engine(TypedDict, total=False):
     restart_delay_s: float
+    max_jobs_per_gpu: Count
+    contention: bool
+    interference: float
 
 
 class _Agent(TypedDict):
@@ -202,7 +210,7 @@ Summary = dict[str, float]
 def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     """Read a JSON object of a shape, one of those of this module.
 
-    Raises `InputError` for a file that is missing, is no JSON object, or has invalid values, naming every such place.
+    Raises `InputError` for a file that is missing, is not a JSON object, or has invalid values; names every place.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)

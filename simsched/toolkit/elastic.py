@@ -25,11 +25,12 @@ def usable_gpus(job: JobView, gpus: int) -> int:
 
 
 def required_limits(policy: str, needed: str, request: JobRequest, facts: ApplicationFacts) -> BatchLimits:
-    """Return the batch limits of a job; `InputError` where it knows only its duration, and lacks what is `needed`."""
+    """Return the batch limits of a job; `InputError` where it has none, and so lacks what is `needed`."""
     if facts.limits is None:
+        has = "carries only a duration" if facts.plans is None else "trains by plans at a fixed batch"
         raise input_error(
             f"job '{request.id}'",
-            f"policy '{policy}' needs applications with {needed}, but this job carries only a duration",
+            f"policy '{policy}' needs applications with {needed}, but this job {has}",
             "use 'recipe: pollux' in the workload, or another policy",
         )
     return facts.limits

@@ -102,9 +102,9 @@ JOB = {"num_gpus": 1, "duration_s": 60}
         ({"cluster": "x"}, r"cluster: 'x' is no cluster; give \(nodes, GPUs on each\)"),
         ({"cluster": (0, 4)}, r"cluster: \(0, 4\) has no GPU"),
         ({"policy": 3}, "policy: 3 is no policy: it lacks 'decide'; give a name of"),
-        ({"jobs": "philly.csv"}, "jobs: 'philly.csv' is no list of jobs; read a file with simsched.read_trace"),
+        ({"jobs": "philly.csv"}, "jobs: 'philly.csv' is not a list of jobs; read a file with simsched.read_trace"),
         ({"jobs": [3]}, "jobs, row 0: 3 is no job"),
-        ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is no number"),
+        ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is not a number"),
         (
             {"jobs": [{**JOB, "speedup": "fast"}]},
             "jobs, row 0: its speed-up 'fast' is none; give 'linear', an exponent",
@@ -147,8 +147,9 @@ def test_comparisons_are_seed_by_seed_and_figures_are_shown_by_notebooks(results
 
 
 def test_a_run_says_what_was_run_and_has_a_folder_of_its_own(results):
-    ran, left_out, changed = results.what_was_run.split("; ")
+    ran, physics, left_out, changed = results.what_was_run.split("; ")
     assert re.fullmatch(r"6 jobs, 2 seeds, 2 policies on 8 GPUs, offered load \d\.\d+ to \d\.\d+", ran)
+    assert physics.endswith("restart delay 30 s, no failures, no sharing, no contention, no interference")
     assert (left_out, changed) == ("left out: 6 jobs not in the sample of 6", "changed: workload.sample=6")
     assert results.folder.name == "tiny--sample=6"
     assert sim.read_run(results.folder).what_was_run == results.what_was_run

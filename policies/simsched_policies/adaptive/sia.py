@@ -4,11 +4,15 @@ Idea: GPUs come in few sensible configurations, powers of two inside a node and 
 integer program to choose one for each job every minute, over GPU types and numbers at once (Jayaram Subramanya et al.,
 SOSP'23, section 3). A configuration is worth the goodput that the job's own model predicts, relative to the job's
 least, to the power of `fairness`, discounted by past restarts if it is a change. A job starts from a profile on one GPU
-of each type, at most doubles its GPUs, and on a type where it never ran is taken to scale as on one where it did. Jobs
-without a batch size to adapt are rigid: they get what they asked for, on any type.
+of each type, at most doubles its GPUs, and on a type where it never ran is taken to scale as on one where it did. A job
+that trains by plans (hybrid, section 5.3) is scaled by whole replicas, of the fewest GPUs of a type that any plan fits,
+and is worth the rate of its best plan. Other jobs without a batch size are rigid: they get what they asked for, on any
+type.
 
-Deviations: if all jobs are rigid, rounds are skipped until a job or node comes or goes; the program is solved to 1e-4
-by HiGHS; a placement packs a job on the fullest nodes that hold it, and splits it only where none does.
+Deviations: if all jobs are rigid, rounds are skipped until a job or node comes or goes; plans are known beforehand on
+any number of GPUs and keep the global batch, whereas Sia profiles the smallest and has every replica add to the batch;
+the program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and splits it only
+where none does.
 """
 
 from __future__ import annotations
@@ -20,11 +24,12 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent
-from simsched.model import Allocation, ApplicationFacts, Capacity, GoodputModel, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, GoodputModel, JobRequest, gpus_of
 from simsched.policy import (
     GOODPUT,
     GPU_TYPES,
     OFFLINE_PROFILES,
+    PLANS,
     Becomes,
     Decision,
     JobView,
@@ -33,7 +38,7 @@ from simsched.policy import (
     Triggers,
     View,
 )
-from simsched.toolkit import BEST_FIT, available_by_type, tell_counts
+from simsched.toolkit import BEST_FIT, PlanCurves, available_by_type, tell_counts
 from simsched.toolkit.programs import (
     MOST_GPUS,
     Configuration,
@@ -63,7 +68,7 @@ class Sia(Policy):
     traits: ClassVar[Traits] = Traits(
         type_aware=True,
         wants={GPU_TYPES: Becomes("chooses numbers of GPUs alone")},
-        needs={GOODPUT, OFFLINE_PROFILES},
+        needs={GOODPUT, OFFLINE_PROFILES, PLANS},
         rigid=False,
     )
 
@@ -76,6 +81,7 @@ class Sia(Policy):
     _since_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _alone: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
     _known: dict[str, tuple[object, Floats]] = field(default_factory=dict, init=False, repr=False)
+    _curves: PlanCurves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what the program cannot use."""
@@ -89,10 +95,14 @@ class Sia(Policy):
         """Decide once a round."""
         return Triggers(interval_s=self.interval_s)
 
+    def begin(self, cluster: Cluster) -> None:
+        """Know nothing yet of how plans scale."""
+        self._curves = PlanCurves(cluster)
+
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Adapt the batch to the goodput, where there is a batch."""
+        """Adapt the batch to the goodput, where there is a batch; take the best plan, where there are plans."""
         if facts.limits is None:
-            return fixed_agent(request, facts)
+            return fixed_agent(request._replace(plan=None), facts)
         return goodput_agent(request, facts, shared=self._shared)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -105,7 +115,7 @@ class Sia(Policy):
             self._since_s.pop(gone, None)
             self._known.pop(gone, None)
         seen = tuple(view.jobs), tuple(view.up)
-        if seen == self._seen and not view.lost and all(job.limits is None for job in view.jobs.values()):
+        if seen == self._seen and not view.lost and all(_is_rigid(job) for job in view.jobs.values()):
             return Decision.change({})
         self._seen = seen
         types = list(groups)
@@ -132,9 +142,11 @@ class Sia(Policy):
         """Return the configurations that a job may get, and what each is worth."""
         current = _current(job, view)
         goodputs: Floats
-        if job.limits is None:
+        if _is_rigid(job):
             kinds = [one for one in rigid(groups, job.num_gpus) if job.facts.runs_on(one.gpu_type)]
             goodputs = np.ones(len(kinds))
+        elif job.limits is None:
+            kinds, goodputs = self._hybrid(job, groups)
         else:
             kinds, goodputs = self._adaptive(job, groups)
         at = next((i for i, one in enumerate(kinds) if (one.gpu_type, one.gpus) == current), -1)
@@ -146,6 +158,18 @@ class Sia(Policy):
         factor = restart_factor(job.age_s, job.restarts, _delay_s(job, view))
         worth = values(goodputs, np.array([one.gpus for one in kinds]), at, factor, self.fairness)
         return kinds, worth.tolist()
+
+    def _hybrid(self, job: JobView, groups: Groups) -> tuple[list[Configuration], Floats]:
+        """Return the configurations of whole replicas, and the rate of the best plan on each."""
+        found: list[Configuration] = []
+        for kind, (nodes, per_node) in sorted(groups.items()):
+            most = min(self.most_gpus, job.max_gpus or self.most_gpus, nodes * per_node)
+            replica = self._curves.more(job, 0, most, kind)
+            if replica is not None:
+                usual = [one.gpus for one in configurations({kind: (nodes, per_node)}, most)]
+                counts = sorted({replica, *(gpus for gpus in usual if gpus % replica == 0)})
+                found += [Configuration(kind, -(-gpus // per_node), gpus) for gpus in counts]
+        return found, np.array([self._curves.rate(job, one.gpus, one.gpu_type) for one in found])
 
     def _adaptive(self, job: JobView, groups: Groups) -> tuple[list[Configuration], Floats]:
         limits, report = job.limits, job[GOODPUT]
@@ -198,6 +222,10 @@ class Sia(Policy):
         """Return whether a job is still restoring its state on the GPUs that it holds."""
         since_s = self._since_s.get(job.id)
         return job.running and since_s is not None and view.now_s < since_s + _delay_s(job, view)
+
+
+def _is_rigid(job: JobView) -> bool:
+    return job.limits is None and job[PLANS] is None
 
 
 def _groups(view: View) -> dict[str, tuple[int, int]]:

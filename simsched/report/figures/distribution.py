@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration
+from simsched.report.units import DAY_S, HOUR_S, MINUTE_S
+from simsched.words import duration
 
 _POINTS = 400
 _COARSE_S = (1, 10, MINUTE_S, 10 * MINUTE_S, HOUR_S, 10 * HOUR_S, 4 * DAY_S, 40 * DAY_S, 400 * DAY_S)

@@ -12,8 +12,9 @@ from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.over_time import band, bin_edges, binned, over_seeds
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.units import HOUR_S, MINUTE_S, duration, time_unit
+from simsched.report.units import HOUR_S, MINUTE_S, time_unit
 from simsched.results import CurvePoint, Floats, held_between_rounds, integrals
+from simsched.words import duration
 
 _MOST_BINS = 400
 _MOST_BANDS = 2  # the number of nodes varies so much between seeds that more would hide the lines

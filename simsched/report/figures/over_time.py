@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, duration, time_unit
+from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, time_unit
 from simsched.results import Columns, CurvePoint, Floats, integrals
+from simsched.words import duration
 
 _MOST_BINS = 60
 _BINS_S = (

@@ -31,7 +31,7 @@ def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]
 def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return the mean wait in hours of each group of jobs under each policy: `by, group, policy, jobs, mean_wait_h`.
 
-    A single queue or user is left out. Of many groups, those with most GPU time are kept.
+    A single queue or user is left out. Only the groups with the most GPU time are kept.
     """
     lines = []
     for policy, table in jobs.items():

@@ -12,7 +12,7 @@ Needs = Sequence[Sequence[Sequence[tuple[FlavourResource, int]]]]
 
 
 class Moment:
-    """What cohorts may still use while the tree stays as it is; `number` counts how often that was looked at anew."""
+    """What cohorts may still use while the tree stays as it is; `number` counts how often that was looked at again."""
 
     def __init__(self) -> None:
         """Know nothing yet."""

@@ -50,7 +50,7 @@ class _Queue:
 
     @property
     def reclaims_any(self) -> bool:
-        """Say whether the queue takes its quota back at any time, so that those who wait keep nothing from others."""
+        """Say whether the queue takes its quota back at any time, so that waiting workloads hold nothing back."""
         return self.node.queue is not None and self.node.queue.reclaim is Reclaim.ANY
 
 
@@ -115,7 +115,7 @@ class Waiting:
     def heads(self) -> list[Pending]:
         """Return the first workload of every queue that is not blocked, in the order of their names.
 
-        One that cannot be helped takes its turn and is parked again unasked.
+        One that cannot be helped takes its turn and is parked again at once.
         """
         self._moment.begin()
         for root in sorted(self._woken):
