@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from simsched.api import Simulation, Terms, drive_task, task_of
-from simsched.engine import JobRecorder, MemoryRecorder
+from simsched.engine import JobRecorder as JobRecorder, MemoryRecorder
 from simsched.errors import input_error, nearest
 from simsched.gym.observation import CLUSTER_FEATURES, QUEUE_FEATURES, Observation, Observer
 from simsched.gym.rewards import REWARDS, Moment, Reward

@@ -35,7 +35,7 @@ def for_paper(figure: Figure, style: str, name: str) -> str:
     scale = width / before
     panels = height * engine.get()["rect"][3] * min(scale * _TALLER, 1.0)
     for text in figure.findobj(Text):
-        text.set_fontsize(max(text.get_fontsize() * _SMALLER, _LEAST_SIZE))
+        text.set_fontsize(max(float(text.get_fontsize()) * _SMALLER, _LEAST_SIZE))
     for line in figure.findobj(Line2D):
         line.set_linewidth(line.get_linewidth() * _SMALLER)
     if scale < 1:
