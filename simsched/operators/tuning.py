@@ -83,6 +83,6 @@ def _said(
 ) -> str:
     given = ", ".join(f"{name}={json.dumps(value)}" for name, value in best["params"].items())
     return (
-        f"{label}: {given}, the best of {candidates} by the geometric mean of mean JCTs at {', '.join(contests)} on seeds "
-        f"{', '.join(map(str, seeds))}, which the league does not have; the worst took {spread:.2f} times as long."
+        f"{label}: {given}, the best of {candidates} by the geometric mean of mean JCTs at {', '.join(contests)} on "
+        f"seeds {', '.join(map(str, seeds))}, not the league's; the worst took {spread:.2f} times as long."
     )
