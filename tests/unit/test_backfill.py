@@ -44,7 +44,7 @@ def columns(jobs: list[Job]) -> tuple[np.ndarray, np.ndarray]:
 def replay(jobs: list[Job], total: int, decide) -> list[int]:
     """Run a trace with a pass at every second at which something changed; return the start of each job."""
     starts = [-1] * len(jobs)
-    releases, free = Releases(1), total
+    releases, free = Releases(), total
     for now in range(FOREVER):
         changed = False
         for i, job in enumerate(jobs):

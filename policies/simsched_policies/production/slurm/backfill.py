@@ -7,6 +7,9 @@ nothing is free; adding or removing a running job O(r), a move of memory.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,44 +28,42 @@ WINDOW_S = 1440 * 60
 class Releases:
     """When running jobs will have to give back what they hold, by their limits, sorted: GPUs, or more in each row."""
 
-    def __init__(self, capacity: int = 64, width: int = 1) -> None:
-        """Begin with no running job; room for more than `capacity` is made when needed."""
-        self._ends = np.empty(max(1, capacity), dtype=np.int64)
-        self._rows = np.empty((max(1, capacity), width), dtype=np.int64)
-        self._count = 0
+    def __init__(self, width: int = 1) -> None:
+        """Begin with no running job."""
+        self._ends = array("q")
+        self._held = [array("q") for _ in range(width)]
 
     @property
     def columns(self) -> tuple[Ints, Ints]:
         """Return the ends, ascending, and what is given back then."""
-        return self._ends[: self._count], self._rows[: self._count]
+        return np.array(self._ends, dtype=np.int64), np.array(self._held, dtype=np.int64).T.copy()
 
     def __len__(self) -> int:
         """Count the running jobs."""
-        return self._count
+        return len(self._ends)
 
     def add(self, end: int, *held: int) -> None:
         """Count in a job that must end at `end`."""
-        if self._count == len(self._ends):
-            self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
-            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
-        count, ends, rows = self._count, self._ends, self._rows
-        place = int(ends[:count].searchsorted(end))
-        ends[place + 1 : count + 1] = ends[place:count]
-        rows[place + 1 : count + 1] = rows[place:count]
-        ends[place], rows[place] = end, held
-        self._count += 1
+        place = bisect_left(self._ends, end)
+        self._ends.insert(place, end)
+        for column, amount in zip(self._held, held, strict=True):
+            column.insert(place, amount)
 
     def remove(self, end: int, *held: int) -> None:
         """Remove a job that was added with the same figures; raises `ValueError` if there is none."""
-        count, ends, rows = self._count, self._ends, self._rows
-        place = int(ends[:count].searchsorted(end))
-        while place < count and ends[place] == end and tuple(rows[place].tolist()) != held:
+        ends, place = self._ends, bisect_left(self._ends, end)
+        while place < len(ends) and ends[place] == end:
+            if all(column[place] == amount for column, amount in zip(self._held, held, strict=True)):
+                for column in (ends, *self._held):
+                    column.pop(place)
+                return
             place += 1
-        if place == count or ends[place] != end:
-            raise ValueError(f"no job of {held[0]} GPUs ends at {end}")
-        ends[place : count - 1] = ends[place + 1 : count]
-        rows[place : count - 1] = rows[place + 1 : count]
-        self._count -= 1
+        raise ValueError(f"no job of {held[0]} GPUs ends at {end}")
+
+    @property
+    def _gpus(self) -> tuple[Ints, Ints]:
+        """The ends and the first of what is given back then."""
+        return np.array(self._ends, dtype=np.int64), np.array(self._held[0], dtype=np.int64)
 
     def easy(self, free: int, now: int, gpus: Ints, limits: Ints) -> npt.NDArray[np.bool_]:
         """Say which waiting jobs start now under EASY backfill.
@@ -73,12 +74,12 @@ class Releases:
         at the next tick. Source: Mu'alem and Feitelson (TPDS 2001), section 2.
         """
         starts = np.zeros(len(gpus), dtype=np.bool_)
-        ends, held = self._ends[: self._count], self._rows[: self._count, 0]
-        ever = gpus <= free + held.sum()
-        if not ever.all():  # who does not fit, whoever ends, holds up nobody
-            starts[ever] = self.easy(free, now, gpus[ever], limits[ever])
+        ends, held = self._gpus
+        if len(gpus) and gpus.max() > (ever := free + int(held.sum())):  # holds up nobody, whoever ends
+            fit = gpus <= ever
+            starts[fit] = self.easy(free, now, gpus[fit], limits[fit])
             return starts
-        head = int(gpus.cumsum().searchsorted(free, "right"))
+        head = int(gpus.cumsum().searchsorted(free, "right")) if len(gpus) and gpus[0] <= free else 0
         if head:
             starts[:head] = True
             free -= int(gpus[:head].sum())
@@ -96,14 +97,18 @@ class Releases:
         """Mark those that start behind the first, which must wait for the ends of jobs that hold so much."""
         levels = free + held.cumsum()
         shadow = max(int(ends[levels.searchsorted(gpus[0])]), now + 1)
-        extra = int(levels[int(ends.searchsorted(shadow, "right")) - 1] - gpus[0])
-        ends_before = limits <= shadow - now
-        for place in np.flatnonzero((gpus <= free) & (ends_before | (gpus <= extra))).tolist():
+        extra = int(levels[ends.searchsorted(shadow, "right") - 1]) - int(gpus[0])
+        ahead = shadow - now
+        for place in np.flatnonzero(gpus <= free).tolist():
             wanted = int(gpus[place])
-            if wanted <= free and (ends_before[place] or wanted <= extra):
-                starts[place] = True
-                free -= wanted
-                extra -= 0 if ends_before[place] else wanted
+            if wanted > free:
+                continue
+            if limits[place] > ahead:
+                if wanted > extra:
+                    continue
+                extra -= wanted
+            starts[place] = True
+            free -= wanted
 
     def conservative(
         self,
@@ -123,7 +128,7 @@ class Releases:
         """
         starts = np.full(len(gpus), NEVER, dtype=np.int64)
         horizon = int(np.iinfo(np.int64).max) if window is None else now + window
-        ends, amounts = self._ends[: self._count], self._rows[: self._count, 0]
+        ends, amounts = self._gpus
         _plan(ends, amounts, free, now, gpus[:max_jobs], limits[:max_jobs], horizon, starts)
         return starts
 
