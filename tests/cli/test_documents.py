@@ -16,6 +16,8 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
