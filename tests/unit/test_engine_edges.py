@@ -39,7 +39,7 @@ def test_progress_below_the_last_checkpoint_is_no_state(saved, short_by):
         )  # fmt: skip
 
     check_state(state, {"a": at(saved - short_by / 3)}, 1, 0)
-    with pytest.raises(InvariantError, match="INV-6: job a: progress .* below its checkpoint"):
+    with pytest.raises(InvariantError, match=r"INV-6: job a: progress .* below its checkpoint"):
         check_state(state, {"a": at(saved - short_by)}, 1, 0)
 
 
