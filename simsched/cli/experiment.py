@@ -61,7 +61,7 @@ def validate(
     from simsched.experiment import find_experiment
     from simsched.results import what_policies_become
 
-    if not takes_manifests(Path(experiment)):
+    if experiment != "-" and not takes_manifests(Path(experiment)):
         refuse_manifest_options(experiment, {"policy": policies})
     with TemporaryDirectory() as folder:
         path = find_experiment(experiment_of(experiment, Path(folder), policies, **manifests))

@@ -82,6 +82,17 @@ def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., An
     return add
 
 
+def spooled(path: Path, out: Path) -> Path:
+    """Return a path as it is; for `-` the file below `out` into which standard input was written."""
+    if str(path) != "-":
+        return path
+    text = click.get_text_stream("stdin", encoding="utf-8").read()
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / ("stdin.json" if text.lstrip()[:1] in ("{", "[") else "stdin.yaml")
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
 def takes_manifests(path: Path) -> bool:
     """Say whether a path names Kubernetes manifests."""
     from simsched.manifests import is_manifest
@@ -118,7 +129,7 @@ def make_manifest_plan(
 
 def experiment_of(given: str, out: Path, policies: Sequence[str] = (), **options: Any) -> str:
     """Return an experiment as it was given; of manifests one of a policy, Kueue if none is named, written to `out`."""
-    path = Path(given)
+    path = spooled(Path(given), out)
     if not takes_manifests(path):
         refuse_manifest_options(given, options)
         return given
@@ -142,7 +153,7 @@ def answer_plans(
     from simsched.errors import input_error
 
     manifests = manifest_keys(options)
-    path = options["log"]
+    path = options["log"] = spooled(options["log"], options["out"])
     if not takes_manifests(path):
         plan = make_plan(**options, manifests=manifests, **more)
         return plan, plan

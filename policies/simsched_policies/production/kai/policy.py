@@ -91,6 +91,7 @@ class Kai(Policy):
             JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
         },
         reads_tenants=True,
+        follows="KAI-Scheduler v0.13",
     )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
