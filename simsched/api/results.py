@@ -13,8 +13,6 @@ import pandas as pd
 from simsched.errors import input_error, nearest
 from simsched.knowledge import legend, marks
 from simsched.results import (
-    HEADLINE,
-    OCCASIONAL,
     Cell,
     Row,
     Run,
@@ -22,6 +20,7 @@ from simsched.results import (
     find_metric,
     paired_differences,
     read_run as read_folder,
+    usual_metrics,
     what_was_run,
 )
 
@@ -84,7 +83,7 @@ class RunResults:
         `NAME_high` in the unit of the name, the latter two missing without an interval. The column `mark` says whether
         the policy reads what no real scheduler knows (†) or was profiled before (‡).
         """
-        readings = [find_metric(name) for name in metrics or (*HEADLINE, *OCCASIONAL)]
+        readings = [find_metric(name) for name in metrics or usual_metrics(self.rows)]
         lines = []
         for row in self.rows:
             line: dict[str, object] = {
@@ -134,7 +133,7 @@ class RunResults:
         """
         if policy not in self.policies:
             raise input_error(self.folder, f"no policy is labelled '{policy}'", nearest(policy, self.policies))
-        wanted = [find_metric(name).key for name in metrics or (*HEADLINE, *OCCASIONAL)]
+        wanted = [find_metric(name).key for name in metrics or usual_metrics(self.rows)]
         lines = []
         for one in paired_differences(self.rows, reference, wanted):
             if one.row.policy != policy:

@@ -12,7 +12,7 @@ from simsched.cli.output import json_option, print_json, shorten, table
 if TYPE_CHECKING:
     from simsched.experiment import PolicyCard
 
-_KINDS = ("policies", "applications", "traces", "experiments", "metrics", "figures")
+_KINDS = ("policies", "agents", "applications", "traces", "experiments", "metrics", "figures")
 _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
@@ -20,9 +20,10 @@ _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 @click.argument("kind", type=click.Choice(_KINDS))
 @json_option
 def list_(kind: str, as_json: bool) -> None:
-    """List policies, applications, traces, experiments, metrics or figures."""
+    """List policies, agents, applications, traces, experiments, metrics or figures."""
     headers, rows = {
         "policies": _policies,
+        "agents": _agents,
         "applications": _applications,
         "traces": _traces,
         "experiments": _experiments,
@@ -48,6 +49,17 @@ def _title(card: PolicyCard) -> str:
     """Return what a policy does, with the release of the scheduler that it follows, if any."""
     release = f" ({card.follows.partition(' (')[0]})" if card.follows else ""
     return shorten(_after_name(card.title), 62 - len(release)) + release
+
+
+def _agents() -> _Rows:
+    import inspect
+
+    from simsched.agent import registry
+
+    rows = [
+        (name, shorten((inspect.getdoc(registry.load(name)) or "").split("\n")[0], 110)) for name in registry.names()
+    ]
+    return ("agent", "what it does (agent: {name: ...} of a policy)"), rows
 
 
 def _after_name(title: str) -> str:

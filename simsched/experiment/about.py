@@ -107,5 +107,8 @@ def _conditions(task: Task) -> dict[str, Any]:
         if sharing.pairs_path is not None:
             about["sharing"]["pairs"] = content_of(Path(sharing.pairs_path))
     if failures is not None:
-        about["failures"] = asdict(failures) | {"outages": digest_of(failures.outages)}
+        about["failures"] = asdict(failures) | {
+            "outages": digest_of(failures.outages),
+            "listed_outages": len(failures.outages),
+        }
     return about

@@ -156,7 +156,7 @@ _DISTRIBUTIONS: Mapping[str, tuple[str, int, Callable[..., float]]] = {
 
 
 def distribution(text: str, rng: np.random.Generator) -> Callable[[], float]:
-    """Return a function that draws seconds; raises `InputError` for what is no distribution."""
+    """Return a function that draws seconds; raises `InputError` for what is not a distribution."""
     name, _, numbers = text.partition(":")
     if name not in _DISTRIBUTIONS:
         raise input_error("--duration", f"'{name}' is no distribution", nearest(name, _DISTRIBUTIONS))

@@ -133,6 +133,7 @@ def contests_table(table: LeagueTable) -> TextTable:
         (
             place.name,
             place.about if not place.missing else f"not run: {place.missing}",
+            place.physics or "-",
             "-" if place.offered_load is None else f"{place.offered_load:.2f}",
             f"{len(table.ran(place.name))}",
             _hours(place.bounds.values()) if place.bounds else "-",
@@ -144,8 +145,8 @@ def contests_table(table: LeagueTable) -> TextTable:
         if place.unbounded and not place.missing:
             why.setdefault(place.unbounded, []).append(place.name)
     notes = tuple(f"No bound for {', '.join(names)}: {reason}." for reason, names in why.items())
-    headers = ("contest", "jobs", "offered load", "policies", "best possible mean JCT (h)")
-    return TextTable("Contests", headers, rows, notes, 2)
+    headers = ("contest", "jobs", "physics", "offered load", "policies", "best possible mean JCT (h)")
+    return TextTable("Contests", headers, rows, notes, 3)
 
 
 def unable_table(table: LeagueTable) -> TextTable | None:

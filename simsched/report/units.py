@@ -48,12 +48,3 @@ def number(value: float) -> str:
     if size < 9.995:
         return f"{value:.2f}"
     return f"{value:.1f}" if size < 99.95 else f"{value:,.0f}"
-
-
-def duration(seconds: float) -> str:
-    """Write a round duration in its largest unit: `30 s`, `10 min`, `1 h`, `2 days`."""
-    for unit, name in ((DAY_S, "days"), (HOUR_S, "h"), (MINUTE_S, "min")):
-        if seconds >= unit:
-            count = seconds / unit
-            return f"{count:g} {'day' if name == 'days' and count == 1 else name}"
-    return f"{seconds:g} s"

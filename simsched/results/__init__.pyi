@@ -17,6 +17,7 @@ from .compare import (
     reference_of as reference_of,
     row_name as row_name,
     short_keys as short_keys,
+    usual_metrics as usual_metrics,
 )
 from .compare_runs import (
     COMPARED_METRICS as COMPARED_METRICS,
@@ -57,12 +58,10 @@ from .league import (
     read_league_table as read_league_table,
     require_same_league as require_same_league,
 )
-from .metric import LossTable as LossTable
+from .metric import Columns as Columns, LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric
 from .metrics import (
-    HEADLINE as HEADLINE,
     METRICS as METRICS,
-    OCCASIONAL as OCCASIONAL,
     metrics_markdown as metrics_markdown,
     summarise as summarise,
 )
@@ -92,6 +91,7 @@ from .rows import (
     ALLOCATIONS as ALLOCATIONS,
     JOBS as JOBS,
     OUTAGES as OUTAGES,
+    REASONS as REASONS,
     ROUNDS as ROUNDS,
     SCHEMA_VERSION as SCHEMA_VERSION,
     TABLES as TABLES,
@@ -100,6 +100,7 @@ from .rows import (
     Feature as Feature,
     JobRecord as JobRecord,
     OutageRecord as OutageRecord,
+    ReasonRecord as ReasonRecord,
     Table as Table,
     schema_markdown as schema_markdown,
 )
@@ -146,6 +147,7 @@ from .trials import TRIALS_FILE as TRIALS_FILE, read_trials as read_trials, writ
 from .verdicts import UNDECIDED as UNDECIDED, Judged as Judged, judge as judge
 from .what_was_run import (
     Reproduction as Reproduction,
+    physics_of as physics_of,
     what_policies_become as what_policies_become,
     what_was_run as what_was_run,
     who_cannot_differ as who_cannot_differ,

@@ -8,6 +8,7 @@ from typing import Any
 
 from simsched.errors import input_error, nearest
 from simsched.results.metric_names import find_metric, is_ratio, range_of, ratio_key
+from simsched.results.metrics import HEADLINE, METRICS
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Difference, Estimate, estimate, geometric, paired_difference
 
@@ -114,6 +115,19 @@ def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
         _row(run, cells, replicate_over, _published(run, cells[0], replicate_over, groups)) for cells in groups.values()
     ]
     return _with_ratios(rows, run.reference or rows[0].policy) if rows else []
+
+
+def usual_metrics(rows: Iterable[Row]) -> list[str]:
+    """List what a comparison shows unless asked for other metrics: what rows have of the usual ones.
+
+    What can be told of a GPU type is there for each type, where there are several.
+    """
+    there = sorted({key for row in rows for key in row.values})
+    found: list[str] = []
+    for name in HEADLINE:
+        of_types = METRICS[name].of == "types"
+        found += [key for key in there if key == name or (of_types and key.startswith(f"{name}["))]
+    return found
 
 
 def _point(cell: Cell, replicate_over: Collection[str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simsched.results.metric import HIGHER, LOWER, SECONDS_PER_HOUR, Columns, Metric, Tables, ratio
+from simsched.results.metric import HIGHER, IF_THERE, LOWER, SECONDS_PER_HOUR, Columns, Metric, Tables, ratio
 
 
 def _if_failing(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
@@ -31,7 +31,7 @@ def _productive_gpus(jobs: Columns) -> float | None:
 FAILURE_METRICS = (
     Metric("lost_gpu_hours", "GPU hours lost", "GPU h", LOWER,
            "sum of `lost_gpu_s` / 3600: work whose progress was lost to failures",
-           _if_failing(lambda jobs: float(jobs["lost_gpu_s"].sum()) / SECONDS_PER_HOUR)),
+           _if_failing(lambda jobs: float(jobs["lost_gpu_s"].sum()) / SECONDS_PER_HOUR), shown=IF_THERE),
     Metric("effective_training_ratio", "effective training time", "share", HIGHER,
            "sum of `held_s - restart_s - checkpoint_s - lost_s` / sum of `end_time_s - start_time_s`",
            _if_failing(_effective)),

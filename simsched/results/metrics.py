@@ -58,8 +58,8 @@ _ALL = (
 #: The metrics by name, in the order in which tables show them.
 METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ALL})
 
-#: The metrics of a comparison unless others are asked for, and those that it shows where a run has them.
-HEADLINE, OCCASIONAL = (tuple(metric.name for metric in _ALL if metric.shown == how) for how in (ALWAYS, IF_THERE))
+#: The metrics of a comparison unless others are asked for; those that only some runs have come last.
+HEADLINE = tuple(metric.name for how in (ALWAYS, IF_THERE) for metric in _ALL if metric.shown == how)
 
 
 def summarise(

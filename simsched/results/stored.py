@@ -27,6 +27,7 @@ from typing import (
 
 from simsched.errors import InputError, Problem, first_line, input_error
 from simsched.outlets import one_line, shortened
+from simsched.reading import MOST_DOCUMENT_BYTES, open_bytes
 from simsched.results.sheets import CurvePoint
 
 #: The key of a point under which the files of a folder of workloads stand; these count as replications.
@@ -131,13 +132,21 @@ class _Group(TypedDict):
 
 class _Failures(TypedDict, total=False):
     node_mtbf_s: float
+    gpu_mtbf_s: float
+    rack_mtbf_s: float
+    slow_nodes: float
+    listed_outages: Count
+    jobs: str
     repair_median_s: float
     weibull_shape: float
-    checkpoint_cost_s: float
+    checkpoint_cost_s: float | str
 
 
 class _Engine(TypedDict, total=False):
     restart_delay_s: float
+    max_jobs_per_gpu: Count
+    contention: bool
+    interference: float
 
 
 class _Agent(TypedDict):
@@ -202,10 +211,10 @@ Summary = dict[str, float]
 def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     """Read a JSON object of a shape, one of those of this module.
 
-    Raises `InputError` for a file that is missing, is no JSON object, or has invalid values, naming every such place.
+    Raises `InputError` for a file that is missing, is not a JSON object, or has invalid values; names every place.
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
+        content = json.loads(_text(Path(path)), parse_constant=_no_number)
     except FileNotFoundError as error:
         raise input_error(path, "the file is not there", RUN_AGAIN) from error
     except json.JSONDecodeError as error:
@@ -220,6 +229,13 @@ def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     if found:
         raise InputError(*(Problem(f"{path}: {place}", fault, RUN_AGAIN) for place, fault in found))
     return content
+
+
+def _text(path: Path) -> str:
+    if path.suffix != ".gz":
+        return path.read_text(encoding="utf-8")
+    with open_bytes(path, MOST_DOCUMENT_BYTES) as stream:
+        return stream.read().decode("utf-8")
 
 
 def _no_number(name: str) -> NoReturn:
@@ -246,8 +262,8 @@ def faults(value: object, kind: Any, place: str = "") -> Iterator[tuple[str, str
         yield from _keys_at_fault(value, kind, place)
     elif isinstance(value, dict):
         for key, held in value.items():
-            yield from faults(key, inner[0], _below(place, key))
-            yield from faults(held, inner[1], _below(place, key))
+            yield from _inside(place, key, faults(key, inner[0]))
+            yield from _inside(place, key, faults(held, inner[1]))
     elif isinstance(value, list):
         kinds = _fields(kind) if origin is None else inner * len(value)
         if len(kinds) != len(value):
@@ -263,7 +279,13 @@ def _keys_at_fault(value: Any, kind: Any, place: str) -> Iterator[tuple[str, str
         if key in needed and key not in value:
             yield _below(place, key), "is not there"
         elif key in needed or not (held is None or (held == {} and is_typeddict(one))):
-            yield from faults(held, one, _below(place, key))
+            yield from _inside(place, key, faults(held, one))
+
+
+def _inside(place: str, key: object, found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield faults of what is held by a key, whose name is only written where there is one."""
+    for inner, fault in found:
+        yield f"{_below(place, key)}{'.' * (inner[:1] not in ('', '['))}{inner}", fault
 
 
 def _beyond(value: Any, bound: object, place: str) -> Iterator[tuple[str, str]]:

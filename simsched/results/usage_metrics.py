@@ -149,5 +149,5 @@ SHARING_METRICS = (
     Metric("speed_per_gpu", "sum of speeds per GPU", "", HIGHER,
            "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
            "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared; "
-           "not there where jobs take parts of GPUs", _speed_per_gpu),
+           "not there where jobs take parts of GPUs", _speed_per_gpu, shown=IF_THERE),
 )  # fmt: skip

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from simsched.words import counted
+from simsched.words import counted, duration
 
 #: The metrics of which policies that cannot differ have the same, and the wait among them.
 _TIMES, _WAIT = ("jct_", "queueing_", "makespan_"), "queueing_mean_s"
+_HOUR_S = 3600
 #: Sections of an experiment whose change makes published values those of something else.
 _COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
 
@@ -63,8 +64,9 @@ def published_values_hold(changed: Iterable[str]) -> bool:
 def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> str:
     """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
-    Conditions of one policy alone are named: `... on 64 GPUs; gandiva alone with engine.restart_delay_s=1`. Of replays
-    and of lists of jobs it tells whether they are whole, and what of them was left out.
+    It tells which physics was on and which off, `restart delay 30 s, no failures`, and conditions of one policy alone,
+    `gandiva alone with engine.restart_delay_s=1`; and whether replays and lists of jobs are whole, and what was left
+    out.
     """
     jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
     seeds = sorted({cell.seed for cell in cells})
@@ -73,6 +75,8 @@ def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> st
     parts = [_range(jobs, "job"), counted(len(seeds), "seed"), counted(len(policies), "policy", "policies")]
     said = ", ".join(part for part in parts if part) + (f" on {_range(gpus, 'GPU')}" if gpus else "")
     said += _offered([cell.manifest.get("offered_load") for cell in cells])
+    physics = physics_of([cell.manifest for cell in cells])
+    said += f"; {physics}" if physics else ""
     said += _own([(cell.policy, cell.own) for cell in cells])
     said += _left_out([cell.manifest.get("left_out") for cell in cells])
     return f"{said}; changed: {', '.join(changed)}" if changed else said
@@ -112,6 +116,21 @@ def _offered(loads: Sequence[object]) -> str:
         return ""
     least, most = f"{known[0]:.2f}", f"{known[-1]:.2f}"
     return f", offered load {least}" + (f" to {most}" if most != least else "")
+
+
+def physics_of(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """Say which physics runs were under: `t4, restart delay 30 s, no failures, no sharing, no contention`.
+
+    What differs between them is joined by `or`; "" where a manifest does not tell.
+    """
+    engines = [manifest.get("engine") or {} for manifest in manifests]
+    if not engines or not all("restart_delay_s" in engine for engine in engines):
+        return ""
+    said = [[" and ".join(_types(manifest.get("cluster"))) for manifest in manifests]]
+    delays = sorted({float(engine["restart_delay_s"]) for engine in engines})
+    said.append([f"restart delay {' or '.join(map(duration, delays))}"])
+    said += [[how(manifest) or f"no {name}" for manifest in manifests] for name, how in _PHYSICS.items()]
+    return ", ".join(filter(None, (" or ".join(dict.fromkeys(words)) for words in said)))
 
 
 def _own(conditions: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
@@ -162,3 +181,45 @@ def _range(counts: Sequence[int], noun: str) -> str:
 def _gpus(groups: object) -> int:
     known = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
     return sum(int(group.get("nodes", 0)) * int(group.get("gpus_per_node", 0)) for group in known)
+
+
+def _types(groups: object) -> list[str]:
+    known = groups if isinstance(groups, list) else []
+    return sorted({str(group["gpu_type"]) for group in known if "gpu_type" in group})
+
+
+def _failures(manifest: Mapping[str, Any]) -> str:
+    """Say what fails and how often."""
+    told = manifest.get("failures") or {}
+    said = [f"each {noun} fails every {told[key] / _HOUR_S:g} h" for key, noun in _FAILING.items() if told.get(key)]
+    said += [counted(told["listed_outages"], "listed outage")] if told.get("listed_outages") else []
+    said += [f"jobs fail as in {told['jobs']}"] if told.get("jobs", "never") != "never" else []
+    said += [f"{100 * told['slow_nodes']:g} % of the nodes are slow"] if told.get("slow_nodes") else []
+    return " and ".join(said)
+
+
+def _sharing(manifest: Mapping[str, Any]) -> str:
+    """Say how many jobs may share a GPU, and by which model."""
+    most, told = manifest["engine"].get("max_jobs_per_gpu", 1), manifest.get("sharing") or {}
+    model = f" ({told['model']})" if "model" in told else ""
+    return f"up to {most} jobs on a GPU{model}" if most > 1 else ""
+
+
+def _contention(manifest: Mapping[str, Any]) -> str:
+    return "contention for uplinks" if manifest["engine"].get("contention") else ""
+
+
+def _interference(manifest: Mapping[str, Any]) -> str:
+    share = manifest["engine"].get("interference", 0)
+    return f"{100 * share:g} % interference" if share else ""
+
+
+#: What fails, by the key of a manifest that has its mean seconds between failures.
+_FAILING = {"node_mtbf_s": "node", "gpu_mtbf_s": "GPU", "rack_mtbf_s": "rack"}
+#: What may be on besides restarts: how a manifest says that it is, "" where it is off.
+_PHYSICS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "failures": _failures,
+    "sharing": _sharing,
+    "contention": _contention,
+    "interference": _interference,
+}

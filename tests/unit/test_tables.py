@@ -6,10 +6,11 @@ import pytest
 from simsched.errors import InputError
 from simsched.policy import registry
 from simsched.report.tables import comparison_table, difference_table, estimate_text, to_csv, to_latex, to_markdown
-from simsched.report.units import duration, number, shown_unit, time_unit
+from simsched.report.units import number, shown_unit, time_unit
 from simsched.results.compare import comparison, paired_differences
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Estimate, estimate
+from simsched.words import duration
 
 
 def rows(values, published=None, key=None):
@@ -28,6 +29,19 @@ def rows(values, published=None, key=None):
         for seed, jct in enumerate(seeds)
     ]
     return comparison(Run(None, "x", tuple(cells), published or {}, {}))
+
+
+def test_what_only_some_runs_have_is_shown_without_being_asked_for():
+    known = {"jct_mean_s": 3600.0, "gpu_utilisation": 0.5, "jct_mean_s[t4]": 60.0, "gpu_hours[t4]": 2.0}
+    more = {"gpu_utilisation[t4]": 0.25, "gpu_utilisation[a100]": 0.75, "lost_gpu_hours": 4.0, "speed_per_gpu": 1.5}
+    cells = (Cell(None, {}, known | more, "p", "p", 1, {}), Cell(None, {}, known, "q", "q", 1, {}))
+    table = comparison_table(comparison(Run(None, "x", cells, {}, {})))
+    assert table.headers == (
+        "policy", "mean JCT (h)", "GPU utilisation (%)", "GPU utilisation of a100 (%)", "GPU utilisation of t4 (%)",
+        "sum of speeds per GPU", "GPU hours lost (GPU h)",
+    )  # fmt: skip
+    assert table.rows[0][3:] == ("75.0", "25.0", "1.50", "4.00")
+    assert table.rows[1][3:] == ("-", "-", "-", "-")
 
 
 def test_a_comparison_has_a_row_per_policy_with_intervals_and_published_values():

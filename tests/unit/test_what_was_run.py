@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from simsched.results.what_was_run import (
+    physics_of,
     published_values_hold,
     what_policies_become,
     what_was_run,
@@ -68,6 +69,39 @@ def of(jobs, nodes=2):
 def test_a_run_says_how_much_was_run(cells, said):
     assert what_was_run(cells) == said
     assert what_was_run(cells, ["seeds=2", "workload.jobs=3"]) == f"{said}; changed: seeds=2, workload.jobs=3"
+
+
+PLAIN = {"cluster": [{"gpu_type": "t4"}], "engine": {"restart_delay_s": 30}}
+BUSY = {
+    "cluster": [{"gpu_type": "t4"}, {"gpu_type": "a100"}, {"gpu_type": "t4"}],
+    "engine": {"restart_delay_s": 300, "max_jobs_per_gpu": 2, "contention": True, "interference": 0.25},
+    "sharing": {"model": "pairs"},
+    "failures": {"node_mtbf_s": 720_000.0, "listed_outages": 2, "slow_nodes": 0.1, "jobs": "philly"},
+}
+
+
+@pytest.mark.parametrize(
+    ("manifests", "said"),
+    [
+        ([], ""),
+        ([PLAIN, {}], ""),
+        ([PLAIN, PLAIN], "t4, restart delay 30 s, no failures, no sharing, no contention, no interference"),
+        (
+            [BUSY],
+            "a100 and t4, restart delay 5 min, each node fails every 200 h and 2 listed outages and jobs fail as in "
+            "philly and 10 % of the nodes are slow, up to 2 jobs on a GPU (pairs), contention for uplinks, "
+            "25 % interference",
+        ),
+        (
+            [BUSY | {"failures": {"gpu_mtbf_s": 3600.0}}, BUSY | {"failures": None}],
+            "a100 and t4, restart delay 5 min, each GPU fails every 1 h or no failures, up to 2 jobs on a GPU (pairs), "
+            "contention for uplinks, 25 % interference",
+        ),
+    ],
+)
+def test_the_physics_that_was_on_is_named(manifests, said):
+    assert physics_of(manifests) == said
+    assert what_was_run([Listed(manifest=one) for one in manifests]).endswith(said)
 
 
 @pytest.mark.parametrize(

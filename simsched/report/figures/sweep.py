@@ -9,8 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.units import duration, shown_unit
+from simsched.report.units import shown_unit
 from simsched.results import Row, find_metric, row_name
+from simsched.words import duration
 
 #: Inches, fit for a page.
 _WIDEST = 9.0

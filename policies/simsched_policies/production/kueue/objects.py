@@ -312,7 +312,7 @@ class _Reader:
             delay_s = float("nan")
         if not delay_s >= 0:
             path = ("metadata", "annotations", DELAY)
-            message = "says not how long the check takes" if DELAY not in notes else f"'{notes[DELAY]}' is no number"
+            message = "says not how long the check takes" if DELAY not in notes else f"'{notes[DELAY]}' is not a number"
             remedy = "write the seconds from the reservation of quota to its being ready"
             self._account.problems.append(fields.owner.problem(path, message, remedy))
             delay_s = 0.0

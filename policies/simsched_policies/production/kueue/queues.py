@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
 from operator import itemgetter
 
@@ -60,7 +60,7 @@ class _Queue:
 
     @property
     def reclaims_any(self) -> bool:
-        """Say whether the queue takes its quota back at any time, so that those who wait keep nothing from others."""
+        """Say whether the queue takes its quota back at any time, so that waiting workloads hold nothing back."""
         return self.node.queue is not None and self.node.queue.reclaim is Reclaim.ANY
 
 
@@ -112,6 +112,10 @@ class Waiting:
         if alike.parked != queue.round:
             self._open.add(asking.queue)
 
+    def all(self) -> Iterable[Asking]:
+        """Return all that wait, in the order in which they came."""
+        return self._asking.values()
+
     def remove(self, workload: str) -> None:
         """Take a workload away, if it waits."""
         asking = self._asking.pop(workload, None)
@@ -124,7 +128,7 @@ class Waiting:
     def heads(self) -> list[Pending]:
         """Return the first workload of every queue that is not blocked, in the order of their names.
 
-        One that cannot be helped takes its turn and is parked again unasked.
+        One that cannot be helped takes its turn and is parked again at once.
         """
         if not (self._open or self._woken):
             return []
