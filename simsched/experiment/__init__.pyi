@@ -7,11 +7,14 @@ from .inputs import CellInputs as CellInputs
 from .league import (
     Contest as Contest,
     LeagueSpec as LeagueSpec,
+    code_now as code_now,
+    code_of as code_of,
     contests as contests,
     digest_of_league as digest_of_league,
     entrants as entrants,
     read_league as read_league,
     reason_of as reason_of,
+    shipped_results as shipped_results,
 )
 from .physics import colocation_of as colocation_of, interleaves as interleaves
 from .policy_cards import (

@@ -101,6 +101,7 @@ def _single(rows: Sequence[Row]) -> dict[str, float] | None:
             or failures.get("weibull_shape") != 1
             or nodes != 1
             or failures.get("causes")
+            or isinstance(failures["checkpoint_cost_s"], str)
         ):
             return None
         found.add((mtbf_s, failures["checkpoint_cost_s"], engine.get("restart_delay_s", 0)))
