@@ -66,24 +66,22 @@ def _iteration_seconds(
 ) -> tuple[NDArray[np.int64], Floats]:
     """Return all total batches and the least seconds of an iteration at each, however it is split.
 
-    The quickest placement for computing and that for a whole step need not be the same one. Batches are split into as
-    few micro-batches as fit, as `simsched.model.batch` does for all agents: far below what was measured, the models'
-    lines reach 0 seconds.
+    The quickest placement for computing and that for a whole step need not be the same one. The engine refuses
+    micro-batches beyond the application's limits.
     """
     limits = app.limits
     most = limits.max_batch_size // gpus
-    local = np.arange(1, min(limits.max_local_bsz, most) + 1)
-    compute, step = (np.broadcast_to(times, (len(placements.nodes), len(local))).min(axis=0)
-                     for times in model.times_s(placements, local[None, :]))  # fmt: skip
+    local = np.arange(limits.min_local_bsz, min(limits.max_local_bsz, most) + 1)
     seconds = np.full(most + 1, np.inf)
-    fewest = 2 if gpus == 1 else 1  # one GPU accumulates above the initial batch
-    for micro_batches in range(1, max(fewest, -(-(most + 1) // limits.max_local_bsz)) + 1):
-        least = limits.max_local_bsz * (micro_batches - 1) // micro_batches
-        least = min(least, limits.init_batch_size // 2) if micro_batches == fewest == 2 else least
-        largest = min(limits.max_local_bsz, most // micro_batches)
-        fits = slice(max(0, min(least, largest) - 1), largest)  # the largest batch may be clipped
-        at = local[fits] * micro_batches
-        seconds[at] = np.minimum(seconds[at], step[fits] + (micro_batches - 1) * compute[fits])
+    if len(local):
+        compute, step = (
+            np.broadcast_to(times, (len(placements.nodes), len(local))).min(axis=0)
+            for times in model.times_s(placements, local[None, :])
+        )
+        for micro_batches in range(1, most // limits.min_local_bsz + 1):
+            fits = local[: most // micro_batches - limits.min_local_bsz + 1]
+            own = step[: len(fits)] + (micro_batches - 1) * compute[: len(fits)]
+            seconds[fits * micro_batches] = np.minimum(seconds[fits * micro_batches], own)
     return np.arange(most + 1) * gpus, seconds
 
 

@@ -41,7 +41,7 @@ _TYPES = "a GPU of a type counts as a fixed part of the best one's, in which the
 _ELASTIC = "a job's speed is the concave envelope over all numbers of GPUs on their best placement, with no delay"
 FITTED = (
     "a trained job has the best batch and placement at every moment, and gains by GPUs what it does in the epoch that "
-    "gains most; batches are split into as few micro-batches as fit"
+    "gains most"
 )
 _SHARING = "GPUs together do {sum:g} times the work that they do unshared, the most that sharing jobs do on one"
 _SHORTER = "jobs are shorter by half a tick for each epoch, as completions are rounded to ticks"
