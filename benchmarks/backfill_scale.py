@@ -19,7 +19,15 @@ from simsched_policies.production.slurm.options import Backfill
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched.applications import ApplicationsOptions, catalogue
-from simsched.engine import AllocationRecord, DecisionRecord, EngineOptions, JobRecord, OutageRecord, simulate
+from simsched.engine import (
+    AllocationRecord,
+    DecisionRecord,
+    EngineOptions,
+    JobRecord,
+    OutageRecord,
+    ReasonRecord,
+    simulate,
+)
 from simsched.model import Cluster, JobSpec
 from simsched.workload import with_estimates
 
@@ -46,6 +54,9 @@ class Waits:
 
     def outage(self, record: OutageRecord) -> None:
         """Forget when a node was out of use."""
+
+    def reason(self, record: ReasonRecord) -> None:
+        """Forget how a job stood."""
 
 
 def log_of(jobs: int, gpus_in_all: float, days: float | None, rng: np.random.Generator) -> list[JobSpec]:

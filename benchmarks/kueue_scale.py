@@ -20,7 +20,15 @@ import numpy as np
 from simsched_policies.production.kueue.policy import Kueue
 
 from simsched.applications import ApplicationsOptions, catalogue
-from simsched.engine import AllocationRecord, DecisionRecord, EngineOptions, JobRecord, OutageRecord, simulate
+from simsched.engine import (
+    AllocationRecord,
+    DecisionRecord,
+    EngineOptions,
+    JobRecord,
+    OutageRecord,
+    ReasonRecord,
+    simulate,
+)
 from simsched.model import Cluster, JobSpec, Level, Tenant, with_levels
 
 PER_NODE = 8
@@ -56,6 +64,9 @@ class Kept:
 
     def outage(self, record: OutageRecord) -> None:
         """Forget when a node was out of use."""
+
+    def reason(self, record: ReasonRecord) -> None:
+        """Forget how a job stood."""
 
 
 def own() -> tuple[Cluster, list[JobSpec], Kueue]:

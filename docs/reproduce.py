@@ -5,7 +5,7 @@
     python docs/reproduce.py RESULTS --only RUN --check       # some runs, and whether the tables are as they have them
 
 A page names the runs that it shows in the marks of its tables, and how each is made in the block of commands after
-`<!-- simsched: commands -->`. Data that is no part of simsched is named by a variable of the environment there,
+`<!-- simsched: commands -->`. Data that is not part of simsched is named by a variable of the environment there,
 `$GAVEL/simulation_throughputs.json`; commands whose variables are not set are left out, and
 their tables stay as they are.
 """

@@ -113,7 +113,7 @@ def parse_json(text: str, where: object, remedy: str = "") -> Any:
             text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole, object_pairs_hook=once
         )
     except json.JSONDecodeError as error:
-        message = f"is no JSON, or cut short or damaged at column {error.colno}: {error.msg}"
+        message = f"is not JSON, or cut short or damaged at column {error.colno}: {error.msg}"
         raise input_error(where, message, remedy, line=error.lineno) from None
     except RecursionError:
         raise deep from None
@@ -141,13 +141,13 @@ def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"holds {text}, which is no finite number")
+    raise ValueError(f"holds {text}, which is not a finite number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"holds {text:.40}, which is no finite number")
+        raise ValueError(f"holds {text:.40}, which is not a finite number")
     return value
 
 
@@ -250,7 +250,7 @@ def unreadable(path: Path, error: BaseException) -> InputError:
     if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
         return input_error(path, "the compressed file is cut short or damaged", "fetch it again")
     if isinstance(error, UnicodeDecodeError):
-        return input_error(path, "the file is no UTF-8 text", "save it in UTF-8")
+        return input_error(path, "the file is not UTF-8 text", "save it in UTF-8")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return input_error(path, f"the file cannot be read: {reason}", "check the path and its permissions")
 

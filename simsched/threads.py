@@ -1,4 +1,4 @@
-"""Limits linear-algebra libraries to one thread, and the garbage collector to rare passes.
+"""Limits linear-algebra libraries to one thread, Arrow to the system's memory, and the collector to rare passes.
 
 On these tiny matrices threads mostly spin (on two cores they made fits of throughput models 30 times slower), compete
 with parallel cells, and make sums depend on their number.
@@ -24,6 +24,14 @@ def one_thread_each() -> None:
     """Request one thread unless the environment says otherwise, effective before numpy's first import."""
     for name in _VARIABLES:
         os.environ.setdefault(name, "1")
+
+
+def memory_given_back() -> None:
+    """Let Arrow take the system's memory unless the environment says otherwise, effective before its first import.
+
+    What its own allocator keeps of a table that was read and let go is an eighth of the memory of a whole trace.
+    """
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 @contextmanager

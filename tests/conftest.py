@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from simsched.experiment import find_published
+from simsched.experiment.running import prepared, runner
 from simsched.threads import one_thread_each
+from tests.campaigns import WHOLE
 
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
 one_thread_each()
+# Of what tests leave behind little is garbage, and a pass at every 700 new objects takes an eighth of their time.
+gc.set_threshold(50_000, *gc.get_threshold()[1:])
 # On a busy machine a pause in the middle of an example is nobody's fault.
-settings.register_profile("simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100 if WHOLE else 30
+)
 settings.load_profile("simsched")
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED = ROOT.parent / "shared" / "data"
+#: Where `simsched data get --dir` put the published data.
+SHARED = Path(os.environ.get("SIMSCHED_DATA", ROOT.parent / "shared" / "data"))
+
+
+class PublishedFolder:
+    """The folder of published data: `folder / "NAME"`, or the test is skipped where data NAME are not all there."""
+
+    def __truediv__(self, path: str) -> Path:
+        data = find_published(path.partition("/")[0])
+        folder = SHARED / data.name
+        gone = [file.path for file in data.files if file.sha256 and not (folder / file.path).is_file()]
+        if gone or not folder.is_dir():
+            pytest.skip(f"needs {folder / (gone or [''])[0]} (the folder is $SIMSCHED_DATA): {data.remedy()}")
+        return SHARED / path
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """Return the folder of published data, or skip the test."""
-    if not SHARED.is_dir():
-        pytest.skip("needs the published data, which is not part of the project (looked in ../shared/data)")
-    return SHARED
+def shared() -> PublishedFolder:
+    """Return the folder of published data, of which each part that is not there skips the test that asks for it."""
+    return PublishedFolder()
+
+
+@pytest.fixture(scope="module")
+def in_this_process() -> Iterator[None]:
+    """Check experiments and run cells in this process: for tests of what comes out, not of processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepared, "apart_if_foreign", lambda *_, **__: None)
+        patch.setattr(
+            runner,
+            "run_in_pool",
+            lambda missing, folder, _, listener, limits: runner._run_here(missing, folder, listener, limits),
+        )
+        yield
 
 
 #: The files that take longest: begun first, so that no process is left with one of them at the end.

@@ -63,14 +63,14 @@ def fault(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def unusual(text: str) -> str:
-    """Return what a text has that is no JSON; empty where nothing is."""
+    """Return what of a text is not JSON; empty where nothing is."""
 
     def refuse(name: str) -> float:
-        raise ValueError(f"{name} is no JSON")
+        raise ValueError(f"{name} is not JSON")
 
     def finite(number: str) -> float:
         if not math.isfinite(float(number)):
-            raise ValueError(f"{number} is no finite number")
+            raise ValueError(f"{number} is not a finite number")
         return float(number)
 
     try:

@@ -21,7 +21,7 @@ from benchmarks.abuse.command import TooSlowError
 
 @dataclass(frozen=True)
 class Ending:
-    """How a try ended: an outcome that is counted, and what broke; empty where nothing did."""
+    """How a try ended: an outcome that is counted, and what broke, if anything."""
 
     outcome: str
     broken: str = ""

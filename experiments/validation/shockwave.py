@@ -2,7 +2,7 @@
 
 Everything peculiar to the published simulator of Shockwave (Zheng et al., NSDI'23) is here, most of it behind a switch.
 Seconds are doubles, and every sum is made in the artifact's order, because which of two jobs of equal priority runs
-hangs on the last bit. Jobs run in leases: until the end of their round, or until they end in it.
+depends on the last bit. Jobs run in leases: until the end of their round, or until they end in it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Lease(NamedTuple):
 class LeasingAgent:
     """The base of agents that grant their job time in leases, as GavelIterator does (Gavel, section 6).
 
-    It is no protocol, since every job's agent is asked whether it is one.
+    It is not a protocol, since every job's agent is asked whether it is one.
     """
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from simsched.agent.agent import Agent, AgentFactory, Measurement
 from simsched.agent.plan_agent import PlanAgent
@@ -79,10 +79,17 @@ class FixedBatch(AgentFactory):
 
 @dataclass
 class BestPlan(AgentFactory):
-    """Keeps every job at its batch size as `fixed-batch` does, and runs the fastest plan, whichever was asked for."""
+    """Keeps every job at its batch size as `fixed-batch` does, and runs the fastest plan, whichever was asked for.
+
+    `on` its site, or on as many GPUs of full nodes side by side, as who tunes a job in advance finds it.
+    """
 
     name: ClassVar[str] = "best-plan"
+    on: Literal["site", "full-nodes"] = "site"
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Make the agent of a job."""
-        return fixed_agent(request._replace(plan=None), facts)
+        if facts.plans is None:
+            return fixed_agent(request, facts)
+        batch = request.batch_size or facts.plans.global_batch
+        return PlanAgent(facts.plans, None, batch, tight=self.on == "full-nodes")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from simsched.agent.agent import Measurement
-from simsched.model import BatchChoice, Site
+from simsched.model import BatchChoice, Site, consolidated_shape
 
 if TYPE_CHECKING:
     from simsched.model.plans import LargeModel, Plan
@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class PlanAgent:
-    """Runs the plan asked for where its GPUs are those it takes, else the fastest."""
+    """Runs the plan asked for where its GPUs are those it takes, else the fastest.
+
+    With `tight` it is the one that would be the fastest on full nodes side by side, wherever the GPUs lie.
+    """
 
     plans: LargeModel
     asked: Plan | None
     global_batch: int
+    tight: bool = False
 
     stale = False
     goodput = None
@@ -26,6 +30,8 @@ class PlanAgent:
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Return a plan for a site, with its micro-batches."""
         fits = self.asked is not None and self.asked.gpus == site.gpus
+        if self.tight:
+            site = Site(consolidated_shape(site.gpus, self.plans.node_gpus(site.gpu_type)), site.gpu_type)
         plan = self.asked if fits else self.plans.best(site, self.global_batch).plan
         assert plan is not None
         return BatchChoice.of_plan(plan, self.global_batch)

@@ -171,7 +171,7 @@ class HistoryPool:
         """Return what a job of an unknown application may borrow once it has run on one GPU; None where nothing fits.
 
         An application is similar if each of its four batch limits, and its step time at the batch measured, lie within
-        a factor of `SIMILAR_WITHIN` of the job's. Of several, the one with the closest step time is taken. Its
+        a factor of `SIMILAR_WITHIN` of the job's. The one with the closest step time is taken. Its
         computation is stretched to the job's pace; its synchronisation is kept.
         """
         if seen.site.gpus != 1:

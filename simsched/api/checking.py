@@ -48,10 +48,7 @@ def _checked(document: Document, overrides: Sequence[str], progress: Progress | 
 
 def _document(experiment: ExperimentSource) -> Document:
     if isinstance(experiment, Mapping):
-        told = plain(experiment)
-        if isinstance(told.get("policies"), list):
-            told["policies"] = [{"name": one} if isinstance(one, str) else one for one in told["policies"]]
-        return yaml_lines.parse(json.dumps(told), "experiment")
+        return yaml_lines.parse(json.dumps(plain(experiment)), "experiment")
     return yaml_lines.load(find_experiment(str(experiment)))
 
 

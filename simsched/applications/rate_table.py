@@ -53,7 +53,7 @@ def read_rate_lines(path: Path, gpu_type: str) -> Mapping[str, TabulatedModel]:
     problems: list[Problem] = []
     for line, row in read_records(path, _COLUMNS):
         wrong = [column for column in _COLUMNS[1:] if not _positive(row[column], whole=column != "rate")]
-        messages = [f"column '{column}': '{row[column]:.40}' is no number above 0 of its kind" for column in wrong]
+        messages = [f"column '{column}': '{row[column]:.40}' is not a number above 0 of its kind" for column in wrong]
         if not wrong:
             setting = Setting(int(row["batch_size"]), int(row["num_gpu"]))
             known = rates.setdefault(row["model_name"], {})

@@ -2,8 +2,8 @@
 
 All numbers are integers, and fractions of them where a job has several speeds. A job's part of the bound is the least,
 over its completion time C, of C - r and the price of the cheapest progress between its release r and C. As C grows,
-dear progress is given back for cheaper: between two such exchanges the sum is linear in C, so that its least value lies
-at one of them.
+expensive progress is traded for cheaper: between two such exchanges the sum is linear in C, so that its least value
+lies at one of them.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ class RelaxedJobs:
     """Jobs in order of release, on `capacity` of the `units` that the GPUs make; times count ticks.
 
     Job j makes up to `rates[j, i]` progress a tick in its i-th way, each unit of it for `costs[j, i]` /
-    `cost_parts` unit-ticks, until it has made `work[j]`; a rate of 0 is no way. Rates are rounded up, work and costs
-    down, so that each schedule of the real jobs remains one of these. `capacity` is the most that jobs can fill where
-    each holds a fixed number of units or none. `places` are the jobs' in the list that they were made from.
+    `cost_parts` unit-ticks, until it has made `work[j]`; a rate of 0 rules a way out. Rates are rounded up, work and
+    costs down, so that each schedule of the real jobs remains one of these. `capacity` is the most that jobs can fill
+    where each holds a fixed number of units or none. `places` are the jobs' in the list that they were made from.
     """
 
     release: Ints

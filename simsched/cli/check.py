@@ -1,4 +1,4 @@
-"""`simsched check`: does a policy meet the contract?"""
+"""`simsched check`: does a policy or an agent meet the contract?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -25,25 +26,35 @@ _END_S = 1.0
 
 @click.group()
 def check() -> None:
-    """Check policies of your own."""
+    """Check policies and agents of your own."""
+
+
+def _checking(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the name and the options of a check."""
+    options = (
+        click.argument("name"),
+        click.option(
+            "--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Random workloads per cluster."
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            default=600.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Longest time that the kit may take before its process is killed.",
+        ),
+        click.option("--in-process", is_flag=True, help="Run in this process, for a debugger; without a time limit."),
+        json_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @check.command()
-@click.argument("name")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Random workloads per cluster.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=600.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Longest time that the kit may take before the policy's process is killed.",
-)
-@click.option(
-    "--in-process", is_flag=True, help="Run the policy in this process, for a debugger; without a time limit."
-)
-@json_option
-def policy(name: str, seeds: int, timeout: float, in_process: bool, as_json: bool) -> None:
+@_checking
+def policy(**how: Any) -> None:
     """Run the conformance kit on a policy; the exit code is 1 if it fails a check.
 
     A failure is shown with the file and line of the policy from which it came, and with `simsched --debug check policy`
@@ -51,12 +62,27 @@ def policy(name: str, seeds: int, timeout: float, in_process: bool, as_json: boo
 
     NAME is a registered name, package.module:Class or path/to/file.py:Class.
     """
-    shown, failures = _checked(name, seeds) if in_process else _checked_apart(name, seeds, timeout)
+    _show("policy", **how)
+
+
+@check.command()
+@_checking
+def agent(**how: Any) -> None:
+    """Run the conformance kit on agents, which pick the batches of jobs; the exit code is 1 if they fail a check.
+
+    NAME is a registered name, package.module:Class or path/to/file.py:Class: what an experiment names as a policy's
+    `agent`.
+    """
+    _show("agent", **how)
+
+
+def _show(noun: str, name: str, seeds: int, timeout: float, in_process: bool, as_json: bool) -> None:
+    shown, failures = _checked(noun, name, seeds) if in_process else _checked_apart(noun, name, seeds, timeout)
     debug = click.get_current_context().find_root().params.get("debug")
     if as_json:
         print_json(
             {
-                "policy": name,
+                noun: name,
                 "failures": [{"check": one.check, "reason": one.reason, "place": one.place} for one in failures],
             }
         )
@@ -71,21 +97,23 @@ def policy(name: str, seeds: int, timeout: float, in_process: bool, as_json: boo
         click.get_current_context().exit(_NOT_CONFORMING)
 
 
-def _checked(name: str, seeds: int) -> tuple[str, list[Failure]]:
-    from simsched.policy import registry
-    from simsched.testing import check_policy
+def _checked(noun: str, name: str, seeds: int) -> tuple[str, list[Failure]]:
+    from simsched.agent import registry as agents
+    from simsched.policy import registry as policies
+    from simsched.testing import check_agent, check_policy
 
-    kind = registry.load(name)
-    with contextlib.redirect_stdout(sys.stderr):  # keeps the policy's prints out of the results
-        return str(kind.name), check_policy(kind, seeds=seeds)
+    kind = (agents if noun == "agent" else policies).load(name)
+    kit: Callable[..., list[Failure]] = check_agent if noun == "agent" else check_policy
+    with contextlib.redirect_stdout(sys.stderr):  # keeps its prints out of the results
+        return str(kind.name), kit(kind, seeds=seeds)
 
 
-def _checked_apart(name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:
+def _checked_apart(noun: str, name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:
     """Run the kit in a separate process; a crash or timeout is a failure."""
     from simsched.experiment.running import LONGEST_MESSAGE, start
     from simsched.testing import Failure
 
-    process, pipe = start(_serve_check, name, seeds)
+    process, pipe = start(_serve_check, noun, name, seeds)
     said = None
     try:
         with contextlib.suppress(EOFError, OSError, ValueError):
@@ -106,10 +134,10 @@ def _checked_apart(name: str, seeds: int, timeout_s: float) -> tuple[str, list[F
     return said["name"], [Failure(**one) for one in said["failures"]]
 
 
-def _serve_check(pipe: Connection, name: str, seeds: int) -> None:
+def _serve_check(pipe: Connection, noun: str, name: str, seeds: int) -> None:
     said: dict[str, Any] = {"name": name, "failures": [], "problems": []}
     try:
-        said["name"], failures = _checked(name, seeds)
+        said["name"], failures = _checked(noun, name, seeds)
         said["failures"] = [asdict(failure) for failure in failures]
     except InputError as error:
         said["problems"] = [asdict(problem) for problem in error.problems]

@@ -36,9 +36,9 @@ experiment_argument = click.argument("experiment", shell_complete=complete_exper
 def validate(experiment: str, overrides: tuple[str, ...], as_json: bool, **manifests: Any) -> None:
     """Check an experiment, its data and its jobs, without running it.
 
-    Of a policy that counts on physics which the experiment lacks it is said what the policy is without them.
+    If a policy counts on physics that the experiment lacks, the command says what the policy becomes without them.
 
-    Of many cells, or of seeds that each draw from a generated trace of their own, some are looked into: every policy at
+    Only some of many cells, or of seeds that each draw from their own generated trace, are looked into: every policy at
     every point under the first seed. How many is said. What other seeds may draw is checked by the hardest jobs that
     the recipe can make; where these do not fit, the jobs of up to 200 cells are drawn as a run draws them.
 

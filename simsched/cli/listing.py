@@ -8,7 +8,7 @@ import click
 
 from simsched.cli.output import json_option, print_json, shorten, table
 
-_KINDS = ("policies", "applications", "traces", "experiments", "metrics", "figures")
+_KINDS = ("policies", "agents", "applications", "traces", "experiments", "metrics", "figures")
 _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
@@ -16,9 +16,10 @@ _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 @click.argument("kind", type=click.Choice(_KINDS))
 @json_option
 def list_(kind: str, as_json: bool) -> None:
-    """List policies, applications, traces, experiments, metrics or figures."""
+    """List policies, agents, applications, traces, experiments, metrics or figures."""
     headers, rows = {
         "policies": _policies,
+        "agents": _agents,
         "applications": _applications,
         "traces": _traces,
         "experiments": _experiments,
@@ -38,6 +39,17 @@ def _policies() -> _Rows:
     cards = map(policy_card, registry.names())
     rows = [(card.name, card.group, shorten(_after_name(card.title), 62)) for card in cards]
     return ("policy", "class", "what it does (simsched show policy NAME tells more)"), rows
+
+
+def _agents() -> _Rows:
+    import inspect
+
+    from simsched.agent import registry
+
+    rows = [
+        (name, shorten((inspect.getdoc(registry.load(name)) or "").split("\n")[0], 110)) for name in registry.names()
+    ]
+    return ("agent", "what it does (agent: {name: ...} of a policy)"), rows
 
 
 def _after_name(title: str) -> str:

@@ -15,7 +15,7 @@ import click
 
 from simsched.errors import InputError, InputWarning
 from simsched.outlets import SafeStream
-from simsched.threads import one_thread_each
+from simsched.threads import memory_given_back, one_thread_each
 from simsched.version import __version__
 
 _INPUT_IS_WRONG = 2
@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "plot": "results", "report": "report", "export": "export", "trace": "trace", "workload": "workload",
     "application": "application", "check": "check", "new": "new", "clean": "clean", "verify": "verify",
     "calibrate": "calibrate", "capacity": "capacity", "what-if": "what_if", "forecast": "forecast", "pack": "pack",
-    "bound": "bound", "learn": "learn", "why": "why", "step": "step",
+    "bound": "bound", "data": "data", "learn": "learn", "why": "why", "step": "step",
     "league": "league", "plan": "plan", "explain": "explain",
 }  # fmt: skip
 
@@ -132,6 +132,7 @@ def cli(debug: bool) -> None:
 def main() -> None:
     """Run the command line."""
     one_thread_each()
+    memory_given_back()
     with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or unsupported
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     cli(prog_name="simsched")

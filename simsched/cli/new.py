@@ -1,4 +1,4 @@
-"""`simsched new`: a commented template of a policy or experiment that runs as is, a sample log, sample manifests."""
+"""`simsched new`: commented templates of policies, agents and experiments that run as they are, and samples."""
 
 from __future__ import annotations
 
@@ -42,6 +42,54 @@ class {kind}(Policy):
         return Decision(run_in_order(sorted(view.jobs.values(), key=key), view))
 '''
 
+_AGENT = '''"""{name}: what the agents do, in a sentence."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simsched.agent import AgentFactory, fixed_agent
+from simsched.model import batch_for_target
+
+
+@dataclass
+class {kind}Agent:
+    """Stands beside one job and picks its batch."""
+
+    limits: object  # the application's: init_batch_size, max_batch_size, min_local_bsz, max_local_bsz
+    first: int
+    every_epochs: int
+
+    # What policies with needs={{GOODPUT}} read: a fitted model (simsched.agent.goodput_agent), or None.
+    goodput = None
+    # Whether `choose` may answer otherwise than when it was last asked.
+    stale = True
+
+    def choose(self, site, epoch):
+        # site: gpus, num_nodes, gpu_type. batch_for_target splits a total batch over GPUs and micro-batches.
+        target = self.first * 2 ** min(epoch // self.every_epochs, 30)
+        smallest = self.limits.min_local_bsz * site.gpus
+        return batch_for_target(self.limits, min(max(target, smallest), self.limits.max_batch_size), site.gpus)
+
+    def observe(self, measurement):
+        """Take note of what the job measures: measurement.step (seconds), measurement.gradient (sqr, var)."""
+
+
+@dataclass
+class {kind}(AgentFactory):
+    """Doubles every job's total batch every `every_epochs` epochs."""
+
+    name: ClassVar[str] = "{name}"
+
+    # Parameters of an experiment (`agent: {{name: ..., params: {{every_epochs: 5}}}}`): they have types and defaults.
+    every_epochs: int = 20
+
+    def agent(self, request, facts):
+        if facts.limits is None:  # a job that knows only its duration, or trains by plans
+            return fixed_agent(request, facts)
+        first = request.batch_size or facts.limits.init_batch_size
+        return {kind}Agent(facts.limits, first, self.every_epochs)
+'''
+
 _EXPERIMENT = """\
 # simsched run {name}.yaml
 name: {name}
@@ -50,9 +98,10 @@ description: what the experiment is to show
 # 16 nodes of 4 GPUs. Several kinds of nodes: groups: [{{nodes: 4, gpus_per_node: 8, gpu_type: v100}}, ...]
 cluster: {{nodes: 16, gpus_per_node: 4, gpu_type: t4}}
 
-# 40 jobs drawn as in the Pollux paper from four generated, Philly-like weeks, other ones for each seed (without `days`
-# from a year, which varies less). A trace of your own, job by job: workload: {{path: my-trace.csv, recipe: replay}}
-workload: {{source: philly-generated, days: 28, recipe: pollux, jobs: 40}}
+# 160 jobs drawn as in the Pollux paper from four generated, Philly-like weeks, other ones for each seed; `stratify`
+# deals out long and short jobs evenly over the seeds. A trace of your own, job by job:
+# workload: {{path: my-trace.csv, recipe: replay}}
+workload: {{source: philly-generated, days: 28, recipe: pollux, jobs: 160, stratify: true}}
 
 engine: {{restart_delay_s: 30}}
 
@@ -61,9 +110,9 @@ policies:
   - {{name: tiresias}}
   - {{name: fifo}}
 
-# A seed varies the jobs that are drawn and whatever chance there is in policies, agents and failures; all policies
-# face the same jobs under it.
-seeds: 2
+# Seeds 1 to 8. A seed varies the jobs that are drawn and whatever chance there is in policies, agents and failures; all
+# policies face the same jobs under it. With fewer the intervals are wider.
+seeds: 8
 
 # Every combination of these values is run, e.g. sweep: {{workload.load: [0.5, 1, 1.5]}}
 sweep: {{}}
@@ -72,7 +121,10 @@ sweep: {{}}
 
 @click.group()
 def new() -> None:
-    """Write a commented start of a policy or an experiment, which runs as it is, or a sample log or manifests."""
+    """Write a commented start of a policy, an agent or an experiment, which runs as it is, or a sample.
+
+    Samples are a log, manifests, and measurements of an application.
+    """
 
 
 force_option = click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
@@ -83,13 +135,25 @@ force_option = click.option("--force", is_flag=True, help="Overwrite the file if
 @force_option
 def policy(name: str, force: bool) -> None:
     """Write NAME.py with a policy that conforms; change it, then `simsched check policy NAME.py:Class`."""
+    _plugin("policy", _POLICY, name, force)
+
+
+@new.command()
+@click.argument("name")
+@force_option
+def agent(name: str, force: bool) -> None:
+    """Write NAME.py with agents that conform; change it, then `simsched check agent NAME.py:Class`."""
+    _plugin("agent", _AGENT, name, force)
+
+
+def _plugin(noun: str, template: str, name: str, force: bool) -> None:
     module = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     kind = "".join(part.capitalize() for part in module.split("_"))
     if not kind.isidentifier():
-        raise input_error("NAME", f"'{name}' cannot name a class", "begin with a letter, as in my-policy")
+        raise input_error("NAME", f"'{name}' cannot name a class", f"begin with a letter, as in my-{noun}")
     path = Path(f"{module}.py")
-    _write(path, _POLICY.format(name=module.replace("_", "-"), kind=kind), force)
-    click.echo(f"{path}: try `simsched check policy {path}:{kind}`")
+    _write(path, template.format(name=module.replace("_", "-"), kind=kind), force)
+    click.echo(f"{path}: try `simsched check {noun} {path}:{kind}`")
 
 
 @new.command()
@@ -124,12 +188,21 @@ def kubernetes(folder: Path, force: bool) -> None:
     _sample("kubernetes-sample", folder, force)
 
 
+@new.command()
+@click.argument("folder", default="measured", type=click.Path(path_type=Path))
+@force_option
+def measurements(folder: Path, force: bool) -> None:
+    """Write sample measurements of an application into FOLDER/mynet, for `simsched application fit FOLDER`."""
+    _sample("measurements-sample", folder, force)
+
+
 def _sample(name: str, folder: Path, force: bool) -> None:
     from simsched.paths import data_folder
     from simsched.reading import read_text
 
-    for source in sorted((data_folder("traces") / name).iterdir()):
-        path = folder / source.name.removesuffix(".gz")
+    shipped = data_folder("traces") / name
+    for source in sorted(path for path in shipped.rglob("*") if path.is_file()):
+        path = folder / source.relative_to(shipped).with_name(source.name.removesuffix(".gz"))
         _write(path, read_text(source), force)
         click.echo(f"{path}")
 

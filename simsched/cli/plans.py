@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import json_option, print_json, table
-from simsched.errors import input_error, nearest
+from simsched.errors import InputError, input_error, nearest
 from simsched.files import write_text
 from simsched.words import counted
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from simsched.applications.calibration import ModelErrors
     from simsched.applications.plans import HardwareDocument, MeasuredSteps
     from simsched.model import Cluster
-    from simsched.model.plans import Plan, PlannedModel
+    from simsched.model.plans import Plan, PlannedModel, PlanSpace
     from simsched.operators import PlanAnswer, Question
 
 hardware_option = click.option(
@@ -104,6 +105,14 @@ def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None
     "--experiment", metavar="FILE", type=click.Path(path_type=Path), help="Take cluster and tiers from an experiment."
 )
 @click.option("--across", metavar="LEVEL", help="Show what it costs to lie in two domains of a level of that cluster.")
+@click.option(
+    "--weak-scaling",
+    "doublings",
+    metavar="N",
+    type=click.IntRange(0, 16),
+    default=0,
+    help="Show the fastest plan as GPUs and global batch double together so many times.",
+)
 @click.option("--top", default=5, show_default=True, type=click.IntRange(1, 100), help="Plans to show.")
 @click.option("--unmeasured", is_flag=True, help="Consider plans of kinds that were never measured, too.")
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
@@ -111,7 +120,8 @@ def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None
 @json_option
 def plans(
     model: str, name: str, gpus: int, global_batch: int | None, asked: str | None, tokens: float,
-    experiment: Path | None, across: str | None, top: int, unmeasured: bool, out: Path, no_plots: bool, as_json: bool,
+    experiment: Path | None, across: str | None, doublings: int, top: int, unmeasured: bool, out: Path, no_plots: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Show how long a model trains on some GPUs, by the fastest plans, and what a step is spent on.
 
@@ -119,7 +129,7 @@ def plans(
     """
     from simsched.applications.plans import find_hardware
     from simsched.model.plans import EVERYTHING
-    from simsched.operators import Question, closest_plan, straddling_site, tight_site
+    from simsched.operators import Question, tight_site
 
     document = find_hardware(name)
     known = _model(model)
@@ -132,19 +142,18 @@ def plans(
     else:
         found = question.fastest(site.tiers, top, space)
     if not found:
-        where = f"model '{model}' on {gpus} GPUs of {document.profile.gpu_type}"
-        raise input_error(where, f"no plan can run: {closest_plan(question)}", "try other GPUs, or --unmeasured")
-    beside: list[tuple[str, PlanAnswer]] = []
-    if across is not None:
-        if cluster is None:
-            raise input_error("--across", "needs a cluster with levels", "name an experiment with --experiment")
-        apart = straddling_site(question, cluster, across)
-        beside = [(f"the same plan across two of '{across}'", question.timed(found[0].plan, apart.tiers))]
-        if asked is None:
-            beside.append((f"the fastest plan across two of '{across}'", question.fastest(apart.tiers, 1, space)[0]))
+        raise _nothing_fits(question, model)
+    beside = [] if across is None else _apart(question, cluster, across, found[0].plan, space)
+    beside = beside[:1] if asked is not None else beside
+    grown = [replace(question, gpus=gpus << k, global_batch=question.global_batch << k) for k in range(doublings + 1)]
+    scaled = [(one, _fastest(one, cluster, model, space)) for one in (grown if doublings else [])]
     if as_json:
         shown = [_shown(one) for one in found]
-        print_json({"plans": shown, "across": [{"where": where, **_shown(one)} for where, one in beside]})
+        apart_too = [{"where": where, **_shown(one)} for where, one in beside]
+        by_gpus = [
+            {"global_batch": one.global_batch, "mfu": one.mfu(best.step_s), **_shown(best)} for one, best in scaled
+        ]
+        print_json({"plans": shown, "across": apart_too, "weak_scaling": by_gpus})
         return
     _print_plans(question, found)
     _print_best(question, found[0], tokens)
@@ -153,8 +162,16 @@ def plans(
     click.echo(f"Measured error of the profile: {document.errors or 'none is known'}.")
     if unmeasured:
         click.echo("Kinds of plans that were never measured are among them: their times are those of the model alone.")
+    if scaled:
+        _print_scaling(scaled)
     if not no_plots:
-        _draw(question, found, f"{known.name}-plans", out)
+        kind = question.hardware.gpu_type.upper()
+        labelled = [(str(one.plan), one) for one in found]
+        _draw(labelled, f"A step on {gpus} {kind}, by plan", f"{known.name}-plans", out)
+        if scaled:
+            growing = [(f"{one.gpus} GPUs: {best.plan}", best) for one, best in scaled]
+            title = f"A step on {kind}, as GPUs and batch double together"
+            _draw(growing, title, f"{known.name}-weak-scaling", out)
 
 
 def _model(name: str) -> PlannedModel:
@@ -221,13 +238,54 @@ def _print_best(question: Question, best: PlanAnswer, tokens: float) -> None:
     click.echo(f"GiB of a GPU: {sizes}.")
 
 
-def _draw(question: Question, found: Sequence[PlanAnswer], name: str, out: Path) -> None:
+def _apart(
+    question: Question, cluster: Cluster | None, level: str, plan: Plan, space: PlanSpace | None
+) -> list[tuple[str, PlanAnswer]]:
+    from simsched.operators import straddling_site
+
+    if cluster is None:
+        raise input_error("--across", "needs a cluster with levels", "name an experiment with --experiment")
+    apart = straddling_site(question, cluster, level)
+    return [
+        (f"the same plan across two of '{level}'", question.timed(plan, apart.tiers)),
+        (f"the fastest plan across two of '{level}'", question.fastest(apart.tiers, 1, space)[0]),
+    ]
+
+
+def _fastest(question: Question, cluster: Cluster | None, model: str, space: PlanSpace | None) -> PlanAnswer:
+    from simsched.operators import tight_site
+
+    found = question.fastest(tight_site(question, cluster).tiers, 1, space)
+    if not found:
+        raise _nothing_fits(question, model)
+    return found[0]
+
+
+def _nothing_fits(question: Question, model: str) -> InputError:
+    from simsched.operators import closest_plan
+
+    where = f"model '{model}' on {question.gpus} GPUs of {question.hardware.gpu_type}"
+    return input_error(where, f"no plan can run: {closest_plan(question)}", "try other GPUs, or --unmeasured")
+
+
+def _print_scaling(scaled: Sequence[tuple[Question, PlanAnswer]]) -> None:
+    rows = [
+        (
+            str(one.gpus), str(one.global_batch), str(best.plan), f"{best.step_s:.3f}",
+            f"{100 * one.mfu(best.step_s):.1f}", f"{100 * scaled[0][1].step_s / best.step_s:.1f}",
+        )
+        for one, best in scaled
+    ]  # fmt: skip
+    click.echo("\nAs GPUs and global batch double together:")
+    click.echo(table(("GPUs", "sequences", "plan", "step s", "MFU %", "speed a GPU, % of the first"), rows))
+
+
+def _draw(found: Sequence[tuple[str, PlanAnswer]], title: str, name: str, out: Path) -> None:
     import pandas as pd
 
     from simsched.report.figures import plan_parts, save
 
-    data = pd.DataFrame([{"plan": str(one.plan), **one.parts_s} for one in found])
-    title = f"A step on {question.gpus} {question.hardware.gpu_type.upper()}, by plan"
+    data = pd.DataFrame([{"plan": label, **one.parts_s} for label, one in found])
     for file in save(*plan_parts(data, title=title), out, name):
         if file.suffix == ".png":
             click.echo(f"Figure: {file}")

@@ -38,6 +38,7 @@ def processors() -> int:
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
 @click.option("--diagnostics", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
+@click.option("--explain", is_flag=True, help="Keep why each job waits, for `simsched why`: engine.reasons=true.")
 @click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut the jobs of each cell into N parts.")
 @click.option("--memory-per-cell", type=click.IntRange(min=1), metavar="MIB", help="Memory that a cell may allocate.")
 @click.option(
@@ -71,6 +72,7 @@ def run(
     dask: str | None,
     labels: tuple[str, ...],
     diagnostics: tuple[str, ...],
+    explain: bool,
     shards: int | None,
     memory_per_cell: int | None,
     timeout_per_decision: float | None,
@@ -103,6 +105,8 @@ def run(
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:
         overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
+    if explain:
+        overrides = (*overrides, "engine.reasons=true")
     if shards is not None:
         overrides = (*overrides, f"shards.parts={shards}")
     how: dict[str, Any] = {"labels": labels, "in_process": in_process, "limit_s": timeout_per_cell}

@@ -26,8 +26,8 @@ def why(folder: Path, job: str, at_s: float | None, policy: str | None, seed: in
     """Tell the story of a job: when it waited and what stood in its way, where it ran, when it was stopped.
 
     While a job waits there is no room for it, room but not on one node, or room that the policy did not give it, for a
-    reason of its own: another comes first, a quota, a promise. That is read from the tables of a run, whatever the
-    policy; jobs that came later and hold GPUs are counted.
+    reason of its own. That is read from the tables of a run, whatever the policy; jobs that came later and hold GPUs
+    are counted. Of a run made with --explain it says why in the policy's words, with the job's rank and score.
     """
     from simsched.results import at, story
 
@@ -41,7 +41,8 @@ def why(folder: Path, job: str, at_s: float | None, policy: str | None, seed: in
     click.echo(f"{job} ({cell.shown_policy}, seed {cell.seed})")
     for one in told:
         until = f" (until {clock(one.until_s)})" if one.until_s > one.time_s else ""
-        click.echo(f"  {clock(one.time_s):>10}  {one.event}{f' {one.why}' if one.why else ''}{until}")
+        place = f", place {one.rank} in line{f' (score {one.score})' if one.score else ''}" if one.rank else ""
+        click.echo(f"  {clock(one.time_s):>10}  {one.event}{f' {one.why}' if one.why else ''}{place}{until}")
 
 
 def _cell(folder: Path, policy: str | None, seed: int | None) -> Cell:

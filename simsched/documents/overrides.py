@@ -36,6 +36,7 @@ class Draft:
     def of(cls, document: Document) -> Draft:
         """Begin with what stands in the file; relative paths in it are resolved against its folder."""
         draft = cls(document, copy.deepcopy(document.data))
+        draft._write_out_policies()
         for path in _PATH_KEYS:
             draft._resolve_path(path, Path(document.file).parent)
         return draft
@@ -104,6 +105,13 @@ class Draft:
         """
         for path in self._find(dotted, origin):
             self._set_one(path, value, origin)
+        self._write_out_policies()
+
+    def _write_out_policies(self) -> None:
+        """Write policies that are given by name alone as the sections that they stand for."""
+        policies = self.data.get("policies")
+        if isinstance(policies, list):
+            self.data["policies"] = [{"name": one} if isinstance(one, str) else one for one in policies]
 
     def override(self, option: str) -> None:
         """Apply `key=value`, the value in YAML; raises `InputError` naming the option."""

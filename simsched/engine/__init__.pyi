@@ -12,8 +12,10 @@ from .records import (
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,
     JobRecord as JobRecord,
+    JobRecorder as JobRecorder,
     MemoryRecorder as MemoryRecorder,
     OutageRecord as OutageRecord,
+    ReasonRecord as ReasonRecord,
     Recorder as Recorder,
     features_of as features_of,
 )

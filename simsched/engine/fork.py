@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from simsched.engine.errors import EngineError
 from simsched.engine.options import EngineOptions, FailureOptions
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord
 from simsched.model import ApplicationFacts, Cluster, JobRequest, JobSpec, JobTruth, Outage, Site
 from simsched.policy import FileSignal, JobSignal, ViewSignal
 
@@ -31,7 +31,8 @@ class _Kept:
 _SHARED: frozenset[type] = frozenset(
     {
         ApplicationFacts, Cluster, EngineOptions, FailureOptions, JobRequest, JobSpec, JobTruth, Outage, Site,
-        AllocationRecord, DecisionRecord, JobRecord, OutageRecord, FileSignal, JobSignal, ViewSignal, ModuleType, _Kept,
+        AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord,
+        FileSignal, JobSignal, ViewSignal, ModuleType, _Kept,
     }
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from simsched.engine.errors import InvariantError
 from simsched.engine.holders import Holders
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, Recorder
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
 from simsched.model import SLACK, Node
 
@@ -115,6 +115,11 @@ class CheckingRecorder:
         """Check an outage's time and forward it."""
         self._advance(record.end_s)
         self._inner.outage(record)
+
+    def reason(self, record: ReasonRecord) -> None:
+        """Check a decision's time and forward how a job stood after it."""
+        self._advance(record.time_s)
+        self._inner.reason(record)
 
     def _advance(self, time_s: float) -> None:
         if time_s < self._now_s:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from simsched.engine.clock import Clock
 from simsched.engine.state import ClusterState, JobState
 from simsched.model import Node
-from simsched.policy import JobView, ViewSignal, undeclared
+from simsched.policy import JobView, Reasons, ViewSignal, undeclared
 from simsched.words import counted
 
 T = TypeVar("T")
@@ -62,6 +62,7 @@ class LiveView:
         self._up, self._shown_up = cluster.up, ReadOnly(cluster.up)
         self.restart_delay_s = restart_delay_s
         self.max_jobs_per_gpu = max_jobs_per_gpu
+        self.reasons: Reasons | None = None
         self.arrived: Sequence[JobView] = ()
         self.finished: Sequence[str] = ()
         self.reached_threshold: Sequence[JobView] = ()

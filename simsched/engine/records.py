@@ -13,6 +13,7 @@ from simsched.results import (
     Feature,
     JobRecord as JobRecord,
     OutageRecord as OutageRecord,
+    ReasonRecord as ReasonRecord,
 )
 
 
@@ -56,6 +57,9 @@ class Recorder(Protocol):
     def outage(self, record: OutageRecord) -> None:
         """Receive an interval during which a node was out of use."""
 
+    def reason(self, record: ReasonRecord) -> None:
+        """Receive how a job stood after a decision, where reasons are kept."""
+
 
 class MemoryRecorder:
     """Keeps the records in lists."""
@@ -65,6 +69,7 @@ class MemoryRecorder:
         self.allocations: list[AllocationRecord] = []
         self.decisions: list[DecisionRecord] = []
         self.outages: list[OutageRecord] = []
+        self.reasons: list[ReasonRecord] = []
 
     def job(self, record: JobRecord) -> None:
         """Keep a finished job."""
@@ -81,3 +86,30 @@ class MemoryRecorder:
     def outage(self, record: OutageRecord) -> None:
         """Keep a node's interval out of use."""
         self.outages.append(record)
+
+    def reason(self, record: ReasonRecord) -> None:
+        """Keep how a job stood after a decision."""
+        self.reasons.append(record)
+
+
+class JobRecorder:
+    """Keeps the records of finished jobs and no others; intervals, most of what there is to record, are not made."""
+
+    def __init__(self) -> None:
+        self.jobs: list[JobRecord] = []
+
+    def job(self, record: JobRecord) -> None:
+        """Keep a finished job."""
+        self.jobs.append(record)
+
+    def allocation(self, record: AllocationRecord) -> None:
+        """Drop an interval."""
+
+    def decision(self, record: DecisionRecord) -> None:
+        """Drop a decision."""
+
+    def outage(self, record: OutageRecord) -> None:
+        """Drop an interval of a node."""
+
+    def reason(self, record: ReasonRecord) -> None:
+        """Drop how a job stood."""

@@ -26,6 +26,7 @@ from simsched.engine.live_view import Delta, LiveView, ReadOnly
 from simsched.engine.nodes import Nodes
 from simsched.engine.options import Decides, EngineOptions, Settings, Terms, stream
 from simsched.engine.providers import Granted, views_at_submission
+from simsched.engine.reasons import KeptReasons
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.stalls import StallDetector
@@ -156,6 +157,9 @@ class Simulation:
         shown = (self._clock, self._cluster, self._views, self._granted.view)
         #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
         self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
+        self._reasons = KeptReasons(self._cluster) if options.reasons else None
+        if self._reasons is not None:
+            self.view.reasons = self._reasons.said
         self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
         self._nodes = Nodes(
             self._clock, self._cluster, recorder, self._clock.ticks(options.node_start_s), self._on_join
@@ -222,6 +226,9 @@ class Simulation:
             fits = self._stranded.fits_in_domain(cluster.free)
         now_s, active = self._clock.now * self._clock.unit_s, len(self._active)
         self._recorder.decision(decision_record(now_s, active, cluster, moves, decision.diagnostics, stranded, fits))
+        if self._reasons is not None:
+            for row in self._reasons.rows(now_s, self._active):
+                self._recorder.reason(row)
         if decision.renew_leases or self._leases.paused:
             self._leases.renew(self._active.values() if decision.renew_leases else ())
         if self.options.interference:
@@ -323,7 +330,7 @@ class Simulation:
             self._ledger.tell(self._leases, first=True)
         self._granted.prepare(job)
         if self._failures is not None:
-            job.recovery = self._failures.recovery_of(spec)
+            job.recovery = self._failures.recovery_of(spec, job.app)
 
     def _asks(self) -> bool:
         """Return whether to ask the policy now: jobs are active, or it also wants to be asked before jobs to come."""

@@ -83,7 +83,7 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
 
 
 def _restarts(place: Place, job: JobState) -> bool:
-    """Return whether a job begins anew on the GPUs that it holds: by the policy's wish, or with another plan."""
+    """Return whether a job begins again on the GPUs that it holds: by the policy's wish, or with another plan."""
     return place.restart or (place.plan is not None and place.plan != job.batch.plan)
 
 
@@ -320,7 +320,7 @@ def _malformed(allocation: Allocation, cluster: ClusterState, least: int) -> lis
     up, known = cluster.up, len(cluster.up)
     broken = [part for pair in allocation for part in pair if type(part) is not int and not _whole(part)]
     if broken:
-        return [f"{broken[0]!r} is no whole number, as nodes and their GPUs are, in {allocation}"]
+        return [f"{broken[0]!r} is not a whole number, as nodes and their GPUs are, in {allocation}"]
     if len(allocation) == 1 and 0 <= allocation[0][0] < known and up[allocation[0][0]] and allocation[0][1] >= least:
         return []  # the common case
     nodes = [node for node, _ in allocation]

@@ -1,4 +1,7 @@
+from .about import groups_of as groups_of
+from .checks import stage_problems as stage_problems
 from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
+from .failures import FailuresSpec as FailuresSpec, failure_options as failure_options
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
 from .league import (
@@ -13,7 +16,7 @@ from .league import (
     reason_of as reason_of,
     shipped_results as shipped_results,
 )
-from .physics import colocation_of as colocation_of
+from .physics import colocation_of as colocation_of, interleaves as interleaves
 from .policy_cards import (
     QUESTIONS as QUESTIONS,
     PolicyCard as PolicyCard,
@@ -22,6 +25,12 @@ from .policy_cards import (
 )
 from .policy_params import full_params as full_params, make_policy as make_policy
 from .promises import with_deadlines as with_deadlines
+from .published import (
+    PublishedData as PublishedData,
+    PublishedFile as PublishedFile,
+    find_published as find_published,
+    published_data as published_data,
+)
 from .results_name import results_name as results_name
 from .sharing import SharingSpec as SharingSpec
 from .shipped import find_experiment as find_experiment, shipped_experiments as shipped_experiments

@@ -63,7 +63,9 @@ class CellInputs:
         self._extremes: dict[tuple[object, ...], Gathered | None] = {}
 
     def applications(self, options: ApplicationsOptions) -> ApplicationCatalogue:
-        """Return the applications of a folder, or the shipped ones."""
+        """Return the applications of a folder, or the shipped ones; `InputError` for one that is not there."""
+        if options.path is not None and not Path(options.path).exists():
+            raise _nothing_at("applications", options.path)
         return catalogue(options)
 
     def workload_files(self, workload: WorkloadSpec) -> tuple[str, ...]:
@@ -163,8 +165,7 @@ class CellInputs:
         options = self._options(workload, file)
         source = options.source
         if workload.path is not None and not Path(workload.path).exists():
-            remedy = "name it with -o workload.path=..."
-            raise input_error("workload.path", f"there is no file or folder '{workload.path}'", remedy)
+            raise _nothing_at("workload", workload.path)
         tuned: Configurations = {}
         if options.recipe in (None, "pollux", "sia") and not _is_job_list(Path(source)):
             node = spec.cluster.build().nodes[0]
@@ -201,6 +202,13 @@ class CellInputs:
                 raise input_error("cluster.gpu_type", str(error)) from error
             self._configurations[what] = made
         return self._configurations[what]
+
+
+def _nothing_at(section: str, path: str) -> InputError:
+    from simsched.experiment.published import remedy_for  # reads what it declares
+
+    remedies = filter(None, (f"name it with -o {section}.path=...", remedy_for(Path(path))))
+    return input_error(f"{section}.path", f"there is no file or folder '{path}'", "; ".join(remedies))
 
 
 def _counting(part: Drawn, left_out: Counter[str]) -> list[JobSpec]:

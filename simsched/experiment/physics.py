@@ -28,6 +28,7 @@ def engine_options(spec: EngineSpec) -> EngineOptions:
         fragmentation=spec.fragmentation,
         gpu_shares=spec.sharing.model == "shares",
         contention=spec.contention,
+        reasons=spec.reasons,
     )
 
 

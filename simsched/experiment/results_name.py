@@ -20,7 +20,7 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._=,+-]*$")
 def results_name(experiment: Experiment, name: str | None = None) -> str:
     """Return the folder's name: the experiment's, then the changes, as in `quickstart--jobs=80`.
 
-    A user's `name` is taken as is; raises `InputError` if it is no folder name.
+    A user's `name` is taken as is; raises `InputError` if it is not a folder name.
     """
     if name is not None:
         if not _NAME.match(name):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import (
@@ -45,10 +45,27 @@ def _printable(text: str) -> str:
     return text
 
 
+def _or_names(schema: dict[str, Any]) -> None:
+    """Allow text for the items of a list in the JSON Schema: `Draft` writes it out before it is checked."""
+    schema["items"] = {"anyOf": [schema["items"], {"type": "string"}]}
+
+
 def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
-    """Add the fields of a dataclass of keys (`simsched.keys`) to a section."""
+    """Add the fields of a dataclass of keys (`simsched.keys`) to a section.
+
+    Raises `TypeError` for a key that is declared in two ways, of which one would silently hide the other.
+    """
+    declared = [one for kind in options.__mro__ if is_dataclass(kind) for one in fields(kind)]
+    ways: dict[str, set[str]] = {}
+    for one in declared:
+        ways.setdefault(one.name, set()).add(repr((one.type, one.default, sorted(one.metadata.items()))))
+    hidden = sorted(name for name, found in ways.items() if len(found) > 1)
 
     def add(section: type[_Section]) -> type[_Section]:
+        twice = sorted({*hidden, *ways.keys() & section.model_fields})
+        if twice:
+            message = f"{section.__name__}: declared in two ways: {', '.join(twice)}"
+            raise TypeError(message)
         hints = get_type_hints(options)
         keys: dict[str, Any] = {
             one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(options)
@@ -118,7 +135,7 @@ class WorkloadSpec(Section):
 
     @property
     def file(self) -> str | None:
-        """The file or folder to read, if any: `path`, or a `source` that is no name."""
+        """The file or folder to read, if any: `path`, or a `source` that is not a name."""
         return self.path or (None if self.source in NAMED_SOURCES else self.source)
 
     if TYPE_CHECKING:
@@ -164,6 +181,9 @@ class EngineSpec(Section):
         default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
     )
 
+    reasons: bool = Field(
+        default=False, description="whether to keep at each decision each job's rank, its score and why it waits"
+    )
     contention: bool = Field(
         default=False, description="whether jobs whose communication waits for the same uplinks share their bandwidth"
     )
@@ -323,7 +343,11 @@ class ExperimentSpec(Section):
     tenants: dict[str, TenantSpec] = Field(
         default={}, description="who shares the cluster and on what terms, for policies that know tenants"
     )
-    policies: tuple[PolicySpec, ...] = Field(min_length=1, description="the policies to compare, in the order shown")
+    policies: tuple[PolicySpec, ...] = Field(
+        min_length=1,
+        description="the policies to compare, in the order shown; a name alone stands for {name: ...}",
+        json_schema_extra=_or_names,
+    )
     seeds: Seeds = Field(
         default=(1,), description="seeds, or how many to use (1, 2, ...), or 'auto': as many as decide the comparisons"
     )

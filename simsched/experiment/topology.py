@@ -77,7 +77,7 @@ class LevelSpec(Section):
 
     @property
     def within(self) -> bool:
-        """Whether it is no level above the nodes: a tier inside them, or they themselves."""
+        """Whether it is not a level above the nodes: a tier inside them, or they themselves."""
         return self.gpus is not None or (self.nodes == 1 and self.linked)
 
     def uplink(self, below: Uplink | None, units: float) -> Uplink | None:

@@ -79,7 +79,7 @@ def _nodes(fields: Fields) -> Iterator[NodeFacts]:
     text = notes.get(COUNT, "1")
     if not text.isdigit() or not 0 < int(text) <= _MOST:
         path = ("metadata", "annotations", COUNT)
-        message = f"'{text}' is no number from 1 to {_MOST}"
+        message = f"'{text}' is not a number from 1 to {_MOST}"
         fields.account.problems.append(fields.owner.problem(path, message, "write how many such nodes there are"))
         text = "1"
     if COUNT not in notes:

@@ -147,7 +147,7 @@ def _seconds(fields: Fields, where: str, names: Mapping[str, str], name: str, *,
     except ValueError:
         found = math.nan
     if not found >= least or math.isinf(found):
-        message = f"'{names[name]}' is no number of at least {least:g}"
+        message = f"'{names[name]}' is not a number of at least {least:g}"
         fields.account.problems.append(fields.owner.problem(("metadata", where, name), message, "write a number"))
         return None
     return found

@@ -246,7 +246,7 @@ class Capacity:
     def fit(self, shape: NodeShape) -> Claim | None:
         """Return what a shape gets, None where it does not fit; changes nothing.
 
-        Of types the first one serves that has room, of its domains the least free, and in it the least free nodes.
+        It takes the first type that has room, its least free domain, and the least free nodes there.
         """
         for pool in self._pools_of(shape):
             nodes = self._nodes_for(pool, shape)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,8 @@ from simsched.model.throughput import ThroughputParams
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_IN_ORDER: Final = attrgetter(*(parameter.name for parameter in fields(ThroughputParams)))
 
 
 class BestBatch(NamedTuple):
@@ -73,7 +76,7 @@ class GoodputModel:
     def optimise(self, nodes: ArrayLike, gpus: ArrayLike) -> BestBatch:
         """Find the batch with the largest goodput on each of the placements given (numbers or flat arrays).
 
-        Of equally good candidates the smallest total batch wins. A placement on which no candidate fits gets goodput 0.
+        The smallest total batch of equally good candidates wins. A placement on which no candidate fits gets goodput 0.
         The batch may exceed the largest allowed one by rounding up; whoever runs it clips it.
         """
         spread, count = np.broadcast_arrays(np.asarray(nodes, dtype=np.int64), np.asarray(gpus, dtype=np.int64))
@@ -82,12 +85,10 @@ class GoodputModel:
         from simsched.model.goodput_kernel import best_of  # brings numba, and few runs look for batches
 
         goodput, best = np.empty(len(flat)), np.empty(len(flat), dtype=np.int64)
-        params, init_batch_size = self.params, self.limits.init_batch_size
-        grad, gradient = np.array([params.alpha_c, params.beta_c]), np.array(self.gradient, dtype=np.float64)
-        sync_s = params.sync_time_s(spread.reshape(-1), flat)
-        best_of(params.gamma, grad, sync_s, gradient, init_batch_size, flat, local, accum, goodput, best)
-        at = np.arange(len(flat)), best
-        shape = count.shape
+        params, gradient = np.array(_IN_ORDER(self.params)), np.array(self.gradient, dtype=np.float64)
+        across = np.ascontiguousarray(spread).reshape(-1)
+        best_of(params, gradient, self.limits.init_batch_size, across, flat, local, accum, goodput, best)
+        shape, at = count.shape, (np.arange(len(flat)), best)
         return BestBatch(goodput.reshape(shape), local[at].reshape(shape), accum[at].reshape(shape))
 
 

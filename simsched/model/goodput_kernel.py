@@ -5,20 +5,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.jit import jit
+from simsched.jit import jit, leaf
 from simsched.kernels import exp, log
+from simsched.model.throughput import TINY
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+_PIECES = 32  # of the curve below, from shares of 0 to 1
+_MARGIN = 1.0 + 1e-9  # more than rounding adds to a goodput
+
+
+@leaf
+def _overlapped(share: float, gamma: float) -> float:
+    """Return by what the longer of two times grows where the other takes a share of it (equation 10)."""
+    grown: float = exp(log(1.0 + exp(gamma * log(share))) / gamma)
+    return grown
+
+
 @jit
 def best_of(
-    gamma: float,
-    grad: Floats,
-    sync_s: Floats,
+    params: Floats,
     gradient: Floats,
     init_batch_size: int,
+    nodes: Ints,
     gpus: Ints,
     local: Ints,
     accum: Ints,
@@ -27,22 +38,39 @@ def best_of(
 ) -> None:
     """Fill the largest goodput of each row of candidates and where it stands, 0 and the first where none fits.
 
-    `grad` holds the two parameters of T_grad, `sync_s` T_sync of each row, `gradient` squared norm and variance.
-    Formulas as in `GoodputModel.evaluate`.
+    `params` are the seven of `ThroughputParams`, `gradient` squared norm and variance. Formulas as in
+    `GoodputModel.evaluate`. The steep part of a formula is worked out only where a bound of the goodput exceeds the
+    best of the row: overlapped times grow with the share, so that the next lesser share on a grid bounds them.
     """
+    alpha_c, beta_c, gamma = params[0], params[1], params[6]
     square, variance = gradient[0], gradient[1]
+    least = np.ones(_PIECES + 1)
+    for piece in range(1, _PIECES + 1):
+        least[piece] = _overlapped(piece / _PIECES, gamma)
+    near = 0
     for row in range(gpus.shape[0]):
+        count = gpus[row]
+        alpha = params[2] if nodes[row] > 1 else params[4] if count > 1 else TINY
+        beta = params[3] if nodes[row] > 1 else params[5] if count > 1 else TINY
+        sync_s = alpha + beta * max(count - 2.0, TINY)
         goodput[row], best[row] = 0.0, 0
-        for at in range(local.shape[1]):
-            batch = gpus[row] * local[row, at] * (accum[row, at] + 1)
+        # First the candidate that was best in the row before, which is rarely far off.
+        for trial in range(local.shape[1] + 1):
+            at = near if trial == 0 else trial - 1
+            batch = count * local[row, at] * (accum[row, at] + 1)
             if batch == 0:
                 continue
             scale = batch / init_batch_size
-            grad_s = grad[0] + grad[1] * local[row, at]
-            less, more = min(grad_s, sync_s[row]), max(grad_s, sync_s[row])
-            step_s = more * exp(log(1.0 + exp(gamma * log(less / more))) / gamma)
+            grad_s = alpha_c + beta_c * local[row, at]
+            less, more = min(grad_s, sync_s), max(grad_s, sync_s)
+            share = less / more
             below = variance / scale + square
             gain = (variance + square) / below if below > 0 else 1.0
-            found = batch / (accum[row, at] * grad_s + step_s) * (gain / scale)
-            if found > goodput[row]:
+            known_s = accum[row, at] * grad_s
+            most = batch / (known_s + more * least[int(share * _PIECES)]) * (gain / scale)
+            if most * _MARGIN < goodput[row]:
+                continue
+            found = batch / (known_s + more * _overlapped(share, gamma)) * (gain / scale)
+            if found > goodput[row] or (found == goodput[row] and at < best[row]):
                 goodput[row], best[row] = found, at
+        near = best[row]

@@ -32,7 +32,7 @@ class OutageCause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AttemptPlan:
-    """The attempts of a job that fail by themselves.
+    """The attempts of a job that fail on their own.
 
     `run_s` are the running seconds of each of them. With `keeps` the next attempt goes on where the failed one ended,
     as in a trace whose attempts have durations of their own; otherwise it begins at the last checkpoint. With

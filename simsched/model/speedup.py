@@ -21,7 +21,7 @@ class Speedup:
     table: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` where the parameters are no speed-up."""
+        """Raise `ValueError` where the parameters are not a speed-up."""
         if not 0 < self.exponent <= 1:
             message = f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}"
             raise ValueError(message)

@@ -61,7 +61,7 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
 
 
 def _unjudged(plan: ReplayPlan, listener: Listener | None) -> Calibration:
-    """Replay jobs of which no waits are recorded; all of them count, and nothing is judged."""
+    """Replay jobs without recorded waits; all of them count, and nothing is judged."""
     cell = run_replay(plan, "before", listener=listener).cells[0]
     jobs, trace = cell.jobs, plan.log.trace
     queues = dict(zip(trace.column("job_id").tolist(), trace.column("queue").tolist(), strict=True))

@@ -43,7 +43,7 @@ class Target:
         try:
             bound = float(match[3])
         except ValueError:
-            raise input_error("--target", f"'{match[3]}' is no number", "write METRIC<=NUMBER") from None
+            raise input_error("--target", f"'{match[3]}' is not a number", "write METRIC<=NUMBER") from None
         find_metric(match[1])
         return cls(match[1], match[2], bound)
 

@@ -93,13 +93,19 @@ def _beside_free(table: pd.DataFrame, gpus: int) -> npt.NDArray[np.bool_]:
 
 def _common_peak(table: pd.DataFrame, what: Sequence[str], idle: npt.NDArray[np.bool_]) -> tuple[float, int, bool]:
     """Return the most GPUs that a user (account, ...) held at once, how many came to just that, and if one waited."""
-    who = table[list(what)].astype(str).agg(" ".join, axis=1)
-    asked = np.ceil(table["gpus"].to_numpy("float64"))
-    ends = {"who": np.tile(who.to_numpy(), 2), "gpus": np.concatenate([-asked, asked])}
-    moves = pd.DataFrame(ends | {"at": np.concatenate([table["end_s"], table["start_s"]])})
-    moves = moves[moves["who"].str.strip() != ""].sort_values(["who", "at", "gpus"], kind="stable")
-    peaks = moves.groupby("who")["gpus"].cumsum().groupby(moves["who"]).max()
-    if peaks.empty or peaks.max() < _LEAST_CAP:
+    keys = table[list(what)].astype(str)
+    who, named = keys.groupby(list(what)).ngroup().to_numpy(), (keys != "").any(axis=1).to_numpy("bool")
+    if not named.any():
         return 0.0, 0, False
-    at_peak = peaks.index[peaks == peaks.max()]
-    return float(peaks.max()), len(at_peak), bool(who[idle].isin(at_peak).any())
+    asked, start, end = (table[name].to_numpy("float64")[named] for name in ("gpus", "start_s", "end_s"))
+    moves = np.concatenate([-np.ceil(asked), np.ceil(asked)])
+    whose = np.tile(who[named], 2)
+    order = np.lexsort((moves, np.concatenate([end, start]), whose))
+    held = np.cumsum(moves[order])  # what each took it has given back before the next one's begin
+    found, first = np.unique(whose[order], return_index=True)
+    peaks = np.maximum.reduceat(held, first)
+    most = float(peaks.max())
+    if most < _LEAST_CAP:
+        return 0.0, 0, False
+    at_peak = found[peaks == most]
+    return most, len(at_peak), bool(np.isin(who[idle & named], at_peak).any())

@@ -25,8 +25,8 @@ class ReplayPlan:
 
     `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
-    than `max_gpus` are left out (None: more than the largest GPU type has). Of an `unrecorded` one nobody can tell
-    whether the replay matches the cluster: answers are given, and carry that doubt. `topology` are levels of the nodes.
+    than `max_gpus` are left out (None: more than the largest GPU type has). Whether the replay of an `unrecorded` one
+    matches the cluster is unknown: answers are given, and carry that doubt. `topology` are levels of the nodes.
     """
 
     log: OperatorLog

@@ -68,7 +68,7 @@ def what_if(
     """Replay the log as it was, judge that, and replay it with every `change`.
 
     Compares the jobs judged, by tenant, queue, user, size and GPU type; queues and types only where there are several.
-    `changed` is the plan with changes that are no keys of an experiment. Without `trust_anyway` there are no effects
+    `changed` is the plan with changes that are not keys of an experiment. Without `trust_anyway` there are no effects
     where the gate is shut. Raises `InputError` for changes that the experiment rejects.
     """
     found = calibrate(plan, listener=listener)

@@ -38,6 +38,7 @@ from .physics import (
     Wants as Wants,
 )
 from .quantum import Quantum as Quantum
+from .reasons import Reasons as Reasons, Urgency as Urgency, Why as Why
 from .registry import POLICIES as POLICIES
 from .signals import (
     COMING_JOBS as COMING_JOBS,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Node, describe
+from simsched.policy.reasons import Reasons
 from simsched.policy.signals import JobSignal, UndeclaredSignalError, ViewSignal
 from simsched.words import counted
 
@@ -213,6 +214,10 @@ class View(Protocol):
     @property
     def restart_delay_s(self) -> float:
         """Seconds that a change of placement costs unless the application says otherwise."""
+
+    @property
+    def reasons(self) -> Reasons | None:
+        """Takes what the policy says of its order and of jobs that wait; None where nobody keeps it."""
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""

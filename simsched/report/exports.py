@@ -151,7 +151,7 @@ def batsim_jobs(cell: Cell) -> str:
 
 
 def _last_gpus(cell: Cell, jobs: pd.DataFrame) -> dict[str, list[int]]:
-    """Return the GPUs of each job's last stay; those who share GPUs have the same ones."""
+    """Return the GPUs of each job's last stay; jobs that share GPUs have the same ones."""
     intervals = cell.table("allocations", HELD_COLUMNS)
     sizes = node_sizes(cell.manifest.get("cluster"), [intervals])
     first = list(accumulate(sizes, initial=0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
@@ -57,9 +57,7 @@ def comparison_table(
     With `ranges` a mean whose interval is wider than itself has the range over the seeds instead. The notes say what a
     `run` was of; policies without any result have rows that say so.
     """
-    readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
-    if metrics is None:
-        readings = [reading for reading in readings if reading.key != _EFFICIENCY or _trains(rows)]
+    readings = _held(rows, metrics)
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
     short = short_keys(swept)
     shown = [_shown(reading, rows, metrics is not None) for reading in readings]
@@ -77,6 +75,54 @@ def comparison_table(
         notes,
         1 + len(swept),
     )
+
+
+def _held(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
+    """Return the metrics that some row has, without the efficiency of jobs that do not train."""
+    readings = [reading for reading in _readings(rows, metrics) if any(reading.key in row.values for row in rows)]
+    return [one for one in readings if metrics is not None or one.key != _EFFICIENCY or _trains(rows)]
+
+
+def seeds_table(row: Row, rows: Sequence[Row]) -> TextTable:
+    """Show the metrics that all `rows` are compared by for each cell of one of them: what its means are of."""
+    readings = _held(rows, None)
+    shown = [_shown(reading, rows, False) for reading in readings]
+    headers = ("seed", "folder", *(unit.title(one.title) for one, unit in zip(readings, shown, strict=True)))
+    lines = tuple(
+        (
+            f"seed {cell.seed}"
+            + "".join(f", {key}={value}" for key, value in cell.point.items() if key not in row.point),
+            f"{cell.folder.parent.name}/{cell.folder.name}",
+            *(
+                number(cell.summary[one.key] * unit.factor) if one.key in cell.summary else "-"
+                for one, unit in zip(readings, shown, strict=True)
+            ),
+        )
+        for cell in row.cells
+    )
+    return TextTable(f"{row.shown_name}: seed by seed", headers, lines, (), 2)
+
+
+def runs_tables(runs: Mapping[str, Sequence[Row]]) -> list[TextTable]:
+    """Show runs side by side: a table for each metric, a row for each policy and a column for each run."""
+    everybody = [row for rows in runs.values() for row in rows]
+    names = list(dict.fromkeys(row.shown_name for row in everybody))
+    by_run = [{row.shown_name: row for row in rows} for rows in runs.values()]
+    found = []
+    for reading in _held(everybody, None):
+        unit = _shown(reading, everybody, False)
+        lines = tuple(
+            (
+                name,
+                *(
+                    _estimated(rows[name], reading.key, unit.factor, ranges=True) if name in rows else "-"
+                    for rows in by_run
+                ),
+            )
+            for name in names
+        )
+        found.append(TextTable(unit.title(reading.title), ("policy", *runs), lines))
+    return found
 
 
 def marks_legend(rows: Iterable[Row], *, signals: bool = True) -> tuple[str, ...]:

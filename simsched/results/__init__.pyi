@@ -58,7 +58,7 @@ from .league import (
     read_league_table as read_league_table,
     require_same_league as require_same_league,
 )
-from .metric import LossTable as LossTable
+from .metric import Columns as Columns, LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric
 from .metrics import (
     METRICS as METRICS,
@@ -91,6 +91,7 @@ from .rows import (
     ALLOCATIONS as ALLOCATIONS,
     JOBS as JOBS,
     OUTAGES as OUTAGES,
+    REASONS as REASONS,
     ROUNDS as ROUNDS,
     SCHEMA_VERSION as SCHEMA_VERSION,
     TABLES as TABLES,
@@ -99,6 +100,7 @@ from .rows import (
     Feature as Feature,
     JobRecord as JobRecord,
     OutageRecord as OutageRecord,
+    ReasonRecord as ReasonRecord,
     Table as Table,
     schema_markdown as schema_markdown,
 )

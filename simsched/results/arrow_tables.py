@@ -122,7 +122,7 @@ def _fault_of(values: pa.ChunkedArray, column: Declared) -> str:
     if values.null_count:
         return "lacks values"
     if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
-        return "holds what is no number"
+        return "holds what is not a number"
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         least, most = pc.min_max(values).as_py().values()
         if least is not None and least < -_ROUNDING:

@@ -64,6 +64,6 @@ PLACEMENT_METRICS = (
     Metric("crossing_share", "time across domains", "share", LOWER,
            "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
            _crossing),
-    Metric("room_in_domain", "largest job that fits in a domain", "GPU", HIGHER,
+    Metric("room_in_domain", "largest job in a domain", "GPU", HIGHER,
            "mean over time of `fits_in_domain_gpus`; needs `engine.fragmentation` and tiers with uplinks", _room),
 )  # fmt: skip

@@ -12,9 +12,10 @@ from simsched.errors import InputError, Problem, input_error
 from simsched.knowledge import marked
 from simsched.outlets import csv_cell, one_line, visible
 from simsched.results.arrow_columns import arrow_schema
-from simsched.results.arrow_tables import ROWS_FOR_THREADS, read_arrow
+from simsched.results.arrow_tables import ROWS_FOR_THREADS, columns_of, read_arrow
 from simsched.results.fairness import read_fairness
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
+from simsched.results.metric import Columns
 from simsched.results.metric_names import range_of
 from simsched.results.rho_metrics import summarise_rho, summarise_rho_without
 from simsched.results.rows import TABLES
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUN_FILE = "run.json"
+
+
+_EXTENT = ("available_gpus", "provisioned_nodes")
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,16 @@ class Cell:
             empty = arrow_schema(TABLES[name]).empty_table()
             return frame_of(empty if columns is None else empty.select(list(columns)))
         return read_table(self.folder, name, columns)
+
+    def columns(self, name: str, columns: Sequence[str]) -> Columns:
+        """Read some columns of a table as arrays, quicker than a DataFrame where a run has many cells."""
+        return columns_of(read_arrow(self.folder, name, columns))
+
+    @cached_property
+    def extent(self) -> Mapping[str, tuple[int, int]]:
+        """The least and the most of the GPUs available and of the nodes provisioned; empty without decisions."""
+        found = self.columns("rounds", _EXTENT)
+        return {name: (int(found[name].min()), int(found[name].max())) for name in _EXTENT if len(found[name])}
 
     @cached_property
     def jobs(self) -> pd.DataFrame:

@@ -222,6 +222,26 @@ class OutageRecord(NamedTuple):
     ended: Annotated[Truth, Column("whether the interval was over before the run was")]
 
 
+class ReasonRecord(NamedTuple):
+    """How one active job stood after one decision, in the order of the workload; with `engine.reasons` alone."""
+
+    time_s: Annotated[Seconds, Column("time of the decision", "s")]
+    job_id: Annotated[Text, Column("the job")]
+    gpus: Annotated[Count, Column("GPUs held; 0 while it waits", "GPU")]
+    rank: Annotated[Count, Column("place in the policy's order (of its GPU type or queue), 1 first; 0 without order")]
+    score: Annotated[
+        Text, Column("numbers that order it, as the policy has them, separated by spaces; empty where there are none")
+    ]
+    why: Annotated[
+        Text,
+        Column(
+            "why it waits: `no room`, `not on one node`, `over quota`, `reserved for another`, `another comes first` "
+            "or `the policy lets it wait`; empty while it holds GPUs"
+        ),
+    ]
+    detail: Annotated[Text, Column("the same in numbers, or in the policy's words")]
+
+
 @dataclass(frozen=True)
 class Table:
     """One result table: its name and the class of its rows. An `occasional` one is there only where it has a row."""
@@ -259,7 +279,7 @@ class Table:
         lines = [
             f"### {self.file}",
             "",
-            f"A row is {row}" + (" Only where there is such an interval." if self.occasional else ""),
+            f"A row is {row}" + (" Only where there is one." if self.occasional else ""),
             "",
             "| column | type | unit | meaning |",
             "|---|---|---|---|",
@@ -269,18 +289,19 @@ class Table:
         return "\n".join(lines) + "\n"
 
 
-JOBS, ALLOCATIONS, ROUNDS, OUTAGES = (
+JOBS, ALLOCATIONS, ROUNDS, OUTAGES, REASONS = _TABLES = (
     Table("jobs", JobRecord),
     Table("allocations", AllocationRecord),
     Table("rounds", DecisionRecord),
     Table("outages", OutageRecord, occasional=True),
+    Table("reasons", ReasonRecord, occasional=True),
 )
 #: The largest number in a table, in whatever unit: as seconds, thirty million years.
 LARGEST = 1e15
 #: Stored in every file, and raised when a column changes its meaning.
 SCHEMA_VERSION = "1"
 #: The tables of a cell, by name.
-TABLES: Mapping[str, Table] = MappingProxyType({table.name: table for table in (JOBS, ALLOCATIONS, ROUNDS, OUTAGES)})
+TABLES: Mapping[str, Table] = MappingProxyType({table.name: table for table in _TABLES})
 
 
 def schema_markdown() -> str:

@@ -35,7 +35,7 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
         raise input_error(path, f"lacks the column '{missing[0]}'", _AGAIN)
     for column in set(columns) - {"job_id"}:
         if not pd.api.types.is_numeric_dtype(sheet[column]) or not (np.abs(sheet[column]) <= LARGEST).all():
-            raise input_error(path, f"its column '{column}' holds what is no number in reach", _AGAIN)
+            raise input_error(path, f"its column '{column}' holds what is not a number in reach", _AGAIN)
     return sheet
 
 
@@ -71,6 +71,6 @@ def read_curves(path: Path) -> tuple[CurvePoint, ...]:
     bad = numbers.isna().any(axis=1)
     if bad.any():
         rows = table[bad].itertuples(index=False)
-        raise InputError(*(Problem(str(path), f"x or y is no number in {','.join(row)}") for row in rows))
+        raise InputError(*(Problem(str(path), f"x or y is not a number in {','.join(row)}") for row in rows))
     table = table.assign(x=numbers["x"].astype(float), y=numbers["y"].astype(float))
     return tuple(CurvePoint(*row) for row in table.itertuples(index=False, name=None))

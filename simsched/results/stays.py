@@ -170,7 +170,7 @@ def _integral(table: pd.DataFrame, start: str, end: str, edges: Floats) -> Float
 def colour_groups(jobs: pd.DataFrame, most: int = 7) -> tuple[str, dict[str, str]]:
     """Say by what jobs are told apart, and the group of each: by application, by tenant, or one by one.
 
-    Of more than `most` groups the smallest are called `others`.
+    The smallest of more than `most` groups are called `others`.
     """
     for column in ("application", "tenant"):
         if jobs[column].nunique() > 1:

@@ -139,7 +139,7 @@ class _Failures(TypedDict, total=False):
     jobs: str
     repair_median_s: float
     weibull_shape: float
-    checkpoint_cost_s: float
+    checkpoint_cost_s: float | str
 
 
 class _Engine(TypedDict, total=False):
@@ -211,7 +211,7 @@ Summary = dict[str, float]
 def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     """Read a JSON object of a shape, one of those of this module.
 
-    Raises `InputError` for a file that is missing, is no JSON object, or has invalid values, naming every such place.
+    Raises `InputError` for a file that is missing, is not a JSON object, or has invalid values; names every place.
     """
     try:
         content = json.loads(_text(Path(path)), parse_constant=_no_number)
@@ -262,8 +262,8 @@ def faults(value: object, kind: Any, place: str = "") -> Iterator[tuple[str, str
         yield from _keys_at_fault(value, kind, place)
     elif isinstance(value, dict):
         for key, held in value.items():
-            yield from faults(key, inner[0], _below(place, key))
-            yield from faults(held, inner[1], _below(place, key))
+            yield from _inside(place, key, faults(key, inner[0]))
+            yield from _inside(place, key, faults(held, inner[1]))
     elif isinstance(value, list):
         kinds = _fields(kind) if origin is None else inner * len(value)
         if len(kinds) != len(value):
@@ -279,7 +279,13 @@ def _keys_at_fault(value: Any, kind: Any, place: str) -> Iterator[tuple[str, str
         if key in needed and key not in value:
             yield _below(place, key), "is not there"
         elif key in needed or not (held is None or (held == {} and is_typeddict(one))):
-            yield from faults(held, one, _below(place, key))
+            yield from _inside(place, key, faults(held, one))
+
+
+def _inside(place: str, key: object, found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield faults of what is held by a key, whose name is only written where there is one."""
+    for inner, fault in found:
+        yield f"{_below(place, key)}{'.' * (inner[:1] not in ('', '['))}{inner}", fault
 
 
 def _beyond(value: Any, bound: object, place: str) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,19 +20,25 @@ _JOB_COLUMNS = ("job_id", "num_gpus", "submit_time_s", "end_time_s", "restarts",
 
 @dataclass(frozen=True)
 class Passage:
-    """A stretch of a job's life, from `time_s` to `until_s`: what happens to it, and why or where."""
+    """A stretch of a job's life, from `time_s` to `until_s`: what happens to it, and why or where.
+
+    `rank` and `score` are its place in the policy's order as it begins to wait, where reasons are kept (else 0 and "").
+    """
 
     time_s: float
     until_s: float
     event: str
     why: str = ""
+    rank: int = 0
+    score: str = ""
 
 
 def story(cell: Cell, job_id: str) -> list[Passage]:
     """Tell a finished job's life: where it runs and, while it waits, what stands in its way at the decisions.
 
-    The tables say what was free after a decision, not what the policy thought: of a job for which there was room it is
-    only said that the policy let it wait. Raises `InputError` for a job that the cell does not have.
+    With `engine.reasons` the reasons are the policy's. Else the tables say what was free after a decision, not what the
+    policy thought: of a job for which there was room it is only said that the policy let it wait. Raises `InputError`
+    for a job that the cell does not have.
     """
     jobs = cell.table("jobs", _JOB_COLUMNS)
     own = jobs[jobs["job_id"] == job_id]
@@ -41,7 +47,7 @@ def story(cell: Cell, job_id: str) -> list[Passage]:
     job = own.iloc[0]
     held = cell.table("allocations", HELD_COLUMNS)
     runs = placements(held[held["job_id"] == job_id], {job_id: int(job["restarts"])})
-    others = _Others(cell, held[held["job_id"] != job_id], jobs, int(job["num_gpus"]), float(job["submit_time_s"]))
+    others = _Others(cell, held[held["job_id"] != job_id], jobs, job)
     told = [Passage(job["submit_time_s"], job["submit_time_s"], "submitted", f"asks for {_gpus(int(job['num_gpus']))}")]
     free_from = float(job["submit_time_s"])
     for number, (_, placement, start_s, _, end_s, _) in enumerate(runs):
@@ -53,12 +59,25 @@ def story(cell: Cell, job_id: str) -> list[Passage]:
     return [*told, Passage(end_s, end_s, "ends", f"as {job['status']}" if job["status"] else "")]
 
 
+class _Reason(NamedTuple):
+    """Why a job waits, in a word and in numbers, and where it stands."""
+
+    why: str
+    detail: str
+    rank: int = 0
+    score: str = ""
+
+
 class _Others:
     """What a job's cluster looks like to it: nodes, who else holds them, and since when the others are there."""
 
-    def __init__(self, cell: Cell, held: pd.DataFrame, jobs: pd.DataFrame, gpus: int, submit_s: float) -> None:
-        """Read the decisions and the outages of a cell."""
-        self._gpus = gpus
+    def __init__(self, cell: Cell, held: pd.DataFrame, jobs: pd.DataFrame, job: pd.Series) -> None:
+        """Read the decisions, the outages and what was said of a job of a cell."""
+        self._gpus, submit_s = int(job["num_gpus"]), float(job["submit_time_s"])
+        said = cell.table("reasons", ["job_id", "time_s", "why", "detail", "rank", "score"])
+        said = said[said["job_id"] == job["job_id"]]
+        #: The last word on the job at each decision, where reasons are kept.
+        self._said = {time: _Reason(*rest) for _, time, *rest in said.itertuples(index=False, name=None)}
         self._decisions = np.unique(cell.table("rounds", ["time_s"])["time_s"].to_numpy(dtype=np.float64))
         self._sizes = np.array(node_sizes(cell.manifest.get("cluster"), [held]), dtype=np.int64)
         groups: Any = cell.manifest.get("cluster")
@@ -79,12 +98,14 @@ class _Others:
         if first_s > begin_s:
             yield Passage(begin_s, first_s, "waits", "no decision was due")
         near = self._rows[(self._rows[:, 3] > begin_s) & (self._rows[:, 2] < end_s)]
-        reasons = [(time, *self._reason(near, time)) for time in times]
-        passages = [next(group) for _, group in groupby(reasons, key=lambda one: one[1])]
-        for (time, kind, detail), (until, *_) in pairwise([*passages, (end_s, "", "")]):
-            yield Passage(time, until, "waits", f"{kind}: {detail}")
+        reasons = [(time, self._said.get(time) or self._reason(near, time)) for time in times]
+        passages = [next(group) for _, group in groupby(reasons, key=lambda one: one[1].why)]
+        for (time, found), (until, _) in pairwise([*passages, (end_s, None)]):
+            if found is not None:
+                why = f"{found.why}: {found.detail}" if found.detail else found.why
+                yield Passage(time, until, "waits", why, found.rank, found.score)
 
-    def _reason(self, near: np.ndarray[Any, Any], time_s: float) -> tuple[str, str]:
+    def _reason(self, near: np.ndarray[Any, Any], time_s: float) -> _Reason:
         """Return what stands in the way after the decision at a second, in a word and in numbers."""
         there = near[(near[:, 2] <= time_s) & (near[:, 3] > time_s)]
         used = np.bincount(there[:, 0].astype(np.int64), there[:, 1], minlength=len(self._sizes))
@@ -94,10 +115,10 @@ class _Others:
         most = max(int(free[self._types == kind].sum()) for kind in np.unique(self._types))
         later = f"{_gpus(int(there[there[:, 4] > 0, 1].sum()))} held by jobs that came later"
         if most < self._gpus:
-            return "no room", f"{_gpus(most)} free, {later}"
+            return _Reason("no room", f"{_gpus(most)} free, {later}")
         if int(free.max()) < self._gpus <= int(self._sizes.max()):
-            return "not on one node", f"{_gpus(most)} free, at most {free.max()} on one, {later}"
-        return "the policy lets it wait", f"{_gpus(most)} free, {later}"
+            return _Reason("not on one node", f"{_gpus(most)} free, at most {free.max()} on one, {later}")
+        return _Reason("the policy lets it wait", f"{_gpus(most)} free, {later}")
 
 
 def _gpus(count: int) -> str:

@@ -25,7 +25,7 @@ def write_trials(folder: Path, trials: pd.DataFrame) -> None:
 
 
 def read_trials(folder: Path) -> pd.DataFrame | None:
-    """Read the trials of a cell, None where it is no tuning; `InputError` where the file is damaged."""
+    """Read the trials of a cell, None if it is not a tuning run; `InputError` where the file is damaged."""
     path = Path(folder) / TRIALS_FILE
     return read_sheet(path, COLUMNS) if path.is_file() else None
 

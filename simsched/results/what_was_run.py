@@ -65,8 +65,8 @@ def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> st
     """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
     It tells which physics was on and which off, `restart delay 30 s, no failures`, and conditions of one policy alone,
-    `gandiva alone with engine.restart_delay_s=1`; of replays and of lists of jobs whether they are whole, and what of
-    them was left out.
+    `gandiva alone with engine.restart_delay_s=1`; and whether replays and lists of jobs are whole, and what was left
+    out.
     """
     jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
     seeds = sorted({cell.seed for cell in cells})

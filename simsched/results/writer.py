@@ -65,7 +65,9 @@ class TableWriter:
         }
         self._provisioned: Mapping[str, float] = {}
         self._provisioned_pairs: list[tuple[str, float]] = []
-        self._jobs, self._allocations, self._rounds, self._outages = (self._tables[name] for name in TABLES)
+        self._jobs, self._allocations, self._rounds, self._outages, self._reasons = (
+            self._tables[name] for name in TABLES
+        )
 
     def __enter__(self) -> TableWriter:
         """Make the folder."""
@@ -118,6 +120,11 @@ class TableWriter:
         """Take an interval for which a node was out of use."""
         if self._outages is not None:
             self._outages.add(record)
+
+    def reason(self, record: Row) -> None:
+        """Take how a job stood after a decision."""
+        if self._reasons is not None:
+            self._reasons.add(record)
 
     def extend(self, name: str, rows: pa.Table) -> None:
         """Take rows of a table from another file of its kind; columns that this one lacks hold their defaults."""

@@ -1,2 +1,3 @@
 from .builders import Applications as Applications
+from .check_agent import check_agent as check_agent
 from .check_policy import Failure as Failure, check_policy as check_policy

@@ -46,7 +46,7 @@ from simsched.model import (
     facts_of,
     site_of,
 )
-from simsched.policy import JobView, Policy, Signal, Speed, ViewSignal
+from simsched.policy import JobView, Policy, Reasons, Signal, Speed, ViewSignal
 
 T = TypeVar("T")
 
@@ -225,6 +225,7 @@ class FakeView:
     lost: Sequence[JobView] = ()
     restart_delay_s: float = 30
     max_jobs_per_gpu: int = 1
+    reasons: Reasons | None = None
 
     def __post_init__(self) -> None:
         """Let every node be up unless told otherwise."""

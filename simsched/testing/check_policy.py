@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from traceback import format_exception
 from typing import cast
 
 import numpy as np
 
-from simsched.engine import EngineError, Granted, MemoryRecorder
+from simsched.engine import EngineError, EngineOptions, Granted, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
 from simsched.model import FIXED_DURATION, TENANTS_PARAMETER, Cluster, JobSpec, NodeGroup, facts_of
 from simsched.plugins import parameters, place_of
@@ -26,6 +26,7 @@ from simsched.policy import (
     Triggers,
     UndeclaredSignalError,
     ViewSignal,
+    Why,
     no_decision,
 )
 from simsched.testing.builders import (
@@ -55,7 +56,7 @@ _SIGNALS = (JobSignal, ViewSignal, FileSignal)
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that a policy does not pass, and why."""
+    """A check that a policy or an agent does not pass, and why."""
 
     check: str
     reason: str
@@ -80,11 +81,12 @@ class Trial:
         """Return what a fresh instance does on a cluster with the jobs of a seed (cached)."""
         return self.finished.get((cluster, seed)) or self.fresh_records(cluster, seed)
 
-    def fresh_records(self, cluster: Cluster, seed: int) -> MemoryRecorder:
-        """Return what a fresh instance does now."""
+    def fresh_records(self, cluster: Cluster, seed: int, *, reasons: bool = False) -> MemoryRecorder:
+        """Return what a fresh instance does now, perhaps with its reasons kept."""
         policy = self.make()
         applications, jobs = _workload(policy, cluster, seed)
-        records = run(policy, jobs, cluster=cluster, applications=applications, seed=seed)
+        options = EngineOptions(reasons=reasons)
+        records = run(policy, jobs, cluster=cluster, applications=applications, options=options, seed=seed)
         self.finished[cluster, seed] = records
         return records
 
@@ -99,22 +101,27 @@ def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
     `make` is the policy's class, or any function that makes a fresh instance; `seeds` is how many random workloads are
     run on each of a few small clusters. The engine's invariants are on.
     """
-    failures: list[Failure] = []
     trial = Trial(make, seeds)
-    for name, check in CHECKS.items():
+    return failures_of(make, {name: lambda check=check: check(trial) for name, check in CHECKS.items()})
+
+
+def failures_of(make: Callable[[], object], checks: Mapping[str, Callable[[], None]]) -> list[Failure]:
+    """Run checks by name and return those that raise, each with the place in the file of what `make` makes."""
+    failures: list[Failure] = []
+    for name, check in checks.items():
         try:
-            check(trial)
+            check()
         except (_FailedError, LeakError, EngineError, UndeclaredSignalError, InputError) as error:
             failures.append(_failure(make, name, said(error), error))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001  # what the policy raises is its failure, not the kit's
+        except BaseException as error:  # noqa: BLE001  # what is under test raises is its failure, not the kit's
             failures.append(_failure(make, name, f"{type(error).__name__}: {said(error)}", error))
     return failures
 
 
-def _failure(make: Maker, check: str, reason: str, error: BaseException) -> Failure:
-    """Say where in the policy's own file an error came from: the last line of it that was running, else the class."""
+def _failure(make: Callable[[], object], check: str, reason: str, error: BaseException) -> Failure:
+    """Say where in its own file an error came from: the last line of it that was running, else the class."""
     kind = make if isinstance(make, type) else type(make())
     place = place_of(error, kind) or _place_of_class(kind)
     return Failure(check, safe_text(reason), place, safe_text("".join(format_exception(error))))
@@ -127,35 +134,36 @@ def _place_of_class(kind: type) -> str:
         return ""
 
 
-def _expect(condition: bool, reason: str) -> None:
+def expect(condition: bool, reason: str) -> None:
+    """Fail the check for a reason unless a condition holds."""
     if not condition:
         raise _FailedError(reason)
 
 
 def _asked(policy: Policy, view: FakeView, rng: np.random.Generator | None = None) -> Decision:
     decision = policy.decide(view, rng or np.random.default_rng(0))
-    _expect(isinstance(decision, Decision), no_decision(decision))
+    expect(isinstance(decision, Decision), no_decision(decision))
     return decision
 
 
 def _declaration(trial: Trial) -> None:
     policy = trial.make()
-    _expect(isinstance(getattr(policy, "name", None), str) and bool(policy.name), "it has no name")
-    _expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
+    expect(isinstance(getattr(policy, "name", None), str) and bool(policy.name), "it has no name")
+    expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
     unknown = sorted(str(signal) for signal in policy.signals if not isinstance(signal, _SIGNALS))
-    _expect(not unknown, f"it needs what is no signal: {', '.join(unknown)}")
+    expect(not unknown, f"it needs what is no signal: {', '.join(unknown)}")
     Granted.at_first(policy.signals, _CLUSTERS[0])  # raises for what nothing provides
-    _expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of what its traits say that it needs")
+    expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of what its traits say that it needs")
     traits = policy.traits
     named = {traits.quantum, traits.diagnostics, TENANTS_PARAMETER if traits.reads_tenants else ""} - {""}
     missing = sorted(named - {one.name for one in parameters(type(policy))})
-    _expect(not missing, f"its traits name parameters that it does not have: {', '.join(missing)}")
-    _expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
+    expect(not missing, f"its traits name parameters that it does not have: {', '.join(missing)}")
+    expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
 
 
 def _empty_queue(trial: Trial) -> None:
     decision = _asked(trial.make(), FakeView(Cluster.uniform()))
-    _expect(not decision.jobs, f"it decides on jobs where there are none: {decision}")
+    expect(not decision.jobs, f"it decides on jobs where there are none: {decision}")
 
 
 def _all_nodes_down(trial: Trial) -> None:
@@ -164,7 +172,7 @@ def _all_nodes_down(trial: Trial) -> None:
     view.up = [False, False]
     decision = _asked(policy, view)
     placed = sorted(decision.allocations)
-    _expect(not placed, f"with all nodes down it places {', '.join(placed)}")
+    expect(not placed, f"with all nodes down it places {', '.join(placed)}")
 
 
 def _job_larger_than_cluster(trial: Trial) -> None:
@@ -174,9 +182,9 @@ def _job_larger_than_cluster(trial: Trial) -> None:
     decision = _asked(policy, view)
     for job_id, held in decision.allocations.items():
         gpus = sum(count for _, count in held)
-        _expect(gpus <= cluster.total_gpus, f"job {job_id} gets {gpus} of {cluster.total_gpus} GPUs")
+        expect(gpus <= cluster.total_gpus, f"job {job_id} gets {gpus} of {cluster.total_gpus} GPUs")
         if policy.rigid:
-            _expect(gpus == 0, f"rigid job {job_id} asks for 1000 GPUs and gets {gpus}")
+            expect(gpus == 0, f"rigid job {job_id} asks for 1000 GPUs and gets {gpus}")
 
 
 def _job_larger_than_a_type(trial: Trial) -> None:
@@ -217,14 +225,14 @@ def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:
     used: dict[int, int] = {}
     for job_id, placed in after.items():
         types = {view.nodes[node].gpu_type for node, _ in placed}
-        _expect(len(types) == 1, f"job {job_id} gets GPUs of several types: {placed}")
+        expect(len(types) == 1, f"job {job_id} gets GPUs of several types: {placed}")
         gpus = sum(count for _, count in placed)
-        _expect(not rigid or gpus == view.jobs[job_id].num_gpus, f"rigid job {job_id} gets {gpus} GPUs")
+        expect(not rigid or gpus == view.jobs[job_id].num_gpus, f"rigid job {job_id} gets {gpus} GPUs")
         for node, count in placed:
             used[node] = used.get(node, 0) + count
     for node, count in used.items():
         room = view.nodes[node].gpus if view.up[node] else 0
-        _expect(count <= room, f"{count} GPUs of node {node} are given away, which has {room}")
+        expect(count <= room, f"{count} GPUs of node {node} are given away, which has {room}")
 
 
 def _feasible(trial: Trial) -> None:
@@ -232,7 +240,7 @@ def _feasible(trial: Trial) -> None:
         for cluster in _CLUSTERS:
             _, jobs = _workload(trial.make(), cluster, seed)
             records = trial.records(cluster, seed)
-            _expect(len(records.jobs) == len(jobs), f"{len(records.jobs)} of {len(jobs)} jobs finished (seed {seed})")
+            expect(len(records.jobs) == len(jobs), f"{len(records.jobs)} of {len(jobs)} jobs finished (seed {seed})")
 
 
 def _knows_what_it_declares(trial: Trial) -> None:
@@ -255,20 +263,33 @@ def _rigid_means_rigid(trial: Trial) -> None:
     asked = {job.job_id: job.num_gpus for job in records.jobs}
     for interval in records.allocations:
         wanted = asked[interval.job_id]
-        _expect(interval.gpus == wanted, f"job {interval.job_id} asks for {wanted} GPUs and gets {interval.gpus}")
+        expect(interval.gpus == wanted, f"job {interval.job_id} asks for {wanted} GPUs and gets {interval.gpus}")
 
 
 def _deterministic(trial: Trial) -> None:
-    first, second = trial.records(_CLUSTERS[1], 0), trial.fresh_records(_CLUSTERS[1], 0)
-    _expect(first.jobs == second.jobs, "the same seed gives other completion times")
-    _expect(first.decisions == second.decisions, "the same seed gives other decisions")
+    """The second run keeps reasons, which must change nothing and say of every waiting job why it waits."""
+    first, second = trial.records(_CLUSTERS[1], 0), trial.fresh_records(_CLUSTERS[1], 0, reasons=True)
+    expect(first.jobs == second.jobs, "the same seed gives other completion times")
+    expect(first.decisions == second.decisions, "the same seed gives other decisions")
+    known = set(Why)
+    for one in second.reasons:
+        expect(bool(one.gpus) or one.why in known, f"job {one.job_id} waits for a reason of its own: '{one.why}'")
 
 
 def _no_global_randomness(trial: Trial) -> None:
-    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    trial.fresh_records(_CLUSTERS[0], 2)
-    after = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    _expect(before == after, "it draws from a global random generator instead of the one it is given")
+    same = same_global_randomness(lambda: trial.fresh_records(_CLUSTERS[0], 2))
+    expect(same, "it draws from a global random generator instead of the one it is given")
+
+
+def same_global_randomness(run_it: Callable[[], object]) -> bool:
+    """Return whether the global random generators are after a run what they were before."""
+
+    def state() -> object:
+        return random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+
+    before = state()
+    run_it()
+    return before == state()
 
 
 def _order_of_names(trial: Trial) -> None:
@@ -279,7 +300,7 @@ def _order_of_names(trial: Trial) -> None:
     first = trial.records(cluster, 2)
     second = run(trial.make(), renamed, cluster=cluster, applications=applications, seed=2)
     same = [job.jct_s for job in first.jobs] == [job.jct_s for job in second.jobs]
-    _expect(same, "the schedule changes when jobs are given other ids")
+    expect(same, "the schedule changes when jobs are given other ids")
 
 
 def _forgets(trial: Trial) -> None:
@@ -296,7 +317,7 @@ def _forgets(trial: Trial) -> None:
         for table in ("jobs", "allocations", "decisions"):
             rows = getattr(alone, table)
             same = getattr(both, table)[-len(rows) :] == rows
-            _expect(same, f"it says that it forgets, and earlier jobs change the {table} of later ones")
+            expect(same, f"it says that it forgets, and earlier jobs change the {table} of later ones")
 
 
 def _needs_models(policy: Policy) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from simsched.model import Allocation, Capacity, gpus_of
 from simsched.policy import View
+from simsched.toolkit.elastic import tell_counts
 from simsched.toolkit.placers import MOST_FREE
 
 
@@ -22,6 +23,8 @@ def place_consolidated(
     jobs that may move, and is scattered if that fails. The rest stay where firm jobs leave them room, else go to the
     freest nodes. A job without room gets nothing.
     """
+    if view.reasons is not None:
+        tell_counts(counts, view.reasons)
     board = _Board(view, may_move)
     wanted = {job_id: counts[job_id] for job_id in counts if job_id in firm and counts[job_id]}
     for job_id, gpus in wanted.items():

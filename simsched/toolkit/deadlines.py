@@ -27,9 +27,9 @@ _MOVED = -1
 class DeadlineJob:
     """A job that must finish `work` iterations within `slots` slots.
 
-    `rate(gpus)` is in iterations per slot, 0 for none; GPUs beyond `max_gpus` are of no use. Each change from the
-    `held` GPUs costs `restart_slots`. New plans leave time for `spare_restarts` more, in case the job is moved for
-    others.
+    `rate(gpus)` is in iterations per slot, 0 for none; GPUs beyond `max_gpus` are of no use, nor are fewer than
+    `least`, a power of two. Each change from the `held` GPUs costs `restart_slots`. New plans leave time for
+    `spare_restarts` more, in case the job is moved for others.
     """
 
     id: str
@@ -40,6 +40,16 @@ class DeadlineJob:
     held: int = 0
     restart_slots: float = 0.0
     spare_restarts: int = 0
+    least: int = 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """List the numbers of GPUs that it can use, ascending."""
+        return [size for size in sizes(self.max_gpus) if size >= self.least]
+
+    def larger(self, gpus: int) -> int:
+        """Return the next number of GPUs after some, of the powers of two."""
+        return 2 * gpus if gpus else self.least
 
     def moved(self) -> DeadlineJob:
         """Return the job as if it left its GPUs to others and restarted in the next slot."""
@@ -73,7 +83,7 @@ def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Counts
     plan = np.zeros(len(free), dtype=np.int64)
     last = max(min(job.slots, len(free)), 0)
     room = np.asarray(free, dtype=np.int64)[:last]
-    for share in sizes(job.max_gpus):
+    for share in job.sizes:
         taken = _latest(job, room, share)
         if taken is not None:
             plan[:last] = taken
@@ -86,8 +96,9 @@ def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
     if not len(room):
         return room if job.work <= 0 else None
     below = np.array([0, *(1 << count.bit_length() - 1 for count in range(1, share + 1))])
+    below[: job.least] = 0
     known = np.zeros(share + 1)
-    for size in sizes(share):
+    for size in (one for one in job.sizes if one <= share):
         known[size] = job.rate(size)
     taken = below[np.clip(room, 0, share)]
     rates = known[taken]
@@ -188,13 +199,14 @@ def scale_up(
         useful = {
             one: value
             for one, value in returns.items()
-            if value is not None and (value > 0 or least_return) and _more(now[one]) <= left
+            if value is not None and (value > 0 or least_return) and known[one].larger(now[one]) - now[one] <= left
         }
         if not useful:
             return now
         best = choose(useful, key=useful.__getitem__)
-        left -= _more(now[best])
-        now[best] += _more(now[best])
+        larger = known[best].larger(now[best])
+        left -= larger - now[best]
+        now[best] = larger
         returns[best] = _return(known[best], now[best], later[best])
 
 
@@ -209,12 +221,15 @@ def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], plans: Mapping[str, 
 
 
 def share_out(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, int]:
-    """Return the GPUs of jobs without a promise: one each, then what they hold, then doublings in turn, while any fit.
+    """Return the GPUs of jobs without a promise: the least of each, then what they hold, then doublings in turn.
 
-    Always in the order of `jobs`. A job that would have to restart grows only if it then ends sooner.
+    Always in the order of `jobs`, while any fit. A job that would have to restart grows only if it then ends sooner.
     """
-    counts = {job.id: int(at < gpus) for at, job in enumerate(jobs)}
-    left = gpus - sum(counts.values())
+    counts, left = dict.fromkeys((job.id for job in jobs), 0), gpus
+    for job in jobs:
+        if job.least <= left:
+            counts[job.id] = job.least
+            left -= job.least
     for job in jobs:
         more = min(job.held, job.max_gpus) - counts[job.id]
         if job.restart_slots > 0 and counts[job.id] and 0 < more <= left:
@@ -256,7 +271,7 @@ def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float:
 
 def _return(job: DeadlineJob, gpus: int, later: Counts) -> float | None:
     """Return the marginal return of the next size, None where the job may not have it."""
-    larger = gpus + _more(gpus)
+    larger = job.larger(gpus)
     if larger > job.max_gpus or _grows_in_vain(job, gpus, larger) or not _is_safe(job, larger, later):
         return None
     return (_needed(job, gpus, later) - _needed(job, larger, later)) / (larger - gpus)
@@ -276,8 +291,3 @@ def _needed(job: DeadlineJob, gpus: int, later: Counts) -> float:
             spent += count * min(float(end - begin), left / rate)
             left -= (end - begin) * rate
     return spent
-
-
-def _more(gpus: int) -> int:
-    """Count the GPUs that the next power of two adds."""
-    return max(gpus, 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, BatchLimits, Capacity, JobRequest, gpus_of
-from simsched.policy import JobView, View
+from simsched.policy import JobView, Reasons, View, Why
 from simsched.toolkit.placers import MOST_FREE
 
 
@@ -25,11 +25,12 @@ def usable_gpus(job: JobView, gpus: int) -> int:
 
 
 def required_limits(policy: str, needed: str, request: JobRequest, facts: ApplicationFacts) -> BatchLimits:
-    """Return the batch limits of a job; `InputError` where it knows only its duration, and lacks what is `needed`."""
+    """Return the batch limits of a job; `InputError` where it has none, and so lacks what is `needed`."""
     if facts.limits is None:
+        has = "carries only a duration" if facts.plans is None else "trains by plans at a fixed batch"
         raise input_error(
             f"job '{request.id}'",
-            f"policy '{policy}' needs applications with {needed}, but this job carries only a duration",
+            f"policy '{policy}' needs applications with {needed}, but this job {has}",
             "use 'recipe: pollux' in the workload, or another policy",
         )
     return facts.limits
@@ -71,6 +72,8 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
     """
     held = {job_id: view.jobs[job_id].allocation for job_id in counts}
     allocations = {job_id: one for job_id, one in held.items() if one and gpus_of(one) == counts[job_id]}
+    if view.reasons is not None:
+        tell_counts(counts, view.reasons)
     free = Capacity.idle(view, allocations.values())
     moving = [job_id for job_id in counts if counts[job_id] and job_id not in allocations]
     for job_id in sorted(moving, key=counts.__getitem__):
@@ -78,3 +81,10 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
         if picked is not None:
             allocations[job_id] = picked
     return allocations
+
+
+def tell_counts(counts: Mapping[str, int], reasons: Reasons) -> None:
+    """Say of jobs that get no GPU that others gain more by them; those with more GPUs come first."""
+    reasons.order({job_id: counts[job_id] for job_id in sorted(counts, key=lambda one: -counts[one])})
+    for job_id in (job_id for job_id, gpus in counts.items() if not gpus):
+        reasons.wait(job_id, Why.ANOTHER_FIRST, "it is to have no GPU now")

@@ -53,7 +53,7 @@ class DurationHistory:
 class LearnedDurations:
     """Durations learned from the jobs that have finished in this run.
 
-    Of a job's name only the application is known. A duration is the time for which the job held GPUs.
+    Only the application is known of a job's name. A duration is the time for which the job held GPUs.
     """
 
     def __init__(self, history: DurationHistory) -> None:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from simsched.model import Allocation, Capacity
-from simsched.policy import JobView, View
+from simsched.policy import JobView, Urgency, View, Why
 from simsched.toolkit.placers import MOST_FREE
 from simsched.toolkit.type_pools import gpu_types
 
 
-def run_in_order(order: Iterable[JobView], view: View, *, blocking: bool = False) -> dict[str, Allocation]:
+def run_in_order(
+    order: Iterable[JobView],
+    view: View,
+    *,
+    blocking: bool = False,
+    score: Callable[[JobView], Urgency] = lambda _: (),
+) -> dict[str, Allocation]:
     """Run the first jobs of an order that fit into the cluster, and stop all others.
 
     A job gets the GPUs it asks for, on one GPU type: the one it holds, else the first that it can run on and that has
     room. One that does not fit is skipped or, if `blocking`, ends the walk (head-of-line blocking). Running jobs keep
-    their GPUs where they may; the others go, in order, to the nodes with the most free GPUs.
+    their GPUs where they may; the others go, in order, to the nodes with the most free GPUs. `score` gives the numbers
+    that order jobs, and is asked only where reasons are kept.
     """
+    if view.reasons is not None:
+        order = list(order)
+        view.reasons.order({job.id: score(job) for job in order})
     left = available_by_type(view)
     kept: list[JobView] = []
     placed: list[tuple[JobView, str]] = []
-    for job in order:
+    for place, job in enumerate(order):
         own = view.nodes[job.allocation[0][0]].gpu_type if job.running else None
         types = [own, *(kind for kind in left if kind != own)] if own else list(left)
         found = next((kind for kind in types if left[kind] >= job.num_gpus and job.facts.runs_on(kind)), None)
@@ -31,6 +42,9 @@ def run_in_order(order: Iterable[JobView], view: View, *, blocking: bool = False
             else:
                 placed.append((job, found))
         elif blocking:
+            if view.reasons is not None:
+                for other in islice(order, place + 1, None):
+                    view.reasons.wait(other.id, Why.ANOTHER_FIRST, f"{job.id} waits before it")
             break
         if not any(left.values()):
             break

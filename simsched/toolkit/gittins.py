@@ -119,7 +119,7 @@ def _read(path: Path) -> list[float]:
             samples.append(_seconds(line))
         except ValueError:
             if number > 1 and line.strip():  # the first line may be a header
-                raise input_error(path, f"'{line.strip()}' is no number of GPU-seconds", line=number) from None
+                raise input_error(path, f"'{line.strip()}' is not a number of GPU-seconds", line=number) from None
     if not any(sample > 0 for sample in samples):
         raise input_error(path, "holds no service above 0", "give one number of GPU-seconds a line")
     return samples

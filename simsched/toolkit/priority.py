@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from simsched.model import NOTHING, Allocation, Capacity, Placer
-from simsched.policy import JobView, View
+from simsched.policy import JobView, Reasons, View, Why
 from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
 
 __all__ = ["Changes", "Key", "PriorityScheduler"]
@@ -53,6 +53,8 @@ class PriorityScheduler:
         self._numbers, self._versions = count(), count()
         #: Placers may refuse, so jobs are placed as the walk goes and not after it.
         self._at_once = False
+        #: Takes the order and why jobs wait, where that is kept.
+        self._reasons: Reasons | None = None
         # The state of one walk.
         self._changes = Changes({}, [])
         self._heads: list[Item] = []
@@ -87,7 +89,7 @@ class PriorityScheduler:
 
     def update(self, view: View) -> None:
         """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
-        up = view.up
+        up, self._reasons = view.up, view.reasons
         if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._free.up):
             self._look_again(view)
             return
@@ -143,7 +145,22 @@ class PriorityScheduler:
             self._gather()
             self._walk()
             self._settle()
+        if self._reasons is not None:
+            self._tell(self._reasons)
         return changes
+
+    def _tell(self, reasons: Reasons) -> None:
+        """Say in which order jobs are, and why those wait that are not just short of GPUs."""
+        fresh, head = self._fresh_key, ""
+        keys = {e: fresh(e.id) if fresh is not None and e.allocation else e.key for e in self._entries.values()}
+        order = sorted(keys, key=lambda entry: (keys[entry], entry.number))
+        reasons.order({entry.id: keys[entry] for entry in order})
+        for entry in (entry for entry in order if not entry.allocation):
+            if self._blocking and head:
+                reasons.wait(entry.id, Why.ANOTHER_FIRST, f"{head} waits before it")
+            elif entry.placer.waits and any(self._free.total_of(kind) >= entry.gpus for kind in entry.types):
+                reasons.wait(entry.id, Why.NOT_ON_ONE_NODE, f"GPUs are free, and none as '{entry.placer.name}' wants")
+            head = head or entry.id
 
     def _start_newest(self) -> bool:
         """Start the only waiting job if it is the newest and a type has room for it; return whether it was started.

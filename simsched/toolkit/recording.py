@@ -77,7 +77,7 @@ class Books(Protocol):
         """Decide, and enter it in the books."""
 
     def due(self) -> tuple[float, Sequence[str]]:
-        """Return the second of the next event that is no arrival, and the ids of the jobs that end by then."""
+        """Return the second of the next event that is not an arrival, and the ids of the jobs that end by then."""
 
 
 @dataclass

@@ -59,7 +59,7 @@ class Running:
         self.gpus -= entry.gpus
 
     def place_of(self, entry: Entry) -> int:
-        """Return where a job stands or, of one that does not run here, would stand."""
+        """Return where a job stands or would stand if it ran here."""
         return bisect_left(self.items, (entry.key, entry.number))
 
 

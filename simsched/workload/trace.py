@@ -67,7 +67,7 @@ class Trace:
     `columns` holds the columns of `COLUMNS` by name, each an array or Series of one value a job, and `table` the same
     as a DataFrame; do not change either. Columns of shapes that say nothing are left out. `origin` is the time of
     second 0 (no time zone), None where the source counts seconds from an unknown day; `start_s` is then the second of
-    the source's own clock at which the first job came. `dropped` counts the rows of the source that are no jobs to
+    the source's own clock at which the first job came. `dropped` counts the rows of the source that are not jobs to
     replay, by reason; `adjusted` counts the jobs whose values were rounded, by what was done; `examples` are the first
     of either by line and job, for reasons of which the reader keeps any; `unused` names the columns of the source that
     the trace has nothing of.
@@ -190,13 +190,13 @@ def make_trace(
     return Trace(name, source, kept, start, _frozen(dropped), _frozen(adjusted), start_s, examples, unused)
 
 
-_PROCESSORS = "whose processors are no whole number of GPUs; more than one GPU is rounded up"
+_PROCESSORS = "whose processors are not a whole number of GPUs; more than one GPU is rounded up"
 
 
 def in_gpus(trace: Trace, processors: int) -> Trace:
     """Count so many processors, which a trace has for GPUs, as one GPU.
 
-    Less than one GPU is a part of one; more, but no whole number, is rounded up, and how many jobs that meets is told.
+    Less than one GPU is a part of one; more, but not a whole number, is rounded up; how many jobs that affects is said.
     """
     if processors == 1:
         return trace

@@ -45,7 +45,7 @@ OVERRIDES = {
     "workload.recipe=pollu": "did you mean 'pollux'?",
     "cluster.gpus_per_node=0": "cluster.gpus_per_node: must be at least 1, not 0",
     "workload.path=gone.csv": "there is no file or folder",
-    "applications.path=gone": "there is no such folder",
+    "applications.path=gone": "there is no file or folder",
 }
 
 
@@ -177,11 +177,11 @@ def test_a_deadline_needs_a_type_on_which_the_job_runs(simsched, folder):
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        ({"num_gpus": 1.5, "duration_s": 5}, "'num_gpus' is 1.5, which is no whole number"),
+        ({"num_gpus": 1.5, "duration_s": 5}, "'num_gpus' is 1.5, which is not a whole number"),
         ({"num_gpus": 1, "duration_s": 5, "submit_time_s": float("inf")}, "'submit_time_s' is inf"),
         ({"num_gpus": 1, "duration_s": 1e308}, "'duration_s' is 1e+308"),
-        ({"num_gpus": True, "duration_s": 5}, "'num_gpus' is True, which is no number"),
-        (JobSpec("a", 0, 2.0, duration_s=5), "'num_gpus' is 2.0, which is no whole number"),
+        ({"num_gpus": True, "duration_s": 5}, "'num_gpus' is True, which is not a number"),
+        (JobSpec("a", 0, 2.0, duration_s=5), "'num_gpus' is 2.0, which is not a whole number"),
         (JobSpec("a", float("nan"), 1, duration_s=5), "'submit_time_s' is nan"),
         (
             {"num_gpus": 1, "duration_s": 5, "application": "cifar10"},

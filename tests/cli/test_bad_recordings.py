@@ -15,6 +15,8 @@ from simsched.toolkit.grouping.matching import exact_matching
 from simsched.toolkit.recording import Recording, play
 from simsched.workload.readers.muri import read_muri_jobs
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "tests" / "data" / "muri-small.csv"
 SHOCKWAVE = ROOT / "tests" / "data" / "shockwave"
@@ -94,10 +96,10 @@ def _cut(path: Path) -> None:
 
 
 FILES = {
-    "empty": (lambda path: path.write_text(""), "bad.json", "bad.json:1: is no JSON"),
+    "empty": (lambda path: path.write_text(""), "bad.json", "bad.json:1: is not JSON"),
     "cut short": (lambda path: path.write_text(path.read_text()[:-4]), "bad.json", "cut short or damaged"),
     "cut short when packed": (_cut, "bad.json.gz", "the compressed file is cut short"),
-    "no text": (lambda path: path.write_bytes(b"\xff\x00"), "bad.json", "is no UTF-8 text"),
+    "no text": (lambda path: path.write_bytes(b"\xff\x00"), "bad.json", "is not UTF-8 text"),
     "another list": (
         lambda path: path.write_text('{"pairs": []}'),
         "bad.json",
@@ -149,7 +151,7 @@ SHARES = {
         lambda entries: _without(entries, 0, "0"),
         "bad.json:2: allocations[0] has no shares for job '0', which waits then",
     ),
-    "a share that is no number": (
+    "a share that is not a number": (
         lambda entries: entries[0]["x"].update({"0": "all"}),
         "bad.json:2: allocations[0] has no shares 'x' by job",
     ),
@@ -157,9 +159,9 @@ SHARES = {
         lambda entries: entries[0]["x"].update({"0": float("nan")}),
         "bad.json: holds NaN",
     ),
-    "a time that is no number": (
+    "a time that is not a number": (
         lambda entries: entries[0].update(t="now"),
-        "bad.json:2: allocations[0] has a time 't' that is no number",
+        "bad.json:2: allocations[0] has a time 't' that is not a number",
     ),
     "another type of GPU": (
         lambda entries: entries[0]["x"].update({"0": {"k80": 1.0}}),

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "kubernetes.md"
 
 

@@ -27,6 +27,8 @@ NODES = "".join(
     f"NodeName=n{i} CPUTot=64 RealMemory=1000 Gres=gpu:a100:4 Partitions=batch State=IDLE\n" for i in range(2)
 )
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 def clock(seconds: float) -> str:
     whole = int(seconds)

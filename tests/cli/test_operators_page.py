@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
+
+from simsched.cli.main import cli
+from tests.campaigns import WHOLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 
@@ -35,24 +39,42 @@ def test_the_page_shows_every_command_and_begins_with_the_log() -> None:
     assert {words[0] for words in commands()[1:]} == SAID.keys()
 
 
+#: What most of the time goes into: looking at the queue every minute, pictures, and many draws.
+SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=600")
+LIGHTER = {name: () if WHOLE else (*SELDOM, "--no-plots", *more) for name, more in
+           {"what-if": (), "capacity": (), "forecast": ("--draws", "3")}.items()}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory, in_this_process: None) -> Iterator[dict[str, Result]]:
+    """Bring the log and ask the page's questions in one folder, the last first; return what was said by question.
+
+    Unless everything is played, only `calibrate` runs as it stands; the others are made lighter.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("page"))
+        new, *asked = commands()
+        assert CliRunner().invoke(cli, new).exit_code == 0
+        yield {
+            " ".join(words): CliRunner().invoke(cli, [*words, *LIGHTER.get(words[0], ())]) for words in reversed(asked)
+        }
+
+
 @pytest.mark.parametrize("words", commands()[1:], ids=lambda words: f"{words[0]} {words[-1]}")
-def test_a_command_of_the_page_runs_as_it_stands(words: list[str], simsched: Callable) -> None:
-    assert simsched(*commands()[0]).exit_code == 0
-    done = simsched(*words)
+def test_a_command_of_the_page_runs_as_it_stands(words: list[str], answered: dict[str, Result]) -> None:
+    done = answered[" ".join(words)]
     assert done.exit_code == 0, (words, done.output)
     assert re.search(SAID[words[0]], done.stdout, re.DOTALL)
     assert f'id="{words[0]}"' in Path("results/log/answers.html").read_text(encoding="utf-8")
 
 
-def test_answers_stand_in_their_order_on_one_page_whichever_was_asked_first(simsched: Callable) -> None:
-    asked = {words[0]: words for words in reversed(commands())}
-    for name in ("new", "forecast", "calibrate"):
-        assert simsched(*asked[name]).exit_code == 0
+def test_answers_stand_in_their_order_on_one_page_whichever_was_asked_first(answered: dict[str, Result]) -> None:
     page = Path("results/log/answers.html").read_text(encoding="utf-8")
-    places = [page.index(f'id="{name}"') for name in ("calibrate", "forecast", "words")]
+    places = [page.index(f'id="{name}"') for name in ("calibrate", "what-if", "capacity", "forecast", "words")]
     assert places == sorted(places)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_log_that_lacks_what_matters_gets_no_answer(simsched: Callable) -> None:
     assert simsched("new", "log").exit_code == 0
     header, *rows = Path("log.txt").read_text(encoding="utf-8").splitlines()
@@ -61,7 +83,9 @@ def test_a_log_that_lacks_what_matters_gets_no_answer(simsched: Callable) -> Non
     blank = ["|".join([*one[:place], "", *one[place + 1 :]]) for one in cells]
     Path("stripped.txt").write_text("\n".join([header, *blank]) + "\n", encoding="utf-8")
     conf = ("--conf", "slurm.conf", "--conf", "qos.txt", "--json", "--no-plots")
-    done = simsched("capacity", "stripped.txt", "--cluster", "cluster.txt", *conf, "--target", "queueing_mean_h<=4")
+    done = simsched(
+        "capacity", "stripped.txt", "--cluster", "cluster.txt", *conf, "--target", "queueing_mean_h<=4", *SELDOM
+    )
     told = json.loads(done.stdout)
     assert told["answers"] == []
     assert not told["gate"]["open"]

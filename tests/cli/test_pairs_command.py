@@ -37,7 +37,7 @@ def test_the_template_is_valid(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     source, target = tmp_path / "throughputs.json", tmp_path / "pairs.csv"
-    for text, said in (("[]", "not laid out"), ("{", "is no JSON"), ("{}", "no pairs")):
+    for text, said in (("[]", "not laid out"), ("{", "is not JSON"), ("{}", "no pairs")):
         source.write_text(text, encoding="utf-8")
         done = simsched("import", source, target)
         assert done.exit_code == 2

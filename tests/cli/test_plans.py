@@ -52,7 +52,7 @@ def test_plans_are_ranked_split_and_drawn(simsched, tmp_path, monkeypatch):
     [
         (["llama2-7b", "--plan", "t8 p4 d2 b3"], "not divisible by d x b"),
         (["llama2-7b", "--plan", "t8 p4"], "takes 32 GPUs, not 64"),
-        (["llama2-7b", "--plan", "t8 x4"], "'x4' is no word of a plan"),
+        (["llama2-7b", "--plan", "t8 x4"], "'x4' is not a word of a plan"),
         (["gpt3-175b", "--plan", "d64"], "GiB more than the 80.0 GiB of h100"),
         (["llama3-405b"], "GiB too many"),
         (["llama2-8b"], "did you mean 'llama2-7b'?"),
@@ -125,7 +125,7 @@ def _fitting(document, names):
     [
         ("a,1024,8,16,1024,8,1,1,8", "a,1024,8,16,1024,9,1,1,8", "tp x pp x cp x dp is 8, and 'gpus' is 9"),
         ("a,1024,8,16,1024,8,1,1,8,4,64", "a,1024,8,16,1024,8,1,1,8,4,65", "65 is not divisible"),
-        ("a,1024", "a,x", "column 'hidden': 'x' is no whole number"),
+        ("a,1024", "a,x", "column 'hidden': 'x' is not a whole number"),
     ],
 )
 def test_a_wrong_row_is_named_by_its_line(simsched, tmp_path, old, new, reason):
@@ -181,3 +181,15 @@ def test_a_model_of_ones_own(simsched, tmp_path):
         done = simsched("application", "plans", str(path), "--gpus", "8", "--hardware", "h100", "--no-plots")
         assert done.exit_code == 2
         assert reason in done.output
+
+
+def test_weak_scaling_doubles_gpus_and_batch_together(simsched, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["application", "plans", "llama2-7b", "--gpus", "8", "--hardware", "h100", "--weak-scaling", "2"]
+    grown = json.loads(simsched(*command, "--no-plots", "--json").stdout)["weak_scaling"]
+    assert [(one["gpus"], one["global_batch"]) for one in grown] == [(8, 1024), (16, 2048), (32, 4096)]
+    # the work of a GPU stays: what a step takes longer, it loses of its share of the peak
+    assert grown[2]["mfu"] / grown[0]["mfu"] == pytest.approx(grown[0]["step_s"] / grown[2]["step_s"])
+    done = simsched(*command)
+    assert "As GPUs and global batch double together:" in done.output
+    assert (tmp_path / "figures" / "llama2-7b-weak-scaling.png").is_file()

@@ -103,7 +103,7 @@ def test_the_page_is_well_formed_and_needs_nothing_from_elsewhere(page):
     assert found.links
     assert all(link.startswith("#") for link in found.links)
     assert not set(found.tags) & {"img", "link", "iframe", "object"}
-    assert re.findall(r"<script[^>]*>", page) == ['<script type="application/json">'] * 2 + ["<script>"]
+    assert re.findall(r"<script[^>]*>", page) == ['<script type="application/json">'] * 2 + ["<script>"] * 2
 
 
 def test_ids_are_unique_and_every_reference_leads_somewhere(page):
@@ -117,7 +117,24 @@ def test_several_runs_have_contents_and_a_section_each(page):
     assert '<li><a href="#run1">a</a>' in page
     assert '<section class="run" id="run2">' in page
     assert page.count("<h1>") == 1
-    assert re.findall(r"<h2>(.*?)</h2>", page) == ["Contents", "a", "b"]
+    assert re.findall(r"<h2>(.*?)</h2>", page) == ["Contents", "Runs side by side", "a", "b"]
+
+
+def test_numbers_lead_to_the_cells_and_jobs_behind_them(page):
+    """The mean JCT of the first policy of run 2, in its own table and beside run 1, opens what it is the mean of."""
+    behind = page[page.index('id="run2-behind0"') :]
+    assert re.search(r'<td><a href="#run2-behind0"><b>[\d.]+</b>', page)
+    assert page.index('href="#run2-behind0"') < page.index('<section class="run" id="run1">')  # side by side
+    seeds, jobs = (behind[: behind.index(f'id="run2-behind0-{what}"')] for what in ("seeds", "jobs"))
+    assert "<details" not in seeds
+    assert re.search(r"seed 1</th><td class=\"text\">cells/\w+</td>", jobs)
+    assert "JCT (s)" in behind[: behind.index("</details>")]
+
+
+def test_colours_follow_the_system_and_a_switch(page):
+    assert "prefers-color-scheme: dark" in page
+    assert ":root[data-theme=dark]" in page
+    assert '<button type="button" id="theme" hidden>' in page  # shown by the script that it needs
 
 
 def test_own_and_published_values_stand_side_by_side(page):
@@ -248,8 +265,9 @@ def test_a_file_that_is_not_shipped_but_named_alike_is_given_in_full(tmp_path):
 
 
 def test_sections_are_the_same_from_several_processes_and_where_one_of_these_ends_early(runs, monkeypatch):
-    parts = [report._part(runs / name) for name in "ababab"]
+    parts = [report._part(runs / name) for name in "aba"]
     alone = html.report_page(parts, "all")
+    monkeypatch.setattr(report, "_LEAST_EACH", 1)
     begun = []
     begin = running.start
 
@@ -262,5 +280,5 @@ def test_sections_are_the_same_from_several_processes_and_where_one_of_these_end
     assert len(begun) == 1
     monkeypatch.setattr(report, "_serve", os.getpid)  # takes no pipe: the process ends without an answer
     assert html.report_page(parts, "all", partial(report._composed, 2)) == alone
-    assert html.report_page(parts[:5], "all", partial(report._composed, 2)) == html.report_page(parts[:5], "all")
+    assert html.report_page(parts[:1], "all", partial(report._composed, 2)) == html.report_page(parts[:1], "all")
     assert len(begun) == 2, "too few sections for another process"

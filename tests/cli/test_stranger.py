@@ -144,3 +144,18 @@ def test_tables_can_be_taken_elsewhere(simsched, folder):
     refused = simsched("plot", "results/tiny", "--figure", "jct-cdf", "--metric", "makespan_h")
     assert refused.exit_code == 2
     assert "the figure 'jct-cdf' shows no metric of one's choice; draw 'bars' of it" in refused.stderr
+
+
+def test_a_new_agent_conforms_and_runs(simsched, folder):
+    assert simsched("new", "agent", "my-agent").stdout == (
+        "my_agent.py: try `simsched check agent my_agent.py:MyAgent`\n"
+    )
+    assert simsched("new", "agent", "my-agent").exit_code == 2
+    assert simsched("check", "agent", "my_agent.py:MyAgent", "--seeds", "1").stdout == "my-agent: conforms\n"
+    text = (folder / "my_agent.py").read_text()
+    (folder / "my_agent.py").write_text(text.replace("return batch_for_target", "return 7  # "))
+    (folder / "my_agent.py").rename(folder / "my_worse.py")
+    failed = simsched("check", "agent", "my_worse.py:MyAgent", "--seeds", "1")
+    assert failed.exit_code == 1
+    listed = json.loads(simsched("list", "agents", "--json").stdout)
+    assert "goodput" in [one["agent"] for one in listed]

@@ -1,16 +1,11 @@
 """Scheduling rounds captured from the published Pollux simulator, against its own allocations."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from simsched_policies.adaptive.pollux.search import AllocationProblem, fitness, is_feasible, search, upper_bound
 
-ROUNDS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "pollux-osdi21" / "rounds" / "rounds.jsonl"
-pytestmark = pytest.mark.skipif(
-    not ROUNDS.is_file(), reason="the captured rounds are not part of the project (looked in ../shared/data)"
-)
 EVERY = 8  # a sample; benchmarks/pollux_rounds.py runs them all
 
 
@@ -38,8 +33,8 @@ def read_round(record):
 
 
 @pytest.fixture(scope="module")
-def records():
-    with ROUNDS.open() as lines:
+def records(shared):
+    with (shared / "pollux-osdi21" / "rounds" / "rounds.jsonl").open() as lines:
         return [json.loads(line) for line in lines]
 
 

@@ -126,7 +126,7 @@ def test_only_the_housekeeping_of_pytest_is_spared():
 def test_ratios_beyond_all_reach_are_refused(tmp_path, number):
     path = tmp_path / "rho.csv"
     path.write_text(f"job_id,contention,solo_s,rho\na,1,100,{number}\n")
-    with pytest.raises(InputError, match="its column 'rho' holds what is no number in reach"):
+    with pytest.raises(InputError, match="its column 'rho' holds what is not a number in reach"):
         read_fairness(path)
     path.write_text("job_id,contention,solo_s,rho\na,1,100,1.5\n")
     assert list(read_fairness(path)["rho"]) == [1.5]

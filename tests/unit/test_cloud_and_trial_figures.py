@@ -13,7 +13,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.report.figures.draw import draw_run
-from simsched.report.figures.nodes import Rental, come_and_go, nodes_data, nodes_over_time
+from simsched.report.figures.nodes import Rental, nodes_data, nodes_over_time
 from simsched.report.figures.trials import trials_data, trials_over_time
 from simsched.results.integrals import integral
 from simsched.results.reader import read_run
@@ -55,11 +55,6 @@ def intervals(*spans: tuple[int, int, float]) -> pd.DataFrame:
 )
 def test_integral_of_a_column_of_rounds(steps, until_s, expected):
     assert integral(rounds(*steps), "provisioned_nodes", until_s) == expected
-
-
-def test_nodes_come_and_go_where_their_number_changes():
-    assert come_and_go(rounds((0, 1), (60, 2)))
-    assert not come_and_go(rounds((0, 2), (60, 2)))
 
 
 def test_nodes_are_averaged_over_bins_and_seeds_and_end_with_the_last_job():

@@ -175,7 +175,7 @@ def test_an_unknown_pair_is_named_or_takes_the_default():
         (",lm,20,lm,40,0.5,0.5", "gpu_type is empty"),
         ("v100,lm,20,lm,40,-0.5,0.5", "speed is -0.5"),
         ("v100,lm,20,lm,40,0.5,1.6", "other_speed is 1.6"),
-        ("v100,lm,20,lm,40,fast,0.5", "speed 'fast' is no number"),
+        ("v100,lm,20,lm,40,fast,0.5", "speed 'fast' is not a number"),
         ("v100,lm,20.5,lm,40,0.5,0.5", r"batch size '20.5'"),
         ("v100,lm,20,resnet-18,64,0.5,0.5", "already in line 2"),
     ],

@@ -42,7 +42,7 @@ def test_wrong_cells_of_a_trace_are_named(tmp_path):
         workload(tmp_path, text.replace("c,60,300,gpt2,90", "c,60,300,gpt2,30"))
     said = str(caught.value)
     assert "trace.csv:2: column 'iteration': '0' is below 1" in said
-    assert "trace.csv:3: column 'ddl': 'x' is no number" in said
+    assert "trace.csv:3: column 'ddl': 'x' is not a number" in said
     assert "trace.csv:4: column 'ddl': '30' is before the job is submitted" in said
 
 
@@ -56,7 +56,7 @@ def test_rates_are_those_of_the_gpu_type_that_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("bert,64,2,0", "rates.csv:3: column 'rate': '0' is no number"),
+        ("bert,64,2,0", "rates.csv:3: column 'rate': '0' is not a number"),
         ("bert,64,2,nan", "rates.csv:3: column 'rate': 'nan'"),
         ("bert,64,2.5,1", "rates.csv:3: column 'num_gpu': '2.5'"),
         ("bert,-64,2,1", "rates.csv:3: column 'batch_size': '-64'"),

@@ -94,3 +94,16 @@ def test_shared_candidates_change_nothing():
     model = GoodputModel(MODEL.params, MODEL.gradient, LIMITS, shared)
     for _ in range(2):
         assert model.optimise(1, 4) == MODEL.optimise(1, 4)
+
+
+def test_bounds_leave_out_no_candidate_that_is_best():
+    rng = np.random.default_rng(7)
+    for gamma in (1.0, 1.3, 4.0, 10.0):
+        for _ in range(8):
+            params = ThroughputParams(*10 ** rng.uniform(-4, 0, 6), gamma)
+            limits = BatchLimits(int(rng.integers(8, 256)), 4096, 4, 256)
+            model = GoodputModel(params, GradientStats(*(10 ** rng.uniform(-3, 3, 2))), limits)
+            nodes, gpus = [1, 1, 2, 2, 3], [1, 4, 2, 9, 40]
+            best = model.optimise(nodes, gpus)
+            expected = [published_rule(model, k, n) for k, n in zip(nodes, gpus, strict=True)]
+            assert best.goodput == pytest.approx([max(goodput, 0.0) for goodput, _, _ in expected], rel=1e-12)

@@ -118,7 +118,7 @@ def test_the_same_seed_gives_all_policies_the_same_jobs(make):
     [
         ("cluster={nodes: 1, gpus_per_node: 2}", "can never fit a cluster of 2"),
         ("workload.path=none.csv", "there is no file or folder"),
-        ("applications.path=none", "there is no such folder"),
+        ("applications.path=none", "there is no file or folder"),
         ("workload={jobs: 10}|cluster={gpu_type: v100}", "has no step times for GPUs of type v100, only for t4"),
         ("workload={path: list.csv}|cluster.gpu_type=v100", "cluster.gpu_type: cifar10 has no step times for GPUs"),
         ("workload={jobs: 1000000}", "1000000 jobs were asked for"),

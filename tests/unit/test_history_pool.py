@@ -216,7 +216,7 @@ def test_a_pool_of_one_run_is_written_with_one_configuration_a_line(tmp_path):
     ("text", "said"),
     [
         (None, "there is no such file"),
-        ("{\n  oops", r"pool.json:2: is no JSON.*column 3"),
+        ("{\n  oops", r"pool.json:2: is not JSON.*column 3"),
         ("[]", "simsched-history/2"),
         ('{"format": "simsched-history/9"}', r"found: simsched-history/9"),
         ('{"format": "simsched-history/2"}', "no list 'applications'"),

@@ -101,7 +101,7 @@ MISTAKES = {
     ),
     "no seconds": (
         "workloads.yaml", 'simsched/duration-s: "7200"', 'simsched/duration-s: "2h"',
-        "JobSet language/language-01, metadata.annotations.simsched/duration-s: '2h' is no number of at least 1",
+        "JobSet language/language-01, metadata.annotations.simsched/duration-s: '2h' is not a number of at least 1",
         "write a number",
     ),
     "no duration": (
@@ -146,7 +146,7 @@ MISTAKES = {
     ),
     "a count of nodes": (
         "nodes.yaml", 'simsched/count: "2"', 'simsched/count: "two"',
-        "metadata.annotations.simsched/count: 'two' is no number from 1 to", "how many such nodes",
+        "metadata.annotations.simsched/count: 'two' is not a number from 1 to", "how many such nodes",
     ),
 }  # fmt: skip
 

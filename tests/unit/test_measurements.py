@@ -159,7 +159,7 @@ def test_placements_without_rows_are_refused(folder):
 
 def test_binary_rubbish_is_refused(folder):
     (folder / "scalability.csv").write_bytes(b"\xff\xfe\x00\x01")
-    assert "scalability.csv: the file is no UTF-8 text" in refusal(folder)
+    assert "scalability.csv: the file is not UTF-8 text" in refusal(folder)
 
 
 def test_all_folders_at_fault_are_named_at_once(folder):

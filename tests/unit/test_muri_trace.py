@@ -31,7 +31,7 @@ def test_wrong_cells_are_named(tmp_path: Path) -> None:
         make_workload(WorkloadOptions(source=str(tmp_path / "bad.csv")), seed=1)
     said = str(caught.value)
     assert "'0' is below 1" in said
-    assert "'x' is no number" in said
+    assert "'x' is not a number" in said
     assert "is not above 0" in said
 
 

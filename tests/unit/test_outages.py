@@ -72,5 +72,5 @@ def test_faults_of_one_node_that_overlap_are_one_outage(tmp_path):
 def test_a_file_that_is_no_fault_trace_is_refused(tmp_path, text):
     path = tmp_path / "faults.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"is not a fault trace|is no JSON"):
+    with pytest.raises(InputError, match=r"is not a fault trace|is not JSON"):
         read_fault_trace(Path(path))

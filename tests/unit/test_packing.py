@@ -279,7 +279,7 @@ def test_wrong_lists_are_refused_with_every_line(tmp_path: Path) -> None:
     said = str(error.value)
     assert "3: column 'name': 'a' names an earlier row too" in said
     assert "3: column 'gpu_milli': '2000' is more than a whole GPU" in said
-    assert "4: column 'cpu_milli': 'x' is no number" in said
+    assert "4: column 'cpu_milli': 'x' is not a number" in said
     assert "4: column 'gpu_milli': '0' is no part of a GPU" in said
     with pytest.raises(InputError, match="no node has a GPU"):
         read_nodes(nodes)

@@ -82,8 +82,8 @@ def test_plain_csv_reports_every_wrong_cell_with_line_and_column(tmp_path):
             "4: column 'num_gpus': '0' is below 1",
             "4: column 'job_id': 'a' names an earlier row too",
             "5: column 'submit_time': '-3' is below 0",
-            "5: column 'duration': 'x' is no number",
-            "5: column 'num_gpus': '1.5' is no whole number",
+            "5: column 'duration': 'x' is not a number",
+            "5: column 'num_gpus': '1.5' is not a whole number",
             "5: column 'status': 'Passed' is none of Pass, Killed, Failed",
             "6: column 'submit_time': is missing",
             "6: column 'duration': 'nan' is missing",
@@ -111,7 +111,7 @@ def test_a_file_of_nothing_but_errors_reports_twenty_and_counts_the_rest(tmp_pat
         ("Submit_Time,Num_GPUs,Duration\n1,2,3\n", "'duration' are missing; rename 'Submit_Time'"),
         ("submit_time;num_gpus;duration\n1;2;3\n", ":1: its columns are separated by semicolons; write commas instead"),
         ("submit_time\tnum_gpus\tduration\n1\t2\t3\n", "separated by tabs"),
-        ("s\0u\0b\0m\0i\0t\0\n", ":1: the file is no UTF-8 text; save it as CSV or JSON in UTF-8"),
+        ("s\0u\0b\0m\0i\0t\0\n", ":1: the file is not UTF-8 text; save it as CSV or JSON in UTF-8"),
         ("timestamp,duration,gpu_time\n2017-10-09 06:13:00,1,2\n", "nearest is 'philly-csv'"),
         ("submit_time,num_gpus,duration,tennant\n1,2,3,a\n", "column 'tennant' is unknown; did you mean 'tenant'?"),
         ("# simsched-trace 9\nsubmit_time,num_gpus,duration\n1,2,3\n", "says 'simsched-trace 9'"),
@@ -140,7 +140,7 @@ def test_missing_files_damaged_archives_and_unknown_formats_are_refused(tmp_path
 def test_a_csv_that_is_no_utf8_text_is_refused(tmp_path):
     path = tmp_path / "latin.csv"
     path.write_bytes("submit_time,num_gpus,duration,user\n1,1,1,Jos\xe9\n".encode("latin-1"))
-    assert "is no UTF-8 text" in problems_of(path)[0]
+    assert "is not UTF-8 text" in problems_of(path)[0]
 
 
 def test_make_trace_checks_tables_made_in_python():

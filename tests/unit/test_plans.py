@@ -1,5 +1,6 @@
 """Plans of parallel training: memory against published sizes, step times by hand, what cannot run, and the search."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,6 +11,7 @@ from simsched.model import BatchChoice, JobRequest, Site, facts_of
 from simsched.model.placement import Tier
 from simsched.model.plans import (
     Hardware,
+    MeasuredLayers,
     ModelShape,
     Plan,
     PlannedJob,
@@ -112,6 +114,23 @@ def test_computation_counts_the_published_flop():
     without = 72 * batch * s * layers * h * h * (1 + s / (6 * h)) + 6 * batch * s * h * words
     assert step_time(TINY, PLAIN, Plan(), batch).compute == pytest.approx(without / 1e12, rel=1e-12)
     assert (found.tensor, found.context, found.pipeline, found.data, found.optimiser) == (0, 0, 0, 0, 0)
+
+
+def test_a_layer_that_was_measured_counts_as_it_was():
+    """A layer twice and an output three times as long as modelled; only as far as the plan of a layer is the same."""
+    layer, output = 72 * 32 * 64 * 64 * (1 + 32 / (6 * 64)) / 1e12, 6 * 32 * 64 * 100 / 1e12  # of a sequence
+    one = MeasuredLayers(replace(TINY, layers=1), (("t1 p1 d1", 2.0, 3.0), ("t2 p1 d1", 4.0, 1.0)))
+    known = replace(PLAIN, layers=(one,), exposed_messages=0.0)
+    assert step_time(TINY, known, Plan(), 8).compute == pytest.approx(8 * (4 * 2 * layer + 3 * output))
+    piped = step_time(TINY, known, Plan(pipeline=2), 8)
+    assert piped.total == pytest.approx(8 * (2 * 2 * layer + 3 * output) + 2 * 2 * layer)
+    pair = step_time(TINY, known, Plan(2), 8)
+    assert pair.tensor == pytest.approx(8 * 4 * 4 * 4 * (2 * 32 * 64) / 1e9)  # its all-reduces count with it
+    for other in (Plan(micro_batch=2), Plan(recomputation="full")):
+        assert step_time(TINY, known, other, 8) == step_time(TINY, replace(known, layers=()), other, 8)
+    assert step_time(replace(TINY, mlp=128), known, Plan(), 8).compute < 8 * (4 * layer + output)
+    with pytest.raises(ValueError, match="a measured layer has t, c, b and recomputation"):
+        MeasuredLayers(TINY, (("t1 p2 d1", 1.0, 1.0),))
 
 
 def test_tensor_ranks_reduce_four_times_a_layer_and_six_times_with_recomputation():

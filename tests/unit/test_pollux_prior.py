@@ -232,7 +232,7 @@ def test_a_bad_pool_file_is_reported_at_its_line_of_the_experiment(experiment, t
     assert problem.where.endswith("e.yaml")
     assert problem.line == 5
     assert "policies.pollux.params.pool_path" in problem.message
-    assert "known.json:2: is no JSON" in problem.message
+    assert "known.json:2: is not JSON" in problem.message
 
 
 class _Leaves(Policy):

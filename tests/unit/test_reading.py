@@ -62,12 +62,12 @@ def test_a_document_has_a_size(tmp_path):
     [
         ("[" * 200_000, "is nested deeper than 50 levels"),
         ("[" * 51 + "]" * 51, "is nested deeper than 50 levels"),
-        ('{"a": NaN}', "holds NaN, which is no finite number"),
-        ("[-Infinity]", "holds -Infinity, which is no finite number"),
-        ("[1e999]", "holds 1e999, which is no finite number"),
+        ('{"a": NaN}', "holds NaN, which is not a finite number"),
+        ("[-Infinity]", "holds -Infinity, which is not a finite number"),
+        ("[1e999]", "holds 1e999, which is not a finite number"),
         ("[" + "9" * 301 + "]", "has more than 300 digits"),
         ('{"a": 1, "b": 2, "a": 3}', "gives the key 'a' twice"),
-        ('{"a": 1,\n "b" 2}', "a.json:2: is no JSON, or cut short or damaged at column 6"),
+        ('{"a": 1,\n "b" 2}', "a.json:2: is not JSON, or cut short or damaged at column 6"),
     ],
 )
 def test_json_that_is_none_or_too_much(tmp_path, text, said):

@@ -26,7 +26,7 @@ def test_a_line_becomes_a_job(tmp_path):
     [
         ("\tgns", "", "the line has 11 columns, not 12"),
         ("gns", "gnz", "'gnz' is not a batch rule; known: static, accordion, gns"),
-        ("1500", "many", "total steps 'many' is no number"),
+        ("1500", "many", "total steps 'many' is not a number"),
         ("1500", "0", "total steps is 0, not a number from 1"),
         ("LM (batch", "LM (bitch", "is not a job type such as"),
     ],
@@ -72,7 +72,7 @@ def test_a_table_of_rates_becomes_applications_by_model(tmp_path):
     ("text", "message"),
     [
         ('{"v100": {"LM": {"null": 1.0}}}', '"LM" is not a row'),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "not a table of rates"),
         ("""{"v100": {"('LM', 1)": {"null": -1}}}""", "no rate alone"),
     ],

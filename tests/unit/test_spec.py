@@ -1,15 +1,18 @@
 import json
 import textwrap
+from dataclasses import dataclass
 
 import pytest
 
+from simsched.documents import Section, yaml_lines
 from simsched.errors import InputError
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.idle_keys import _DECIDING
 from simsched.experiment.policy_params import full_params, make_policy
 from simsched.experiment.shipped import find_experiment, shipped_experiments
-from simsched.experiment.spec import ExperimentSpec, WorkloadSpec, json_schema
-from simsched.experiment.validation import _NOT_SWEPT, read_experiment
+from simsched.experiment.spec import ExperimentSpec, WorkloadSpec, _with_keys_of, json_schema
+from simsched.experiment.validation import _NOT_SWEPT, check_experiment, read_experiment
+from simsched.keys import key
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.policy import registry
 
@@ -302,3 +305,34 @@ def test_keys_that_may_count_are_not(read, overrides):
 def test_what_is_never_swept_and_what_decides_which_keys_count_are_keys():
     assert set(_NOT_SWEPT) <= set(ExperimentSpec.model_fields)
     assert set(_DECIDING) <= set(WorkloadSpec.model_fields)
+
+
+def test_a_policy_may_be_a_name_alone_in_the_file_and_on_the_command_line():
+    text = "name: short\npolicies: [fifo, {name: las, label: mine}]\n"
+    named = [one.name for one in check_experiment(yaml_lines.parse(text, "e.yaml")).spec.policies]
+    assert named == ["fifo", "las"]
+    changes = ["policies=[srtf, fifo]", "policies.fifo.params.backfill=true"]
+    changed = check_experiment(yaml_lines.parse(text, "e.yaml"), changes).spec.policies
+    assert [(one.name, one.params) for one in changed] == [("srtf", {}), ("fifo", {"backfill": True})]
+    with pytest.raises(InputError, match=r"e\.yaml:2: policies\.fifa\.name: .*did you mean 'fifo'"):
+        check_experiment(yaml_lines.parse("name: short\npolicies: [fifa]\n", "e.yaml"))
+
+
+def test_a_key_that_is_declared_in_two_ways_is_refused():
+    @dataclass(frozen=True)
+    class One:
+        load: float = key(1.0, "load")
+
+    @dataclass(frozen=True)
+    class Other:
+        load: float = key(2.0, "load")
+
+    @dataclass(frozen=True)
+    class Both(One, Other):
+        pass
+
+    with pytest.raises(TypeError, match="Twice: declared in two ways: load"):
+        _with_keys_of(Both)(type("Twice", (Section,), {}))
+    with pytest.raises(TypeError, match="Twice: declared in two ways: load"):
+        _with_keys_of(One)(type("Twice", (Section,), {"__annotations__": {"load": float}, "load": 3.0}))
+    assert _with_keys_of(One)(type("Once", (Section,), {}))().load == 1.0

@@ -74,8 +74,8 @@ def test_a_model_without_any_comment_is_told_by_its_eighteen_numbers(tmp_path):
         ("9 1 5 10 65 -1 -1 65 -1 -1 1 -1 -1 -1 -1 -1 -1 -1", "asked for more than the 64 GPUs of the cluster"),
         ("1 1 5 10 4 -1 -1 4 -1 -1 1 -1 -1 -1 -1 -1 -1 -1", "have the name of an earlier job"),
         ("9 1 5 10 4 -1 -1 4 -1 -1 2 -1 -1 -1 -1 -1 -1 -1", "partial executions"),
-        ("9 1 5 ten 4 -1 -1 4 -1 -1 1 -1 -1 -1 -1 -1 -1 -1", "a field is no number"),
-        ("9 1 5 inf 4 -1 -1 4 -1 -1 1 -1 -1 -1 -1 -1 -1 -1", "a field is no number"),
+        ("9 1 5 ten 4 -1 -1 4 -1 -1 1 -1 -1 -1 -1 -1 -1 -1", "a field is not a number"),
+        ("9 1 5 inf 4 -1 -1 4 -1 -1 1 -1 -1 -1 -1 -1 -1 -1", "a field is not a number"),
         ("9 1 5 10 4", "line is cut short"),
     ],
 )
@@ -150,4 +150,4 @@ def test_processors_are_counted_as_gpus_as_the_user_says(tmp_path):
     trace = in_gpus(read(tmp_path, HEAD + JOBS), 4)
     assert trace.table["num_gpus"].tolist() == [2, 1, 1]
     assert trace.table["gpu_share"].tolist() == [1.0, 1.0, 0.5]  # 8, 4 and 2 processors
-    assert [count for what, count in trace.adjusted.items() if "no whole number of GPUs" in what] == [1]
+    assert [count for what, count in trace.adjusted.items() if "not a whole number of GPUs" in what] == [1]

@@ -198,7 +198,7 @@ def test_a_history_is_read_from_a_file_or_learned(tmp_path) -> None:
     assert not learning.learn([5] * 19)
     assert learning.learn([5] * 20)
     file.write_text("4\nfour\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"history.csv:2: 'four' is no number"):
+    with pytest.raises(InputError, match=r"history.csv:2: 'four' is not a number"):
         ServiceHistory((), str(file))
     with pytest.raises(InputError, match="there is no such file"):
         ServiceHistory((), str(tmp_path / "none.csv"))

@@ -197,7 +197,7 @@ def test_policies_refuse_numbers_without_end(read, parameter):
 
 @pytest.mark.parametrize("allocation", [((0, 2.0),), ((0.0, 2),), ((0, True),), ((0, "2"),), ((0, 1.5), (1, 1))])
 def test_nodes_and_gpus_of_a_decision_are_whole_numbers(allocation):
-    with pytest.raises(InfeasibleDecisionError, match="is no whole number, as nodes and their GPUs are"):
+    with pytest.raises(InfeasibleDecisionError, match="is not a whole number, as nodes and their GPUs are"):
         run(Script({10: {"a": allocation}}), [fixed("a", gpus=2)], cluster=Cluster.uniform(2, 2))
 
 

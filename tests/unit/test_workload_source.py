@@ -110,9 +110,9 @@ def test_a_workload_csv_names_every_wrong_cell(tmp_path):
         ":2: column 'num_replicas': '0' is below 1; mend the line, or leave it out",
         ":3: column 'application': is missing; mend the line, or leave it out",
         ":3: column 'name': 'a' names an earlier row too; mend the line, or leave it out",
-        ":3: column 'time': 'x' is no number; mend the line, or leave it out",
+        ":3: column 'time': 'x' is not a number; mend the line, or leave it out",
         ":3: column 'batch_size': '-2' is below 0; mend the line, or leave it out",
-        ":4: column 'time': '1.5' is no whole number; mend the line, or leave it out",
+        ":4: column 'time': '1.5' is not a whole number; mend the line, or leave it out",
         ":4: column 'duration': '0' must be at least 1 for 'fixed-duration'; mend the line, or leave it out",
     ]
 

@@ -385,7 +385,7 @@ def test_what_is_no_json_is_refused_however_it_is_wrong(tmp_path, text, message)
         ("jobs", "jct_s", "x", pa.string(), "its column 'jct_s' is of string, not int64"),
         ("jobs", "num_gpus", None, None, "its column 'num_gpus' lacks values"),
         ("allocations", "placement", "0:-1", None, "its column 'placement' holds '0:-1'"),
-        ("allocations", "rate", float("nan"), None, "its column 'rate' holds what is no number"),
+        ("allocations", "rate", float("nan"), None, "its column 'rate' holds what is not a number"),
         ("allocations", "rate", float("inf"), None, "its column 'rate' holds inf"),
     ],
 )

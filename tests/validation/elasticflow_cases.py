@@ -50,7 +50,7 @@ def write_trace(
 def run(trace: Path, rates: Path, out: Path, label: str):
     """Run the experiment for a label; returns the run, and the rows of the log that it leaves beside its tables."""
     changes = {"workload.path": str(trace), "applications.path": str(rates), "report.reference": label}
-    done = sim.run("validation/elasticflow", changes, out=out / label, policies=[label])
+    done = sim.run("validation/elasticflow", changes, out=out / label, policies=[label], in_process=True)
     (log,) = done.folder.glob("cells/*/job.csv")
     with log.open(newline="") as stream:
         return done, list(csv.DictReader(stream))

@@ -85,7 +85,7 @@ def times_ms(rng: random.Random) -> list[float]:
 def ends_by_simsched(trace: Path, out: Path, labels: tuple[str, ...]) -> dict[str, dict[int, float]]:
     """Run Muri's experiment and return for each label when each job ends."""
     changes = {"workload.path": str(trace), "report.reference": labels[0]}
-    run = sim.run("validation/muri", changes, out=out, policies=labels)
+    run = sim.run("validation/muri", changes, out=out, policies=labels, in_process=True)
     return {label: ends_in(run, label) for label in labels}
 
 
@@ -128,5 +128,6 @@ def ends_with_recorded_matchings(
     if least_attained:
         params |= {"order": "attained", "split_slow": True}
     changes = {f"policies.Muri-S.params.{key}": value for key, value in params.items()}
-    run = sim.run("validation/muri-recorded", {"workload.path": str(trace)} | changes, out=folder / "recorded")
+    changes["workload.path"] = str(trace)
+    run = sim.run("validation/muri-recorded", changes, out=folder / "recorded", in_process=True)
     return {job.id: job.end_s for job in jobs}, ends_in(run, "Muri-S"), made

@@ -103,6 +103,7 @@ def ran(trace: Path, rates: Path, recording: Path | None, gpus: int, folder: Pat
             "cluster.nodes": gpus // 4,
         },
         out=folder / "out",
+        in_process=True,
     )
     jobs = run.jobs().reset_index()
     jct_s = {int(name): float(time_s) for name, time_s in zip(jobs["job_id"], jobs["jct_s"], strict=True)}

@@ -61,7 +61,7 @@ def by_simsched(path, folder, label, seed, jobs, jobs_per_hour, multi_gpu, gpus)
         "seeds": [seed],
         "cluster.groups": groups[::-1],
     }
-    table = sim.run("validation/gavel", changes, out=folder, policies=[label]).jobs().reset_index()
+    table = sim.run("validation/gavel", changes, out=folder, policies=[label], in_process=True).jobs().reset_index()
     times = zip(table["job_id"].astype(int), table["jct_s"].astype(float), table["status"], strict=True)
     return {job: None if status == "Cancelled" else jct_s for job, jct_s, status in times}
 

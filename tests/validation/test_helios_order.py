@@ -7,7 +7,6 @@ Published mean completion times in hours (Hu et al., Lucid, ASPLOS'23, Table 4; 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from simsched_policies.queues.by_key import Fifo, Sjf
 from simsched_policies.queues.qssf import Qssf
 
@@ -44,9 +43,8 @@ def test_the_order_and_the_ratios_on_jobs_of_philly(shared) -> None:
 
 
 def test_the_order_on_helios_itself(shared) -> None:
-    file = shared / "helios" / "Venus" / "cluster_log.csv"
-    if not file.exists():
-        pytest.skip(f"Helios's log of Venus is not at {file} (github.com/S-Lab-System-Group/HeliosData)")
-    found = mean_jct_h(read_trace(file), 133, ReplayRecipe(jobs=20_000, max_gpus=256))
+    found = mean_jct_h(
+        read_trace(shared / "helios" / "Venus" / "cluster_log.csv"), 133, ReplayRecipe(jobs=20_000, max_gpus=256)
+    )
     assert found["fifo"] >= found["qssf"]
     assert found["fifo"] >= found["sjf"]

@@ -50,9 +50,9 @@ def test_the_small_trace_ends_when_the_oracle_says(tmp_path):
 
 def test_the_charge_at_every_event_is_a_switch(tmp_path):
     changes = {"workload.path": str(SMALL), "report.reference": "SRTF"}
-    charged = sim.run("validation/muri", changes, out=tmp_path / "charged", policies=["SRTF"])
+    charged = sim.run("validation/muri", changes, out=tmp_path / "charged", policies=["SRTF"], in_process=True)
     changes["policies.SRTF.params.charge_every_event"] = False
-    spared = sim.run("validation/muri", changes, out=tmp_path / "spared", policies=["SRTF"])
+    spared = sim.run("validation/muri", changes, out=tmp_path / "spared", policies=["SRTF"], in_process=True)
     assert spared.jobs()["jct_s"].mean() < charged.jobs()["jct_s"].mean()
 
 

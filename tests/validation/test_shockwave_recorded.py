@@ -20,7 +20,7 @@ HAND_MADE = Path(__file__).resolve().parents[1] / "data" / "shockwave"
 def ran(out, trace, rates, shares, *more):
     values = {"workload.path": trace, "applications.path": rates, "policies.recorded.params.shares_path": shares}
     overrides = [part for key, value in values.items() for part in ("-o", f"{key}={value}")]
-    arguments = ["run", "validation/shockwave", *overrides, *more, "--out", str(out), "--workers", "1"]
+    arguments = ["run", "validation/shockwave", *overrides, *more, "--out", str(out), "--in-process"]
     done = CliRunner().invoke(cli, arguments, prog_name="simsched")
     assert done.exit_code == 0, done.output
     (home,) = (path.parent for path in Path(out).glob("*/run.json"))

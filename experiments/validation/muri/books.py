@@ -1,6 +1,6 @@
 """The books of Muri's artifact: progress, events and the ends that are predicted.
 
-Time is continuous, and sums are made in the artifact's order, because ties hang on the last bit. Whenever jobs arrive
+Time is continuous, and sums are made in the artifact's order, because ties depend on the last bit. Whenever jobs arrive
 or end, a running job is credited with the time since the last such event, less one restart overhead, while its end is
 predicted without the overhead; `charge_every_event: false` leaves the charge out. Jobs run in leases: the jobs that end
 next until then, the others until the next event.

@@ -23,7 +23,7 @@ _UNMATCHED_FOUR = 1.3
 
 @dataclass
 class Muri(Artifact):
-    """Muri: jobs of one size in groups of up to four, grouped and placed anew at every event.
+    """Muri: jobs of one size in groups of up to four, grouped and placed again at every event.
 
     `order` is by the service left (Muri-S) or attained (Muri-L). `split_slow` undoes groups that are slower than their
     members one after the other (the artifact's autopack), `worst_order` takes the worst order in a group. `matchings`

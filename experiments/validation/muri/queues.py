@@ -14,7 +14,7 @@ _LIMITS_GPU_S = (3250, 7200)
 
 
 class Shortest(Artifact):
-    """SRTF, or SRSF which counts GPUs: at every event the jobs with least left, as many as fit, placed anew."""
+    """SRTF, or SRSF which counts GPUs: at every event the jobs with least left, as many as fit, placed again."""
 
     name: ClassVar[str] = "muri-artifact-shortest"
 

@@ -23,7 +23,7 @@ class Matchings:
     """Plays back the matchings of a JSON file, `{"matchings": [...]}`, plain or .gz, in the order of the calls."""
 
     def __init__(self, path: str) -> None:
-        """Read the file; raises `InputError` where it is no recording."""
+        """Read the file; raises `InputError` if it is not a recording."""
         self._recording = Recording(Path(path), "matchings")
         self._next = 0
 

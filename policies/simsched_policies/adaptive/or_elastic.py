@@ -34,9 +34,10 @@ from simsched.model import (
     JobRequest,
     Site,
     batch_for_target,
+    gpus_of,
 )
 from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Speed, Traits, Triggers, View
-from simsched.toolkit import TypePool, required_limits, type_pools
+from simsched.toolkit import TypePool, required_limits, tell_counts, type_pools
 
 
 class ThroughputAgent:
@@ -129,6 +130,8 @@ class OrElastic(Policy):
             held = _whole(job, nodes, view) if ready else job.allocation
             if held:
                 allocations[job.id] = held
+        if view.reasons is not None:
+            tell_counts({job_id: gpus_of(allocations.get(job_id, ())) for job_id in view.jobs}, view.reasons)
         wanted = sorted({*provisioned, *(node for held in allocations.values() for node, _ in held)})
         return Decision(allocations, nodes=wanted or [0])
 

@@ -4,36 +4,43 @@ Idea: GPUs come in few sensible configurations, powers of two inside a node and 
 integer program to choose one for each job every minute, over GPU types and numbers at once (Jayaram Subramanya et al.,
 SOSP'23, section 3). A configuration is worth the goodput that the job's own model predicts, relative to the job's
 least, to the power of `fairness`, discounted by past restarts if it is a change. A job starts from a profile on one GPU
-of each type, at most doubles its GPUs, and on a type where it never ran is taken to scale as on one where it did. Jobs
-without a batch size to adapt are rigid: they get what they asked for, on any type.
+of each type, at most doubles its GPUs, and on a type where it never ran is taken to scale as on one where it did. A job
+that trains by plans (hybrid, section 5.3) is scaled by whole replicas: stages and tensor ranks stay those of the plan
+asked for, or of the best plan on the fewest GPUs of a type that any plan fits. Other jobs without a batch size are
+rigid: they get what they asked for, on any type.
 
-Deviations: if all jobs are rigid, rounds are skipped until a job or node comes or goes; the program is solved to 1e-4
-by HiGHS; a placement packs a job on the fullest nodes that hold it, and splits it only where none does.
+Deviations: if all jobs are rigid, rounds are skipped until a job or node comes or goes; plans are known beforehand on
+any number of GPUs and keep the global batch, whereas Sia profiles the smallest and has every replica add to the batch;
+the program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and splits it only
+where none does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent
-from simsched.model import Allocation, ApplicationFacts, Capacity, GoodputModel, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, GoodputModel, JobRequest, gpus_of
+from simsched.model.plans import Plan
 from simsched.policy import (
     GOODPUT,
     GPU_TYPES,
     OFFLINE_PROFILES,
+    PLANS,
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
     Traits,
     Triggers,
     View,
 )
-from simsched.toolkit import BEST_FIT, available_by_type
+from simsched.toolkit import BEST_FIT, PlanCurves, available_by_type, tell_counts
 from simsched.toolkit.programs import (
     MOST_GPUS,
     Configuration,
@@ -63,7 +70,7 @@ class Sia(Policy):
     traits: ClassVar[Traits] = Traits(
         type_aware=True,
         wants={GPU_TYPES: Becomes("chooses numbers of GPUs alone")},
-        needs={GOODPUT, OFFLINE_PROFILES},
+        needs={GOODPUT, OFFLINE_PROFILES, PLANS},
         rigid=False,
     )
 
@@ -76,6 +83,10 @@ class Sia(Policy):
     _since_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _alone: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
     _known: dict[str, tuple[object, Floats]] = field(default_factory=dict, init=False, repr=False)
+    _hybrids: dict[str, tuple[Groups, list[Configuration], Floats]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _curves: PlanCurves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what the program cannot use."""
@@ -88,6 +99,10 @@ class Sia(Policy):
     def triggers(self) -> Triggers:
         """Decide once a round."""
         return Triggers(interval_s=self.interval_s)
+
+    def begin(self, cluster: Cluster) -> None:
+        """Know nothing yet of how plans scale."""
+        self._curves = PlanCurves(cluster)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Adapt the batch to the goodput, where there is a batch."""
@@ -104,8 +119,9 @@ class Sia(Policy):
         for gone in view.finished:
             self._since_s.pop(gone, None)
             self._known.pop(gone, None)
+            self._hybrids.pop(gone, None)
         seen = tuple(view.jobs), tuple(view.up)
-        if seen == self._seen and not view.lost and all(job.limits is None for job in view.jobs.values()):
+        if seen == self._seen and not view.lost and all(_is_rigid(job) for job in view.jobs.values()):
             return Decision.change({})
         self._seen = seen
         types = list(groups)
@@ -121,18 +137,22 @@ class Sia(Policy):
         flat = [one for kinds, _ in offered for one in kinds]
         chosen = {job: flat[int(at)] for job, at in zip(view.jobs, picked, strict=True) if at >= 0}
         allocations = _placed(chosen, view)
+        if view.reasons is not None:
+            tell_counts({job: chosen[job].gpus if job in chosen else 0 for job in view.jobs}, view.reasons)
         for job in view.jobs.values():
             if allocations.get(job.id, ()) != job.allocation:
                 self._since_s[job.id] = view.now_s
-        return Decision(allocations)
+        return Decision(self._plans(allocations, view))
 
     def _offers(self, job: JobView, view: View, groups: Groups) -> tuple[list[Configuration], Sequence[float]]:
         """Return the configurations that a job may get, and what each is worth."""
         current = _current(job, view)
         goodputs: Floats
-        if job.limits is None:
+        if _is_rigid(job):
             kinds = [one for one in rigid(groups, job.num_gpus) if job.facts.runs_on(one.gpu_type)]
             goodputs = np.ones(len(kinds))
+        elif job.limits is None:
+            kinds, goodputs = self._hybrid(job, groups)
         else:
             kinds, goodputs = self._adaptive(job, groups)
         at = next((i for i, one in enumerate(kinds) if (one.gpu_type, one.gpus) == current), -1)
@@ -144,6 +164,47 @@ class Sia(Policy):
         factor = restart_factor(job.age_s, job.restarts, _delay_s(job, view))
         worth = values(goodputs, np.array([one.gpus for one in kinds]), at, factor, self.fairness)
         return kinds, worth.tolist()
+
+    def _hybrid(self, job: JobView, groups: Groups) -> tuple[list[Configuration], Floats]:
+        """Return the configurations of whole replicas, and the rate on each."""
+        known = self._hybrids.get(job.id)
+        if known is None or known[0] != groups:
+            found: list[Configuration] = []
+            rates: list[float] = []
+            for kind, (nodes, per_node) in sorted(groups.items()):
+                most = min(self.most_gpus, job.max_gpus or self.most_gpus, nodes * per_node)
+                replica = self._replica(job, kind, most)
+                if replica is None:
+                    continue
+                usual = {one.gpus for one in configurations({kind: (nodes, per_node)}, most)} | {job.num_gpus}
+                doubled = {replica.gpus << power for power in range(most.bit_length())}
+                for gpus in sorted(gpus for gpus in usual | doubled if gpus <= most and gpus % replica.gpus == 0):
+                    plan = replace(replica, data=gpus // replica.gpus)
+                    rate = self._curves.rate_by(job, plan, kind)
+                    if rate > 0:
+                        found.append(Configuration(kind, -(-gpus // per_node), gpus))
+                        rates.append(rate)
+            known = self._hybrids[job.id] = groups, found, np.array(rates)
+        return known[1], known[2]
+
+    def _replica(self, job: JobView, kind: str, most: int) -> Plan | None:
+        """Return the plan of a replica: of the plan asked for, else of the best on the fewest GPUs that any fits."""
+        plan = job.request.plan
+        if plan is None:
+            fewest = self._curves.more(job, 0, most, kind)
+            plan = None if fewest is None else self._curves.plan(job, fewest, kind)
+        return None if plan is None else replace(plan, data=1)
+
+    def _plans(self, allocations: Mapping[str, Allocation], view: View) -> dict[str, Allocation | Place]:
+        """Return allocations with the plan of each job that has plans."""
+        found: dict[str, Allocation | Place] = dict(allocations)
+        for job_id, at in allocations.items():
+            job = view.jobs[job_id]
+            if job.limits is None and job[PLANS] is not None and at:
+                replica = self._replica(job, view.nodes[at[0][0]].gpu_type, gpus_of(at))
+                assert replica is not None  # the configurations offered are its replicas
+                found[job_id] = Place(at, plan=replace(replica, data=gpus_of(at) // replica.gpus))
+        return found
 
     def _adaptive(self, job: JobView, groups: Groups) -> tuple[list[Configuration], Floats]:
         limits, report = job.limits, job[GOODPUT]
@@ -196,6 +257,10 @@ class Sia(Policy):
         """Return whether a job is still restoring its state on the GPUs that it holds."""
         since_s = self._since_s.get(job.id)
         return job.running and since_s is not None and view.now_s < since_s + _delay_s(job, view)
+
+
+def _is_rigid(job: JobView) -> bool:
+    return job.limits is None and job[PLANS] is None
 
 
 def _groups(view: View) -> dict[str, tuple[int, int]]:

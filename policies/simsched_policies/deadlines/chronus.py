@@ -86,8 +86,8 @@ class Chronus(Policy):
                 declined += self._plan(pool, new)
             first = [job for job in pool.jobs.values() if job.id in self._holders]
             rest = [job for job in pool.jobs.values() if job.id not in self._holders]
-            rest.sort(key=lambda job: job[REMAINING_WORK].seconds * job.num_gpus)
-            allocations |= run_in_order([*first, *rest], pool.view)
+            rest.sort(key=_service_left)
+            allocations |= run_in_order([*first, *rest], pool.view, score=_service_left)
         return Decision(allocations | {job_id: Decline(allocations.get(job_id, ())) for job_id in declined})
 
     def _plan(self, pool: TypePool, new: Sequence[JobView]) -> list[str]:
@@ -144,6 +144,10 @@ class Chronus(Policy):
         room[0] = max(room[0], 0)
         held = reserve(need, np.array([job.num_gpus for job in order]), usable, room)
         return None if held is None else {job.id: leases for job, leases in zip(order, held, strict=True)}
+
+
+def _service_left(job: JobView) -> float:
+    return job[REMAINING_WORK].seconds * job.num_gpus
 
 
 def _has_deadline(job: JobView) -> bool:

@@ -11,7 +11,8 @@ are counted; the time left on any number of GPUs, at the batch size submitted, i
 beforehand). Because scaling costs a restart here, plans pay for each, with `spare_restarts` in reserve; jobs keep what
 they hold while there is room; they grow, or move for others, only if they then end sooner, and in time; and if not all
 can be replanned, plans stand: admitted jobs stay in time unless GPUs are lost. Plans look at most `horizon_slots` slots
-ahead. With several GPU types it runs on each separately.
+ahead. With several GPU types it runs on each separately. A job that trains by plans is as fast on any number of GPUs
+as its best plan there, and is never given fewer than one fits.
 
 The simulator published with the paper differs in two ways, both available: GPUs left over go to the job whose GPU time
 grows most for them (`spare_to: most-growth`), and the jobs that arrive in one slot are admitted or declined together
@@ -53,6 +54,7 @@ from simsched.toolkit import (
     required_limits,
     scale_up,
     share_out,
+    sizes,
     type_pools,
     usable_gpus,
 )
@@ -82,6 +84,7 @@ class ElasticFlow(Policy):
     _planned_s: float = field(default=0.0, init=False, repr=False)
     _types: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _ratios: dict[str, tuple[int, dict[int, float]]] = field(default_factory=dict, init=False, repr=False)
+    _ranges: dict[tuple[str, int, str, int], tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse slots and restarts that cannot be planned with."""
@@ -94,9 +97,10 @@ class ElasticFlow(Policy):
         return Triggers(interval_s=self.slot_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted; refuse jobs that know only a duration."""
-        required_limits(self.name, "step times", request, facts)
-        return fixed_agent(request, facts)
+        """Keep the batch size submitted, by the best plan if any; refuse jobs that know only a duration."""
+        if facts.plans is None:
+            required_limits(self.name, "step times", request, facts)
+        return fixed_agent(request._replace(plan=None), facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Plan within each GPU type, then place the jobs whose number of GPUs changes."""
@@ -122,11 +126,12 @@ class ElasticFlow(Policy):
         self._types |= dict.fromkeys((one.id for one in planned), pool.gpu_type)
         names = {one.id for one in planned}
         rest = sorted((job for job in pool.jobs.values() if job.id not in names), key=_has_deadline)
-        without = sum(not _has_deadline(job) for job in rest)
+        others = [self._job(job, pool, gpus) for job in rest]
+        without = sum(one.least for one, job in zip(others, rest, strict=True) if not _has_deadline(job))
         now = sum(int(self._plans[one.id][0]) for one in planned if len(self._plans[one.id]))
         spare = gpus - min(without, max(gpus - now, 0))
         counts = scale_up(planned, self._plans, spare, least_return=self.spare_to == "most-growth")
-        counts |= share_out([self._job(job, pool, gpus) for job in rest], gpus - sum(counts.values()))
+        counts |= share_out(others, gpus - sum(counts.values()))
         known = {one.id: one for one in planned}
 
         def may_move(job_id: str) -> bool:
@@ -155,28 +160,43 @@ class ElasticFlow(Policy):
         return kept
 
     def _job(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob:
-        """Return a job as the plans see it, its work in seconds on one GPU."""
+        """Return a job as the plans see it, its work in seconds on the fewest GPUs that it runs on."""
+        least, most = self._usable(job, pool, gpus)
         left_s = (job.request.deadline_s or 0.0) - job.age_s
-        own_s = job.facts.restart_delay_s
+        own_s = job.facts.restart_delay_s if job.starts else job.facts.start_delay_s
         restart_s = pool.view.restart_delay_s if own_s is None else own_s
         return DeadlineJob(
             job.id,
-            job[REMAINING_WORK].seconds_on(pool.gpu_type, 1),
+            job[REMAINING_WORK].seconds_on(pool.gpu_type, least) if least <= gpus else 1.0,
             min(max(int(left_s // self.slot_s), 0), self.horizon_slots),
-            usable_gpus(job, gpus),
-            partial(self._rate, job, pool),
+            most,
+            partial(self._rate, job, pool, least),
             gpus_of(job.allocation),
             restart_s / self.slot_s,
             self.spare_restarts,
+            least,
         )
 
-    def _rate(self, job: JobView, pool: TypePool, gpus: int) -> float:
-        """Return what a slot does on some GPUs, in seconds on one.
+    def _usable(self, job: JobView, pool: TypePool, gpus: int) -> tuple[int, int]:
+        """Return the fewest and the most of `gpus` GPUs that a job runs on; of powers of two, if it runs by plans.
 
-        The ratio of the time left on one GPU and on these is looked up once an epoch. Each epoch counts `rounding_s`
+        The fewest are more than there are where no plan fits.
+        """
+        if job.limits is not None:  # `agent` refuses jobs with neither batch sizes nor plans
+            return 1, usable_gpus(job, gpus)
+        what = job.facts.name, job.request.batch_size, pool.gpu_type, usable_gpus(job, gpus)
+        if what not in self._ranges:
+            able = [size for size in sizes(what[-1]) if _runs_on(job, pool, size)] or [2 * gpus]
+            self._ranges[what] = able[0], able[-1]
+        return self._ranges[what]
+
+    def _rate(self, job: JobView, pool: TypePool, least: int, gpus: int) -> float:
+        """Return what a slot does on some GPUs, in seconds on the `least`.
+
+        The ratio of the time left on these and on those is looked up once an epoch. Each epoch counts `rounding_s`
         longer than it is, because a clock of whole seconds may round it up by so much.
         """
-        if not gpus:
+        if gpus < least:
             return 0.0
         remaining = job[REMAINING_WORK]
         epoch, ratios = self._ratios.get(job.id, (-1, {}))
@@ -185,7 +205,7 @@ class ElasticFlow(Policy):
         if gpus not in ratios:
             rounding_s = self.rounding_s * (remaining.epochs - remaining.epoch)
             needed_s = remaining.seconds_on(pool.gpu_type, gpus) + rounding_s
-            ratios[gpus] = remaining.seconds_on(pool.gpu_type, 1) / needed_s if needed_s > 0 else 1.0
+            ratios[gpus] = remaining.seconds_on(pool.gpu_type, least) / needed_s if needed_s > 0 else 1.0
         return self.slot_s * ratios[gpus]
 
 
@@ -198,6 +218,14 @@ def _planned_beside(plans: dict[str, Counts], jobs: list[DeadlineJob], gpus: int
             return None
         found[job.id] = own
     return found
+
+
+def _runs_on(job: JobView, pool: TypePool, gpus: int) -> bool:
+    try:
+        job[REMAINING_WORK].seconds_on(pool.gpu_type, gpus)
+    except ValueError:
+        return False
+    return True
 
 
 def _has_deadline(job: JobView) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 
 from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Amount, Capacity, Node, NodeShape, Tenant, gpus_of
-from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
+from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Reasons, Traits, View, Why
 from simsched.toolkit import PLACERS, PlacerName, available_gpus
 
 
@@ -85,6 +85,8 @@ class Volcano(Policy):
             session.preempt()
         if self.reclaim:
             session.reclaim()
+        if view.reasons is not None:
+            session.tell(view.reasons)
         return Decision.change(session.start, list(session.stop))
 
 
@@ -141,6 +143,16 @@ class _Session:
                 self._place(job, allocation)
             if not asking[queue]:
                 del asking[queue]
+
+    def tell(self, reasons: Reasons) -> None:
+        """Say in which order jobs wait in their queues, and of which queues hold all that they may, or deserve."""
+        for queue, jobs in self._waiting.items():
+            reasons.order({job.id: self._urgency(job) for job in sorted(jobs, key=self._urgency)})
+            full = not self._capacity and self._held[queue] >= self._due[queue]
+            due = f"its queue holds {self._held[queue]} GPUs, deserves {self._due[queue]:.3g}, may {self._most[queue]}"
+            for job in jobs:
+                if full or any(self._held[name] + job.num_gpus > self._most[name] for name in self._lineage(queue)):
+                    reasons.wait(job.id, Why.OVER_QUOTA, due)
 
     def preempt(self) -> None:
         """Stop jobs for those of higher priority of their own queue."""

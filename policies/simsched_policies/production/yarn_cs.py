@@ -22,7 +22,7 @@ from simsched.agent import Agent, fixed_agent
 from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, NodeShape, gpus_of
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View, Wants
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Reasons, Traits, View, Wants, Why
 from simsched.toolkit import PLACERS, PlacerName
 
 _OTHERS = ""
@@ -134,7 +134,20 @@ class YarnCs(Policy):
             stop.pop(job_id, None)
             if not queue.waiting:
                 open_queues.remove(queue)
+        if view.reasons is not None:
+            self._tell(view.reasons)
         return Decision.change(start, list(stop), wake_at_s=self._wake(view.now_s))
+
+    def _tell(self, reasons: Reasons) -> None:
+        """Say in which order jobs wait in their queues, who is beyond the share, and whom the head blocks."""
+        for queue in self._queues.values():
+            reasons.order({job.id: queue.used / queue.share for job in queue.waiting})
+            share = queue.gpus_of(self._capacity)
+            for place, job in enumerate(queue.waiting):
+                if place:
+                    reasons.wait(job.id, Why.ANOTHER_FIRST, f"{queue.waiting[0].id} waits before it")
+                elif not self.elastic and queue.used + job.gpus > share:
+                    reasons.wait(job.id, Why.OVER_QUOTA, f"its queue holds {queue.used} of {share} GPUs")
 
     def _wake(self, now_s: float) -> float | None:
         """Return when the next queue has waited long enough to take GPUs back."""

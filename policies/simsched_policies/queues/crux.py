@@ -5,7 +5,7 @@ takes on the slowest link; where jobs meet on uplinks, the one of higher intensi
 job gets the level after those of higher intensity that it meets, up to the last, which the rest share.
 
 Deviations: a domain has one uplink, so that there are no paths to choose among. The factor that favours short steps and
-little overlap is not published as a formula and left out; instead of all traffic, what is exposed of it counts. Which
+little overlap is not published as a formula and is left out; only exposed traffic counts. Which
 jobs start is decided as first come, first served.
 """
 

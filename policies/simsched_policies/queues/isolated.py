@@ -37,8 +37,11 @@ class Isolated(Policy):
         """Admit by how far jobs are behind."""
         gpus = available_gpus(view)
         jobs = list(view.jobs.values())
-        order = sorted(jobs, key=lambda job: -_behind(job, gpus / len(jobs)))
-        return Decision(run_in_order(order, view))
+
+        def behind(job: JobView) -> float:
+            return _behind(job, gpus / len(jobs))
+
+        return Decision(run_in_order(sorted(jobs, key=behind, reverse=True), view, score=behind))
 
 
 def _behind(job: JobView, fair_gpus: float) -> float:

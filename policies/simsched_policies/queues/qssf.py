@@ -5,8 +5,8 @@ GPUs asked for, without preemption. A job is expected to take as long as finishe
 (`simsched.toolkit.estimates`).
 
 Deviations: the paper estimates by a gradient-boosted tree on user, name and time besides a rolling mean of similar
-jobs; here it is the rolling mean alone, learned during the run. `window` and `prior_s` are ours. Of a job's name only
-the application is known.
+jobs; here it is the rolling mean alone, learned during the run. `window` and `prior_s` are ours. Only the
+application is known of a job's name.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Recorded(Policy):
     _held_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Read the file; raises `InputError` where it is no recording."""
+        """Read the file; raises `InputError` if it is not a recording."""
         self._options = RoundOptions(round_s=self.round_s, min_reset_s=self.min_reset_s)
         self._recording = None if self.shares_path is None else read_recording(Path(self.shares_path))
 
@@ -115,6 +115,8 @@ class Recorded(Policy):
         able = [kind for kind in self._types if free[kind]]
         grants = rounds.choose(free, able, self._ran)
         grants = [grant for grant in grants if view.jobs[grant.unit[0]].facts.runs_on(grant.gpu_type)]
+        if view.reasons is not None:
+            view.reasons.order(rounds.order())
         placed = self._seats.place(grants, view.up)
         self._ran = {grant.unit: grant.gpu_type for grant in grants if grant.runs}
         self._held_s = {unit[0]: view.jobs[unit[0]].held_s for unit in placed}
@@ -155,7 +157,7 @@ def read_recording(path: Path) -> Recording:
                 number, "has no shares 'x' by job", "give a share, or one by GPU type, for each job"
             )
         if not _is_number(entry.get("t", 0)):
-            raise recording.problem(number, "has a time 't' that is no number", "give seconds, or leave it out")
+            raise recording.problem(number, "has a time 't' that is not a number", "give seconds, or leave it out")
     return recording
 
 

@@ -63,6 +63,8 @@ class Static(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start waiting jobs while there is room; what runs stays."""
+        if view.reasons is not None:
+            view.reasons.order({job.id: job.request.submit_time_s for job in view.jobs.values()})
         free = list(view.free)
         started: dict[str, Allocation] = {}
         for job in view.jobs.values():

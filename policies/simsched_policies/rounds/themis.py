@@ -90,10 +90,14 @@ class _Application:
         return max(work_gpu_s / min(share_gpus, self.gpus), 1e-9)
 
 
+def _name_of(job: JobView) -> str:
+    return f"group {job.request.group}" if job.request.group else f"job {job.id}"
+
+
 def _applications(view: View) -> list[_Application]:
     groups: dict[str, list[JobView]] = {}
     for job in view.jobs.values():
-        groups.setdefault(f"group {job.request.group}" if job.request.group else f"job {job.id}", []).append(job)
+        groups.setdefault(_name_of(job), []).append(job)
     return [
         _Application(name, tuple(jobs), {job.id: job[REMAINING_WORK].seconds for job in jobs})
         for name, jobs in groups.items()
@@ -138,7 +142,7 @@ class ThemisRho(Policy):
         jobs = [job for one in order for job in one.fitting(one.gpus)]
         if not self._quantum.over(view):
             jobs.sort(key=lambda job: not job.running)
-        allocations = run_in_order(jobs, view)
+        allocations = run_in_order(jobs, view, score=lambda job: ratios[_name_of(job)])
         waits = len(allocations) < len(view.jobs)
         return Decision(allocations, wake_at_s=self._quantum.end_s(view.now_s) if waits else None)
 
@@ -178,7 +182,7 @@ class Themis(Policy):
             order = [*self._won(urgent, ratios, gpus), *rest]
         else:
             order = sorted(rest, key=lambda job: not job.running)
-        allocations = run_in_order(dict.fromkeys(order), view)
+        allocations = run_in_order(dict.fromkeys(order), view, score=lambda job: ratios[_name_of(job)])
         waits = len(allocations) < len(view.jobs)
         return Decision(allocations, wake_at_s=self._quantum.end_s(view.now_s) if waits else None)
 

@@ -18,7 +18,7 @@ GPU only if both fit. Without shared GPUs the classes only queue apart.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -38,6 +38,7 @@ from simsched.policy import (
     Policy,
     Traits,
     View,
+    Why,
 )
 from simsched.toolkit import MOST_FREE, GpuMemory, available_gpus, type_pools
 
@@ -85,6 +86,7 @@ class AntMan(Policy):
             jobs = [job for job in pool.jobs.values() if not job.running and job.num_gpus <= board.total]
             for job in jobs:
                 self._keep_reservation(job.id, board)
+            self._tell(jobs, view)
             for job in jobs:
                 if job.id in self._guaranteed:
                     held = self._reserve(job, board)
@@ -104,6 +106,16 @@ class AntMan(Policy):
         return Decision.change(
             {job_id: Place(at, others.get(job_id, ()), guaranteed=classes.get(job_id)) for job_id, at in placed.items()}
         )
+
+    def _tell(self, jobs: Sequence[JobView], view: View) -> None:
+        """Say who is served first, and of opportunistic jobs for whom GPUs are reserved."""
+        if view.reasons is None:
+            return
+        order = sorted(jobs, key=lambda job: job.id not in self._guaranteed)
+        view.reasons.order({job.id: (job.id not in self._guaranteed, job.request.submit_time_s) for job in order})
+        kept = {job_id: gpus_of(held) for job_id, held in self._reserved.items() if held}
+        for job in (job for job in order if kept and job.id not in self._guaranteed):
+            view.reasons.wait(job.id, Why.RESERVED, ", ".join(f"{gpus} GPUs for {name}" for name, gpus in kept.items()))
 
     def _classify(self, view: View) -> dict[str, bool]:
         """Settle who is guaranteed, and return the jobs whose class is not, or not any more, the one they asked for."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from simsched.arithmetic import ordered_sum
 from simsched.model import SLACK, Allocation, Capacity, usual_requests
-from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, Traits, View, Why
 from simsched.toolkit import PLACERS, PlacerName
 
 
@@ -117,6 +117,8 @@ class Fractional(Policy):
         start: dict[str, Allocation] = {}
         onto: dict[str, str] = {}
         refused: set[_Wish] = set()
+        if view.reasons is not None:
+            view.reasons.order({job_id: view.jobs[job_id].request.submit_time_s for job_id in self._waiting})
         for job_id, wish in self._waiting.items():
             if wish in refused:
                 continue
@@ -126,10 +128,18 @@ class Fractional(Policy):
             elif self.backfill:
                 refused.add(wish)
             else:
+                self._tell(view, behind=job_id)
                 break
         for job_id in start:
             del self._waiting[job_id]
         return Decision.change({**start, **{job_id: Place(start[job_id], onto=host) for job_id, host in onto.items()}})
+
+    def _tell(self, view: View, behind: str) -> None:
+        """Say that whoever waits behind a job does so because of it."""
+        if view.reasons is not None:
+            line = list(self._waiting)
+            for job_id in line[line.index(behind) + 1 :]:
+                view.reasons.wait(job_id, Why.ANOTHER_FIRST, f"{behind} waits before it")
 
     def _place(self, job_id: str, wish: _Wish, most: int, onto: dict[str, str]) -> Allocation | None:
         """Choose GPUs, or a GPU that is shared, for a job, and note that it holds them; None where it must wait."""

@@ -76,7 +76,10 @@ class Horus(Policy):
             running = (job for job in pool.jobs.values() if job.running and not job.neighbours)
             hosts = {job.id: job.allocation for job in running}
             waiting = [job for job in pool.jobs.values() if not job.running]
-            for job in sorted(waiting, key=self._expected.gpu_time_gpu_s):
+            waiting.sort(key=self._expected.gpu_time_gpu_s)
+            if view.reasons is not None:
+                view.reasons.order({job.id: self._expected.gpu_time_gpu_s(job) for job in waiting})
+            for job in waiting:
                 picked = free.place(MOST_FREE, job.num_gpus)
                 host = self._host(job, hosts, pool) if shares and picked is None else None
                 if picked is not None:

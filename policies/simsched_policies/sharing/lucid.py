@@ -166,7 +166,10 @@ class Lucid(Policy):
         largest = _capacity(pool.view, main)
         inside, anywhere = most_free_among(main), most_free_among(pool.nodes)
         hosts = self._hosts(pool, queue) if shares else {}
-        for job in sorted(queue, key=lambda job: gpu_time[job.id]):
+        queue = sorted(queue, key=lambda job: gpu_time[job.id])
+        if pool.view.reasons is not None:
+            pool.view.reasons.order({job.id: gpu_time[job.id] for job in queue})
+        for job in queue:
             picked = free.place(anywhere if job.num_gpus > largest else inside, job.num_gpus)
             if picked is not None:
                 changes.start[job.id] = hosts[job.id] = picked

@@ -111,6 +111,8 @@ class _Muri(Policy):
         free = Capacity.idle(pool.view)
         capacity = free.total
         order = sorted((_Candidate(job, self.key(job)) for job in pool.jobs.values()), key=lambda one: one.key)
+        if pool.view.reasons is not None:
+            pool.view.reasons.order({one.view.id: one.key for one in order})
         buckets = take(order, _counter(capacity), most)
         groups = merge_by_matching(buckets, Rules(capacity, most), self._weight, kind=_kind)
         kept = placement_order(order, groups, lambda one: one.key, _counter(capacity))

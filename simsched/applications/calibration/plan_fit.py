@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from simsched.applications.plans import FitErrors, HardwareDocument, MeasuredStep
 from simsched.arithmetic import exp, log
-from simsched.model.plans import Hardware, ModelShape, PlanTable, step_times
+from simsched.model.plans import Hardware, MeasuredLayers, ModelShape, PlanTable, of_a_layer, step_times
 
 Floats = NDArray[np.float64]
 
@@ -21,6 +21,9 @@ _LOWEST = 1e-6  # of where a number begins
 _MOST_STEPS = 200
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
+_LEAST_FACTOR = 0.1  # of a layer or the output, over what is modelled
+_FACTOR_DIGITS = 4
+_ROUNDS = 10  # of weights, for the factors of layers
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class ModelErrors:
     """Errors of a model's steps, relative; `worst` is the largest, `ranked` what the plan ranked first costs too much.
 
     `ranked` compares, by GPUs and global batch, measured seconds of the plan predicted fastest with those of the plan
-    measured fastest, at worst; None where no two plans were measured. Of a plan measured twice the faster time counts.
+    measured fastest, at worst; None where no two plans were measured. The faster time of a plan measured twice counts.
     """
 
     model: str
@@ -51,7 +54,7 @@ def fit_profile(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> Pl
 
     The fit begins at the profile's own numbers.
     """
-    fitted = _fitted(document.profile, document.fitted, steps)
+    fitted = _of(document, steps)
     predicted, measured = predict(fitted, steps), _seconds(steps)
     models = sorted({step.model for step in steps})
     left_out = _leave_models_out(document, steps, models) if len(models) > 1 else None
@@ -75,7 +78,7 @@ def _leave_models_out(document: HardwareDocument, steps: Sequence[MeasuredStep],
     for model in models:
         others = [step for step in steps if step.model != model]
         own = [place for place, step in enumerate(steps) if step.model == model]
-        found[own] = predict(_fitted(document.profile, document.fitted, others), [steps[place] for place in own])
+        found[own] = predict(_of(document, others), [steps[place] for place in own])
     return found
 
 
@@ -139,6 +142,45 @@ class _Prepared:
 
 def _seconds(steps: Sequence[MeasuredStep]) -> Floats:
     return np.array([step.seconds for step in steps])
+
+
+def _of(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> Hardware:
+    """Return a profile with its fitted numbers, and then the factors of layers if it has any, from steps."""
+    fitted = _fitted(replace(document.profile, layers=()), document.fitted, steps)
+    return replace(fitted, layers=_layers(fitted, steps)) if document.fit_layers else fitted
+
+
+def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[MeasuredLayers, ...]:
+    """Return the factors of each layer that steps have, by least squares with weights (Cauchy) of relative errors.
+
+    A step is a line in the two; that a factor departs from 1 by 1 counts as an error of `_SCALE` does.
+    """
+    kinds: dict[ModelShape, dict[str, list[int]]] = {}
+    for place, step in enumerate(steps):
+        plans = kinds.setdefault(replace(step.shape, layers=1), {})
+        plans.setdefault(str(of_a_layer(step.plan)), []).append(place)
+
+    def all_with(layer: float, output: float) -> Floats:
+        measured = [MeasuredLayers(one, tuple((plan, layer, output) for plan in plans)) for one, plans in kinds.items()]
+        return predict(replace(hardware, layers=tuple(measured)), steps) / _seconds(steps)
+
+    usual = all_with(1.0, 1.0)
+    slopes = np.array([all_with(2.0, 1.0) - usual, all_with(1.0, 2.0) - usual])
+
+    def factors(places: list[int]) -> tuple[float, float]:
+        own, off, found = slopes[:, places], usual[places] - 1, np.zeros(2)
+        for _ in range(_ROUNDS):
+            errors = off + (found[:, None] * own).sum(axis=0)
+            weights = 1 / (_SCALE**2 + errors**2)
+            bend = (weights * own[:, None, :] * own[None, :, :]).sum(axis=-1) + np.eye(2)
+            found = _solved(bend, -(weights * own * off).sum(axis=-1))
+        layer, output = np.maximum(1 + found, _LEAST_FACTOR).round(_FACTOR_DIGITS).tolist()
+        return layer, output
+
+    return tuple(
+        MeasuredLayers(shape, tuple((plan, *factors(places)) for plan, places in sorted(plans.items())))
+        for shape, plans in kinds.items()
+    )
 
 
 def _fitted(start: Hardware, names: Sequence[str], steps: Sequence[MeasuredStep]) -> Hardware:

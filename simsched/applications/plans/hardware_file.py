@@ -27,6 +27,7 @@ _UNFITTED = (
     "ends_count",
     "gradient_bytes",
     "space",
+    "layers",
 )
 
 
@@ -56,6 +57,7 @@ class HardwareDocument(Section):
     source: str = ""
     dtype: str = Field(default="", description="the precision measured; rows of a table that give another do not count")
     fitted: list[str] = Field(default=["efficiency", "pointwise_s", "fixed_s"], description="numbers that a fit moves")
+    fit_layers: bool = Field(default=False, description="whether a fit gives each layer measured factors of its own")
     errors: FitErrors | None = Field(default=None, description="of the fit; none where nothing was fitted")
     profile: Hardware
 

@@ -91,7 +91,7 @@ def _row(cells: Mapping[str, str], hardware: HardwareDocument, line: int) -> Mea
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise ValueError(f"column 'seconds': '{cells['seconds']:.40}' is no number above 0")
+        raise ValueError(f"column 'seconds': '{cells['seconds']:.40}' is not a number above 0")
     usual = f"{cells['params_b']}B" if cells.get("params_b") else f"h{shape.hidden} L{shape.layers}"
     return MeasuredStep(cells.get("model") or usual, shape, plan, batch, seconds, line)
 
@@ -128,5 +128,5 @@ def _count(cells: Mapping[str, str], column: str, usual: int = 0) -> int:
     if not text and usual:
         return usual
     if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"column '{column}': '{text:.40}' is no whole number above 0")
+        raise ValueError(f"column '{column}': '{text:.40}' is not a whole number above 0")
     return int(text)

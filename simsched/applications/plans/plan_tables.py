@@ -71,5 +71,5 @@ def _row(cells: Mapping[str, str]) -> tuple[tuple[Plan, Shape], float]:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"column 'iter_time': '{cells['iter_time']:.40}' is no number of 0 or more")
+        raise ValueError(f"column 'iter_time': '{cells['iter_time']:.40}' is not a number of 0 or more")
     return (plan, shape), seconds

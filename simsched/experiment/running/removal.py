@@ -92,7 +92,7 @@ def _remove(cell: Path) -> None:
 
 
 def _json(path: Path) -> dict[str, Any] | None:
-    """Read an object from a file that is no link, None if there is none."""
+    """Read an object from a file that is not a link, None if there is none."""
     if path.is_symlink() or not path.is_file():
         return None
     try:

@@ -14,7 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from multiprocessing import connection, forkserver, get_all_start_methods, get_context, parent_process
+from multiprocessing import (
+    connection,
+    forkserver,
+    get_all_start_methods,
+    get_context,
+    parent_process,
+    resource_tracker,
+)
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
@@ -67,6 +74,8 @@ def _method() -> str:
 
 def begin_loading() -> None:
     """Start preloading the fork server in the background."""
+    if os.name == "posix":
+        resource_tracker.ensure_running()  # unblocks the interrupts that are deferred below, when it starts
     if _method() != "forkserver":
         return
     with sigint_deferred(), _stranger_free():

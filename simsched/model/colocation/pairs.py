@@ -81,8 +81,8 @@ class PairTable:
 def read_pairs(text: str, where: str, default: float | None = None) -> PairTable:
     """Read a table from its CSV text; `where` names the file in messages.
 
-    Raises `InputError` with one problem for every bad row: a missing column or type, a speed that is no number, below
-    0 or above 1.5, a pair given twice.
+    Raises `InputError` with one problem for every bad row: a missing column or type, a speed that is not a number,
+    below 0 or above 1.5, a pair given twice.
     """
     if default is not None and not 0 < default <= _FASTEST:
         raise input_error(
@@ -133,7 +133,7 @@ def _batch(text: str | None) -> int:
     except ValueError:
         batch = -1
     if batch < 0:
-        raise ValueError(f"batch size '{text}' is no whole number; write examples per GPU, or 0 where there is none")
+        raise ValueError(f"batch size '{text}' is not a whole number; write examples per GPU, or 0 where there is none")
     return batch
 
 
@@ -141,7 +141,7 @@ def _speed(text: str | None, column: str) -> float:
     try:
         speed = float(text or "")
     except ValueError:
-        raise ValueError(f"{column} '{text}' is no number; write a share of the speed when alone") from None
+        raise ValueError(f"{column} '{text}' is not a number; write a share of the speed when alone") from None
     if not 0 < speed <= _FASTEST:
         raise ValueError(
             f"{column} is {speed:g}, not in (0, {_FASTEST}]; write a share of the speed when alone, "
@@ -183,7 +183,7 @@ def _number(value: object) -> float:
     if isinstance(value, int | float):
         return float(value)
     raise input_error(
-        "throughputs", f"{value!r} is no number of steps per second", "see the layout published with Gavel"
+        "throughputs", f"{value!r} is not a number of steps per second", "see the layout published with Gavel"
     )
 
 

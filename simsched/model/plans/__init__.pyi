@@ -1,4 +1,10 @@
-from .hardware import EVERYTHING as EVERYTHING, Hardware as Hardware, PlanSpace as PlanSpace
+from .hardware import (
+    EVERYTHING as EVERYTHING,
+    Hardware as Hardware,
+    MeasuredLayers as MeasuredLayers,
+    PlanSpace as PlanSpace,
+    of_a_layer as of_a_layer,
+)
 from .job import PlannedJob as PlannedJob
 from .legality import legal as legal
 from .memory_parts import MemoryParts as MemoryParts, memory as memory

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, ClassVar
 
+import numpy as np
+
 from simsched.model.placement import Shape, Tier
-from simsched.model.plans.plan import RECOMPUTATIONS, Recomputation
+from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable, Recomputation
+from simsched.model.plans.shape import ModelShape
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,30 @@ class PlanSpace:
 EVERYTHING = PlanSpace()
 
 
+def of_a_layer(plan: Plan) -> Plan:
+    """Return what a layer's time depends on of a plan: not stages, replicas, and what they divide."""
+    return replace(plan, pipeline=1, data=1, interleave=1, zero=0, offload=False)
+
+
+@dataclass(frozen=True)
+class MeasuredLayers:
+    """How many times as long as modelled a layer of a shape takes, and the output: `plans` has (plan, layer, output).
+
+    They count for models with such layers of any number, and for plans that differ in stages and replicas alone.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
+
+    shape: ModelShape
+    plans: tuple[tuple[str, float, float], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no plan of a layer, and factors that are not above 0."""
+        for text, *factors in self.plans:
+            if of_a_layer(Plan.parse(text)) != Plan.parse(text) or min(factors) <= 0:
+                raise ValueError(f"'{text}': a measured layer has t, c, b and recomputation, and factors above 0")
+
+
 @dataclass(frozen=True)
 class Hardware:
     """A GPU with the software measured on it: what is printed in data sheets, and a few numbers that are fitted.
@@ -40,7 +67,8 @@ class Hardware:
     nothing hides, `exposed_messages` that of messages between stages, `overlap` how many backward passes the sum of
     gradients hides behind. A step takes `spread` longer for each doubling of the nodes. `optimiser_s` are the seconds
     a parameter. A `fused` attention keeps no scores and skips what is masked. Where `ends_count`, embedding
-    and output may each take the place of a layer in a pipeline. `space` holds the plans measured.
+    and output may each take the place of a layer in a pipeline. `space` holds the plans measured. `layers` are those
+    measured one by one, each with its factors.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -71,6 +99,7 @@ class Hardware:
     buffers: float = 0.075
     host_bandwidth: float = 25e9
     space: PlanSpace = EVERYTHING
+    layers: tuple[MeasuredLayers, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse rates and sizes that are not above 0, and times below it."""
@@ -85,6 +114,16 @@ class Hardware:
         if len(shape) < 2:
             return ()
         return (Tier(gcd(*shape), max(shape), self.node_bandwidth, self.network_latency_s),)
+
+    def factors(self, shape: ModelShape, plans: PlanTable) -> tuple[Floats, Floats]:
+        """Return the factors of a layer and of the output for each plan; 1 where nobody measured such a layer."""
+        layer, output = np.ones((2, len(plans.tensor)))
+        for one in self.layers:
+            if replace(one.shape, layers=shape.layers) == shape:
+                for text, *factors in one.plans:
+                    same = plans.same_layer(Plan.parse(text))
+                    layer[same], output[same] = factors
+        return layer, output
 
 
 _RATES = (

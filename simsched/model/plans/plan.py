@@ -72,7 +72,7 @@ class Plan:
             elif word in ("sp", "offload"):
                 said = {"sp": "sequence_parallel"}.get(word, word), True
             else:
-                raise ValueError(f"'{word}' is no word of a plan; one reads 't8 p4 d16 c1 b2 v3 full sp zero1 offload'")
+                raise ValueError(f"'{word}' is not a word of a plan; write 't8 p4 d16 c1 b2 v3 full sp zero1 offload'")
             if said[0] in found:
                 raise ValueError(f"'{text}' says the same twice: '{word}'")
             found[said[0]] = said[1]
@@ -107,6 +107,13 @@ class PlanTable(NamedTuple):
     def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> PlanTable:
         """Return the rows chosen."""
         return PlanTable(*(column[chosen] for column in self))
+
+    def same_layer(self, plan: Plan) -> NDArray[np.bool_]:
+        """Return where a layer runs as by a plan."""
+        one, same = PlanTable.of([plan]), np.ones(len(self.tensor), dtype=np.bool_)
+        for name in ("tensor", "context", "micro_batch", "recomputation", "sequence_parallel"):
+            same &= getattr(self, name) == getattr(one, name)
+        return same
 
     @property
     def gpus(self) -> Floats:

@@ -87,20 +87,21 @@ class _Step:
         self.stage_layers = shape.layers / plans.pipeline
         self.held = shape.layers * shape.layer_parameters / (plans.tensor * plans.pipeline)
         self.across = np.zeros((len(plans.tensor), len(tiers)))
+        self.layer_factor, self.output_factor = hardware.factors(shape, plans)
 
     def parts(self) -> StepParts:
         """Return the seconds by part."""
         plans, hardware = self.plans, self.hardware
-        layer, often = self._layer_s(), self.micro_batches * self.stage_layers
+        layer, often = self.layer_factor * self._layer_s(), self.micro_batches * self.stage_layers
         bubble = (plans.pipeline - 1) / plans.interleave
         tensor, context = self._tensor(), self._context()
-        moved = tensor.seconds + context.seconds
+        moved = self.layer_factor * (tensor.seconds + context.seconds)
         waited = _exposed(hardware.exposed, moved, layer)
         stage = self.stage_layers * (layer + waited)
         messages = self._messages(stage)
         data = self._data(self.stage_layers * layer)
         slower = 1 + hardware.spread * log(np.maximum(plans.gpus / hardware.node_gpus, 1.0)) / log(2.0)
-        within = slower * often * waited / np.where(moved > 0, moved, 1.0)
+        within = slower * often * waited * self.layer_factor / np.where(moved > 0, moved, 1.0)
         for group, weight in ((tensor, within), (context, within), (messages, slower), (data, slower)):
             for place in range(len(self.tiers)):
                 self.across[:, place] += np.where(group.tier == place, weight * group.seconds, 0.0)
@@ -146,7 +147,7 @@ class _Step:
         """Return the seconds that the last stage's output layer takes for a micro-batch, forward and backward."""
         shape, hardware = self.shape, self.hardware
         flop = 6 * self.tokens * shape.hidden * shape.vocabulary / self.plans.tensor
-        return np.asarray(flop / (hardware.other_flops * hardware.efficiency))
+        return np.asarray(self.output_factor * flop / (hardware.other_flops * hardware.efficiency))
 
     def _tensor(self) -> _Collective:
         """Return the collectives of the tensor ranks in a layer and micro-batch.

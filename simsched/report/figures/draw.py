@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-import pandas as pd
-
 from simsched.errors import input_error, nearest
 from simsched.knowledge import legend
 from simsched.report.figures.agents import compares_agents
@@ -17,7 +15,7 @@ from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
 from simsched.report.figures.failures import failure_figures
 from simsched.report.figures.history import history_figures
-from simsched.report.figures.nodes import NODE_COLUMNS, Rental, come_and_go, nodes_data, nodes_over_time
+from simsched.report.figures.nodes import NODE_COLUMNS, Rental, nodes_data, nodes_over_time
 from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
 from simsched.report.figures.pair_map import pair_figures
@@ -33,6 +31,7 @@ from simsched.results import (
     HELD_COLUMNS,
     OCCUPANCY_COLUMNS,
     Cell,
+    Columns,
     Row,
     Run,
     comparison,
@@ -59,7 +58,11 @@ _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
 
 
 def draw_run(
-    run: Run, folder: Path, replicate_over: Collection[str] = (), formats: Sequence[str] = FORMATS
+    run: Run,
+    folder: Path,
+    replicate_over: Collection[str] = (),
+    formats: Sequence[str] = FORMATS,
+    style: str = "page",
 ) -> list[Path]:
     """Draw a run into `folder` and return the files written.
 
@@ -70,7 +73,7 @@ def draw_run(
     """
     paths: list[Path] = []
     for name, drawn in run_figures(run, replicate_over):
-        paths += save(*drawn, folder, name, formats)
+        paths += save(*drawn, folder, name, formats, style)
     return paths
 
 
@@ -190,7 +193,7 @@ def _already(drawn: Drawn) -> Drawn:
 
 
 def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
-    styles = _row_styles(rows)
+    styles = _row_styles(run, rows)
     yield "bars", partial(_bars, run, rows, metrics, styles)
     yield "jct-cdf", partial(_distribution, run, rows, styles)
     if type_metrics(rows):
@@ -209,7 +212,7 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
     yield from ((name, partial(_already, figure)) for name, figure in drawn.items())
 
 
-def _row_styles(rows: Sequence[Row]) -> dict[str, Look]:
+def _row_styles(run: Run, rows: Sequence[Row]) -> dict[str, Look]:
     """Return the looks of rows: a ramp where one number alone tells them apart, else a colour for each policy."""
     keys = {key for row in rows for key in row.point}
     if len({row.policy for row in rows}) == 1 < len(rows) and len(keys) == 1:
@@ -217,7 +220,7 @@ def _row_styles(rows: Sequence[Row]) -> dict[str, Look]:
         values = [row.point.get(key) for row in rows]
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
             return ramp_looks([row.shown_name for row in sorted(rows, key=lambda row: row.point[key])])
-    return row_looks({row.shown_name: row.policy for row in rows})
+    return row_looks(run, rows)
 
 
 def _point_plans(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
@@ -226,7 +229,7 @@ def _point_plans(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
     chosen = [row for row in rows if row.point == points[len(points) // 2]]
     if len(rows) <= MOST_ROWS or not 1 < len(chosen) <= MOST_ROWS:
         return
-    yield "jct-cdf", partial(_distribution, run, chosen, _row_styles(chosen))
+    yield "jct-cdf", partial(_distribution, run, chosen, _row_styles(run, chosen))
     cells = [row.cells[0] for row in chosen]
     if len(chosen) <= _MOST_PANELS and all(
         cell.has("allocations") and placements(cell) <= _MOST_BARS for cell in cells
@@ -242,7 +245,7 @@ def _bars(run: Run, rows: Sequence[Row], metrics: Sequence[str], styles: Mapping
 
 
 def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
-    times = {row.shown_name: [cell.table("jobs", ["jct_s"])["jct_s"].to_numpy() for cell in row.cells] for row in rows}
+    times = {row.shown_name: [cell.columns("jobs", ["jct_s"])["jct_s"] for cell in row.cells] for row in rows}
     return jct_cdf(times, title=f"{run.name}: job completion times", styles=styles)
 
 
@@ -271,7 +274,7 @@ def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[st
     """Draw the nodes rented over time, where they come and go."""
     if not all(cell.has("rounds") and cell.has("allocations") for cell in run.cells):
         return {}
-    if not any(come_and_go(cell.table("rounds", NODE_COLUMNS)) for cell in run.cells):
+    if not any(least < most for cell in run.cells for least, most in [cell.extent.get("provisioned_nodes", (0, 0))]):
         return {}
     data = nodes_data({row.shown_name: (_rental(cell) for cell in row.cells) for row in rows})
     seeds = max(len(row.cells) for row in rows)
@@ -313,19 +316,17 @@ def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Dra
     )
 
 
-def _intervals(row: Row) -> Iterator[pd.DataFrame]:
+def _intervals(row: Row) -> Iterator[Columns]:
     """Read the intervals of one cell after the other, lest large runs fill the memory."""
     for cell in row.cells:
-        yield cell.table("allocations", INTERVAL_COLUMNS)
+        yield cell.columns("allocations", INTERVAL_COLUMNS)
 
 
 def _total_gpus(cells: Sequence[Cell]) -> int | None:
     """Find the size of the cluster, where all cells have the same; None where it is unknown."""
     if not all(cell.has("rounds") for cell in cells):
         return None
-    sizes = {
-        int(table.max()) for cell in cells if len(table := cell.table("rounds", ["available_gpus"])["available_gpus"])
-    }
+    sizes = {cell.extent["available_gpus"][1] for cell in cells if cell.extent}
     return sizes.pop() if len(sizes) == 1 else None
 
 

@@ -45,8 +45,8 @@ def _quotas(cell: Cell) -> pd.DataFrame:
 def quotas_over_time(data: pd.DataFrame, last_s: float = 0.0, *, title: str) -> Drawn:
     """Draw a panel for each queue: what it uses of its own quota, what it borrows, its quota, and what it took back.
 
-    `data` has the columns of `QuotaRow`; the last row of each queue holds until `last_s`. Of many queues those that
-    used most are drawn.
+    `data` has the columns of `QuotaRow`; the last row of each queue holds until `last_s`. Only the queues that used
+    most are drawn.
     """
     used = data.groupby("queue")["used"].max().sort_values(ascending=False, kind="stable")
     names = sorted(used.index[:_MOST_QUEUES])

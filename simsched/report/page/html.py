@@ -6,20 +6,30 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import zip_longest
 from pathlib import Path
+
+import numpy as np
 
 from simsched.files import write_text
 from simsched.outlets import html_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.purposes import type_metrics
 from simsched.report.figures.svg import Picture, inline_svg
-from simsched.report.page.interactive import interactive_occupancy, occupancy_script
+from simsched.report.page.interactive import interactive_occupancy, occupancy_script, waits_of
 from simsched.report.page.provenance import experiment_text, provenance
-from simsched.report.tables import TextTable, comparison_table, difference_table
-from simsched.results import Reproduction, Run, comparison, paired_differences
+from simsched.report.tables import TextTable, comparison_table, difference_table, runs_tables, seeds_table
+from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences
+from simsched.words import counted
 
+#: So many jobs are listed behind the numbers of a policy.
+_MOST_JOBS = 20
+_JOB_COLUMNS = ("job_id", "application", "num_gpus", "submit_time_s", "jct_s", "queueing_s", "restarts")
 #: A table's cell with a published value behind: `0.52 ±0.10 (0.76)`.
 _WITH_PUBLISHED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
+
+
+_OWN = ("page.css", "page.js")
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ def report_page(parts: Sequence[Part], title: str, composed: Composed | None = N
         for number, part in enumerate(parts, start=1)
     ]
     sections = "\n".join((composed or compose)(wanted))
+    sections = ("" if alone else _side_by_side(parts)) + sections
     script = occupancy_script() if 'class="block occupancy"' in sections else ""
     kind = f"Results of simulated GPU clusters, written by simsched {html_text(_version(parts))}"
     return page_of(title, kind, sections, contents=_contents(parts), script=script)
@@ -60,6 +71,21 @@ def report_page(parts: Sequence[Part], title: str, composed: Composed | None = N
 def compose(wanted: Sequence[Wanted]) -> list[str]:
     """Compose sections, one after the other."""
     return [_section(*one) for one in wanted]
+
+
+def _side_by_side(parts: Sequence[Part]) -> str:
+    """Show each metric of all runs in one table, whose numbers lead to the cells and jobs behind them."""
+    runs = {f"{number}. {part.run.name}": comparison(part.run, part.replicate_over)
+            for number, part in enumerate(parts, start=1)}  # fmt: skip
+    places = [{row.shown_name: f"run{number}-behind{place}" for place, row in enumerate(rows)}
+              for number, rows in enumerate(runs.values(), start=1)]  # fmt: skip
+    blocks = []
+    for number, table in enumerate(runs_tables(runs)):
+        links = [[places[column].get(name, "") for column in range(len(places))] for name, *_ in table.rows]
+        block = table_block(table, f"beside-{number}", links)
+        title = html_text(table.title)
+        blocks.append(f"<details{'' if number else ' open'}><summary>{title}</summary>\n{block}</details>")
+    return '<section class="run" id="beside">\n<h2>Runs side by side</h2>\n' + "\n".join(blocks) + "</section>\n"
 
 
 def _version(parts: Sequence[Part]) -> str:
@@ -100,7 +126,8 @@ def _section(part: Part, anchor: str, heading: str) -> str:
         heading,
         f"<p>{html_text(_description(run))}</p>" if _description(run) and not run.changed else "",
         _missing(part),
-        table_block(table, f"{anchor}-comparison"),
+        table_block(table, f"{anchor}-comparison", [[f"{anchor}-behind{place}"] for place in range(len(rows))]),
+        *(behind(row, rows, f"{anchor}-behind{place}") for place, row in enumerate(rows)),
     ]
     differences = paired_differences(rows, reference)
     if differences:
@@ -128,10 +155,19 @@ def _missing(part: Part) -> str:
     return f'<p class="warning">{count} of {count + len(part.run.cells)} cells are missing: {html_text(names)}.</p>'
 
 
-def table_block(table: TextTable, anchor: str) -> str:
-    """Return a table for a page, below a heading with the id `anchor`."""
-    head = "".join(f'<th scope="col">{html_text(header)}</th>' for header in table.headers)
-    body = "\n".join(_row(row, table.text_columns) for row in table.rows)
+def table_block(table: TextTable, anchor: str, links: Sequence[Sequence[str]] = ()) -> str:
+    """Return a table for a page, below a heading with the id `anchor`.
+
+    `links` are the ids of what is behind the numbers of the rows: one for each number, or one for all of a row.
+    """
+    kinds = [' class="text"' if 0 < place < table.text_columns else "" for place in range(len(table.headers))]
+    head = "".join(
+        f'<th scope="col"{kind}>{html_text(header)}</th>' for header, kind in zip(table.headers, kinds, strict=True)
+    )
+    body = "\n".join(
+        _row(row, table.text_columns, ids)
+        for row, ids in zip_longest(table.rows, links[: len(table.rows)], fillvalue=())
+    )
     notes = "".join(f"<p>{html_text(note)}</p>" for note in table.notes)
     return f"""<div class="block">
 <h3 id="{anchor}">{html_text(table.title)}</h3>
@@ -145,14 +181,16 @@ def table_block(table: TextTable, anchor: str) -> str:
 </div>"""
 
 
-def _row(cells: Sequence[str], text_columns: int) -> str:
+def _row(cells: Sequence[str], text_columns: int, ids: Sequence[str] = ()) -> str:
     name = f'<th scope="row">{html_text(cells[0])}</th>'
     texts = "".join(f'<td class="text">{html_text(cell)}</td>' for cell in cells[1:text_columns])
-    return f"<tr>{name}{texts}{''.join(_number(cell) for cell in cells[text_columns:])}</tr>"
+    numbers = cells[text_columns:]
+    of_each = ids if len(ids) == len(numbers) else [*ids[:1]] * len(numbers)
+    return f"<tr>{name}{texts}{''.join(map(_number, numbers, [*of_each, *[''] * len(numbers)]))}</tr>"
 
 
-def _number(cell: str) -> str:
-    """Set a value, its interval and the published value on lines of their own."""
+def _number(cell: str, behind_it: str = "") -> str:
+    """Set a value, its interval and the published value on lines of their own; it leads to what is behind it."""
     found = _WITH_PUBLISHED.match(cell)
     own, published = found.groups() if found else (cell, None)
     mean, sign, rest = str(own).partition(" ±") if " ±" in str(own) else str(own).partition(" [")
@@ -161,7 +199,33 @@ def _number(cell: str) -> str:
     )
     if published is not None:
         text += f' <span class="published">(<i>published </i>{html_text(published)})</span>'
-    return f"<td>{text}</td>"
+    return f'<td><a href="#{behind_it}">{text}</a></td>' if behind_it and cell != "-" else f"<td>{text}</td>"
+
+
+def behind(row: Row, rows: Sequence[Row], anchor: str) -> str:
+    """Write what is behind the numbers of a row: each cell, and the jobs of the first that took longest."""
+    cell = row.cells[0]
+    blocks = [table_block(seeds_table(row, rows), f"{anchor}-seeds")]
+    if cell.has("jobs"):
+        blocks.append(table_block(jobs_table(cell), f"{anchor}-jobs"))
+    title = f"Behind the numbers of {row.shown_name}: {counted(len(row.cells), 'cell')} and the longest jobs"
+    return f'<details class="behind" id="{anchor}"><summary>{html_text(title)}</summary>\n{"".join(blocks)}</details>'
+
+
+def jobs_table(cell: Cell) -> TextTable:
+    """Show the jobs of a cell that took longest, and why they waited where that is kept."""
+    jobs, waits = cell.columns("jobs", _JOB_COLUMNS), waits_of(cell)
+    longest = np.argsort(-jobs["jct_s"], kind="stable")[:_MOST_JOBS]
+    lines = tuple(
+        (str(job), str(application), waits.get(str(job), ""), f"{gpus:,}", *(f"{value:,.10g}" for value in numbers))
+        for job, application, gpus, *numbers in zip(
+            *(jobs[name][longest].tolist() for name in _JOB_COLUMNS), strict=True
+        )
+    )
+    units = ("GPUs", "submitted (s)", "JCT (s)", "waited (s)", "restarts")
+    told = f"All {len(jobs):,} are in {cell.folder.parent.name}/{cell.folder.name}/jobs.parquet of the run."
+    title = f"Jobs of seed {cell.seed} that took longest"
+    return TextTable(title, ("job", "application", "waited for", *units), lines, (told,), 3)
 
 
 def _figures(part: Part, anchor: str) -> str:
@@ -205,25 +269,28 @@ def page_of(title: str, kind: str, main: str, *, contents: str = "", script: str
 
     `kind`, `main`, `contents` (after the heading) and `script` are HTML already; `title` is plain text.
     """
-    style = files("simsched.report.page").joinpath("page.css").read_text(encoding="utf-8")
+    style, own = (files("simsched.report.page").joinpath(name).read_text(encoding="utf-8") for name in _OWN)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light">
+<meta name="color-scheme" content="light dark">
 <title>{html_text(title)}</title>
 <style>
 {style}</style>
 </head>
 <body>
 <header>
+<button type="button" id="theme" hidden>Dark</button>
 <h1>{html_text(title)}</h1>
 <p class="kind">{kind}</p>
 {contents}</header>
 <main>
 {main}
 </main>
+<script>
+{own}</script>
 {script}
 </body>
 </html>

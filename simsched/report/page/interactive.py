@@ -10,6 +10,7 @@ from simsched.outlets import html_data, html_text
 from simsched.report.figures.draw import placements
 from simsched.report.figures.style import PALETTE
 from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, node_sizes, stays
+from simsched.words import counted
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8
@@ -56,7 +57,8 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     return f"""<div class="block occupancy" id="{anchor}-occupancy">
 <h3>Who held which GPUs (seed {first.seed})</h3>
 <p class="hint">Nodes down, time across: a bar is a job on its GPUs. Wheel or buttons zoom, dragging moves, hovering or
-tapping a bar tells its job's story; a tap also pales the other jobs.{asking}</p>
+tapping a bar tells its job's story; a tap also pales the other jobs.{asking} Keys: arrows move, + and - zoom,
+0 shows all, n and p go from job to job.</p>
 {_legend(by, names, {outage[3] for panel in panels.values() for outage in panel["outages"]})}
 <div class="tools"><button type="button" class="in">Zoom in</button> <button type="button" class="out">Zoom out</button>
 <button type="button" class="all">All</button> {_choices(list(panels))}</div>
@@ -68,7 +70,7 @@ tapping a bar tells its job's story; a tap also pales the other jobs.{asking}</p
 
 def _legend(by: str, names: Sequence[str], kinds: Collection[str]) -> str:
     """Say what colours and marks mean, those of `kinds` of outages too."""
-    marks = "Black edge: started again or moved; pale: it restores its state; &times;: it failed or was killed."
+    marks = "Notch above: started again or moved; pale: it restores its state; &times;: it failed or was killed."
     broken = ", ".join(sorted(set(kinds) - {OFF}))
     marks += f" Hatched, from the red line on: the node is out of order ({html_text(broken)})." if broken else ""
     marks += " Grey: the policy has let the node go." if OFF in kinds else ""
@@ -98,9 +100,9 @@ def _choices(names: Sequence[str]) -> str:
 def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
     jobs = cell.table("jobs", ["job_id", *_JOB_FACTS])
     found = stays(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
-    last = len(PALETTE) - 1
+    last, waits = len(PALETTE) - 1, waits_of(cell)
     return {
-        "jobs": {row[0]: list(row[1:]) for row in jobs.astype(object).itertuples(index=False)},
+        "jobs": {row[0]: [*row[1:], waits.get(row[0], "")] for row in jobs.astype(object).itertuples(index=False)},
         "stays": [
             [s.job_id, s.node, s.first_gpu, s.gpus, _short(s.start_s), _short(s.ready_s), _short(s.end_s), s.number,
              places.get(s.job_id, last)]
@@ -108,6 +110,18 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
         ],
         "outages": _outages(cell, nodes),
     }  # fmt: skip
+
+
+def waits_of(cell: Cell) -> dict[str, str]:
+    """Say of each job why it waited, and at how many decisions, where reasons are kept."""
+    said = cell.table("reasons", ["job_id", "gpus", "why", "rank"])
+    said = said[said["gpus"] == 0]
+    told: dict[str, list[str]] = {}
+    for (job_id, why), rows in said.groupby(["job_id", "why"], sort=True):
+        ranks = sorted(set(rows["rank"]) - {0})
+        place = f", place {ranks[0]}{f' to {ranks[-1]}' if len(ranks) > 1 else ''} in line" if ranks else ""
+        told.setdefault(str(job_id), []).append(f"{why} at {counted(len(rows), 'decision')}{place}")
+    return {job_id: "; ".join(parts) for job_id, parts in told.items()}
 
 
 def _outages(cell: Cell, nodes: int) -> list[list[Any]]:

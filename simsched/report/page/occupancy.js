@@ -28,10 +28,11 @@
     function tell(job, name) {
       const facts = data.panels[name].jobs[job];
       if (!facts) { story.textContent = ""; return; }
-      const [application, tenant, gpus, submit, start, end, restarts, status] = facts;
+      const [application, tenant, gpus, submit, start, end, restarts, status, waits] = facts;
       const parts = [`${job} under ${name}`, application, tenant && `tenant ${tenant}`, `asked for ${count(gpus, "GPU")}`,
         `submitted ${time(submit)}`, `waited ${time(start - submit)} to start`, `ended ${time(end)}`,
-        `in all ${time(end - submit)}`, count(restarts, "restart"), status];
+        `in all ${time(end - submit)}`, count(restarts, "restart"), status,
+        waits && `waited: ${waits}`];
       story.textContent = parts.filter(Boolean).join(" · ");
     }
 
@@ -59,12 +60,14 @@
         let height = 0;
         data.nodes.forEach(gpus => { tops.push(height); height += gpus * GPU + GAP; });
         const svg = make("svg", {viewBox: `0 0 ${width} ${height + 18}`, width, height: height + 18,
-          role: "img", "aria-label": `GPUs over time under ${name}`}, panel.host);
+          role: "application", tabindex: 0, "data-name": name,
+          "aria-label": `GPUs over time under ${name}; arrows move, plus and minus zoom, n and p go from job to job`},
+          panel.host);
         const x = s => LEFT + (s - from) / (to - from) * (width - LEFT - RIGHT);
         const clip = `${root.id}-clip-${index}`;
         make("rect", {x: LEFT, y: 0, width: width - LEFT - RIGHT, height}, make("clipPath", {id: clip}, svg));
         tops.forEach((top, node) => {
-          make("rect", {x: LEFT, y: top, width: width - LEFT - RIGHT, height: data.nodes[node] * GPU, fill: "#f4f4f4"}, svg);
+          make("rect", {x: LEFT, y: top, width: width - LEFT - RIGHT, height: data.nodes[node] * GPU, class: "room"}, svg);
           const text = make("text", {x: LEFT - 5, y: top + data.nodes[node] * GPU / 2 + 4, "text-anchor": "end"}, svg);
           text.textContent = node;
         });
@@ -77,7 +80,7 @@
           if (end < from || start > to) return;
           const off = kind === "off", y = tops[node], tall = data.nodes[node] * GPU;
           make("rect", {x: x(start), y, width: Math.max(x(end) - x(start), 2), height: tall,
-            fill: off ? "#dcdcdc" : `url(#${clip}-hatch)`, "data-outage": place}, bars);
+            fill: off ? "#8886" : `url(#${clip}-hatch)`, "data-outage": place}, bars);
           if (!off) make("line", {x1: x(start), x2: x(start), y1: y, y2: y + tall, stroke: "#c00020",
             "pointer-events": "none"}, bars);
         });
@@ -88,8 +91,8 @@
             fill: data.colours[colour], "data-job": job}, bars);
           if (chosen !== null && chosen !== job) bar.setAttribute("opacity", "0.25");
           if (ready > start) make("rect", {x: x(start), y, width: x(ready) - x(start), height: tall,
-            fill: "#fff", opacity: 0.65, "pointer-events": "none"}, bars);
-          if (number > 1) make("line", {x1: x(start), x2: x(start), y1: y, y2: y + tall, stroke: "#000"}, bars);
+            class: "pale", "pointer-events": "none"}, bars);
+          if (number > 1) make("line", {x1: x(start), x2: x(start), y1: y, y2: y + Math.min(4, tall), class: "edge"}, bars);
           const event = data.panels[name].jobs[job];
           if (event && event[5] === end && (event[7] === "Failed" || event[7] === "Killed")) {
             make("text", {x: x(end) - 4, y: y + tall / 2 + 4, class: "cross"}, bars).textContent = "×";
@@ -100,6 +103,7 @@
           const text = make("text", {x: x(at), y: height + 13, "text-anchor": tick === 0 ? "start" : tick === 4 ? "end" : "middle"}, svg);
           text.textContent = time(at);
         }
+        svg.addEventListener("keydown", event => { if (key(event.key, name)) event.preventDefault(); });
         svg.addEventListener("wheel", event => { event.preventDefault();
           zoom(event.deltaY < 0 ? 0.8 : 1.25, (event.offsetX - LEFT) / (width - LEFT - RIGHT)); }, {passive: false});
         svg.addEventListener("pointerover", event => {
@@ -124,6 +128,19 @@
           requestAnimationFrame(draw);
         });
       });
+    }
+
+    function key(pressed, name) {
+      const span = to - from, jobs = Object.keys(data.panels[name].jobs), place = jobs.indexOf(chosen);
+      const shift = by => { from = Math.min(Math.max(from + by * span, 0), data.until - span); to = from + span; draw(); };
+      const pick = next => { chosen = jobs[(next + jobs.length) % jobs.length]; tell(chosen, name); draw(); };
+      const known = {ArrowLeft: () => shift(-0.2), ArrowRight: () => shift(0.2), "+": () => zoom(0.5, 0.5),
+        "-": () => zoom(2, 0.5), "0": () => root.querySelector(".all").click(),
+        n: () => pick(place + 1), p: () => pick(place < 0 ? -1 : place - 1)};
+      if (!known[pressed]) return false;
+      known[pressed]();
+      root.querySelector(`svg[data-name="${CSS.escape(name)}"]`)?.focus();  // it was drawn anew
+      return true;
     }
 
     function zoom(factor, where) {

@@ -34,7 +34,7 @@ _VERTICES, _HIGHEST, _QUEUE_HEAD, _QUEUE_TAIL, _CLOCK = 0, 1, 2, 3, 4
 def max_weight_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
     """Return the pairs (i, j), i < j, of a matching of maximum total weight, sorted.
 
-    `weights` is a symmetric n x n matrix; entries of 0 and less are no edges. Deterministic.
+    `weights` is a symmetric n x n matrix; entries of 0 and less are not edges. Deterministic.
     """
     size = len(weights)
     largest = float(weights.max()) if size else 0.0

@@ -134,7 +134,7 @@ def plan(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Plan
 
     Maximises the mean log utility of progress less the weighted longest remaining time. Every job stays within its fair
     completion time or, if that is impossible, unfairly treated jobs weigh more. Jobs larger than the cluster get no
-    round. Of identical jobs the first gets the most.
+    round. The first of identical jobs gets the most.
     """
     ratios = estimated_ratios(jobs, num_gpus)
     if not len(jobs):

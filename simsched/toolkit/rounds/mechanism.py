@@ -193,6 +193,16 @@ class Rounds:
         """Return a unit's share divided by the fraction of the type's time received; 0 without a share above 0."""
         return float(self._priorities()[self._row[unit], self._column[gpu_type]])
 
+    def order(self) -> dict[str, tuple[float, float]]:
+        """Return jobs by priority on the type where it is largest, then by deficit there, the largest first."""
+        priority, best = self._priorities(), dict[str, tuple[float, float]]()
+        for row, unit in enumerate(self._units):
+            at = int(priority[row].argmax())
+            for job in unit:
+                found = float(priority[row, at]), float(self._deficit_s[row, at])
+                best[job] = max(found, best.get(job, found))
+        return dict(sorted(best.items(), key=lambda one: (-one[1][0], -one[1][1])))
+
     def choose(
         self, free: Mapping[str, int], gpu_types: Sequence[str], running: Collection[Unit] = frozenset()
     ) -> list[Grant]:

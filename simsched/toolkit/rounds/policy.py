@@ -27,6 +27,7 @@ from simsched.policy import (
     Triggers,
     View,
     Wants,
+    Why,
 )
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.rounds.allocate import Allocator
@@ -178,13 +179,28 @@ class SharesPolicy(Policy):
         if self.ideal:
             return self._grant(view, rng)
         if not self._over(view):
+            self._tell(view)
             return Decision.change({}, wake_at_s=self._begun_s + self.round_s)
         self._receive(view)
         if self._rounds.due(view.now_s):
             self._reset(view, rng)
         self._grants = self._rounds.choose(self._room(view), self._order(rng))
         self._begun_s, self._up = view.now_s, tuple(view.up)
+        self._tell(view)
         return self._carry_out(view)
+
+    def _tell(self, view: View) -> None:
+        """Say in which order units are chosen, and of jobs outside the round until when it lasts."""
+        if view.reasons is None:
+            return
+        order = self._rounds.order()
+        view.reasons.order(order)
+        chosen, end_s = (
+            {job for grant in self._grants if grant.runs for job in grant.unit},
+            self._begun_s + self.round_s,
+        )
+        for job_id in order.keys() - chosen:
+            view.reasons.wait(job_id, Why.ANOTHER_FIRST, f"the round until {end_s:g} s is given to others")
 
     def _learn(self, view: View) -> None:
         """Admit jobs that came, and forget those that are done."""

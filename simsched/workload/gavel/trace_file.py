@@ -99,7 +99,7 @@ def _number(column: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{column} '{text:.40}' is no number") from None
+        raise ValueError(f"{column} '{text:.40}' is not a number") from None
     if not least <= value <= MOST_SECONDS or (column == "GPUs" and value % 1):
         kind = "a whole number" if column == "GPUs" else "a number"
         raise ValueError(f"{column} is {text:.40}, not {kind} from {least:g} to {MOST_SECONDS:g}")

@@ -84,7 +84,7 @@ def _named(name: str) -> Format:
 def _unknown(path: Path, head: Head) -> InputError:
     """Say which format's header comes nearest to what the file has, and which of its columns are not there."""
     if not head.line.isprintable() and not head.line.replace("\t", "").isprintable():
-        return input_error(path, "the file is no UTF-8 text", "save it as CSV or JSON in UTF-8", line=1)
+        return input_error(path, "the file is not UTF-8 text", "save it as CSV or JSON in UTF-8", line=1)
     separator = _separator(head.line)
     if separator:
         return input_error(path, f"its columns are separated by {separator}", "write commas instead", line=1)

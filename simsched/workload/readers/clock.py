@@ -29,8 +29,8 @@ _REMEDY = "write all times with an offset, or all without one"
 class Clock:
     """Turns the timestamps of a file, all columns and blocks of it, into seconds since 1970-01-01 UTC.
 
-    Those without an offset are in `time_zone`. Of an hour that comes twice the first is meant, one that is skipped
-    begins after the skip. A file that has times of several kinds is refused: they would be hours apart.
+    Those without an offset are in `time_zone`. A time that comes twice means the first one; a skipped one begins after
+    the skip. A file that has times of several kinds is refused: they would be hours apart.
     """
 
     def __init__(self, path: Path, time_zone: str = "UTC") -> None:

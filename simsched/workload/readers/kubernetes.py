@@ -115,8 +115,8 @@ def _classes(objects: Sequence[Object]) -> dict[str, int]:
 def _shape(pod_sets: Sequence[PodSet]) -> dict[str, int]:
     """Return GPUs, and nodes with cores and memory where all pods with GPUs are equal.
 
-    Launchers, heads and submitters beside pods with GPUs count against quotas and take no room on nodes. Of a workload
-    without GPUs no more is known than that it is on one node.
+    Launchers, heads and submitters beside pods with GPUs count against quotas and take no room on nodes. A workload
+    without GPUs is only known to run on one node.
     """
     gpus = [sum(units for name, units in one.template.requests.items() if is_gpu(name)) for one in pod_sets]
     with_gpus = [one for one, own in zip(pod_sets, gpus, strict=True) if own] or list(pod_sets)

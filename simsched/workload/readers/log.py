@@ -52,7 +52,7 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
 )
 _LATE = "jobs were eligible after their start only; they count as not having waited"
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"
-_ROUNDED = "asked for more than a GPU, but no whole number of them, rounded up"
+_ROUNDED = "asked for more than a GPU, but not a whole number of them, rounded up"
 _MIXED = "had GPUs of several types, and may run on those of any one"
 _UNEVEN = "had unlike numbers of GPUs on their nodes, and may run on any number of nodes"
 #: How many rows are turned into a table at once.
@@ -138,7 +138,7 @@ class ClusterLog:
     def jobs(self) -> Jobs:
         """Return the jobs as a trace reader does, with whole GPUs and the share of them that a job uses.
 
-        Where more than one GPU is no whole number, the GPUs are rounded up.
+        Where more than one GPU is not a whole number, the GPUs are rounded up.
         """
         table = self.table.sort_values("line", kind="stable", ignore_index=True)
         gpus = table["gpus"].to_numpy("float64")

@@ -26,7 +26,7 @@ OPTIONAL = (
 
 
 def _read(path: Path) -> Jobs:
-    """Read every row; a wrong value, an unknown column or a repeated id is refused, not skipped."""
+    """Read every row; a wrong value, an unknown column and a repeated id are errors."""
     check_version(path, KIND)
     sheet = open_sheet(path, REQUIRED)
     blame_unknown_columns(sheet, (*REQUIRED, *OPTIONAL))
@@ -65,7 +65,7 @@ def _optional_columns(sheet: Sheet) -> dict[str, Any]:
     columns |= {name: sheet.text(name) for name in _TEXTS if name in sheet}
     if "attempts_s" in sheet:
         wrong = ~columns["attempts_s"].map(_are_seconds).to_numpy("bool")
-        sheet.blame("attempts_s", wrong, "is no list of seconds such as '60 120.5'")
+        sheet.blame("attempts_s", wrong, "is not a list of seconds such as '60 120.5'")
     if "gpu_share" in sheet:
         sheet.blame("gpu_share", columns["gpu_share"] == 0, "must be above 0")
     if "application" in sheet:
@@ -89,7 +89,7 @@ def blame_unknown_columns(sheet: Sheet, known: tuple[str, ...]) -> None:
 
 
 def _submission(sheet: Sheet) -> tuple[Any, datetime | None]:
-    """Read `submit_time` as seconds, or as timestamps if the first one is no number."""
+    """Read `submit_time` as seconds, or as timestamps if the first one is not a number."""
     first = str(sheet.cells["submit_time"].iat[0])
     if (
         not sheet.missing("submit_time")[0]

@@ -74,12 +74,12 @@ class Sheet:
         values = pd.to_numeric(self.cells[column], errors="coerce").to_numpy("float64", copy=True)
         missing = self.missing(column)
         self.blame(column, missing, "is missing")
-        self.blame(column, ~missing & ~np.isfinite(values), "is no number")
+        self.blame(column, ~missing & ~np.isfinite(values), "is not a number")
         with np.errstate(invalid="ignore"):
             self.blame(column, values < least, f"is below {least:g}")
             self.blame(column, np.isfinite(values) & (values > most), f"is above {most:g}")
             if whole:
-                self.blame(column, np.isfinite(values) & (values % 1 != 0), "is no whole number")
+                self.blame(column, np.isfinite(values) & (values % 1 != 0), "is not a whole number")
         return values
 
     def moment(self, column: str) -> npt.NDArray[np.int64]:

@@ -56,7 +56,7 @@ def _read(path: Path) -> Jobs:
         raise input_error(path, "the file holds no job", "give a line of 18 numbers for each job")
     cells = sieve.table[list(FIELDS)].apply(pd.to_numeric, errors="coerce").astype("float64")
     known = (cells.abs() <= _MOST).all(axis=1)
-    sieve.drop(~known, "a field is no number")
+    sieve.drop(~known, "a field is not a number")
     cells = cells[known]
     partial = int(cells["status"].isin(_PARTS).sum())
     whole = ~cells["status"].isin(_PARTS)
@@ -107,7 +107,7 @@ def _table(cells: pd.DataFrame, began_s: int, queues: Mapping[str, str]) -> pd.D
 
 
 def _sift(sieve: Sieve, cells: pd.DataFrame) -> None:
-    """Leave out what is no job that ran, and remember the jobs of which two sizes are known."""
+    """Leave out records of jobs that never ran, and remember the jobs of which two sizes are known."""
     sieve.drop(sieve.table["job_id"].duplicated(), "have the name of an earlier job")
     own = cells.loc[sieve.table.index]
     sieve.drop((own["status"] == 5) & (own["run time"] <= 0), "never started")

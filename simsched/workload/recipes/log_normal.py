@@ -23,8 +23,8 @@ _HALVINGS = 200
 class LogNormalRecipe:
     """Draw jobs that come at random: log-normal durations, widths of powers of two.
 
-    A log-normal distribution is fixed by its median and mean. Of all distributions of powers of two up to `widest` with
-    mean `mean_gpus` the widths have the one of largest entropy, which assumes nothing else: p(w) ~ exp(-a w).
+    A log-normal distribution is fixed by its median and mean. The widths have the largest entropy of all distributions
+    of powers of two up to `widest` with mean `mean_gpus`, which assumes nothing else: p(w) ~ exp(-a w).
     """
 
     needs_trace: ClassVar[bool] = False
@@ -60,7 +60,7 @@ class LogNormalRecipe:
         """Return the widths and their shares, by halving the interval of the exponent."""
         widths = [1 << power for power in range(self.widest.bit_length())]
         if widths[-1] != self.widest:
-            raise input_error("workload.widest", f"{self.widest} is no power of two", f"give {widths[-1]}")
+            raise input_error("workload.widest", f"{self.widest} is not a power of two", f"give {widths[-1]}")
         if not (self.mean_gpus == 1 == self.widest or 1 < self.mean_gpus < self.widest):
             message = f"{self.mean_gpus:g} is no mean of widths from 1 to {self.widest}"
             raise input_error("workload.mean_gpus", message, "give one between them")

@@ -31,15 +31,18 @@ class Shared:
         self.utilisation = [0.0] * GPUS
         self.on: list[list[Job]] = [[] for _ in range(GPUS)]
         self.held: dict[Job, list[int]] = {job: [] for job in jobs}
+        self.known: dict[object, list[int]] = {}  # lists of GPUs, kept until anything changes
 
     def hold(self, job: Job, gpus: list[int]) -> None:
         for gpu in gpus:
             self.on[gpu].append(job)
             self.held[job].append(gpu)
             self.utilisation[gpu] += 0.9 if job.priority else 0.1 - 0.01
+            self.known.clear()
 
     def complete(self, job: Job) -> None:
         if not job.priority:
+            self.known.clear()
             for gpu in self.held[job]:
                 self.utilisation[gpu] += 0.01
 
@@ -47,18 +50,27 @@ class Shared:
         for gpu in self.held[job]:
             self.on[gpu].remove(job)
             self.utilisation[gpu] -= 0.9 if job.priority else 0.1
+        self.known.clear()
 
     def free_of(self, node: int) -> list[int]:
         """The GPUs of a node without a guaranteed job, be it running or still reserving."""
-        own = range(node * GPUS_PER_NODE, (node + 1) * GPUS_PER_NODE)
-        return [gpu for gpu in own if all(job.priority for job in self.on[gpu])]
+        if node not in self.known:
+            own = range(node * GPUS_PER_NODE, (node + 1) * GPUS_PER_NODE)
+            self.known[node] = [gpu for gpu in own if all(job.priority for job in self.on[gpu])]
+        return self.known[node]
+
+    def least_used(self) -> list[int]:
+        """The GPUs used for less than 0.8, the least used first."""
+        if "least used" not in self.known:
+            free = (gpu for gpu in range(GPUS) if self.utilisation[gpu] < 0.8)
+            self.known["least used"] = sorted(free, key=self.utilisation.__getitem__)
+        return self.known["least used"]
 
     def reserve(self, job: Job) -> bool:
         """Take what the job can have now; whether it has all its GPUs."""
         if job.priority:
-            free = sorted((gpu for gpu in range(GPUS) if self.utilisation[gpu] < 0.8), key=self.utilisation.__getitem__)
-            if len(free) >= job.gpus:
-                self.hold(job, free[: job.gpus])
+            if len(self.least_used()) >= job.gpus:
+                self.hold(job, self.least_used()[: job.gpus])
         elif job.gpus > GPUS_PER_NODE:
             for node in range(NODES):
                 if len(self.held[job]) < job.gpus and len(self.free_of(node)) == GPUS_PER_NODE:

@@ -155,7 +155,7 @@ class PolluxAutoscale(Pollux):
         return frozenset(order[:best])
 
     def _forecast(self, pool: TypePool, rng: np.random.Generator, nodes: Collection[int]) -> float:
-        """Return the utility that Pollux would reach on these nodes, those that are down included."""
+        """Return the utility that Pollux would reach on these nodes, nodes that are down included."""
         problem = self._problem(by_service(pool.jobs.values()), _narrowed(pool, nodes))
         found = search(problem, method=self.method, seed_or_rng=rng, options=SearchOptions(effort=self.effort))
         return utility(problem, found.allocation)

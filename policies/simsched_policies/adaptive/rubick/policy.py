@@ -75,6 +75,8 @@ class Rubick(Policy):
             return Decision.change({})
         board = Board(view, self._curves, self.overdue_s)
         jobs = sorted(view.jobs.values(), key=lambda job: self._rank(board, job))
+        if view.reasons is not None:
+            view.reasons.order({job.id: self._rank(board, job) for job in jobs})
         wide = [job for job in jobs if self._is_wide(job)]
         for job in jobs:
             if job not in wide:

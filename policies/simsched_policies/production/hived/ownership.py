@@ -56,8 +56,8 @@ def leaf(make: Make) -> str:
 def divide(nodes: Sequence[Node], tenants: Mapping[str, Tenant], others: str) -> Ownership:
     """Divide a cluster among tenants; without any, the tenant `others` owns all of it, and else nothing.
 
-    Where every domain of the lowest level above the nodes has equally many nodes of a make, these are a cell. Of each
-    make a tenant owns as many GPUs as its share covers, in the largest cells available to all tenants.
+    Where every domain of the lowest level above the nodes has equally many nodes of a make, these are a cell. A tenant
+    owns, of each make, as many GPUs as its share covers, in the largest cells available to all tenants.
     """
     cells, racks = _physical(nodes)
     chains = [_chain(make, inside) for make, inside in racks.items()]

@@ -19,7 +19,7 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, NodeShape, Tenant
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Traits, View
+from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Reasons, Traits, View, Why
 from simsched_policies.production.hived.ownership import Make, Ownership, divide, leaf
 from simsched_policies.production.hived.scheduler import CellScheduler
 from simsched_policies.production.hived.spec import (
@@ -116,7 +116,16 @@ class HiveD(Policy):
             del self._waiting[job.number]
             if free is not None:
                 free.take(start[job.id], job.shape)
+        if view.reasons is not None:
+            self._tell(view.reasons)
         return Decision.change(start, list(stop))
+
+    def _tell(self, reasons: Reasons) -> None:
+        """Say in which order jobs wait, and of guaranteed ones that no cell of their tenant is free for them."""
+        order = sorted(self._waiting.values(), key=self._urgency)
+        reasons.order({job.id: self._urgency(job)[:2] for job in order})
+        for job in (job for job in order if self._priority(job) >= 0):
+            reasons.wait(job.id, Why.OVER_QUOTA, f"no cell of {job.tenant} is free for it")
 
     def _place(
         self, cells: CellScheduler, job: _Job, start: dict[str, Allocation], stop: dict[str, None]

@@ -15,7 +15,7 @@ Ranked = tuple[Urgency, Job, Amounts]
 
 
 class Order:
-    """Jobs by leaf queue; ranked anew at every `pop`, since what queues hold changes in between.
+    """Jobs by leaf queue; ranked again at every `pop`, since what queues hold changes in between.
 
     `asks` says what a job tries next, or, where the order is `reverse`, what its next victims would give back.
     """

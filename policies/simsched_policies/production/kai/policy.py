@@ -31,9 +31,11 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
+    Reasons,
     Traits,
     View,
     Wants,
+    Why,
 )
 from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.model import (
@@ -54,6 +56,7 @@ from simsched_policies.production.kai.model import (
     exceeds,
 )
 from simsched_policies.production.kai.objects import Declared, Group, read_declared
+from simsched_policies.production.kai.order import Order
 from simsched_policies.production.kai.round import run_round
 from simsched_policies.production.kai.usage import UsageWindow
 
@@ -79,8 +82,9 @@ class Kai(Policy):
     weight every `usage_half_life_s`, looked at every `usage_period_s`. With `min_share` below 1 jobs are elastic and
     start with that part of their pods.
 
-    With `objects`, a JSON file of KAI's Queues and PodGroups, queues are as these say, by the names of tenants, and so
-    are jobs with a PodGroup of their name; others are as above.
+    With `objects`, a file or folder of Kubernetes objects, queues are as KAI's Queues say, by the names of tenants, and
+    jobs as PodGroups of their name or the labels of their workloads say; others are as above. `allow` names fields that
+    are not modelled and may be there all the same.
     """
 
     name: ClassVar[str] = "kai"
@@ -94,6 +98,7 @@ class Kai(Policy):
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     objects: Annotated[str | None, INPUT_FILE] = None
+    allow: Sequence[str] = ()
     gpus_per_pod: int = 0
     min_share: float = 1.0
     prefers_within: int = -1
@@ -128,7 +133,7 @@ class Kai(Policy):
         if self.objects is not None:
             if self.tenants:
                 raise ValueError("objects and tenants exclude each other: the objects say who has which quota")
-            self._declared = read_declared(Path(self.objects))
+            self._declared = read_declared(Path(self.objects), self.allow)
         self._usage = UsageWindow(self.usage_window_s, self.usage_half_life_s)
 
     @property
@@ -189,11 +194,25 @@ class Kai(Policy):
         self._look(view)
         snapshot = self._snapshot(view)
         board = run_round(snapshot)
+        if view.reasons is not None:
+            self._tell(board, view.reasons)
         start, stop = self._changes(view, board)
         waits = any(board.pending(job) for job in board.jobs.values())
         self._last = (view.now_s, {n: e.allocated for n, e in board.ledger.entries.items()}, board.ledger.total)
         again_s = self._next_round_s(view.now_s, snapshot.queues, stopped=bool(stop)) if waits else None
         return Decision.change(start, stop, wake_at_s=again_s)
+
+    def _tell(self, board: Board, reasons: Reasons) -> None:
+        """Say in which order jobs would go next, and of which queues a limit or their quota keeps them waiting."""
+        names = {job.id: name for name, job in self._jobs.items()}
+        waiting = [job for job in board.jobs.values() if board.pending(job)]
+        order = Order(board, waiting, lambda job: board.asks(board.pending(job)))
+        found: dict[str, float] = {}
+        while (job := order.pop()) is not None:
+            found[names[job.id]] = -job.priority
+            if board.ledger.refuses(job.queue, board.asks(board.pending(job)), preemptible=job.preemptible):
+                reasons.wait(names[job.id], Why.OVER_QUOTA, f"queue {job.queue} may not hold more for it")
+        reasons.order(found)
 
     def _next_round_s(self, now_s: float, queues: Sequence[Queue], *, stopped: bool) -> float | None:
         """Return when to look again while jobs wait: after some stopped, when use is looked at, or protection ends."""

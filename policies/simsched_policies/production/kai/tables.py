@@ -117,7 +117,7 @@ class _Words:
         return self._left.pop(name, None)
 
     def ignore(self, *names: str) -> None:
-        """Pass over fields that are no part of the outcome."""
+        """Pass over fields that are not part of the outcome."""
         for name in names:
             self._left.pop(name, None)
 

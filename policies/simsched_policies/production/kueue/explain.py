@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from simsched.artifacts import QUOTAS_FILE, REASONS_FILE, QuotaRow, ReasonRow, rows_text
 from simsched.manifests import is_gpu, written
+from simsched.policy import Why
 from simsched_policies.production.kueue.assign import Found
 from simsched_policies.production.kueue.cycle import Entry, Outcome
 from simsched_policies.production.kueue.model import Mode, Reason
+from simsched_policies.production.kueue.reasons import Unfit
 from simsched_policies.production.kueue.tree import QuotaTree
 
 _PREEMPTED = {
@@ -109,3 +111,13 @@ def _flavours(entry: Entry) -> str:
     """Write the flavours and amounts that an entry takes."""
     parts = sorted(entry.usage.items())
     return " ".join(f"{flavour}:{resource}={written(resource, amount)}" for (flavour, resource), amount in parts)
+
+
+def said_of(outcome: Outcome) -> dict[str, tuple[Why, str]]:
+    """Return why the workloads wait that a cycle looked at, by id."""
+    said: dict[str, tuple[Why, str]] = {}
+    for entry in (*outcome.preempting, *outcome.deferred, *outcome.skipped, *outcome.parked, *outcome.refused):
+        unfit = {one.unfit for found in entry.assignment.found for attempt in found.attempts for one in attempt.why}
+        why = Why.OVER_QUOTA if unfit & {Unfit.WAITS, Unfit.ABOVE_MOST} else Why.LET_WAIT
+        said[entry.asking.id] = why, message(entry)
+    return said | {entry.asking.id: (Why.NO_ROOM, "it has quota, and no room on nodes") for entry in outcome.admitted}

@@ -50,7 +50,7 @@ def seconds(value: Any) -> float:
 def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Json:
     """Return a workload; one with an admission says what it `holds`. One that is switched off is in no queue.
 
-    Of how it is `after` a test only part is compared, so that unknown words do not matter.
+    Only part of how it is `after` a test is compared, so that unknown words do not matter.
     """
     made: Json = {"id": "", "queue": "", "pod_sets": [{"name": "main", "count": 1, "request": {}}]}
     made["created_s"] = _LONG_AGO

@@ -62,7 +62,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Quota:
-    """The quota of a node of the tree for one resource of one flavour; a limit of None is no limit.
+    """The quota of a node of the tree for one resource of one flavour; None means no limit.
 
     `nominal` is the node's own; it may borrow up to `borrowing_limit` beyond the quota of its subtree, and lends its
     cohort at most `lending_limit` of it.

@@ -25,14 +25,16 @@ from simsched.policy import (
     Decision,
     JobView,
     Policy,
+    Reasons,
     Traits,
     View,
     Wants,
+    Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.kueue.cycle import Entry, Rules, admit, run_cycle
+from simsched_policies.production.kueue.cycle import Entry, Rules, admit, queue_order, run_cycle
 from simsched_policies.production.kueue.desk import Desk
-from simsched_policies.production.kueue.explain import Record
+from simsched_policies.production.kueue.explain import Record, said_of
 from simsched_policies.production.kueue.levels import Levels, allocation_of
 from simsched_policies.production.kueue.model import Asking, PodSet, Reclaim, Within, Workload
 from simsched_policies.production.kueue.queues import Waiting
@@ -110,6 +112,8 @@ class Kueue(Policy):
     #: Jobs by the numbers, in order of arrival, under which the quotas know them, and the other way round.
     _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    #: Why workloads wait, as the last cycle that looked at them found, where reasons are kept.
+    _words: dict[str, tuple[Why, str]] = field(default_factory=dict, init=False, repr=False)
     #: What local queues used of late.
     _usage: DecayedUsage = field(init=False, repr=False)
 
@@ -131,7 +135,7 @@ class Kueue(Policy):
         if both:
             message = f"manifests and {both[0]} exclude each other: the manifests say all of it"
             raise ValueError(message)
-        self._desk = Desk(manifests, self.allow, grows=self.grows)
+        self._desk = Desk(manifests, [one for one in self.allow if one != NEVER], grows=self.grows)
         past = self._desk.setup.fair_admission
         if past is not None:
             self._usage = DecayedUsage(past.half_life_s, past.sampling_s, past.resource_weights)
@@ -175,6 +179,8 @@ class Kueue(Policy):
             outcome = run_cycle(tree, heads, self._rules)
             if self._record is not None:
                 self._record.note(view.now_s, outcome, self._jobs)
+            if view.reasons is not None:
+                self._words |= said_of(outcome)
             waiting.settle(outcome)
             for victim in (victim for entry in outcome.preempting for victim in entry.victims):
                 number = victim.workload.id
@@ -194,11 +200,22 @@ class Kueue(Policy):
             waiting.push(asking)
         if self._record is not None:
             self._record.quotas(view.now_s, tree)
+        if view.reasons is not None:
+            self._tell(waiting, view.reasons)
         if self._desk is None:
             return Decision.change(start, stop)
         never = dict.fromkeys(self._desk.hopeless(view.arrived), CANCEL)
         wake_at_s = min((when for when, _ in self._unready.values()), default=None)
         return Decision.change({**start, **never}, stop, wake_at_s=wake_at_s)
+
+    def _tell(self, waiting: Waiting, reasons: Reasons) -> None:
+        """Say in which order workloads wait in their queues, and why, in Kueue's words where a cycle had any."""
+        key = queue_order(self._rules)
+        line = sorted(waiting.all(), key=key)
+        for queue in sorted({asking.queue for asking in line}):
+            reasons.order({self._jobs[one.id]: key(one)[:3] for one in line if one.queue == queue})
+        for asking in line:
+            reasons.wait(self._jobs[asking.id], *self._words.get(asking.id, _BEHIND))
 
     def _ready(self, now_s: float) -> dict[str, Allocation]:
         """Return the jobs whose admission checks are ready, with their GPUs."""
@@ -340,6 +357,10 @@ class Kueue(Policy):
         for node in view.nodes:
             totals[node.gpu_type] = totals.get(node.gpu_type, 0) + node.gpus
         return quotas_of(self.tenants, totals, terms)
+
+
+#: Why a workload waits at which no cycle has looked: it stands behind others, or is parked with one of its shape.
+_BEHIND = Why.ANOTHER_FIRST, "its queue has not come to it"
 
 
 def _by_resource(workload: Workload) -> dict[str, float]:

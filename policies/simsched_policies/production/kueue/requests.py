@@ -70,7 +70,7 @@ def _slices(given: Mapping[str, str]) -> tuple[Slice, ...]:
         told = json.loads(layers)
         found = tuple(Slice(str(one["topology"]), _size(one["size"])) for one in told)
     except (KeyError, TypeError, json.JSONDecodeError):
-        message = f"podset-slice-required-topology-constraints is no list of topology and size: {layers:.60}"
+        message = f"podset-slice-required-topology-constraints is not a list of topology and size: {layers:.60}"
         raise ValueError(message) from None
     if len(found) > _MOST_LAYERS or any(outer.size % inner.size for outer, inner in pairwise(found)):
         message = "slices have at most three layers, each size a divisor of the one before it"
@@ -81,6 +81,6 @@ def _slices(given: Mapping[str, str]) -> tuple[Slice, ...]:
 def _size(value: Any) -> int:
     text = str(value)
     if not text.isdigit() or int(text) < 1:
-        message = f"'{text}' is no size of a slice"
+        message = f"'{text}' is not a size of a slice"
         raise ValueError(message)
     return int(text)

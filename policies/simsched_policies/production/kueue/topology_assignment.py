@@ -50,8 +50,8 @@ def assign(
 ) -> Result:
     """Place sets of pods in order, each beside the former; the first that finds no place ends the search.
 
-    `earlier` has assignments to change: pods of failed nodes are placed anew, a set that grew or shrank keeps its pods.
-    With `empty` nothing but what is no topology's occupies the nodes. `name` is the topology's, for reasons.
+    `earlier` has assignments to change: pods of failed nodes are placed again, a set of another size keeps its pods.
+    With `empty` only jobs outside any topology occupy the nodes. `name` is the topology's, for reasons.
     """
     if earlier is not None:
         return _searched(_Search(domains, gates, earlier, empty, name), pod_sets)

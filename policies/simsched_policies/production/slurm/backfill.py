@@ -45,13 +45,23 @@ class Releases:
         if self._count == len(self._ends):
             self._ends = np.concatenate([self._ends, np.empty_like(self._ends)])
             self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
-        _insert(self._ends, self._rows, self._count, end, held)
+        count, ends, rows = self._count, self._ends, self._rows
+        place = int(ends[:count].searchsorted(end))
+        ends[place + 1 : count + 1] = ends[place:count]
+        rows[place + 1 : count + 1] = rows[place:count]
+        ends[place], rows[place] = end, held
         self._count += 1
 
     def remove(self, end: int, *held: int) -> None:
         """Remove a job that was added with the same figures; raises `ValueError` if there is none."""
-        if not _delete(self._ends, self._rows, self._count, end, held):
+        count, ends, rows = self._count, self._ends, self._rows
+        place = int(ends[:count].searchsorted(end))
+        while place < count and ends[place] == end and tuple(rows[place].tolist()) != held:
+            place += 1
+        if place == count or ends[place] != end:
             raise ValueError(f"no job of {held[0]} GPUs ends at {end}")
+        ends[place : count - 1] = ends[place + 1 : count]
+        rows[place : count - 1] = rows[place + 1 : count]
         self._count -= 1
 
     def easy(self, free: int, now: int, gpus: Ints, limits: Ints) -> npt.NDArray[np.bool_]:
@@ -62,8 +72,38 @@ class Releases:
         it fits and either ends by then or leaves that job's GPUs alone. A running job past its limit counts as ending
         at the next tick. Source: Mu'alem and Feitelson (TPDS 2001), section 2.
         """
-        starts: npt.NDArray[np.bool_] = self._plan(free, now, gpus, limits, len(gpus), None, first_only=True) == now
+        starts = np.zeros(len(gpus), dtype=np.bool_)
+        ends, held = self._ends[: self._count], self._rows[: self._count, 0]
+        ever = gpus <= free + held.sum()
+        if not ever.all():  # who does not fit, whoever ends, holds up nobody
+            starts[ever] = self.easy(free, now, gpus[ever], limits[ever])
+            return starts
+        head = int(gpus.cumsum().searchsorted(free, "right"))
+        if head:
+            starts[:head] = True
+            free -= int(gpus[:head].sum())
+            ends, held = np.append(ends, now + limits[:head]), np.append(held, gpus[:head])
+            order = ends.argsort(kind="stable")
+            ends, held = ends[order], held[order]
+        if head < len(gpus) and free > 0:
+            self._backfill(starts[head:], free, now, gpus[head:], limits[head:], ends, held)
         return starts
+
+    @staticmethod
+    def _backfill(
+        starts: npt.NDArray[np.bool_], free: int, now: int, gpus: Ints, limits: Ints, ends: Ints, held: Ints
+    ) -> None:
+        """Mark those that start behind the first, which must wait for the ends of jobs that hold so much."""
+        levels = free + held.cumsum()
+        shadow = max(int(ends[levels.searchsorted(gpus[0])]), now + 1)
+        extra = int(levels[int(ends.searchsorted(shadow, "right")) - 1] - gpus[0])
+        ends_before = limits <= shadow - now
+        for place in np.flatnonzero((gpus <= free) & (ends_before | (gpus <= extra))).tolist():
+            wanted = int(gpus[place])
+            if wanted <= free and (ends_before[place] or wanted <= extra):
+                starts[place] = True
+                free -= wanted
+                extra -= 0 if ends_before[place] else wanted
 
     def conservative(
         self,
@@ -81,15 +121,10 @@ class Releases:
         those that would start more than `window` ticks ahead, which get no reservation. Slurm's backfill does this for
         the jobs that it tests.
         """
-        return self._plan(free, now, gpus, limits, max_jobs, window, first_only=False)
-
-    def _plan(
-        self, free: int, now: int, gpus: Ints, limits: Ints, most: int, window: int | None, *, first_only: bool
-    ) -> Ints:
         starts = np.full(len(gpus), NEVER, dtype=np.int64)
         horizon = int(np.iinfo(np.int64).max) if window is None else now + window
         ends, amounts = self._ends[: self._count], self._rows[: self._count, 0]
-        _plan(ends, amounts, free, now, gpus[:most], limits[:most], horizon, first_only, starts)
+        _plan(ends, amounts, free, now, gpus[:max_jobs], limits[:max_jobs], horizon, starts)
         return starts
 
 
@@ -106,40 +141,6 @@ def _find(ends: Ints, count: int, end: int) -> int:
 
 
 @jit
-def _insert(ends: Ints, rows: Ints, count: int, end: int, held: tuple[int, ...]) -> None:
-    place = _find(ends, count, end)
-    for i in range(count, place, -1):
-        ends[i] = ends[i - 1]
-        for column in range(rows.shape[1]):
-            rows[i, column] = rows[i - 1, column]
-    ends[place] = end
-    for column in range(rows.shape[1]):
-        rows[place, column] = held[column]
-
-
-@jit
-def _delete(ends: Ints, rows: Ints, count: int, end: int, held: tuple[int, ...]) -> bool:
-    place = _find(ends, count, end)
-    while place < count and ends[place] == end and not _same(rows[place], held):
-        place += 1
-    if place == count or ends[place] != end:
-        return False
-    for i in range(place, count - 1):
-        ends[i] = ends[i + 1]
-        for column in range(rows.shape[1]):
-            rows[i, column] = rows[i + 1, column]
-    return True
-
-
-@jit
-def _same(row: Ints, held: tuple[int, ...]) -> bool:
-    same = True
-    for column in range(len(row)):
-        same = same and row[column] == held[column]
-    return same
-
-
-@jit
 def _plan(
     ends: Ints,
     amounts: Ints,
@@ -148,10 +149,9 @@ def _plan(
     gpus: Ints,
     limits: Ints,
     horizon: int,
-    first_only: bool,
     starts: Ints,
 ) -> None:
-    """Fill in planned starts; with `first_only`, only the first job that must wait gets a reservation."""
+    """Fill in planned starts."""
     times = np.empty(len(ends) + 2 * len(gpus) + 2, dtype=np.int64)
     levels = np.empty(len(ends) + 2 * len(gpus) + 2, dtype=np.int64)
     times[0], levels[0], count = now, free, 1
@@ -161,18 +161,13 @@ def _plan(
             times[count], levels[count] = end, levels[count - 1]
             count += 1
         levels[count - 1] += amounts[i]
-    first, blocked = 0, False
+    first = 0
     bounds, known = np.empty((_BOUNDS, 3), dtype=np.int64), 0
     for job in range(len(gpus)):
         while first < count - 1 and levels[first] <= 0:
             first += 1
-        last = 0 if first_only and blocked else count - 1
-        if first > last:
-            break
-        if last == 0 and levels[0] < gpus[job]:
-            continue  # it could only start now
         begin = max(first, _find(times, count, _bound(bounds, known, gpus[job], limits[job])))
-        place = _earliest(times, levels, count, gpus[job], limits[job], begin, last)
+        place = _earliest(times, levels, count, gpus[job], limits[job], begin)
         if place > begin:
             row = bounds[known % _BOUNDS]
             row[0], row[1], row[2] = gpus[job], limits[job], times[place]
@@ -180,7 +175,6 @@ def _plan(
         if place < 0 or times[place] > horizon:
             continue
         starts[job] = times[place]
-        blocked = blocked or place > 0
         count = _reserve(times, levels, count, place, times[place] + limits[job], gpus[job])
 
 
@@ -195,10 +189,10 @@ def _bound(bounds: Ints, known: int, gpus: int, limit: int) -> int:
 
 
 @jit
-def _earliest(times: Ints, levels: Ints, count: int, gpus: int, limit: int, first: int, last: int) -> int:
-    """Find the first step, from `first` to `last`, after which `gpus` stay free for `limit`; -1 where there is none."""
+def _earliest(times: Ints, levels: Ints, count: int, gpus: int, limit: int, first: int) -> int:
+    """Find the first step from `first` on after which `gpus` stay free for `limit`; -1 where there is none."""
     place, step = first, first
-    while step < count and place <= last:
+    while step < count:
         if levels[step] < gpus:
             place = step + 1
         elif step + 1 == count or times[step + 1] >= times[place] + limit:

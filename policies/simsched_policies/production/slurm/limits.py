@@ -1,6 +1,6 @@
 """Who may hold how much: limits of users, accounts, qualities of service and partitions, and what is held of them.
 
-Of a limit for a user or an account the first counts that is given, in this order: the quality of service of the
+The first limit given for a user or an account applies, in this order: the quality of service of the
 partition, that of the job, the user, the account, the accounts above it. Limits of a group hold for all accounts above
 at once, unless a quality of service gives one. Source: Slurm, "Resource Limits", hierarchy of limits.
 """

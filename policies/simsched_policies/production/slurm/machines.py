@@ -137,7 +137,7 @@ class Machines:
             (self._releases.add if sign > 0 else self._releases.remove)(held.end, node, gpus, *beside.get(node, (0, 0)))
 
     def begin(self, free: Capacity, *, alone: bool = False) -> Pass:
-        """Return the state for a pass; `alone`, as if what runs never ended."""
+        """Return the state for a pass; `alone`, as if running jobs never ended."""
         whole, level = self._whole.copy(), self._whole.copy()
         level[:, 0] = free.free
         room = free.room

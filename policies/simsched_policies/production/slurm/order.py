@@ -51,6 +51,10 @@ class Order:
             places = np.lexsort((places, waiting.submitted_s, -value, -waiting.tiers)).astype(np.int64)
         return places
 
+    def scores(self, waiting: Waiting, now_s: float) -> list[tuple[float, float]]:
+        """Return tier and priority of waiting jobs, the larger first."""
+        return list(zip(waiting.tiers.tolist(), self._values(waiting, now_s).tolist(), strict=True))
+
     def _values(self, waiting: Waiting, now_s: float) -> Numbers:
         value = waiting.fixed.copy()
         if self._priority.age:

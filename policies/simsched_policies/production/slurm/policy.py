@@ -29,11 +29,13 @@ from simsched.policy import (
     JobView,
     Place,
     Policy,
+    Reasons,
     Signal,
     Stop,
     Traits,
     View,
     Wants,
+    Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import Ints
@@ -146,6 +148,8 @@ class SlurmBackfill(Policy):
                 self._machines is not None or self._free.total_of(kind) >= pool.waiting.least_gpus
             ):
                 self._start(kind, pool, view, changes.start, how)
+        if view.reasons is not None:
+            self._tell(view, view.reasons)
         if kept:
             self._free.give_back(kept)
         wake = self._wake(now_s)
@@ -277,6 +281,23 @@ class SlurmBackfill(Policy):
             gone.append(place)
         if gone:
             waiting.remove(gone)
+
+    def _tell(self, view: View, reasons: Reasons) -> None:
+        """Say in which order jobs wait, and of those for which GPUs are free what keeps them from these."""
+        for kind, pool in enumerate(self._pools):
+            waiting, head = pool.waiting, ""
+            places = self._order.places(waiting, view.now_s)
+            scores = self._order.scores(waiting, view.now_s)
+            reasons.order({waiting.jobs[place].id: scores[place] for place in places.tolist()})
+            within = set(self._in_order(pool, view.now_s).tolist())
+            free = self._free.total_of(kind) if self._machines is None else self._free.total
+            for place in places.tolist():
+                job = waiting.jobs[place]
+                if place not in within or not self._allows(view.jobs[job.id].request):
+                    reasons.wait(job.id, Why.OVER_QUOTA, "a limit of its account, user, QOS, partition or licence")
+                elif head and job.gpus <= free:
+                    reasons.wait(job.id, Why.RESERVED, f"{free} GPUs are free, and {head} waits before it")
+                head = head or job.id
 
     def _allows(self, request: JobRequest) -> bool:
         """Say whether limits, licences and its array let a job start."""

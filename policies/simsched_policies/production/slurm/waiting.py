@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.jit import jit
 from simsched.model import Allocation, JobRequest
 from simsched_policies.production.slurm.backfill import Releases
 
@@ -85,7 +85,12 @@ class Waiting:
             self.jobs.clear()
             self._sizes.clear()
             return
-        _close_gaps(self._whole, self._real, len(self.jobs), np.array(gone, dtype=np.int64))
+        at = gone[0]
+        for place, after in pairwise([*gone, len(self.jobs)]):
+            to = at + after - place - 1
+            for rows in self._whole, self._real:
+                rows[:, at:to] = rows[:, place + 1 : after]
+            at = to
         for place in reversed(gone):
             job = self.jobs.pop(place)
             size = job.gpus, job.want
@@ -150,26 +155,6 @@ class Waiting:
     def fixed(self) -> Numbers:
         """Part of the priority of each that never changes."""
         return self._real[1, : len(self.jobs)]
-
-
-@jit
-def _close_gaps(whole: Ints, real: Numbers, count: int, gone: Ints) -> None:
-    """Shift the columns of those that stay to the left, over the ascending places of those that go."""
-    for row in range(len(whole)):
-        _close(whole[row], count, gone)
-    for row in range(len(real)):
-        _close(real[row], count, gone)
-
-
-@jit
-def _close(values: npt.NDArray[Any], count: int, gone: Ints) -> None:
-    at, skipped = gone[0], 0
-    for place in range(gone[0], count):
-        if skipped < len(gone) and place == gone[skipped]:
-            skipped += 1
-        else:
-            values[at] = values[place]
-            at += 1
 
 
 class TypePool:

@@ -30,7 +30,7 @@ class AlloX(SharesPolicy):
     _kept: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for an `alpha` that is no share."""
+        """Raise `InputError` for an `alpha` that is not a share."""
         super().__post_init__()
         if not 0 <= self.alpha <= 1:
             raise input_error("alpha", f"it is {self.alpha}", "give a share of the waiting jobs from 0 to 1")

@@ -8,11 +8,11 @@ turn elsewhere. When jobs have left, others move to nodes kept for their size, a
 While any job waits, one is put onto the GPUs of a running one; both are measured, and unless the sum of their speeds,
 each relative to its own when alone, exceeds 1, they are parted and not tried again. Once nobody waits, pairs get GPUs
 of their own if some are free. With `grow` jobs then double into idle GPUs of their node, shrink back if they are no
-faster, and give the GPUs back as soon as anybody waits.
+faster, and give the GPUs back as soon as a job waits.
 
 Published: slices of 60 s, the order in which nodes are chosen, migration while a node in use has three quarters of its
-GPUs free. From memory: room goes to those who wait, and a trial lasts about a minute, here two slices. Of a pair only
-the first counts as load. A job larger than a node takes whole nodes, kept for such jobs, and its rest like a small job.
+GPUs free. From memory: room goes to waiting jobs, and a trial lasts about a minute, here two slices. Only the first of
+a pair counts as load. A job larger than a node takes whole nodes, kept for such jobs, and its rest like a small job.
 
 Deviations: only jobs that have run alone are tried, because a speed can only be compared with a measured one, those
 whose profile keeps the GPU least busy first; a request cannot declare that its job may grow: with `grow` all do that
@@ -116,6 +116,8 @@ class Gandiva(Policy):
             for job in sorted((job for job in hosts if job.running), key=lambda job: self._turns[job.id]):
                 self._turns[job.id] = next(self._numbers)
         order = sorted(hosts, key=lambda job: self._turns[job.id])
+        if view.reasons is not None:
+            view.reasons.order({job.id: self._turns[job.id] for job in order})
         self._house(order, view)
         allocations = self._homes.running(order, view)
         waiting = self._relieved([job for job in order if job.id not in allocations], allocations)

@@ -1,0 +1,52 @@
+"""How each job stands after a decision: the policy's order and word, and else what room the cluster has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from simsched.engine.records import ReasonRecord
+from simsched.engine.state import ClusterState, JobState
+from simsched.model import gpus_of
+from simsched.policy import Reasons, Urgency, Why
+from simsched.words import counted
+
+_UNRANKED: tuple[int, Urgency] = 0, ()
+
+
+class KeptReasons:
+    """Makes the rows of a decision from what was said of it."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self.said = Reasons()
+        self._cluster = cluster
+        self._nodes: dict[str, list[int]] = {}
+        for node in cluster.cluster.nodes:
+            self._nodes.setdefault(node.gpu_type, []).append(node.index)
+
+    def rows(self, now_s: float, active: Mapping[str, JobState]) -> Iterator[ReasonRecord]:
+        """Yield how the active jobs stand now, and forget what was said."""
+        free = self._cluster.free
+        room = {kind: (sum(free[i] for i in nodes), max(free[i] for i in nodes)) for kind, nodes in self._nodes.items()}
+        for job_id, job in active.items():
+            gpus = gpus_of(job.allocation)
+            rank, score = self.said.places.get(job_id, _UNRANKED)
+            why, detail = ("", "") if gpus else self.said.waits.get(job_id) or self._seen(job, room)
+            yield ReasonRecord(now_s, job_id, gpus, rank, _text(score), str(why), detail)
+        self.said.clear()
+
+    def _seen(self, job: JobState, room: Mapping[str, tuple[int, int]]) -> tuple[Why, str]:
+        """Judge by the GPUs that are free on the types that a job can run on, and that it asks for."""
+        wanted, kinds = job.request.num_gpus, [kind for kind in room if job.facts.runs_on(kind)]
+        most, on_one = (max((room[kind][at] for kind in kinds), default=0) for at in (0, 1))
+        told = f"{counted(most, 'GPU')} free"
+        if most < wanted:
+            return Why.NO_ROOM, told
+        nodes = self._cluster.cluster.nodes
+        largest = max(nodes[i].gpus for kind in kinds for i in self._nodes[kind])
+        if on_one < wanted <= largest:
+            return Why.NOT_ON_ONE_NODE, f"{told}, at most {on_one} on one"
+        return Why.LET_WAIT, told
+
+
+def _text(score: Urgency) -> str:
+    return " ".join(f"{one + 0.0:.10g}" for one in (score if isinstance(score, tuple) else (score,)))

@@ -1,0 +1,16 @@
+"""How much of the long campaigns is played: a cross-section, or with `SIMSCHED_TESTS=whole` all of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+WHOLE = os.environ.get("SIMSCHED_TESTS") == "whole"
+Case = TypeVar("Case")
+
+
+def played(whole: Sequence[Case], cross_section: Sequence[Case]) -> Sequence[Case]:
+    """Return the cases that are played; those of the cross-section are among the whole."""
+    assert all(case in whole for case in cross_section)
+    return whole if WHOLE else cross_section

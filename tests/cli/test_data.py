@@ -1,0 +1,119 @@
+"""Published data that do not ship: what is declared of them, fetching from an owner, and checking."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from urllib.error import HTTPError, URLError
+
+import pytest
+
+from simsched.experiment import PublishedData, PublishedFile, find_published, published_data, shipped_experiments
+from simsched.experiment.published import content_hash
+
+CONTENT = b"job,num_gpus\na,1\n"
+
+
+def test_every_file_has_an_address_or_a_way_to_be_had_and_a_hash_or_a_word_on_it():
+    for data in published_data().values():
+        assert data.owner.startswith("https://"), data.name
+        assert data.what, data.name
+        assert data.licence, data.name
+        assert data.how or not data.by_hand, data.name
+        for file in data.files:
+            assert file.sha256 is None or len(file.sha256) == 64, file.path
+            assert file.sha256 or "no hash" in data.how, file.path
+
+
+def test_data_name_experiments_that_ship_and_every_validation_is_named():
+    needing = [name for data in published_data().values() for name in data.needed_by]
+    assert {*needing} <= {*shipped_experiments()}
+    assert {name for name in shipped_experiments() if name.startswith(("validation/", "gavel/"))} <= {*needing}
+
+
+def test_a_hash_is_of_the_content_with_unix_line_ends():
+    assert content_hash(CONTENT) == hashlib.sha256(CONTENT).hexdigest()
+    assert content_hash(b"\xef\xbb\xbf" + CONTENT.replace(b"\n", b"\r\n")) == content_hash(CONTENT)
+    assert content_hash(CONTENT[:-1]) != content_hash(CONTENT)
+
+
+@pytest.fixture
+def owner(monkeypatch, tmp_path):
+    """Declare data of two files by address and one by hand; the owner is a folder that the test fills."""
+    site = tmp_path / "site"
+    site.mkdir()
+    hashed = hashlib.sha256(CONTENT).hexdigest()
+    files = tuple(PublishedFile(f"in/{name}", hashed, (site / name).as_uri()) for name in ("a.csv", "b.csv"))
+    by_hand = PublishedFile("c", hashed, None)
+    said = "jobs", "https://owner.example", "MIT", "", "made of the others", ()
+    data = PublishedData("mine", *said, (*files, by_hand))
+    monkeypatch.setattr("simsched.experiment.published.published_data", lambda: {"mine": data})
+    return site
+
+
+def test_get_fetches_keeps_and_tells_what_is_left(simsched, folder, owner):
+    for name in ("a.csv", "b.csv"):
+        (owner / name).write_bytes(CONTENT)
+    done = simsched("data", "get", "mine")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "data/mine: 2 of 3 files\n"
+    assert "Files without an address: made of the others" in done.stderr
+    assert (folder / "data" / "mine" / "in" / "b.csv").read_bytes() == CONTENT
+    (owner / "a.csv").unlink()
+    (owner / "b.csv").unlink()
+    assert simsched("data", "get", "mine").exit_code == 0  # what is there and right is not fetched again
+    assert simsched("data", "check", "mine").exit_code == 0
+    assert simsched("data", "check", "mine").stdout == "mine: 2 right, 1 missing\n  missing: c\n"
+    (folder / "data" / "mine" / "in" / "b.csv").write_bytes(b"spoilt")
+    assert json.loads(simsched("data", "check", "mine", "--json").stdout)["mine"]["in/b.csv"] == "differs"
+    assert simsched("data", "check", "mine").exit_code == 1
+    refused = simsched("data", "get", "mine")
+    assert "in/b.csv: is there and differs; remove it to fetch it" in refused.stderr
+    assert refused.exit_code == 1
+
+
+def test_another_content_than_the_validations_is_not_kept(simsched, folder, owner):
+    (owner / "a.csv").write_bytes(CONTENT)
+    (owner / "b.csv").write_bytes(b"what the owner has today")
+    done = simsched("data", "get", "mine")
+    assert done.exit_code == 1
+    assert "the owner's file is not the one that the validation ran with" in done.stderr
+    assert [path.name for path in (folder / "data" / "mine" / "in").iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(URLError("no network"), 1), (HTTPError("https://x", 404, "Not Found", None, None), 2)],  # type: ignore[arg-type]
+)
+def test_without_network_it_says_what_to_download_and_where_to_put_it(
+    simsched, folder, owner, monkeypatch, error, asked
+):
+    addresses = []
+
+    def refuse(address, timeout):
+        addresses.append(address)
+        raise error
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    done = simsched("data", "get", "mine", "--dir", "there")
+    assert done.exit_code == 1
+    assert len(addresses) == asked  # an owner that answers may have the other file
+    assert f"there/mine/in/b.csv  from {(owner / 'b.csv').as_uri()}" in done.stderr
+    assert "Then: simsched data check mine --dir there" in done.stderr
+
+
+def test_list_tells_all_and_unknown_names_are_refused(simsched):
+    assert [one["name"] for one in json.loads(simsched("data", "list", "--json").stdout)] == [*published_data()]
+    told = simsched("data", "list", "helios").stdout
+    assert "sha256 not known" in told
+    assert find_published("helios").owner in told
+    assert "did you mean 'helios'?" in simsched("data", "get", "hellios").stderr
+    assert "holds none of the data" in simsched("data", "check", "--dir", "nowhere").stderr
+
+
+def test_a_shipped_experiment_without_its_data_says_how_to_get_them(simsched):
+    for name, data in (("validation/muri", "muri"), ("gavel/static", "gavel"), ("validation/rubick", "llm")):
+        said = simsched("validate", name)
+        assert said.exit_code == 2
+        assert f"`simsched data get {data}` fetches it" in said.stderr
+    assert "simsched data" not in simsched("validate", "quickstart", "-o", "applications.path=traces").stderr
