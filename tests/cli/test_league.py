@@ -17,6 +17,7 @@ from simsched.experiment.validation import check_experiment
 from simsched.operators.league import made_by_other_code
 from simsched.operators.tuning import tune
 from simsched.policy import registry
+from simsched.report.league import contests_table
 from simsched.results import ContestPlace, Entry, LeagueTable, joined, read_league_table, read_run
 
 LEAGUE = """\
@@ -140,6 +141,12 @@ def test_what_comes_out_the_same_and_ones_own_policy_take_the_place_of_what_was_
     assert [one.policy for one in joined(mine, one_entry()).entries] == ["fifo", "mine"]
 
 
+def test_contests_at_which_policies_cannot_differ_are_named():
+    notes = contests_table(joined(one_entry("las", "las"), one_entry())).notes
+    assert notes == ("fifo, las: the same times for every seed (at contest=w.c).",)
+    assert contests_table(joined(one_entry("las", "las", jct_s=4.0), one_entry())).notes == ()
+
+
 def test_rows_that_other_code_made_are_named():
     assert made_by_other_code(one_entry(code=code_now("fifo"))) == []
     assert made_by_other_code(one_entry("first come", code="0" * 16)) == ["first come"]
@@ -171,8 +178,9 @@ def test_a_row_is_tuned_by_the_least_geometric_mean_on_other_seeds(folder):
     (folder / "small.yaml").write_text(LEAGUE + TUNING)
     spec = read_league("small.yaml")
     tuned = tune(spec, list(contests(spec)), folder / "out", 1, None)
-    assert list(tuned) == ["tuned"], "no workload has the batch sizes that pollux needs"
-    row, said = tuned["tuned"]
+    assert tuned["nowhere"].row is None, "no workload has the batch sizes that pollux needs"
+    assert tuned["nowhere"].said == "nowhere: left out, as there is no contest that its candidates ran."
+    row, said = tuned["tuned"].row, tuned["tuned"].said
     means = {}
     for cell in read_run(folder / "out" / "tuning" / "drawn.load-0.8").cells:
         assert cell.seed in (3, 4)
@@ -214,6 +222,20 @@ def test_the_shipped_league_is_made_of_experiments(division, tmp_path):
         points = check_experiment(one.document([{"name": "fifo"}], (1, 2), spec.name)).points
         assert len(points) == 1
         assert points[0].spec.workload.offered_load is not None
+
+
+def test_a_division_has_keys_in_place_of_the_leagues(folder):
+    text = (
+        LEAGUE
+        + "divisions: {few: {about: few, seeds: 2, contests: {drawn: [load-1.1]}, instead: {workload.jobs: 5}}}\n"
+    )
+    (folder / "small.yaml").write_text(text)
+    (one,) = contests(read_league("small.yaml", "few"))
+    assert one.name == "drawn.load-1.1"
+    assert one.document([{"name": "fifo"}], (1,), "small").data["workload"]["jobs"] == 5
+    with pytest.raises(InputError, match=r"divisions.few.contests: there is no 'load-2'"):
+        (folder / "small.yaml").write_text(text.replace("[load-1.1]", "[load-2]"))
+        read_league("small.yaml", "few")
 
 
 def test_every_policy_that_ships_may_take_part():
