@@ -3,9 +3,9 @@
 Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-116] [--pollux-seeds N]
 
 TRACES is the folder of measurements, PHILLY the CSV of Philly's jobs that the job lists are drawn from
-(docs/validation.md, sections 1 and 5). Each row compares, workload by workload, runs in which the step times that the
-policy is told (decisions) and those at which jobs train (physics) are fitted or measured with runs on measurements
-alone. Mean ratio with the 95 % interval of Student's t over workloads.
+(docs/validation.md and docs/shipped-applications.md). Each row compares, workload by workload, runs in which the step
+times that the policy is told (decisions) and those at which jobs train (physics) are fitted or measured with runs on
+measurements alone. Mean ratio with the 95 % interval of Student's t over workloads.
 """
 
 from __future__ import annotations

@@ -7,9 +7,17 @@ The pages keep the places that they have in the repository, so that their links 
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import importlib
+import inspect
+import io
+import json
+import math
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +40,15 @@ folder that the variable `SIMSCHED_DATA` names, and skip what is not there.
 
 A hash is of the content with Unix line ends and without a byte order mark.
 """
+_CITE_SAID = """
+This is [CITATION.cff](../../CITATION.cff). Give the version that you ran (`simsched --version`, and every manifest has
+it with the hash of the code), the command of the run, which `report.html` repeats, and what each policy is told: † and
+‡ in tables.
+
+Cite whose work you used, too: the paper of every policy, which stands on [its page](policies.md); the owners of
+[data](data.md), some of whom ask for it in their licence; Qiao et al. (OSDI 2021) for the shipped applications and the
+recipe `pollux`, and Jeon et al. (ATC 2019) for traces generated like Philly's.
+"""
 _EXIT_CODES = (
     (0, "all went well"),
     (1, "a run, a check or a comparison failed; what was finished is kept"),
@@ -41,14 +58,54 @@ _EXIT_CODES = (
 )
 
 
+#: Pages of a door each: title, package, what is said, and the modules whose names are shown (True: all but theirs).
+_ROOMS = (
+    (
+        "Python",
+        "simsched",
+        "`import simsched as sim` gives these names and those of [Simulation](simulation.md); the command line is a "
+        "thin layer on them.",
+        ("api.simulation", "engine.simulation", "engine.options"),
+        True,
+    ),
+    (
+        "Simulation",
+        "simsched",
+        "A simulation that its caller drives ([how](../how-to/drive-a-simulation.md)). All of it is in `simsched`.",
+        ("api.simulation", "engine.simulation", "engine.options"),
+    ),
+    (
+        "Contract of policies",
+        "simsched.policy",
+        "What a policy imports ([how to write one](../../policies/README.md)); its signals have [a page](signals.md). "
+        "A policy never imports the engine.",
+    ),
+    ("Agents", "simsched.agent", "What runs beside a job ([how to write one](../how-to/own-agent.md))."),
+    (
+        "Goodput",
+        "simsched.model",
+        "Throughput times statistical efficiency, and the batch that makes it largest (Pollux, OSDI 2021).",
+        (".goodput", ".throughput", ".batch", "model.application"),
+    ),
+    (
+        "Results",
+        "simsched.results",
+        "Reading and comparing finished runs; [tables and columns](tables.md) and [metrics](metrics.md) have pages of "
+        "their own.",
+        (".reader", ".story", ".statistics", ".compare", ".by_group", ".metrics"),
+    ),
+)
+
+
 def gather(target: Path) -> None:
     """Write all pages of the site below `target`, which is emptied before."""
     shutil.rmtree(target, ignore_errors=True)
     for name in _PAGES:
         _copy(ROOT / name, target / name)
     for path in sorted((ROOT / "docs").rglob("*")):
-        if path.suffix in {".md", ".png", ".ipynb"}:
+        if path.suffix in {".md", ".png", ".ipynb", ".css"}:
             _copy(path, target / path.relative_to(ROOT))
+    _copy_notebook(ROOT / "docs" / "walkthrough.ipynb", target / "docs" / "walkthrough.md")
     for name, text in reference().items():
         page = target / "docs" / "reference" / f"{name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -64,11 +121,44 @@ def reference() -> dict[str, str]:
         "tables": f"# Tables and columns\n\n{schema_markdown()}",
         "signals": _signals_page(),
         "figures": _listed("Figures", ("figure", "shows"), [(f"`{name}`", said) for name, said in FIGURES.items()]),
+        "cite": _cite_page(),
         "data": _data_page(),
         "exit-codes": _listed("Exit codes", ("code", "means"), [(str(code), said) for code, said in _EXIT_CODES]),
-        "python": _python_page(),
+        **{title.lower().split()[0]: _room_page(title, *of) for title, *of in _ROOMS},
         **_policy_pages(),
     }
+
+
+def _copy_notebook(source: Path, target: Path) -> None:
+    """Run a notebook in a folder of its own and write it as a page, with what its cells print and show."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    names: dict[str, Any] = {}
+    parts = []
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for number, cell in enumerate(json.loads(source.read_text(encoding="utf-8"))["cells"]):
+            text = "".join(cell["source"])
+            if cell["cell_type"] == "code":
+                shown = _shown(text, names, target.with_name(f"{target.stem}-{number}.png"))
+                text = f"```python\n{text}\n```\n\n{shown}"
+            parts.append(text)
+    target.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _shown(code: str, names: dict[str, Any], picture: Path) -> str:
+    """Run a cell and return what it prints, and the value of its last line: a table, a figure or text."""
+    body = ast.parse(code).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(compile(ast.Module(body, []), picture.stem, "exec"), names)
+        value = None if last is None else eval(compile(ast.Expression(last.value), picture.stem, "eval"), names)
+    printed = f"```text\n{said.getvalue().rstrip()}\n```\n" if said.getvalue().strip() else ""
+    if hasattr(value, "savefig"):
+        value.savefig(picture, dpi=90)
+        return f"{printed}\n![what the cell shows]({picture.name})"
+    if hasattr(value, "to_html"):
+        table = value.to_html(border=0, float_format="{:.4g}".format)
+        return printed + "\n" + table.replace(' class="dataframe"', "")  # looks as other tables then
+    return printed if value is None else f"{printed}\n```text\n{value!r}\n```"
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -77,9 +167,17 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _listed(title: str, headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return f"# {title}\n\n{_rows(headers, rows)}\n"
+
+
+def _rows(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return f"# {title}\n\n" + "\n".join(lines) + "\n"
+    return "\n".join(
+        [
+            *lines,
+            *("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows),
+        ]
+    )
 
 
 def _experiment_page() -> str:
@@ -95,7 +193,7 @@ def _keys(schema: Mapping[str, Any], node: Mapping[str, Any], prefix: str) -> It
     """List the keys of an object of the JSON Schema, those of its sections after it."""
     for name, found in node.get("properties", {}).items():
         said = _resolved(schema, found)
-        default = "" if "default" not in found else f"`{found['default']}`"
+        default = "" if found.get("default", "") == "" else f"`{found['default']}`"
         inner = said.get("properties")
         meaning = str(found.get("description") or said.get("description") or "")
         yield f"`{prefix}{name}`", _range(schema, found), "" if inner else default, " ".join(meaning.split())
@@ -140,6 +238,27 @@ def _range(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     return ", ".join([words.get(str(said.get("type")), str(said.get("type", "any"))), *parts])
 
 
+def _cite_page() -> str:
+    """Write CITATION.cff as BibTeX, and whose work else a paper rests on."""
+    said = {
+        key: value.strip('"')
+        for key, value in re.findall(
+            r"^([\w-]+): (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    year, month, _ = said["date-released"].split("-")
+    entry = {
+        "title": f"{{{said['title']}}}",
+        "author": "{The simsched developers}",
+        "year": year,
+        "month": month,
+        "version": f"{{{said['version']}}}",
+        "license": f"{{{said['license']}}}",
+    }
+    lines = [f"  {key} = {value}," for key, value in entry.items()]
+    return "\n".join(["# How to cite", "", "```bibtex", "@software{simsched,", *lines, "}", "```", _CITE_SAID])
+
+
 def _data_page() -> str:
     rows = []
     for data in published_data().values():
@@ -162,21 +281,61 @@ def _signals_page() -> str:
     return _listed("Signals", ("signal", "read as", "tells", "a real scheduler would have it"), rows)
 
 
-def _python_page() -> str:
-    import inspect
+def _room_page(title: str, package: str, said: str, modules: tuple[str, ...] = (), without: bool = False) -> str:
+    """Write what a door offers, or only what comes (`without`: does not come) from modules with these endings."""
+    door = importlib.import_module(package)
+    found = [getattr(door, name) for name in door.__all__ if not name.startswith("_")]
+    shown = [one for one in found if inspect.isclass(one) or inspect.isfunction(one)]
+    if modules:
+        shown = [one for one in shown if one.__module__.endswith(modules) is not without]
+    name = title.lower().split()[0]
+    example = (ROOT / "docs" / "examples" / f"{name}.py").read_text(encoding="utf-8")
+    parts = [f"# {title}\n\n{said}\n\n```python\n{example}```\n"]
+    return "\n".join([*parts, *(_entry(one) for one in sorted(shown, key=lambda one: one.__name__))])
 
-    import simsched.api as api
 
-    parts = ["# Python\n\n`import simsched as sim` gives these names; the command line is a thin layer on them.\n"]
-    for name in api.__all__:
-        found = getattr(api, name)
-        signature = "" if inspect.isclass(found) else str(inspect.signature(found))
-        parts.append(f"## {name}\n\n```text\n{name}{signature}\n```\n\n{inspect.getdoc(found)}\n")
-        if inspect.isclass(found):
-            members = [(f"`{key}`", (inspect.getdoc(value) or "").split("\n")[0]) for key, value in vars(found).items()
-                       if not key.startswith("_") and inspect.getdoc(value)]  # fmt: skip
-            parts.append(_listed("", ("member", "what it is"), members).split("\n", 2)[2])
-    return "\n".join(parts)
+def _entry(found: Any) -> str:
+    """Write the signature, what is said, and the members of a class or a function."""
+    members = [
+        _member(key, getattr(found, key))
+        for key, value in vars(found).items()
+        if inspect.isclass(found) and not key.startswith("_")
+        if inspect.isfunction(value) or isinstance(value, property | classmethod)
+    ]
+    return "\n".join([f"## {found.__name__}", "```python", _signature(found), "```", _prose(found), "", *members, ""])
+
+
+def _member(name: str, found: Any) -> str:
+    shown = _signature(found, math.inf) if inspect.isroutine(found) else name
+    return f"- `{shown}`: {' '.join(_prose(found).partition(chr(10) * 2)[0].split())}"
+
+
+def _prose(found: Any) -> str:
+    """Return a docstring, its examples as code."""
+    parts = (inspect.getdoc(found) or "").split("\n\n")
+    return "\n\n".join(f"```python\n{part}\n```" if part.startswith(">>>") else part for part in parts)
+
+
+def _signature(found: Any, width: float = 78) -> str:
+    name = found.__name__
+    if isinstance(found, type) and getattr(found, "_is_protocol", False):
+        return f"class {name}(Protocol)"
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return name
+    given = [one for one in signature.parameters.values() if one.name != "self"]
+    plain = [re.sub(r"""(?<=: )(?:ForwardRef\()?(['"])(.+?)\1\)?(?= = |$)""", r"\2", str(one)) for one in given]
+    kinds = [one.kind for one in given]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        plain.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    answer = (
+        ""
+        if inspect.isclass(found) or signature.return_annotation is inspect.Signature.empty
+        else f" -> {str(signature.return_annotation).strip(chr(39))}"
+    )
+    line = f"{name}({', '.join(plain)}){answer}"
+    return line if len(line) <= width else f"{name}(\n    " + ",\n    ".join(plain) + f",\n){answer}"
 
 
 def _policy_pages() -> dict[str, str]:
@@ -216,13 +375,13 @@ def _draw_policies(folder: Path) -> None:
         for number, (kind, batch, gpus) in enumerate(kinds[i % 4] for i in range(14))
     ]
     for name in registry.names():
-        found = simulate(jobs=jobs, policy=name, cluster={"nodes": 2, "gpus_per_node": 4, "gpu_type": "t4"})
-        save(
-            *occupancy({name: (found.jobs, found.allocations)}, (4, 4), title=f"What {name} does"),
-            folder,
-            name,
-            ("png",),
-        )
+        _draw(name, jobs, folder)
+
+
+def _draw(name: str, jobs: list[dict[str, Any]], folder: Path) -> None:
+    found = simulate(jobs=jobs, policy=name, cluster={"nodes": 2, "gpus_per_node": 4, "gpu_type": "t4"})
+    drawn = occupancy({name: (found.jobs, found.allocations)}, (4, 4), title=f"What {name} does")
+    save(*drawn, folder, name, ("png",))
 
 
 if __name__ == "__main__":

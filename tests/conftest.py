@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,16 @@ from hypothesis import HealthCheck, settings
 from simsched.experiment import find_published
 from simsched.experiment.running import prepared, runner
 from simsched.threads import one_thread_each
+from tests.campaigns import WHOLE
 
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
 one_thread_each()
+# Of what tests leave behind little is garbage, and a pass at every 700 new objects takes an eighth of their time.
+gc.set_threshold(50_000, *gc.get_threshold()[1:])
 # On a busy machine a pause in the middle of an example is nobody's fault.
-settings.register_profile("simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100 if WHOLE else 30
+)
 settings.load_profile("simsched")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -37,6 +37,11 @@ def prepare(folder: Path) -> None:
     (folder / "lasts.json").write_text(json.dumps(time.monotonic() - begin))
 
 
+def _hear_interrupts() -> None:
+    """Undo what a shell does to its background jobs."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def attempt(folder: Path, chance: random.Random) -> Ending:
     """Stop the sweep once, finish it, and compare the tables."""
     lasts_s = json.loads((folder / "lasts.json").read_text())
@@ -45,6 +50,7 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
     process = subprocess.Popen(
         command("run", "kill.yaml", "--out", "out", "--workers", "2"), cwd=folder, env=environment(folder),
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=_hear_interrupts,
     )  # fmt: skip
     time.sleep(chance.uniform(0, lasts_s))
     for number in WAYS[way]:

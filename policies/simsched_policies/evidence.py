@@ -74,9 +74,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "fractional": (
         Evidence("oracle", "pod by pod against plain loops", "tests/unit/test_packing.py"),
-        Evidence(
-            "direction", "GPUs allocated beside FGD's ten seeds, 52 of 54 within the bar", "docs/energy-and-parts.md"
-        ),
+        Evidence("direction", "GPUs allocated beside FGD's ten seeds, 52 of 54 within the bar", "docs/packing.md"),
     ),
     "gandiva": (
         Evidence("direction", "what packing gains", _SHARING),
@@ -130,7 +128,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "optimus-online": (Evidence("direction", "what learning online costs", _SHARING),),
     "or-elastic": (
         Evidence("oracle", "nodes second by second", "tests/validation/test_scaling_oracles.py"),
-        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling-and-hpo.md"),
+        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling.md"),
     ),
     "pollux": (
         Evidence("direction", "Table 2 and Figures 7 and 8 of its evaluation", "docs/reproduction.md"),
@@ -138,14 +136,14 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "pollux-autoscale": (
         Evidence("oracle", "the sizing rule by trying every size", "tests/validation/test_scaling_oracles.py"),
-        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling-and-hpo.md"),
+        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling.md"),
     ),
     "qssf": (_HELIOS,),
     "recorded": (Evidence("replay", "240 completion times of Shockwave's recordings", "docs/validation-shockwave.md"),),
     "rubick": (Evidence("cases", _HAND, "tests/unit/test_rubick.py"),),
     "shockwave": (
         Evidence(
-            "oracle", "the plan of a window against the same program by a second solver", "docs/validation-shockwave.md"
+            "oracle", "the plan of a window against the same program by a second solver", "docs/shockwave-plan.md"
         ),
         Evidence("direction", "the table of its evaluation", "docs/reproduction-sia.md"),
     ),
@@ -159,7 +157,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "smallest-first": (_QUEUES,),
     "srsf": (_QUEUES, _ONE_SERVER),
     "srtf": (_QUEUES,),
-    "static": (Evidence("direction", "the baseline of Pollux's Table 3", "docs/autoscaling-and-hpo.md"),),
+    "static": (Evidence("direction", "the baseline of Pollux's Table 3", "docs/hyperparameter-tuning.md"),),
     "themis": (
         Evidence("oracle", "auctions equal enumeration in 2,000 cases", "tests/unit/test_auction.py"),
         Evidence("direction", "largest finish-time ratio", _SHARING),

@@ -10,7 +10,7 @@ from .agent import (
     no_goodput as no_goodput,
 )
 from .fit import fit as fit
-from .fixed_agent import NoBatchAgent as NoBatchAgent, fixed_agent as fixed_agent
+from .fixed_agent import FixedBatchAgent as FixedBatchAgent, NoBatchAgent as NoBatchAgent, fixed_agent as fixed_agent
 from .goodput_agent import (
     GoodputAgent as GoodputAgent,
     Prior as Prior,

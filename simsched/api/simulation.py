@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from math import isnan
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue
+from simsched.api.held import held_run
+from simsched.api.results import RunResults
+from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue, with_speeds
+from simsched.documents import section_of
 from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of
-from simsched.errors import input_error, nearest
+from simsched.errors import InputError, input_error, nearest
+from simsched.experiment import FailuresSpec, SharingSpec, colocation_of, failure_options, interleaves, stage_problems
 from simsched.knowledge import legend, marked
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
 from simsched.policy import POLICIES, Policy, registry
-from simsched.results import ALLOCATIONS, JOBS, OUTAGES, REASONS, ROUNDS, Feature, summarise
+from simsched.results import ALLOCATIONS, JOBS, OUTAGES, REASONS, ROUNDS, Cell, Feature, Run, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
+
+if TYPE_CHECKING:
+    from simsched.report.figures import Figure
 
 #: Names under which tables and traces have the fields of a job.
 _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
@@ -51,29 +58,77 @@ class SimulationResults:
     """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
     `outages` are the intervals during which a node was out of use; `reasons` says how each job stood at each decision
-    where `reasons=True` was given; `knows` says how a real scheduler would come by what the policy reads, and `marks`
-    explains it if that is more than one could know (†) or profiled before (‡).
+    where `reasons=True` was given. `run` is the same as a run of one cell, which figures are drawn of.
     """
 
-    jobs: pd.DataFrame
-    allocations: pd.DataFrame
-    decisions: pd.DataFrame
-    metrics: Mapping[str, float]
-    outages: pd.DataFrame
-    reasons: pd.DataFrame
-    policy: str = ""
-    knows: Mapping[str, str] = field(default_factory=dict)
+    run: Run
+
+    @property
+    def _cell(self) -> Cell:
+        return self.run.cells[0]
+
+    @property
+    def jobs(self) -> pd.DataFrame:
+        """The finished jobs, in the order of completion."""
+        return self._cell.table("jobs")
+
+    @property
+    def allocations(self) -> pd.DataFrame:
+        """The intervals during which nothing about a job's run changed."""
+        return self._cell.table("allocations")
+
+    @property
+    def decisions(self) -> pd.DataFrame:
+        """The decisions of the policy."""
+        return self._cell.table("rounds")
+
+    @property
+    def outages(self) -> pd.DataFrame:
+        """The intervals during which a node was out of use; empty where no node ever was."""
+        return self._cell.table("outages")
+
+    @property
+    def reasons(self) -> pd.DataFrame:
+        """How each job stood after each decision, and why it waits; empty unless `reasons=True` was given."""
+        return self._cell.table("reasons")
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The metrics of the run, by name."""
+        return self._cell.summary
+
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+        return self._cell.policy
+
+    @property
+    def knows(self) -> Mapping[str, str]:
+        """How a real scheduler would come by what the policy reads, by signal."""
+        return self._cell.knows
 
     @property
     def marks(self) -> tuple[str, ...]:
         """Say what the policy reads that no real scheduler knows, or that was profiled before; () where nothing is."""
         return legend({self.policy: self.knows})
 
+    def table(self, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the metrics (default: the usual ones) as one row, as `RunResults.table` does."""
+        return RunResults(self.run).table(metrics)
+
+    def figures(self) -> tuple[str, ...]:
+        """Return the names of the figures that fit."""
+        return RunResults(self.run).figures()
+
+    def plot(self, name: str = "occupancy", *, metrics: Sequence[str] = ()) -> Figure:
+        """Return a figure, which a notebook shows by itself; `figures()` names those that fit."""
+        return RunResults(self.run).plot(name, metrics=metrics)
+
     def __repr__(self) -> str:
         """Say in a line how large it was; the tables are its attributes."""
         hours = self.metrics.get("makespan_s", 0.0) / 3600
         jobs, decisions = counted(len(self.jobs), "finished job"), counted(len(self.decisions), "decision")
-        tables = ".jobs, .allocations, .decisions, .metrics"
+        tables = ".jobs, .allocations, .decisions, .metrics, .table(), .plot()"
         name = marked("simulation", self.knows)
         return f"<{name}: {jobs}, {decisions}, makespan {hours:.3g} h; {tables}>"
 
@@ -84,6 +139,9 @@ def simulate(
     policy: Policy | type[Policy] | str,
     cluster: ClusterLike = None,
     applications: ApplicationsLike = None,
+    failures: Mapping[str, Any] | None = None,
+    sharing: Mapping[str, Any] | None = None,
+    gpu_speed: Mapping[str, float] | None = None,
     seed: int = 1,
     **engine: Any,
 ) -> SimulationResults:
@@ -93,8 +151,10 @@ def simulate(
     one that knows only GPUs and seconds, or `application` and `batch_size`; or a list of `JobSpec`. `policy` is a
     class, an instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict like `{"nodes": 2,
     "gpus_per_node": 8, "gpu_type": "v100"}`, by default 16 nodes of 4 T4. `applications` names a folder or holds
-    applications, by default the shipped ones. `engine` are the fields of `EngineOptions`, for example
-    `restart_delay_s`. The same arguments give the same tables.
+    applications, by default the shipped ones. `failures`, `sharing` and `gpu_speed` are what an experiment says under
+    `failures`, `engine.sharing` and `workload.gpu_speed`, such as `{"setting": "research-cluster"}`, `{"max_jobs": 2}`
+    and `{"t4": 1, "v100": 2.5}`. `engine` are the fields of `EngineOptions`, for example `restart_delay_s`. The same
+    arguments give the same tables.
 
     Raises `InputError` for jobs that could never run, and `EngineError` for decisions that cannot be carried out.
 
@@ -103,7 +163,10 @@ def simulate(
     [60.0, 120.0]
     """
     made = _policy(policy)
-    simulation = drive(jobs=jobs, policy=made, cluster=cluster, applications=applications, seed=seed, **engine)
+    physics = {"failures": failures, "sharing": sharing, "gpu_speed": gpu_speed}
+    simulation = drive(
+        jobs=jobs, policy=made, cluster=cluster, applications=applications, seed=seed, **physics, **engine
+    )
     simulation.run(made)
     return results_of(simulation)
 
@@ -114,6 +177,9 @@ def drive(
     policy: Policy | type[Policy] | str | Terms | None = None,
     cluster: ClusterLike = None,
     applications: ApplicationsLike = None,
+    failures: Mapping[str, Any] | None = None,
+    sharing: Mapping[str, Any] | None = None,
+    gpu_speed: Mapping[str, float] | None = None,
     seed: int = 1,
     **engine: Any,
 ) -> Simulation:
@@ -136,14 +202,22 @@ def drive(
         raise input_error(
             "simulate", f"'seed' is {seed!r:.40}, which is not a whole number from 0 on", "give it as an int"
         )
-    place = _cluster(cluster)
+    place, shared = _cluster(cluster), section_of(sharing or {}, SharingSpec, "sharing")
+    if sharing is not None:
+        engine = {"max_jobs_per_gpu": shared.max_jobs, "gpu_shares": shared.model == "shares", **engine}
     try:
         options = EngineOptions(**engine)
     except (TypeError, ValueError) as error:
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     source = _applications(applications)
     chosen = policy if policy is None or isinstance(policy, Terms) else _policy(policy)
-    return Simulation(place, _jobs(jobs, source), source, options, seed, chosen)
+    submitted = _jobs(jobs, source)
+    source = with_speeds(source, dict(gpu_speed or {}), place)
+    if interleaves(shared) and (unknown := list(stage_problems(submitted, source))):
+        raise InputError(*unknown)
+    colocation = None if sharing is None else colocation_of(shared)
+    failing = failure_options(section_of(failures or {}, FailuresSpec, "failures"), place)
+    return Simulation(place, submitted, source, options, seed, chosen, colocation=colocation, failures=failing)
 
 
 def results_of(simulation: Simulation) -> SimulationResults:
@@ -156,8 +230,11 @@ def results_of(simulation: Simulation) -> SimulationResults:
     done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
     intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
     metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)
-    outages, reasons, terms = OUTAGES.frame(recorder.outages), REASONS.frame(recorder.reasons), simulation.terms
-    return SimulationResults(done, intervals, decisions, metrics, outages, reasons, terms.name, terms.knows)
+    tables = {"outages": OUTAGES.frame(recorder.outages), "reasons": REASONS.frame(recorder.reasons)}
+    tables |= {"jobs": done, "allocations": intervals, "rounds": decisions}
+    return SimulationResults(
+        held_run(simulation.terms.name, tables, metrics, simulation.cluster, simulation.terms.knows)
+    )
 
 
 def _check_engine(engine: Mapping[str, Any]) -> None:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 @click.option("--policy", "policies", multiple=True, metavar="NAME",
               help="Run only this policy, e.g. mine.py:Mine. Repeatable.")  # fmt: skip
 @click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="RESULTS",
-              help="Set the policies run here beside those of this league's results.")  # fmt: skip
-@click.option("--smoke", is_flag=True, help="A small league that takes minutes.")
+              help="Set the policies run here beside those of this league's results. [default with --policy: the "
+                   "results that ship, if any]")  # fmt: skip
+@click.option("--division", default="", metavar="NAME", help="Play only this part of the league, as its file declares.")
+@click.option("--smoke", "division", flag_value="smoke", help="Play the division 'smoke', which takes minutes.")
 @click.option("--seeds", type=click.IntRange(min=2), metavar="N", help="Seeds. [default: the league's]")
 @click.option("--data", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
               help="Folder with traces that do not ship: philly.csv, itp2021/cluster*.csv.")  # fmt: skip
@@ -33,7 +35,7 @@ def league(
     name: str,
     policies: tuple[str, ...],
     against: Path | None,
-    smoke: bool,
+    division: str,
     seeds: int | None,
     data: Path | None,
     out: Path,
@@ -43,38 +45,42 @@ def league(
 ) -> None:
     """Play a league: every shipped policy, with its defaults, wherever it can run.
 
-    LEAGUE is the name of one that ships (2026) or a file. A policy competes in the class that what it is told puts it
-    in; one that cannot run somewhere is listed with the reason. What a former call has finished is not run again.
+    LEAGUE is the name of one that ships (2026) or a file. With --policy but no --division it is the division whose
+    results ship, if any, so that the policy is ranked among the others though it alone is run. A policy competes in
+    the class that what it is told puts it in; one that cannot run somewhere is listed with the reason. What a former
+    call has finished is not run again.
     Writes a page, tables for a paper (Markdown, LaTeX), figures, a CSV and league.json, which --against reads.
     """
     from simsched.api import progress_listener
     from simsched.cli.run import processors
-    from simsched.experiment import digest_of_league, policy_card, read_league
+    from simsched.experiment import policy_card, read_league, shipped_results
     from simsched.files import write_text
     from simsched.operators import play
     from simsched.policy import POLICIES
     from simsched.report.page import write_league
-    from simsched.results import LEAGUE_FILE, joined, league_text, read_league_table, require_same_league
+    from simsched.results import LEAGUE_FILE, league_text, read_league_table
 
-    spec = read_league(name, smoke=smoke)
-    others = None if against is None else read_league_table(against)
-    if others is not None:
-        require_same_league(others, digest_of_league(spec))
-        seeds = len(others.seeds) if seeds is None else seeds
+    spec = read_league(name, division)
+    if policies and against is None:
+        of_divisions = (read_league(name, one) for one in reversed(spec.divisions))
+        spec = next((one for one in (spec, *of_divisions) if shipped_results(one)), spec)
+        against = shipped_results(spec)
+        if against is not None:
+            click.echo(f"beside the results of {spec.name} that ship", err=True)
     folder = out / spec.name
     with progress_listener() as listener:
         table = play(
             spec,
             folder,
             policies=policies or None,
+            against=None if against is None else read_league_table(against),
             seeds=seeds,
             data=data,
             workers=workers or processors(),
             listener=listener,
             began=_say,
-            bounds=not no_bounds and others is None,
+            bounds=not no_bounds,
         )
-    table = table if others is None else joined(table, others)
     write_text(folder / LEAGUE_FILE, league_text(table))
     cards = [
         policy_card(one)
@@ -105,6 +111,8 @@ def _print(table: LeagueTable) -> None:
         if shown is not None:
             print_table(shown)
             click.echo()
+    for said in table.told:
+        click.echo(said)
     unable = unable_table(table)
     missing = [place for place in table.contests if place.missing]
     if unable is not None:

@@ -68,7 +68,8 @@ def run_manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what a user says besides manifests to a command that takes experiments."""
     said = "Manifests only: the nodes, where they name none."
     nodes = click.option("--cluster", metavar="FILE", type=click.Path(path_type=Path), help=said)
-    return nodes(manifest_options(command))
+    queued = click.option("--policy", metavar="NAME", help="Manifests only: the policy. [default: kueue]")
+    return queued(nodes(manifest_options(command)))
 
 
 def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., Any]:
@@ -124,8 +125,8 @@ def experiment_of(given: str, out: Path, **options: Any) -> str:
         return given
     from simsched.operators import write_replay
 
-    name = path.resolve().name.partition(".")[0]
-    plan = make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True)
+    name, policy = path.resolve().name.partition(".")[0], options.pop("policy") or "kueue"
+    plan = make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True, policy=policy)
     return str(write_replay(plan, name, plots=True))
 
 

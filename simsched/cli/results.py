@@ -162,13 +162,26 @@ def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool
     help="Draw only this figure (see `simsched list figures`).",
     shell_complete=complete_figure,
 )
+@click.option(
+    "--style",
+    type=click.Choice(["page", "one-column", "two-columns"]),
+    default="page",
+    show_default=True,
+    help="As wide as a column of a paper (3.33 in) or both (7 in), without title, and with the LaTeX that sets it.",
+)
 @metrics_option
 def plot(
-    folder: Path, out: Path | None, job_id: str | None, seed: int | None, figure: str | None, metrics: tuple[str, ...]
+    folder: Path,
+    out: Path | None,
+    job_id: str | None,
+    seed: int | None,
+    figure: str | None,
+    style: str,
+    metrics: tuple[str, ...],
 ) -> None:
     """Draw the figures of a run again, one of them, or the timeline of one job; prints their paths.
 
-    With -m, bars and sweeps show these metrics.
+    With -m, bars and sweeps show these metrics. Fonts are embedded in PDF; lines differ by dashes too.
     """
     from simsched.results import read_run
 
@@ -178,18 +191,18 @@ def plot(
         from simsched.report.figures import draw_figure, save
 
         name = figure or "bars"
-        paths = save(*draw_figure(run, name, run.replicated_over, metrics), where, name)
+        paths = save(*draw_figure(run, name, run.replicated_over, metrics), where, name, style=style)
     elif job_id is None:
         from simsched.report.figures import draw_run
 
-        paths = draw_run(run, where, run.replicated_over)
+        paths = draw_run(run, where, run.replicated_over, style=style)
     else:
-        paths = _draw_job(run, job_id, seed, where)
+        paths = _draw_job(run, job_id, seed, where, style)
     for path in paths:
         click.echo(path)
 
 
-def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Path]:
+def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path, style: str) -> list[Path]:
     """Plot a job's timeline under each policy that ran it with one seed."""
     from simsched.report.figures import job_timeline, save
     from simsched.results import row_name
@@ -209,7 +222,7 @@ def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path) -> list[Pat
     if not lives:
         raise input_error(run.folder, f"no job is called '{job_id}' under seed {chosen}", _some(job_id, known))
     title = f"{run.name}: {job_id} (seed {chosen})"
-    return save(*job_timeline(lives, job_id, title=title), folder, f"job-{job_id}")
+    return save(*job_timeline(lives, job_id, title=title), folder, f"job-{job_id}", style=style)
 
 
 def _some(name: str, known: set[str]) -> str:

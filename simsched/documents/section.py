@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from simsched.documents import yaml_lines
 from simsched.documents.overrides import Draft
 from simsched.documents.validation_messages import problems_of
-from simsched.errors import InputError
+from simsched.documents.yaml_lines import Document
+from simsched.errors import InputError, input_error
 
 
 class Section(BaseModel):
@@ -29,3 +32,13 @@ def read_section(path: Path, kind: type[Kind]) -> Kind:
         return kind.model_validate(document.data)
     except ValidationError as error:
         raise InputError(*problems_of(error, Draft(document, document.data), kind)) from None
+
+
+def section_of(data: Mapping[str, Any], kind: type[Kind], where: str) -> Kind:
+    """Make a section of a mapping given in Python; raises `InputError` with everything that is wrong, by key."""
+    try:
+        return kind.model_validate_json(json.dumps(dict(data)))
+    except ValidationError as error:
+        raise InputError(*problems_of(error, Draft(Document(where, dict(data)), dict(data)), kind)) from None
+    except (TypeError, ValueError) as error:
+        raise input_error(where, f"{data!r:.60} is not what a YAML file could say", "give a dict") from error

@@ -12,6 +12,7 @@ from .records import (
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,
     JobRecord as JobRecord,
+    JobRecorder as JobRecorder,
     MemoryRecorder as MemoryRecorder,
     OutageRecord as OutageRecord,
     ReasonRecord as ReasonRecord,

@@ -69,6 +69,11 @@ class Clock:
         """Seconds since the start of the workload."""
         return self.now if self.scale is None else self.now * self.scale
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing more is to happen at this instant."""
+        return not self.asked and (not self._queue or self._queue[0][0] > self.now)
+
     def run(self) -> bool:
         """Process events until the clock stops; return False if none is left."""
         queue = self._queue

@@ -15,7 +15,17 @@ from simsched.engine.nodes import Nodes
 from simsched.engine.options import FailureOptions, stream
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
-from simsched.model import AttemptPlan, JobFailures, JobSpec, Outage, OutageCause, PhillyFailures
+from simsched.errors import input_error
+from simsched.model import (
+    Allocation,
+    Application,
+    AttemptPlan,
+    JobFailures,
+    JobSpec,
+    Outage,
+    OutageCause,
+    PhillyFailures,
+)
 
 
 def draw_outages(
@@ -53,6 +63,8 @@ class Failures(Lifecycle):
     _job_failures: JobFailures = field(default_factory=PhillyFailures)
     _spares: set[int] = field(default_factory=set)
     _slow: frozenset[int] = frozenset()
+    #: What jobs held that go on without some of it, and what is left, by id.
+    _short: dict[str, tuple[Allocation, Allocation]] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Schedule the first failure of each node and rack, and draw which nodes are slow."""
@@ -74,15 +86,19 @@ class Failures(Lifecycle):
         for outage in options.outages:
             self._appoint((outage.node,), outage, None)
 
-    def recovery_of(self, spec: JobSpec) -> Recovery:
-        """Return the recovery state of a submitted job."""
-        options, clock = self._options, self._clock
+    def recovery_of(self, spec: JobSpec, application: Application) -> Recovery:
+        """Return the recovery state of a submitted job; `InputError` where the size of its checkpoints does not do."""
+        clock = self._clock
+        try:
+            options = self._options.of(application.checkpoint_s)
+        except ValueError as error:
+            raise input_error(f"failures, job '{spec.id}' ({application.name})", str(error)) from error
         per_node = max(node.gpus for node in self._cluster.cluster.nodes)
         interval_s = options.interval_s(spec.num_gpus, per_node)
         interval = inf if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
         plan = self._plan(spec)
         ticks = [clock.ticks(seconds) for seconds in plan.run_s]
-        return Recovery(interval, clock.ticks(options.checkpoint_cost_s), plan, ticks)
+        return Recovery(interval, clock.ticks(options.cost_s), plan, ticks)
 
     def _plan(self, spec: JobSpec) -> AttemptPlan:
         if self._options.jobs == "trace":
@@ -98,14 +114,18 @@ class Failures(Lifecycle):
     def _fail(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
         down = {node for node in nodes if self._cluster.broken.get(node, 0) == 0}
         hit = [job for job in self._active.values() if any(node in down for node, _ in job.allocation)]
+        held = [job.allocation for job in hit]
         for job in hit:
             assert job.recovery is not None
             job.recovery.failures += 1
             self._ledger.evict(job)
+        replaced = False
         for node in nodes:
             self._nodes.break_down(node, outage.kind)
-            self._stand_in()
-        if hit:
+            replaced |= self._stand_in()
+        if self._options.elastic and not replaced:
+            hit = [job for job, at in zip(hit, held, strict=True) if not self._goes_on(job, at)]
+        if held:
             self._ledger.set_speeds()
         up = max(self._clock.ticks(outage.up_s), self._clock.now)
         self._clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw, self._clock.now))
@@ -119,17 +139,48 @@ class Failures(Lifecycle):
             if self._options.hot_spares and not self._cluster.up[node] and node not in self._cluster.broken:
                 self._spares.add(node)
                 self._stand_in()
+        self._give_back()
         if draw is not None:
             self._appoint(nodes, draw(outage.up_s), draw)
         self._on_repair()
 
-    def _stand_in(self) -> None:
-        """Have a spare that works take the place of a node that does not."""
+    def _goes_on(self, job: JobState, held: Allocation) -> bool:
+        """Have a job go on with what is left of what it held; return whether a plan fits that."""
+        left = tuple(one for one in held if self._cluster.up[one[0]])
+        site, plans = self._cluster.site(left) if left else None, job.facts.plans
+        if site is None or plans is None or job.neighbours:
+            return False
+        try:
+            plans.best(site, job.request.batch_size)
+        except ValueError:
+            return False
+        before, rest = self._short.get(job.request.id, (held, held))
+        self._short[job.request.id] = (before if rest == held else held), left
+        self._ledger.place(job, left)
+        return True
+
+    def _give_back(self) -> None:
+        """Give jobs that went on without some of their nodes all of them again, once they work and are free."""
+        free = self._cluster.free
+        for job_id, (held, left) in list(self._short.items()):
+            job = self._active.get(job_id)
+            if job is None or job.allocation != left:
+                del self._short[job_id]
+            elif all(free[node] >= gpus for node, gpus in held if (node, gpus) not in left):
+                del self._short[job_id]
+                self._ledger.release(job)
+                self._ledger.place(job, held)
+                self._ledger.set_speeds()
+
+    def _stand_in(self) -> bool:
+        """Have a spare that works take the place of a node that does not; return whether one did."""
         ready = self._spares - self._cluster.broken.keys()
         if ready and self._cluster.returning:
             spare, gone = min(ready), min(self._cluster.returning)
             self._spares.remove(spare)
             self._nodes.stand_in(spare, gone)
+            return True
+        return False
 
     def placed(self, job: JobState) -> None:
         """Slow down a job on a slow node."""

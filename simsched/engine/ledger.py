@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 from functools import partial
 from math import inf
 
-from simsched.agent import Measurement
+from simsched.agent import FixedBatchAgent, Measurement
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
 from simsched.engine.interval_record import interval_record, total_batch
 from simsched.engine.job_record import job_record
-from simsched.engine.records import JobRecord, Recorder
+from simsched.engine.records import JobRecord, JobRecorder, Recorder
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
@@ -67,6 +67,7 @@ class Ledger:
         self._clock = clock
         self._cluster = cluster
         self._recorder = recorder
+        self._keeps_intervals = not isinstance(recorder, JobRecorder)
         self._restart_delay = clock.ticks(restart_delay_s)
         self._on_complete = on_complete
         #: The hooks beside the jobs' epochs.
@@ -175,7 +176,8 @@ class Ledger:
             job.restart += ticks
         if job.recovery is not None:
             job.recovery.settle(job, ticks)
-        self._recorder.allocation(interval_record(job, begin, self._clock))
+        if self._keeps_intervals:
+            self._recorder.allocation(interval_record(job, begin, self._clock))
         job.settled_held += ticks
         job.settled_gpu += ticks * job.gpus
         job.since = now
@@ -264,10 +266,16 @@ class Ledger:
             lifecycle.breaks(job)
         self.resume(job, self._clock.now)
 
-    def resume(self, job: JobState, time: float) -> None:
-        """Schedule a job to run at a tick, after that instant's decision."""
+    def resume(self, job: JobState, time: float, *, last: bool = False) -> None:
+        """Schedule a job to run at a tick, after that instant's decision; `last` tells that this is all there is to do.
+
+        The job then begins at once where the instant has nothing more: its event would be the very next.
+        """
         for lifecycle in self._hearing["resumes"]:
             lifecycle.resumes(job)
+        if last and self._clock.quiet:
+            self.begin(job)
+            return
         job.appointment = self._clock.at(time, Phase.RESUME, partial(self.begin, job))
 
     def begin(self, job: JobState) -> None:
@@ -278,7 +286,7 @@ class Ledger:
         site = job.site
         assert site is not None
         running = job.app.run(site, job.batch, job.epoch)
-        if running.step is not None and running.gradient is not None:
+        if running.step is not None and running.gradient is not None and type(job.agent) is not FixedBatchAgent:
             job.agent.observe(Measurement(site, job.batch.local_bsz, running.step, running.gradient, job.epoch))
             if job.agent.stale:
                 self.stale[job.request.id] = job
@@ -315,7 +323,7 @@ class Ledger:
         if job.agent.stale:
             self.tune(job)
             self.set_speeds()
-        self.resume(job, self._clock.now)
+        self.resume(job, self._clock.now, last=True)
 
     def tune(self, job: JobState) -> None:
         """Let the agent choose the batch of a running or starting job."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, sqrt
 from typing import Literal, Protocol, TypedDict
 
@@ -83,11 +83,12 @@ class FailureOptions:
     `repair_median_s` and `repair_sigma` of the logarithm, or as long as the cause drawn of `causes` takes. Racks
     (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
     `hot_spares` nodes are idle and each takes the place of a node that fails, which becomes a spare once repaired. A
-    share `slow_nodes` of the nodes runs jobs at `slow_speed`.
+    share `slow_nodes` of the nodes runs jobs at `slow_speed`. With `elastic` a job with plans whose nodes fail goes on
+    at once on those left, where no spare stands in, and on all of them again when they are repaired.
 
-    A job pauses for `checkpoint_cost_s` after every `checkpoint_interval_s` of running, or after the interval that is
-    "optimal" for the GPUs asked for. `jobs` sets how jobs themselves fail: as the attempts of a trace, or as published
-    for Philly.
+    A job pauses for `checkpoint_cost_s`, or as long as writing its own state takes ("by-size"), after every
+    `checkpoint_interval_s` of running, or after the interval that is "optimal" for the GPUs asked for. `jobs` sets how
+    jobs themselves fail: as the attempts of a trace, or as published for Philly.
     """
 
     node_mtbf_s: float | None = None
@@ -98,13 +99,14 @@ class FailureOptions:
     racks: tuple[tuple[int, ...], ...] = ()
     rack_mtbf_s: float | None = None
     checkpoint_interval_s: float | Literal["optimal"] | None = None
-    checkpoint_cost_s: float = 0.0
+    checkpoint_cost_s: float | Literal["by-size"] = 0.0
     jobs: Literal["never", "trace", "philly"] = "never"
     gpu_mtbf_s: float | None = None
     causes: tuple[OutageCause, ...] = ()
     hot_spares: int = 0
     slow_nodes: float = 0.0
     slow_speed: float = 1.0
+    elastic: bool = False
 
     def __post_init__(self) -> None:
         for name in ("node_mtbf_s", "gpu_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):
@@ -117,7 +119,7 @@ class FailureOptions:
             raise ValueError(message)
         interval_s = self.checkpoint_interval_s
         fixed_s = inf if interval_s is None or interval_s == "optimal" else interval_s
-        if not 0 <= self.checkpoint_cost_s < fixed_s:
+        if not isinstance(self.checkpoint_cost_s, str) and not 0 <= self.checkpoint_cost_s < fixed_s:
             message = f"a checkpoint must cost less than its interval of {interval_s} s, not {self.checkpoint_cost_s} s"
             raise ValueError(message)
         both = self.gpu_mtbf_s is not None and self.node_mtbf_s is not None
@@ -148,7 +150,22 @@ class FailureOptions:
             return self.checkpoint_interval_s
         nodes = -(-num_gpus // gpus_per_node)
         mean_s = self.gpu_mtbf_s / num_gpus if self.gpu_mtbf_s is not None else (self.node_mtbf_s or 0) / nodes
-        return max(sqrt(2 * self.checkpoint_cost_s * mean_s), self.checkpoint_cost_s)
+        cost_s = self.cost_s
+        return max(sqrt(2 * cost_s * mean_s), cost_s)
+
+    @property
+    def cost_s(self) -> float:
+        """Return the seconds of a checkpoint, of the options `of` a job where each has its own."""
+        assert not isinstance(self.checkpoint_cost_s, str)
+        return self.checkpoint_cost_s
+
+    def of(self, checkpoint_s: float | None) -> FailureOptions:
+        """Return the options of a job that writes its state in so many seconds; `ValueError` where they do not fit."""
+        if self.checkpoint_cost_s != "by-size":
+            return self
+        if checkpoint_s is None:
+            raise ValueError("how large its checkpoints are is not known; give 'checkpoint_cost_s' in seconds")
+        return replace(self, checkpoint_cost_s=checkpoint_s)
 
 
 @dataclass(frozen=True)

@@ -90,3 +90,26 @@ class MemoryRecorder:
     def reason(self, record: ReasonRecord) -> None:
         """Keep how a job stood after a decision."""
         self.reasons.append(record)
+
+
+class JobRecorder:
+    """Keeps the records of finished jobs and no others; intervals, most of what there is to record, are not made."""
+
+    def __init__(self) -> None:
+        self.jobs: list[JobRecord] = []
+
+    def job(self, record: JobRecord) -> None:
+        """Keep a finished job."""
+        self.jobs.append(record)
+
+    def allocation(self, record: AllocationRecord) -> None:
+        """Drop an interval."""
+
+    def decision(self, record: DecisionRecord) -> None:
+        """Drop a decision."""
+
+    def outage(self, record: OutageRecord) -> None:
+        """Drop an interval of a node."""
+
+    def reason(self, record: ReasonRecord) -> None:
+        """Drop how a job stood."""

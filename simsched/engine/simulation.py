@@ -330,7 +330,7 @@ class Simulation:
             self._ledger.tell(self._leases, first=True)
         self._granted.prepare(job)
         if self._failures is not None:
-            job.recovery = self._failures.recovery_of(spec)
+            job.recovery = self._failures.recovery_of(spec, job.app)
 
     def _asks(self) -> bool:
         """Return whether to ask the policy now: jobs are active, or it also wants to be asked before jobs to come."""

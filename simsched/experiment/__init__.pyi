@@ -1,16 +1,22 @@
+from .about import groups_of as groups_of
+from .checks import stage_problems as stage_problems
 from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
+from .failures import FailuresSpec as FailuresSpec, failure_options as failure_options
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
 from .league import (
     Contest as Contest,
     LeagueSpec as LeagueSpec,
+    code_now as code_now,
+    code_of as code_of,
     contests as contests,
     digest_of_league as digest_of_league,
     entrants as entrants,
     read_league as read_league,
     reason_of as reason_of,
+    shipped_results as shipped_results,
 )
-from .physics import colocation_of as colocation_of
+from .physics import colocation_of as colocation_of, interleaves as interleaves
 from .policy_cards import (
     QUESTIONS as QUESTIONS,
     PolicyCard as PolicyCard,

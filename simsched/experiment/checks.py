@@ -72,7 +72,7 @@ class Checks:
                 return
             self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
         if staged and self._new("stages", *room):
-            self._problems |= dict.fromkeys(_stage_problems(jobs, applications))
+            self._problems |= dict.fromkeys(stage_problems(jobs, applications))
         if self._new("policy", policy_text, options, spares, *room):
             self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs, spares))
             found = _agent_problems(policy, agents or policy, cluster, jobs, applications)
@@ -111,7 +111,8 @@ def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: App
             yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
 
 
-def _stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:
+def stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:
+    """Yield a problem where jobs are to interleave stages that are not known."""
     for job, application in _kinds(jobs, applications):
         if not application.stages_s:
             message = f"the model interleaves stages, and those of {application.name} (job '{job.id}') are not known"

@@ -108,6 +108,11 @@ class FailuresSpec(Section):
     hot_spares: int = Field(
         default=0, ge=0, description="the last nodes of the cluster, idle until each replaces one that fails, at once"
     )
+    elastic: bool = Field(
+        default=False,
+        description="a job with plans goes on at once on the nodes left of it, unless a spare stands in, and on all of "
+        "them again when they are repaired",
+    )
     slow_nodes_share: float = Field(default=0.0, ge=0, le=1, description="share of nodes that are slow")
     slow_nodes_speed: float = Field(
         default=0.9, gt=0, le=1, description="speed of a job that has a slow node, relative to its own"
@@ -139,7 +144,10 @@ class FailuresSpec(Section):
         description="running seconds after which a job writes a checkpoint, 'optimal' for what is best for the GPUs "
         "that it asks for; by default none does",
     )
-    checkpoint_cost_s: float = Field(default=0.0, ge=0, description="seconds for which it pauses to write one")
+    checkpoint_cost_s: Annotated[float, Field(ge=0)] | Literal["by-size"] = Field(
+        default=0.0,
+        description="seconds for which it pauses to write one; 'by-size': as long as the state of its model takes",
+    )
     jobs: Literal["never", "trace", "philly"] = Field(
         default="never", description="how jobs fail by themselves: as their trace says, or by statistics"
     )
@@ -160,13 +168,12 @@ class FailuresSpec(Section):
             raise ValueError(message)
         if self.causes and (self.repair_median_h or self.repair_sigma):
             raise ValueError("'causes' have repair times of their own; leave out 'repair_median_h' and 'repair_sigma'")
-        interval_s = self.checkpoint_interval_s
-        if interval_s == "optimal":
-            if not self.checkpoint_cost_s or not (nodes or self.setting not in (None, "philly")):
-                message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
-                raise ValueError(message)
-        elif interval_s is not None and self.checkpoint_cost_s >= interval_s:
-            cost_s = self.checkpoint_cost_s
+        interval_s, cost_s = self.checkpoint_interval_s, self.checkpoint_cost_s
+        draws = bool(nodes) or self.setting not in (None, "philly")
+        if interval_s == "optimal" and not (cost_s and draws):
+            message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
+            raise ValueError(message)
+        if isinstance(interval_s, float) and isinstance(cost_s, float) and cost_s >= interval_s:
             message = f"a checkpoint of {cost_s:g} s is dearer than its interval of {interval_s:g} s; save less often"
             raise ValueError(message)
         return self
@@ -200,6 +207,7 @@ def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | No
         gpu_mtbf_s=None if found.gpu_failures_per_day is None else _DAY_H * _HOUR_S / found.gpu_failures_per_day,
         causes=tuple(cause.build() for cause in found.causes),
         hot_spares=found.hot_spares,
+        elastic=found.elastic,
         slow_nodes=found.slow_nodes_share,
         slow_speed=found.slow_nodes_speed if found.slow_nodes_share else 1.0,
         weibull_shape=found.weibull_shape,

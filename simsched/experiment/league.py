@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,9 +15,11 @@ from simsched.documents import Document, Section, draft_of, read_section, yaml_l
 from simsched.engine import SEMANTICS
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.canonical import digest_of
+from simsched.experiment.task import code
 from simsched.experiment.validation import check_experiment
 from simsched.paths import data_folder
 from simsched.policy import registry
+from simsched.sources import plugin_closure
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=40)]
 #: Dotted keys of an experiment and their values.
@@ -26,14 +29,15 @@ Keys = dict[str, Any]
 class LeagueWorkload(Section):
     """The jobs of some contests; those of `data` (a file, or a pattern for several) need a folder that holds it.
 
-    `keys` are other keys of an experiment that these jobs need, `without` the conditions that do not go with them, with
-    the reasons.
+    `keys` are other keys of an experiment that these jobs need, `only` the conditions that they are played under (all,
+    if empty), `without` the conditions that do not go with them, with the reasons.
     """
 
     about: str = Field(min_length=1)
     workload: Keys = Field(default_factory=dict)
     data: str = ""
     keys: Keys = Field(default_factory=dict)
+    only: list[str] = Field(default_factory=list)
     without: dict[str, str] = Field(default_factory=dict)
 
 
@@ -45,12 +49,36 @@ class LeagueRow(Section):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
-class SmokeSpec(Section):
-    """The small league that shows in minutes whether all is well."""
+class TunedRow(Section):
+    """A policy with the parameters that do best of a grid."""
 
-    seeds: int = Field(ge=2, le=100)
-    workloads: list[str] = Field(min_length=1)
-    conditions: list[str] = Field(min_length=1)
+    name: str
+    label: str
+    grid: dict[str, list[Any]] = Field(min_length=1)
+
+    def candidates(self) -> list[dict[str, Any]]:
+        """Return the rows of the grid, each labelled by its parameters."""
+        points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+        return [{"name": self.name, "label": f"{self.label} {json.dumps(one)}", "params": one} for one in points]
+
+
+class Tuning(Section):
+    """Rows that are tuned before a league is played, on seeds that are not the league's.
+
+    Of each row's grid those parameters are taken whose mean JCTs have the least geometric mean, over the workloads that
+    all of its candidates ran under the usual condition.
+    """
+
+    seeds: list[int] = Field(min_length=2, max_length=100)
+    rows: list[TunedRow] = Field(min_length=1)
+
+
+class Division(Section):
+    """A part of a league that is played by itself: some workloads, each under some of the conditions."""
+
+    about: str = Field(min_length=1)
+    seeds: int = Field(ge=2, le=1000)
+    contests: dict[str, list[str]] = Field(min_length=1)
     usual: Keys = Field(default_factory=dict)
 
 
@@ -65,7 +93,8 @@ class LeagueSpec(Section):
     workloads: dict[Name, LeagueWorkload] = Field(min_length=1)
     conditions: dict[Name, Keys] = Field(min_length=1)
     rows: list[LeagueRow] = Field(default_factory=list)
-    smoke: SmokeSpec | None = None
+    tuning: Tuning | None = None
+    divisions: dict[Name, Division] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,37 +135,53 @@ def find_league(name: str) -> Path:
     return shipped[key]
 
 
-def read_league(name: str, *, smoke: bool = False) -> LeagueSpec:
-    """Read a league, or its smoke league; raises `InputError` with everything that is wrong."""
+def read_league(name: str, division: str = "") -> LeagueSpec:
+    """Read a league, or a division of it; raises `InputError` with everything that is wrong."""
     path = find_league(name)
     spec = read_section(path, LeagueSpec)
-    if not smoke:
+    _check_tuning(path, spec)
+    if not division:
         return spec
-    if spec.smoke is None:
-        raise input_error(path, "declares no smoke league", "run it without --smoke")
-    few = spec.smoke
-    kept = {"workloads": few.workloads, "conditions": few.conditions}
-    for section, names in kept.items():
-        for one in names:
-            if one not in getattr(spec, section):
-                raise input_error(path, f"smoke.{section}: there is no '{one}'", nearest(one, getattr(spec, section)))
-    small: dict[str, Any] = {
-        section: {one: getattr(spec, section)[one] for one in names} for section, names in kept.items()
+    if division not in spec.divisions:
+        raise input_error(path, f"declares no division '{division}'", nearest(division, spec.divisions))
+    few = spec.divisions[division]
+    for workload, conditions in few.contests.items():
+        where = f"divisions.{division}.contests"
+        for one, known in ((workload, spec.workloads), *((one, spec.conditions) for one in conditions)):
+            if one not in known:
+                raise input_error(path, f"{where}: there is no '{one}'", nearest(one, known))
+    part: dict[str, Any] = {
+        "name": f"{spec.name}-{division}",
+        "description": f"{few.about} {spec.description}".strip(),
+        "seeds": few.seeds,
+        "usual": {**spec.usual, **few.usual},
+        "workloads": {
+            one: spec.workloads[one].model_copy(update={"only": conditions}) for one, conditions in few.contests.items()
+        },
+        "divisions": {},
     }
-    named = {"name": f"{spec.name}-smoke", "seeds": few.seeds, "usual": {**spec.usual, **few.usual}, "smoke": None}
-    return spec.model_copy(update=small | named)
+    return spec.model_copy(update=part)
+
+
+def _check_tuning(path: Path, spec: LeagueSpec) -> None:
+    most = max([spec.seeds, *(one.seeds for one in spec.divisions.values())])
+    shared = [] if spec.tuning is None else [seed for seed in spec.tuning.seeds if seed <= most]
+    if shared:
+        message = f"tuning.seeds: {shared[0]} is a seed of the league itself"
+        raise input_error(path, message, f"tune on seeds above {most}")
 
 
 def digest_of_league(spec: LeagueSpec) -> str:
     """Return the digest of what a league declares and of what a simulation means: alike in what may be joined."""
-    return digest_of((SEMANTICS, spec.model_dump(exclude={"description", "rows", "smoke"})))[:16]
+    return digest_of((SEMANTICS, spec.model_dump(exclude={"description", "rows", "tuning", "divisions"})))[:16]
 
 
 def contests(spec: LeagueSpec, data: Path | None = None) -> Iterator[Contest]:
     """Yield the contests in order; those whose data are not below the folder `data` say so."""
     for name, one in spec.workloads.items():
         for label, path, missing in _places(name, one, data):
-            for condition, keys in spec.conditions.items():
+            for condition in one.only or spec.conditions:
+                keys = spec.conditions[condition]
                 at = {"workload.path": str(path)} if path else {}
                 own = {f"workload.{key}": value for key, value in one.workload.items()}
                 why = missing or one.without.get(condition, "")
@@ -164,6 +209,12 @@ def _dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
     return rest | ({f"workload.{key}": value for key, value in own.items()} if isinstance(own, dict) else {})
 
 
+def shipped_results(spec: LeagueSpec) -> Path | None:
+    """Return the results of a league, or of a division, that ship; None where none do."""
+    path = data_folder("leagues") / "results" / f"{spec.name}.json.gz"
+    return path if path.is_file() else None
+
+
 @dataclass(frozen=True)
 class Entrants:
     """The policies of a league, as rows of its experiments, and those that cannot take part, with the reasons."""
@@ -172,15 +223,17 @@ class Entrants:
     unable: Mapping[str, str]
 
 
-def entrants(spec: LeagueSpec, policies: Sequence[str] | None = None) -> Entrants:
-    """Return every policy that ships, with its defaults, and the league's own rows; or only `policies`.
+def entrants(
+    spec: LeagueSpec, policies: Sequence[str] | None = None, tuned: Sequence[Mapping[str, Any]] = ()
+) -> Entrants:
+    """Return every policy that ships, with its defaults, and the league's own and `tuned` rows; or only `policies`.
 
     One whose parameters have no defaults that do is named with the reason.
     """
     names = [name for name in registry.names() if registry.POLICIES.is_shipped(name)] if policies is None else policies
     rows: list[Mapping[str, Any]] = [{"name": name} for name in names]
     if policies is None:
-        rows += [row.model_dump() for row in spec.rows]
+        rows += [*(row.model_dump() for row in spec.rows), *tuned]
     unable: dict[str, str] = {}
     for row in rows:
         if registry.POLICIES.is_foreign(row["name"]):
@@ -196,3 +249,14 @@ def entrants(spec: LeagueSpec, policies: Sequence[str] | None = None) -> Entrant
 def reason_of(problems: Sequence[Problem]) -> str:
     """Return in a line why something cannot be run."""
     return problems[0].message
+
+
+def code_of(manifest: Mapping[str, Any]) -> str:
+    """Return a digest of the code that made a cell, by its manifest: the simulator's and its policy's."""
+    return digest_of((str(manifest["code_hash"]), sorted(manifest["policy_source"].items())))[:16]
+
+
+def code_now(policy: str) -> str:
+    """Return what `code_of` would for a cell of this policy that is run now."""
+    source = plugin_closure(registry.load(policy), without=code().modules).modules
+    return code_of({"code_hash": code().digest, "policy_source": source})

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from simsched.api import Simulation, Terms, drive_task, task_of
-from simsched.engine import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder, OutageRecord, ReasonRecord
+from simsched.engine import JobRecorder as JobRecorder, MemoryRecorder
 from simsched.errors import input_error, nearest
 from simsched.gym.observation import CLUSTER_FEATURES, QUEUE_FEATURES, Observation, Observer
 from simsched.gym.rewards import REWARDS, Moment, Reward
@@ -49,30 +49,6 @@ def simulations_of(experiment: Experiment, changes: Mapping[str, Any] | None = N
     """Return what makes simulations of the first cell of an experiment; jobs of the last 256 seeds are kept."""
     task = lru_cache(maxsize=256)(lambda seed: task_of(experiment, changes, seed))
     return lambda seed, terms: drive_task(task(seed), terms, JobRecorder())
-
-
-class JobRecorder:
-    """Keeps the records of finished jobs and no others, which take a quarter of the time of an episode."""
-
-    def __init__(self) -> None:
-        """Start without jobs."""
-        self.jobs: list[JobRecord] = []
-
-    def job(self, record: JobRecord) -> None:
-        """Keep a finished job."""
-        self.jobs.append(record)
-
-    def allocation(self, record: AllocationRecord) -> None:
-        """Drop an interval."""
-
-    def decision(self, record: DecisionRecord) -> None:
-        """Drop a decision."""
-
-    def outage(self, record: OutageRecord) -> None:
-        """Drop an interval of a node."""
-
-    def reason(self, record: ReasonRecord) -> None:
-        """Drop how a job stood."""
 
 
 class SchedulingEnv(gymnasium.Env[Observation, Any]):
@@ -164,9 +140,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.simulation = self._make(self._seed, Terms(name="gym", triggers=_TRIGGERS, signals=signals))
         self._gpus = self.simulation.cluster.total_gpus
         self._alone_s: dict[str, float] = {}
-        self._kinds: dict[str, _Kind] = {}
+        #: The kind of each job by number: a number is found more quickly than what it stands for.
+        self._kinds: dict[str, int] = {}
+        self._numbers: dict[_Kind, int] = {}
+        self._by_number: dict[int, _Kind] = {}
         #: Where a job of each kind would be placed, None where it does not fit.
-        self._found: dict[_Kind, Allocation | None] = {}
+        self._found: dict[int, Allocation | None] = {}
         self._over = self._truncated = False
         self._seen = 0
         self._notice(self.simulation.advance())
@@ -248,23 +227,25 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         while True:
             simulation.act(decision)
             view, begin_s = self._view, simulation.view.now_s
-            waiting = [job for job in view.jobs.values() if not job.running]
+            among = view.jobs.values() if self._preempt else self._candidates
+            waiting = [job for job in among if not job.running]
             an_hour = self._reward(Moment(view, waiting, len(simulation.jobs), self._gpus, self._alone_s))
             shown = simulation.advance()
             end_s = min(simulation.view.now_s, self._horizon_s)
             reward += an_hour * (end_s - begin_s) / _SECONDS_PER_HOUR
-            self._notice(shown)
+            self._notice(shown, waiting)
             self._truncated = not self._over and simulation.view.now_s >= self._horizon_s
             if self._over or self._truncated or self._choice():
                 return reward
             decision = _NO_CHANGE
 
-    def _notice(self, view: View | None) -> None:
-        """Look at the view of a decision that is due, None at the end."""
+    def _notice(self, view: View | None, before: Sequence[JobView] = ()) -> None:
+        """Look at the view of a decision that is due, None at the end; `before` waited after the last decision."""
         assert self.simulation is not None
         self._over = view is None
         self._view: View = self.simulation.view
         self._waiting: list[JobView] = []
+        self._candidates: list[JobView] = []
         self._start: dict[str, Allocation] = {}
         self._fits: list[bool] = []
         if view is None:
@@ -272,7 +253,11 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._seen += len(view.arrived)
         if self._times_needed:
             self._alone_s.update((job.id, job[REMAINING_WORK].seconds) for job in view.arrived)
-        self._waiting = [job for job in view.jobs.values() if not job.running]
+        #: All that waited as the view was shown, those that are let start since included.
+        self._candidates = [*before, *view.arrived]
+        if view.lost:
+            self._candidates = [job for job in view.jobs.values() if not job.running]
+        self._waiting = list(self._candidates)
         if self._waiting:
             self._free = Capacity.of(view)
             self._found = {}
@@ -280,17 +265,22 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
     def _see_fits(self) -> None:
         """Note which jobs of the window fit into what is free."""
-        self._fits = [self._chosen(job) is not None for job in self._waiting[: self._window]]
+        found, kinds, shown = self._found, self._kinds, self._waiting[: self._window]
+        for job in shown:
+            if kinds.get(job.id) not in found:
+                self._chosen(job)
+        self._fits = [found[kinds[job.id]] is not None for job in shown]
 
     def _chosen(self, job: JobView) -> Allocation | None:
-        kind = self._kinds.get(job.id)
-        if kind is None:
+        number = self._kinds.get(job.id)
+        if number is None:
             kind = job.num_gpus, self._placer.within(job.request.shape), self._free.fitting(job.facts)
-            self._kinds[job.id] = kind
-        if kind not in self._found:
-            gpus, placer, types = kind
-            self._found[kind] = self._free.choose(placer, gpus, types)
-        return self._found[kind]
+            number = self._kinds[job.id] = self._numbers.setdefault(kind, len(self._numbers))
+            self._by_number[number] = kind
+        if number not in self._found:
+            gpus, placer, types = self._by_number[number]
+            self._found[number] = self._free.choose(placer, gpus, types)
+        return self._found[number]
 
     def _choice(self) -> bool:
         """Return whether there is something to choose."""

@@ -1,4 +1,4 @@
-from .fields import Account as Account, Fields as Fields, chosen as chosen
+from .fields import Account as Account, Fields as Fields, chosen as chosen, refuse_idle as refuse_idle
 from .nodes import (
     HOSTNAME as HOSTNAME,
     NodeFacts as NodeFacts,

@@ -60,6 +60,19 @@ class Account:
             tell(number, f"fields that are not modelled: {', '.join(paths)}")
         return used
 
+    def names(self) -> set[str]:
+        """Return the fields that were not read, with and without the kind of their object."""
+        return {name for kind, path in self.unread for name in (path, f"{kind}.{path}")}
+
+
+def refuse_idle(allowed: Collection[str], accounts: Sequence[Account]) -> None:
+    """Note in the first account a problem for each name that lets a field pass which is not there, or is read."""
+    known = sorted(set().union(*(one.names() for one in accounts)))
+    for name in allowed:
+        if name not in known:
+            message = "names no field of these objects that is not modelled"
+            accounts[0].problems.append(Problem(f"--allow {name}", message, nearest(name, known) or "leave it out"))
+
 
 class Fields:
     """One mapping of an object; to ask for a field notes it as read, and a wrong one is a problem and its default."""

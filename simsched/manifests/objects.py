@@ -198,7 +198,7 @@ _SAID = {str: "text", dict: "a mapping of keys to values"}
 #: The kinds that lie in no namespace.
 _CLUSTER_WIDE = {
     *("ResourceFlavor", "Topology", "ClusterQueue", "Cohort", "WorkloadPriorityClass", "AdmissionCheck", "Node"),
-    *("Configuration", "Namespace", "PriorityClass", "ProvisioningRequestConfig", "MultiKueueConfig"),
+    *("Queue", "Configuration", "Namespace", "PriorityClass", "ProvisioningRequestConfig", "MultiKueueConfig"),
 }
 
 

@@ -160,6 +160,10 @@ class Application(Protocol):
         """Return the seconds that the first start costs, None for the engine's default."""
 
     @property
+    def checkpoint_s(self) -> float | None:
+        """Return the seconds that writing its state takes, None where its size is not known."""
+
+    @property
     def tensor_skew(self) -> float | None:
         """Return the share of the largest tensor in the size of the model, None where it is not known."""
 
@@ -219,6 +223,7 @@ class Undeclared:
     fixed_batch_size: int | None = None
     restart_delay_s: float | None = None
     start_delay_s: float | None = None
+    checkpoint_s: float | None = None
     tensor_skew: float | None = None
     memory: MemoryNeed | None = None
     stages_s: tuple[float, ...] = ()

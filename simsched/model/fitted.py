@@ -80,6 +80,7 @@ class FittedApplication:
     stages_s: tuple[float, ...] = ()
     loss_curve: LossCurve | None = None
     tensor_skew: float | None = field(default=None, init=False)
+    checkpoint_s: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Derive what `Application` has besides, and begin without answers."""

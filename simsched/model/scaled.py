@@ -25,6 +25,7 @@ class ScaledApplication:
         self.fixed_batch_size = inner.fixed_batch_size
         self.restart_delay_s = inner.restart_delay_s
         self.start_delay_s = inner.start_delay_s
+        self.checkpoint_s = inner.checkpoint_s
         self.tensor_skew = inner.tensor_skew
         self.memory = inner.memory
         self.stages_s = tuple(seconds * factor for seconds in inner.stages_s)

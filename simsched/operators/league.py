@@ -10,6 +10,8 @@ from simsched.experiment import (
     Contest,
     Grid,
     LeagueSpec,
+    code_now,
+    code_of,
     contests,
     digest_of_league,
     entrants,
@@ -18,10 +20,26 @@ from simsched.experiment import (
 from simsched.experiment.fairness import run_with_fairness
 from simsched.experiment.running import Listener, RunResult, prepare_grid
 from simsched.operators.bound import bounds_of
-from simsched.results import CPU_S, MEASURES, RUN_FILE, Cell, ContestPlace, Entry, LeagueTable, physics_of, read_run
+from simsched.operators.tuning import tune
+from simsched.policy import POLICIES
+from simsched.results import (
+    CPU_S,
+    MEASURES,
+    RUN_FILE,
+    Cell,
+    ContestPlace,
+    Entry,
+    LeagueTable,
+    joined,
+    physics_of,
+    read_run,
+    require_same_league,
+)
 
 #: Is told which contest begins, its number and how many there are.
 Began = Callable[[str, int, int], None]
+#: The policy that is run again beside results of other code, to see whether they still mean the same.
+_AGAIN = "fifo"
 
 
 def play(
@@ -29,38 +47,67 @@ def play(
     out: Path,
     *,
     policies: Sequence[str] | None = None,
+    against: LeagueTable | None = None,
     seeds: int | None = None,
     data: Path | None = None,
     workers: int = 1,
     listener: Listener | None = None,
     began: Began | None = None,
     bounds: bool = True,
-    limit_s: float | None = None,
 ) -> LeagueTable:
     """Run a league into `out`, one results folder a contest, and return its entries; what is complete is reused.
 
-    `policies` are the only ones to take part, by default all that ship. A contest whose data are not below `data` is
-    named with the reason, and so is a policy that cannot run it or fails. `bounds` sets the best possible beside each.
-    Raises `InputError` where a contest itself is wrong.
+    `policies` are the only ones to take part, by default all that ship and the league's own rows. They are set beside
+    `against`, results of others at the same contests, which have the bounds. A contest whose data are not below `data`
+    is named with the reason, and so is a policy that cannot run it or fails. `bounds` sets the best possible beside
+    each. Raises `InputError` where a contest itself is wrong, or `against` is of other jobs or another meaning.
     """
+    told: tuple[str, ...] = ()
+    if against is not None:
+        require_same_league(against, digest_of_league(spec))
+        seeds = len(against.seeds) if seeds is None else seeds
+        changed = made_by_other_code(against)
+        if changed and policies is not None and _AGAIN in against.policies:
+            policies = list(dict.fromkeys((*policies, _AGAIN)))
+        told = _other_code(changed)
+    all_contests = list(contests(spec, data))
+    tuned = tune(spec, all_contests, out, workers, listener) if policies is None else {}
+    able = entrants(spec, policies, tuple(row for row, _ in tuned.values()))
     chosen = tuple(range(1, (seeds or spec.seeds) + 1))
-    able = entrants(spec, policies)
     places: list[ContestPlace] = []
     entries: list[Entry] = []
-    all_contests = list(contests(spec, data))
     for number, contest in enumerate(all_contests, start=1):
         if contest.missing:
             places.append(ContestPlace(contest.workload, contest.condition, contest.about, missing=contest.missing))
             continue
         if began is not None:
             began(contest.name, number, len(all_contests))
-        document = contest.document(able.rows, chosen, spec.name)
-        grid = prepare_grid(document, name=contest.name, leave_out=True, limit_s=limit_s)
+        grid = prepare_grid(contest.document(able.rows, chosen, spec.name), name=contest.name, leave_out=True)
         found = _run(grid, out, workers, listener)
-        places.append(_place(contest, grid, bounds=bounds))
+        places.append(_place(contest, grid, bounds=bounds and against is None))
         entries += found
         entries += [Entry(contest.name, label, reason=reason) for label, reason in able.unable.items()]
-    return LeagueTable(spec.name, digest_of_league(spec), spec.description, chosen, tuple(places), tuple(entries))
+    told += tuple(said for _, said in tuned.values())
+    head = (spec.name, digest_of_league(spec), spec.description, chosen)
+    table = LeagueTable(*head, tuple(places), tuple(entries), told)
+    return table if against is None else joined(table, against)
+
+
+def made_by_other_code(table: LeagueTable) -> list[str]:
+    """List the policies of stored results, by label, that other code made than would run them now.
+
+    Policies of one's own files are not looked at.
+    """
+    codes = {one.policy_name: one.code for one in table.ran() if ":" not in one.policy_name}
+    other = {name for name, code in codes.items() if not POLICIES.is_shipped(name) or code_now(name) != code}
+    return list(dict.fromkeys(one.policy for one in table.ran() if one.policy_name in other))
+
+
+def _other_code(changed: Sequence[str]) -> tuple[str, ...]:
+    if not changed:
+        return ()
+    said = f"Other code than this version's made the rows of {', '.join(changed)}"
+    return (f"{said}; {_AGAIN} was run again and came out the same." if _AGAIN in changed else f"{said}.",)
 
 
 def _run(grid: Grid, out: Path, workers: int, listener: Listener | None) -> list[Entry]:
@@ -104,6 +151,7 @@ def _entry(contest: str, cells: Sequence[Cell]) -> Entry:
         knows=first.knows,
         rigid=bool(first.manifest.get("policy_rigid", True)),
         becomes=tuple(str(one) for one in without.values()),
+        code=code_of(first.manifest),
         jobs={str(cell.seed): str(cell.manifest.get("jobs_hash"))[:16] for cell in cells},
         values=values,
     )

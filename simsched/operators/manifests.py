@@ -28,6 +28,7 @@ from simsched.manifests import (
     read_nodes,
     read_objects,
     read_workloads,
+    refuse_idle,
 )
 from simsched.operators.log_input import OperatorLog, cluster_groups
 from simsched.operators.replays import ReplayPlan
@@ -37,6 +38,8 @@ from simsched.workload.readers import Stated, jobs_of, read_trace
 
 #: The copy of the objects that a run reads, beside its experiment.
 OBJECTS_FILE = "objects.json"
+#: The parameter in which policies that read objects take their file.
+_READS = {"kueue": "manifests", "kai": "objects"}
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ def manifest_plan(
     nodes = read_nodes(objects, account)
     trace = _trace(path, objects, account, options, queued=policy == "kueue")
     account.judge(changes_of_pods, options.allow)
+    if policy not in _READS:  # the others refuse what they do not need, as they read more
+        refuse_idle(options.allow, (account,))
     raise_any(account.problems)
     if trace is None:
         raise input_error(path, "holds no workload", "give jobs too: kubectl get jobs -o yaml, or those of a log")
@@ -100,12 +105,12 @@ def manifest_plan(
     said += ["  all GPUs count as of one type, as sets of pods of one workload may get several flavors"] if torn else []
     said += [f"  left out: {count} {why}" for why, count in trace.dropped.items()]
     log = OperatorLog(trace, None, "\n".join(said))
-    params: dict[str, Any] = {"manifests": file}
-    params |= {"allow": list(options.allow)} if options.allow else {}
-    params |= {"grows": True} if grows else {}
-    params |= {"diagnostics": ["reasons"]} if reasons else {}
+    params: dict[str, Any] = {_READS[policy]: file} if policy in _READS else {}
+    params |= {"allow": list(options.allow)} if options.allow and params else {}
+    if policy == "kueue":
+        params |= {"grows": True} if grows else {}
+        params |= {"diagnostics": ["reasons"]} if reasons else {}
     most = int(trace.column("num_gpus").max())
-    params = params if policy == "kueue" else {}
     topology = () if grows or options.cluster is not None else levels_of(objects, used)
     return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), topology=topology, **more)
 

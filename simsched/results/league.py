@@ -49,7 +49,8 @@ class ContestPlace:
 class Entry:
     """One policy at one contest: its measures and jobs by seed, or the `reason` for which it has none.
 
-    `knows` and `rigid` put it in its class, `becomes` says what it is without physics that it counts on.
+    `knows` and `rigid` put it in its class, `becomes` says what it is without physics that it counts on, and `code` is
+    a digest of the code that made it.
     """
 
     contest: str
@@ -59,6 +60,7 @@ class Entry:
     rigid: bool = True
     becomes: tuple[str, ...] = ()
     reason: str = ""
+    code: str = ""
     jobs: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -75,7 +77,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class LeagueTable:
-    """All entries of a league; `digest` is that of what it declares and of the simulator's meaning of it."""
+    """All entries of a league; `digest` is that of what it declares and of the simulator's meaning of it.
+
+    `told` are sentences about some of its rows: how they were tuned, and that other code made them.
+    """
 
     name: str
     digest: str
@@ -83,6 +88,7 @@ class LeagueTable:
     seeds: tuple[int, ...]
     contests: tuple[ContestPlace, ...]
     entries: tuple[Entry, ...]
+    told: tuple[str, ...] = ()
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -113,6 +119,7 @@ class _Entry(TypedDict):
     rigid: bool
     becomes: list[str]
     reason: str
+    code: str
     jobs: dict[str, str]
     values: dict[str, dict[str, float]]
 
@@ -124,6 +131,7 @@ class _League(TypedDict):
     seeds: list[Count]
     contests: list[_Contest]
     entries: list[_Entry]
+    told: list[str]
 
 
 def league_text(table: LeagueTable) -> str:
@@ -144,7 +152,7 @@ def read_league_table(place: Path) -> LeagueTable:
     if strange:
         raise input_error(path, f"has an entry of the contest '{strange}', which it does not list", _AGAIN)
     head = (content["name"], content["digest"], content["description"])
-    return LeagueTable(*head, tuple(content["seeds"]), contests, entries)
+    return LeagueTable(*head, tuple(content["seeds"]), contests, entries, tuple(content["told"]))
 
 
 def require_same_league(others: LeagueTable, digest: str) -> None:
@@ -155,21 +163,38 @@ def require_same_league(others: LeagueTable, digest: str) -> None:
 
 
 def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
-    """Put a league's entries beside those of others; raises `InputError` unless both had the same jobs throughout."""
+    """Put a league's entries beside those of others, and in place of their own.
+
+    Raises `InputError` unless both had the same jobs throughout, and what both ran came out the same.
+    """
     require_same_league(others, own.digest)
     jobs = {(one.contest, seed): digest for one in others.ran() for seed, digest in one.jobs.items()}
+    theirs = {(one.contest, one.policy): one for one in others.entries}
     for one in own.ran():
         for seed, digest in one.jobs.items():
             if jobs.get((one.contest, seed), digest) != digest:
                 message = f"had other jobs at {one.contest}, seed {seed}"
                 raise input_error("--against", message, "run the league with the same version of simsched")
+        _require_alike(one, theirs.get((one.contest, one.policy)))
     taken = {(one.contest, one.policy) for one in own.entries}
-    both = {one.policy for one in others.ran()} & {one.policy for one in own.entries}
-    if both:
-        message = f"has a policy called '{min(both)}' too"
-        raise input_error("--against", message, "give the new one another name")
     kept = tuple(one for one in others.entries if (one.contest, one.policy) not in taken)
-    return LeagueTable(own.name, own.digest, own.description, own.seeds, _contests(own, others), (*kept, *own.entries))
+    told = tuple(dict.fromkeys((*others.told, *own.told)))
+    head = (own.name, own.digest, own.description, own.seeds, _contests(own, others))
+    return LeagueTable(*head, (*kept, *own.entries), told)
+
+
+def _require_alike(own: Entry, other: Entry | None) -> None:
+    """Raise `InputError` where a policy that ships comes out otherwise than it did; one of a file may have changed."""
+    if other is None or other.reason or (":" in own.policy_name and own.policy_name == other.policy_name):
+        return
+    if own.policy_name != other.policy_name:
+        message = f"has a policy called '{own.policy}' too"
+        raise input_error("--against", message, "give the new one another name")
+    for name in MEASURES:
+        for seed, value in own.values.get(name, {}).items():
+            if name != CPU_S and other.values.get(name, {}).get(seed, value) != value:
+                message = f"has another {name} of '{own.policy}' at {own.contest}, seed {seed}, than this version gives"
+                raise input_error("--against", message, "run the league with the same version of simsched")
 
 
 def _contests(own: LeagueTable, others: LeagueTable) -> tuple[ContestPlace, ...]:

@@ -27,6 +27,7 @@ from typing import (
 
 from simsched.errors import InputError, Problem, first_line, input_error
 from simsched.outlets import one_line, shortened
+from simsched.reading import MOST_DOCUMENT_BYTES, open_bytes
 from simsched.results.sheets import CurvePoint
 
 #: The key of a point under which the files of a folder of workloads stand; these count as replications.
@@ -138,7 +139,7 @@ class _Failures(TypedDict, total=False):
     jobs: str
     repair_median_s: float
     weibull_shape: float
-    checkpoint_cost_s: float
+    checkpoint_cost_s: float | str
 
 
 class _Engine(TypedDict, total=False):
@@ -213,7 +214,7 @@ def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     Raises `InputError` for a file that is missing, is not a JSON object, or has invalid values; names every place.
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
+        content = json.loads(_text(Path(path)), parse_constant=_no_number)
     except FileNotFoundError as error:
         raise input_error(path, "the file is not there", RUN_AGAIN) from error
     except json.JSONDecodeError as error:
@@ -228,6 +229,13 @@ def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
     if found:
         raise InputError(*(Problem(f"{path}: {place}", fault, RUN_AGAIN) for place, fault in found))
     return content
+
+
+def _text(path: Path) -> str:
+    if path.suffix != ".gz":
+        return path.read_text(encoding="utf-8")
+    with open_bytes(path, MOST_DOCUMENT_BYTES) as stream:
+        return stream.read().decode("utf-8")
 
 
 def _no_number(name: str) -> NoReturn:

@@ -71,6 +71,17 @@ class PlanCurves:
             return float(1 / plans.parts(plan, site, job.request.batch_size).total)
         return self.rate(job, job.num_gpus, kind)
 
+    def rate_by(self, job: JobView, plan: Plan, kind: str) -> float:
+        """Return the rate by a plan on as many GPUs as it takes, 0 where it cannot run."""
+        plans = job[PLANS]
+        if plans is None or not job.facts.runs_on(kind):
+            return 0.0
+        try:
+            parts = plans.parts(plan, tightest_site(self._cluster, plan.gpus, kind), job.request.batch_size)
+        except ValueError:
+            return 0.0
+        return float(1 / parts.total)
+
     def plan(self, job: JobView, gpus: int, kind: str) -> Plan | None:
         """Return the best plan on so many GPUs, None for a job without plans."""
         plans = job[PLANS]

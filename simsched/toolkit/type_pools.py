@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from simsched.model import Cluster, Node
 from simsched.policy import JobView, View, ViewSignal
+from simsched.words import counted
 
 T = TypeVar("T")
 
@@ -37,6 +38,11 @@ class NarrowedView:
         self.restart_delay_s = view.restart_delay_s
         self.max_jobs_per_gpu = view.max_jobs_per_gpu
         self.reasons = view.reasons
+
+    def __repr__(self) -> str:
+        """Say in a line what of the other view it shows."""
+        nodes = f"{sum(self.up)} of {counted(len(self.nodes), 'node')}"
+        return f"<view of {nodes}, {counted(len(self.jobs), 'job')}, {sum(self.free)} GPUs free>"
 
     def _of(self, jobs: Sequence[JobView]) -> Sequence[JobView]:
         return jobs if self.jobs is self._view.jobs else [job for job in jobs if job.id in self.jobs]

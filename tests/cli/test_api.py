@@ -33,6 +33,37 @@ def results(folder):
     return sim.run("tiny.yaml", {"workload.sample": 6})
 
 
+def test_a_simulation_takes_failures_sharing_and_speeds_of_types_as_a_run_does():
+    """Two jobs of a GPU share it at 0.6 of their speed; the second of two types runs three times as fast."""
+    pair = [{"num_gpus": 1, "duration_s": 60}] * 2
+    both = sim.simulate(
+        jobs=pair, policy="horus", cluster=(1, 1), sharing={"max_jobs": 2, "factor": 0.6}, restart_delay_s=0
+    )
+    assert both.jobs["jct_s"].tolist() == [100, 100]
+    types = {"groups": [{"nodes": 1, "gpus_per_node": 1, "gpu_type": kind} for kind in ("t4", "v100")]}
+    fast = sim.simulate(jobs=pair, policy="fifo", cluster=types, gpu_speed={"t4": 1, "v100": 3}, restart_delay_s=0)
+    assert sorted(fast.jobs["jct_s"]) == [20, 60]
+    failing = {"node_mtbf_h": 0.01, "repair_median_h": 0.001, "checkpoint_interval_s": 5}
+    broken = sim.simulate(jobs=pair, policy="fifo", cluster=(1, 2), failures=failing, restart_delay_s=0)
+    assert len(broken.outages) > 0
+    assert broken.jobs["failures"].sum() > 0
+    for wrong, said in (
+        ({"failures": {"node_mtbf": 3}}, "failures: node_mtbf: there is no such key"),
+        ({"sharing": {"max_jobs": 99}}, "sharing: max_jobs: must be at most 16"),
+        ({"sharing": {"max_jobs": 2, "model": "stages"}}, "stages, and those of"),
+        ({"gpu_speed": {"v100": 3}}, "no speed for the GPU type 't4'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            sim.simulate(jobs=pair, policy="fifo", **wrong)
+
+
+def test_a_simulation_has_a_table_and_figures_as_a_run_has():
+    found = sim.simulate(jobs=[JOB], policy="fifo", cluster=(1, 4), restart_delay_s=0)
+    assert found.table(["jct_mean_s"]).loc["fifo", "jct_mean_s"] == found.metrics["jct_mean_s"]
+    assert {"bars", "jct-cdf", "occupancy"} <= set(found.figures())
+    assert found.plot("jct-cdf").axes
+
+
 def test_the_import_is_light_and_says_what_there_is():
     script = "import sys, simsched; print([n for n in ('numpy', 'pandas', 'yaml') if n in sys.modules], dir(simsched))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -11,9 +11,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -95,6 +98,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blocks = re.findall(r"```(?:yaml|csv)\n(.*?)```", page, re.DOTALL)
     for name, block in zip(("leaves.yaml", "jobs.csv", "mine-30b.yaml", "steps.csv"), blocks, strict=True):
         (folder / name).write_text(block)
+    for document in DOCUMENTS:
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for name, block in re.findall(
+            r"save this as\s`([\w.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL | re.IGNORECASE
+        ):
+            (folder / name).write_text(block)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (folder / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[0])
     for code in re.findall(
@@ -130,7 +139,9 @@ def _quick(words: list[str]) -> list[str]:
     if words[0] == "run" and words[1] != "first.yaml":
         return ["validate", words[1], *options, "-o", "seeds=1", "-o", "sweep={}"]
     if words[0] == "run":
-        return [*words, "-j", "1", "--no-plots"]
+        few = [] if "workload.jobs=20" in words else ["-o", "seeds=1"]
+        name = [] if "-o" in words else ["--name", "first"]
+        return [*words, *few, *name, "-j", "1", "--no-plots"]
     if words[:2] == ["application", "show"]:
         return [*words, "--no-plots"]
     if words[0] == "learn" and "--help" not in words:
@@ -175,24 +186,52 @@ def test_the_python_of_the_pages_runs(page: str, place: Path, monkeypatch: pytes
         exec(compile(code, page, "exec"), names)
 
 
-def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("example", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_the_examples_of_the_reference_print_what_they_say(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    notebook = json.loads((ROOT / "docs" / "walkthrough.ipynb").read_text(encoding="utf-8"))
-    names: dict[str, object] = {}
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            assert cell["outputs"] == []
-            exec(compile("".join(cell["source"]), "walkthrough.ipynb", "exec"), names)
-    assert (tmp_path / "results" / "walkthrough" / "run.json").is_file()
+    text = example.read_text(encoding="utf-8")
+    exec(compile(text, example.name, "exec"), {"__name__": "example"})
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert printed == [line.strip() for line in re.findall(r"^# > (.*)$", text, re.MULTILINE)]
 
 
-def test_every_link_of_the_site_leads_somewhere(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
     spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
     assert spec is not None
     assert spec.loader is not None
-    pages = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pages)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_notebook_runs_and_becomes_a_page(pages: ModuleType, tmp_path: Path) -> None:
+    notebook = ROOT / "docs" / "walkthrough.ipynb"
+    assert not any(cell.get("outputs") for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"])
+    pages._copy_notebook(notebook, tmp_path / "walkthrough.md")
+    text = (tmp_path / "walkthrough.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[.*\]\((.*)\)", text)
+    assert len(pictures) == 2
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+    assert text.count("<table>") == 3
+
+
+def test_every_link_of_the_site_leads_somewhere(
+    pages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = pages._draw
+
+    def one_in_many(name: str, jobs: list[dict[str, object]], folder: Path) -> None:
+        if name == "fifo":
+            draw(name, jobs, folder)
+        (folder / f"{name}.png").touch()
+
+    monkeypatch.setattr(pages, "_draw", one_in_many)
+    monkeypatch.setattr(pages, "_copy_notebook", lambda source, target: target.touch())  # has a test of its own
     pages.gather(tmp_path / "site")
+    assert (tmp_path / "site" / "docs" / "reference" / "policies" / "fifo.png").stat().st_size
     nav = re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert [name for name in nav if not (tmp_path / "site" / name).is_file()] == []
     lost = [

@@ -40,7 +40,7 @@ report: {{plots: false}}
 TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(5))
 #: Those that only a kill ends: the limit is far above what a cell of five jobs takes on a busy machine.
 ENDLESS = ("catches_everything", "hangs")
-LIMIT = ("--timeout-per-cell", "20")
+LIMIT = ("--timeout-per-cell", "8")
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 

@@ -181,3 +181,15 @@ def test_a_model_of_ones_own(simsched, tmp_path):
         done = simsched("application", "plans", str(path), "--gpus", "8", "--hardware", "h100", "--no-plots")
         assert done.exit_code == 2
         assert reason in done.output
+
+
+def test_weak_scaling_doubles_gpus_and_batch_together(simsched, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["application", "plans", "llama2-7b", "--gpus", "8", "--hardware", "h100", "--weak-scaling", "2"]
+    grown = json.loads(simsched(*command, "--no-plots", "--json").stdout)["weak_scaling"]
+    assert [(one["gpus"], one["global_batch"]) for one in grown] == [(8, 1024), (16, 2048), (32, 4096)]
+    # the work of a GPU stays: what a step takes longer, it loses of its share of the peak
+    assert grown[2]["mfu"] / grown[0]["mfu"] == pytest.approx(grown[0]["step_s"] / grown[2]["step_s"])
+    done = simsched(*command)
+    assert "As GPUs and global batch double together:" in done.output
+    assert (tmp_path / "figures" / "llama2-7b-weak-scaling.png").is_file()

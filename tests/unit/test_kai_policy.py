@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from simsched_policies.production.kai.objects import Group, read_declared
 from simsched_policies.production.kai.policy import Kai
 
 from simsched.applications.catalogue import catalogue
@@ -136,7 +137,8 @@ def test_use_over_time_turns_what_is_over_quota() -> None:
 
 def declared(tmp_path: Path, *objects: object) -> str:
     file = tmp_path / "objects.json"
-    file.write_text(json.dumps({"kind": "List", "items": objects}), encoding="utf-8")
+    items = [{"apiVersion": "scheduling.run.ai/v2", **one} for one in objects if isinstance(one, dict)]
+    file.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
     return str(file)
 
 
@@ -148,6 +150,29 @@ def queue(name: str, quota: float, limit: float = -1, **spec: object) -> dict[st
 
 def group(name: str, **spec: object) -> dict[str, object]:
     return {"kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def pods(name: str, notes: dict[str, str] | None = None, queue: str = "", **labels: str) -> dict[str, object]:
+    """Return a Job of two pods of two GPUs, a minute long, that comes at once."""
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 2}}}
+    template = {"metadata": {"annotations": notes or {}}, "spec": {"containers": [container]}}
+    marked = {"labels": {**labels, **({"kai.scheduler/queue": queue} if queue else {})}}
+    times = {"annotations": {"simsched/duration-s": "60", "simsched/submit-s": "0"}}
+    spec = {"parallelism": 2, "completions": 2, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **marked, **times}, "spec": spec}
+
+
+def test_what_labels_of_workloads_say_of_their_pod_groups(tmp_path: Path) -> None:
+    said = [
+        pods("train", queue="a"),
+        pods("build", queue="a", priorityClassName="build"),
+        {**pods("kept", queue="a"), "metadata": {**pods("kept")["metadata"], "namespace": "x"}},  # type: ignore[dict-item]
+        group("kept", queue="b", minMember=2, preemptibility="non-preemptible"),
+    ]
+    found = read_declared(Path(declared(tmp_path, queue("a", 1), queue("b", 1), *said))).groups
+    assert found["default/train"] == Group("a", None, 50, preemptible=True)
+    assert found["default/build"] == Group("a", None, 100, preemptible=False)
+    assert found["x/kept"] == Group("b", None, 50, preemptible=False)  # both of its pods are all of them
 
 
 def test_queues_and_pod_groups_are_read_from_their_objects(tmp_path: Path) -> None:
@@ -167,14 +192,17 @@ def test_queues_and_pod_groups_are_read_from_their_objects(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        ([queue("a", 1, parentQueue="z")], "spec.parentQueue: its parent 'z' is not in the file"),
+        ([queue("a", 1, parentQueue="z")], "spec.parentQueue: its parent 'z' is not declared"),
         ([queue("a", 1, parentQueue="a")], "above itself"),
         ([queue("a", 1, colour="red")], "Queue a, spec.colour: is not modelled"),
-        ([queue("a", -2)], "spec.resources.gpu.quota: must be a number of at least -1"),
-        ([queue("a", 1, preemptMinRuntime="5")], "must be a duration"),
+        ([queue("a", -2)], "spec.resources.gpu.quota: must be at least -1, not -2"),
+        ([queue("a", 1, preemptMinRuntime="5")], "'5' is no duration"),
         ([queue("a", 1), group("j", minMember=1, topologyConstraint={})], "spec.topologyConstraint: is not modelled"),
         ([group("j", priorityClassName="gold")], "spec.priorityClassName: is 'gold'"),
-        ([{"kind": "Topology", "metadata": {"name": "t"}}], "only Queue and PodGroup are read"),
+        ([queue("a", 1), pods("one")], "Job default/one, metadata.labels.kai.scheduler/queue: is missing"),
+        ([queue("a", 1), pods("one", queue="a", notes={"gpu-fraction": "0.5"})], "gpu-fraction: is not modelled"),
+        ([queue("a", 1), pods("one", queue="a", priorityClassName="gold")], "'gold' is none that KAI ships"),
+        ([queue("a", 1), pods("one", queue="a"), group("one", minMember=9)], "starts with no fewer than 9"),
     ],
 )
 def test_wrong_objects_are_refused_with_their_field(tmp_path: Path, objects: list[object], message: str) -> None:

@@ -4,16 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from simsched.agent.fixed_agent import BestPlan
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
-from simsched.model import Cluster, JobSpec, Site
+from simsched.model import Cluster, JobSpec, Site, facts_of
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedJob, PlannedModel
 from simsched.policy import PLANS, Decision, Place, Policy, Triggers, UndeclaredSignalError
 from simsched.testing.builders import run
 
 A100 = Hardware("a100", 80e9, 312e12, 312e12, 0.7, 1e-12, 1e-3, 220e9, 60e-6, 8, 100e9)
 SMALL = PlannedModel("small", ModelShape(8, 1024, 4096, 16, 16, 51200, 1024), {"a100": A100}, 64, 1e9)
+SLOW = replace(SMALL, name="slow", hardware={"a100": replace(A100, node_bandwidth=1e9)}, _best={}, _parts={})
 CLUSTER = Cluster.uniform(4, 8, "a100")
 
 
@@ -62,6 +64,15 @@ def test_without_one_the_agent_runs_the_fastest_and_the_plan_asked_for_on_its_ow
     asked = JobSpec("a", 0, 8, "small", plan=Plan(tensor=8))
     assert shown(play({1: {"a": ((0, 8),)}}, asked)) == [("t8 p1 d1", 64)]
     assert shown(play({1: {"a": ((0, 4),)}}, asked)) == [(str(SMALL.best(Site((4,), "a100")).plan), 64)]
+
+
+def test_a_plan_tuned_for_full_nodes_is_kept_where_the_gpus_lie_apart():
+    """On one GPU of each of eight nodes another plan than on a full node is the fastest."""
+    apart, facts = Site((1,) * 8, "a100"), facts_of(PlannedJob(SLOW, 100))
+    request = JobSpec("a", 0, 8, "slow", plan=Plan(tensor=8)).request
+    found = [BestPlan(on=on).agent(request, facts).choose(apart, 0).plan for on in ("site", "full-nodes")]
+    assert found == [SLOW.best(apart).plan, SLOW.best(Site((8,), "a100")).plan]
+    assert found[0] != found[1]
 
 
 def test_another_plan_is_a_restart_and_the_same_one_is_none():

@@ -14,13 +14,21 @@ from simsched.toolkit import DeadlineJob, share_out
 from simsched.toolkit.deadlines import satisfactory_share
 
 
-def measured(name, seconds):
+def measured(name, seconds, tensor=1):
     """A model whose step takes so many seconds on each number of GPUs, and fits no fewer."""
-    return TabledModel(name, "t4", {(Plan(data=gpus), (gpus,)): found for gpus, found in seconds.items()})
+    plans = {gpus: Plan(tensor, data=gpus // tensor) for gpus in seconds}
+    return TabledModel(name, "t4", {(plans[gpus], (gpus,)): found for gpus, found in seconds.items()})
 
 
-#: 400, 200 and 160 s for 100 steps; and one of which a replica takes three GPUs.
-MODELS = {one.name: one for one in (measured("pairs", {2: 4.0, 4: 2.0, 8: 1.6}), measured("threes", {3: 4.0, 6: 2.0}))}
+#: Two stages at 3 s on two GPUs and half of that on four; one stage is faster on both.
+STAGED = {(Plan(pipeline=2, data=d), (2 * d,)): 3.0 / d for d in (1, 2)}
+ONE_STAGE = {(Plan(data=gpus), (gpus,)): 2.0 / gpus for gpus in (2, 4)}
+#: Of `pairs` 100 steps take 400, 200 and 160 s; a replica of `threes` takes three GPUs.
+MODELS = {
+    "pairs": measured("pairs", {2: 4.0, 4: 2.0, 8: 1.6}),
+    "threes": measured("threes", {3: 4.0, 6: 2.0}, 3),
+    "staged": TabledModel("staged", "t4", STAGED | ONE_STAGE),
+}
 
 
 class Source:
@@ -79,7 +87,7 @@ def test_shares_begin_at_the_least_that_a_job_runs_on():
     assert share_out([large, small], 3) == {"large": 0, "small": 2}
 
 
-def test_sia_scales_by_whole_replicas_and_best_plans():
+def test_sia_scales_by_whole_replicas():
     """Rates 0.25, 0.5 and 0.625 on two, four and eight GPUs: alone all eight, two jobs four each, three 4 + 2 + 2."""
     assert held(outcome(Sia(), [job("a")], 8)) == {"a": 8}
     assert held(outcome(Sia(), [job("a"), job("b")], 8)) == {"a": 4, "b": 4}
@@ -88,7 +96,13 @@ def test_sia_scales_by_whole_replicas_and_best_plans():
 
 def test_a_replica_of_three_gpus_is_never_given_four():
     assert held(outcome(Sia(), [job("a", "threes"), job("b", "threes")], 7)) == {"a": 3, "b": 3}
-    assert held(outcome(Sia(), [job("a", "threes")], 6)) == {"a": 6}
+    assert held(outcome(Sia(), [job("a", "threes")], 7)) == {"a": 6}
+
+
+def test_sia_keeps_the_stages_asked_for():
+    recorder = outcome(Sia(), [job("a", "staged", plan=Plan(pipeline=2))], 4)
+    assert [one.plan for one in recorder.allocations] == ["t1 p2 d2"]
+    assert [one.plan for one in outcome(Sia(), [job("a", "staged")], 4).allocations] == ["t1 p1 d4"]
 
 
 @pytest.mark.parametrize("name", ["optimus", "or-elastic"])

@@ -45,8 +45,39 @@ def test_scenario(case: dict[str, Any]) -> None:
 def test_every_public_case_of_a_cycle_comes_out_as_in_kueue(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = shared / "kueue" / "schedule-scenarios.json"
     assert main([str(cases), "--words", str(DATA / "kueue" / "words" / cases.name), "--least", "1"]) == 0
-    (line,) = capsys.readouterr().out.splitlines()[1:]
+    line, told = capsys.readouterr().out.splitlines()[1:]
     assert line.split() == [cases.name, "62", "62", "0", "0", "100.0", "%"]
+    assert told == "62 of 62 read, of which 62 equal"
+
+
+def test_without_words_no_public_case_is_answered_wrongly(shared: Path) -> None:
+    report = check_file(shared / "kueue" / "schedule-scenarios.json")
+    assert (report.count("equal"), report.count("different"), report.count("left out")) == (45, 0, 17)
+    assert report.remark.startswith("45 cases without 'flavours'")
+
+
+SPOKEN = {
+    "name": "does not match the selector",
+    "queues": [{"name": "q", "quotas": [{"flavour": "spot", "resource": "gpu", "nominal": 1}]}],
+    "pending": [{"id": "a/one", "queue": "q", "request": {"gpu": 1}}],
+    "outcome": {"admitted": {"a/one": ["spot"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "result"),
+    [
+        ({}, "left out"),
+        ({"namespaces": {"a": {}}}, "equal"),
+        ({"name": "plain"}, "equal"),
+        ({"name": "spot has a taint"}, "left out"),
+        ({"name": "spot has a taint", "flavours": [{"name": "spot"}]}, "equal"),
+        ({"name": "to a nonexistent flavor"}, "left out"),
+        ({"name": "to a nonexistent queue"}, "equal"),
+    ],
+)
+def test_a_case_that_speaks_of_more_than_it_says_is_left_out(changed: dict[str, Any], result: str) -> None:
+    assert check({**SPOKEN, **changed}).result == result
 
 
 def test_every_scenario_that_ships_is_covered() -> None:

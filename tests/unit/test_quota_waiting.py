@@ -20,7 +20,7 @@ from simsched_policies.production.kueue.model import (
     Workload,
 )
 from simsched_policies.production.kueue.policy import Kueue
-from simsched_policies.production.kueue.prospects import Moment, Prospects
+from simsched_policies.production.kueue.prospects import Prospects
 from simsched_policies.production.kueue.queues import Waiting
 from simsched_policies.production.kueue.tree import QuotaTree
 
@@ -153,15 +153,37 @@ def test_short_cuts_change_no_decision(rules: dict[str, object], seed: int, monk
 def test_what_a_queue_could_get_follows_from_the_cohorts_above_it() -> None:
     queues = [ClusterQueue("q", "low", {GPU: Quota(4, lending_limit=1)}), ClusterQueue("r", "high", {GPU: Quota(6)})]
     tree = QuotaTree(queues, [Cohort("low", "high", {GPU: Quota(2)}), Cohort("high", "root", {GPU: Quota(1)})])
-    tree.add("q", {GPU: 2})  # stays in the three that q lends to nobody
-    tree.add("r", {GPU: 5})
-    moment = Moment()
-    # low has 2 and the 1 that q lends, high 6 and 1 more, of which r uses 5; the root adds nothing.
-    assert [moment.stands(tree.queues["q"], GPU), moment.stands(tree.cohorts["root"], GPU)] == [(1 + 5, 1 + 5), (5, 0)]
-    tree.add("r", {GPU: 5})
-    assert moment.stands(tree.queues["q"], GPU) == (6, 6)  # as of the last look
-    moment.begin()
-    assert moment.stands(tree.queues["q"], GPU) == (1 + 0, 1 + 3)  # what low owns may still be reclaimed
+    prospects = Prospects(tree, fair_sharing=False)
+    needs = {gpus: prospects.needs(asks("a", "q", gpus)) for gpus in (4, 5, 6, 7)}
+
+    def most() -> int:
+        prospects.look()
+        return max((gpus for gpus, one in needs.items() if one is not None and prospects.allow(one)), default=0)
+
+    tree.admit(Workload("own", "q", {GPU: 2}))  # stays in the three that q lends to nobody
+    tree.admit(Workload("other", "r", {GPU: 5}))
+    assert most() == 1 + 5  # low has 2 and the 1 that q lends, high 6 and 1 more, of which r uses 5; the root adds none
+    tree.admit(Workload("more", "r", {GPU: 5}))
+    assert most() == 1 + 3  # what low owns may still be reclaimed
+    prospects.wait("q", [needs[5]])  # type: ignore[list-item]
+    assert prospects.hopeful() == set()
+    tree.release(tree.queues["r"].held["more"])
+    prospects.look()
+    assert prospects.hopeful() == {"q"}
+
+
+def test_a_bound_counts_limits_of_borrowing_and_what_may_be_preempted() -> None:
+    spec = ClusterQueue("q", "all", {GPU: Quota(2, borrowing_limit=3)}, within=Within.LOWER_PRIORITY)
+    tree = QuotaTree([spec, ClusterQueue("r", "all", {GPU: Quota(9)})])
+    prospects = Prospects(tree, fair_sharing=False)
+    tree.admit(Workload("low", "q", {GPU: 4}, priority=0))
+
+    def allowed(gpus: int, priority: int) -> bool:
+        needs = prospects.needs(asks("a", "q", gpus, priority))
+        prospects.look()
+        return needs is not None and prospects.allow(needs)
+
+    assert [allowed(1, 0), allowed(2, 0), allowed(5, 1), allowed(6, 1)] == [True, False, True, False]
 
 
 def test_candidates_of_a_queue_keep_their_order_while_some_are_taken_off() -> None:

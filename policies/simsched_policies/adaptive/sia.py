@@ -5,9 +5,9 @@ integer program to choose one for each job every minute, over GPU types and numb
 SOSP'23, section 3). A configuration is worth the goodput that the job's own model predicts, relative to the job's
 least, to the power of `fairness`, discounted by past restarts if it is a change. A job starts from a profile on one GPU
 of each type, at most doubles its GPUs, and on a type where it never ran is taken to scale as on one where it did. A job
-that trains by plans (hybrid, section 5.3) is scaled by whole replicas, of the fewest GPUs of a type that any plan fits,
-and is worth the rate of its best plan. Other jobs without a batch size are rigid: they get what they asked for, on any
-type.
+that trains by plans (hybrid, section 5.3) is scaled by whole replicas: stages and tensor ranks stay those of the plan
+asked for, or of the best plan on the fewest GPUs of a type that any plan fits. Other jobs without a batch size are
+rigid: they get what they asked for, on any type.
 
 Deviations: if all jobs are rigid, rounds are skipped until a job or node comes or goes; plans are known beforehand on
 any number of GPUs and keep the global batch, whereas Sia profiles the smallest and has every replica add to the batch;
@@ -18,13 +18,14 @@ where none does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent
 from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, GoodputModel, JobRequest, gpus_of
+from simsched.model.plans import Plan
 from simsched.policy import (
     GOODPUT,
     GPU_TYPES,
@@ -33,6 +34,7 @@ from simsched.policy import (
     Becomes,
     Decision,
     JobView,
+    Place,
     Policy,
     Traits,
     Triggers,
@@ -81,6 +83,9 @@ class Sia(Policy):
     _since_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _alone: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
     _known: dict[str, tuple[object, Floats]] = field(default_factory=dict, init=False, repr=False)
+    _hybrids: dict[str, tuple[Groups, list[Configuration], Floats]] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _curves: PlanCurves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -100,9 +105,9 @@ class Sia(Policy):
         self._curves = PlanCurves(cluster)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Adapt the batch to the goodput, where there is a batch; take the best plan, where there are plans."""
+        """Adapt the batch to the goodput, where there is a batch."""
         if facts.limits is None:
-            return fixed_agent(request._replace(plan=None), facts)
+            return fixed_agent(request, facts)
         return goodput_agent(request, facts, shared=self._shared)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -114,6 +119,7 @@ class Sia(Policy):
         for gone in view.finished:
             self._since_s.pop(gone, None)
             self._known.pop(gone, None)
+            self._hybrids.pop(gone, None)
         seen = tuple(view.jobs), tuple(view.up)
         if seen == self._seen and not view.lost and all(_is_rigid(job) for job in view.jobs.values()):
             return Decision.change({})
@@ -136,7 +142,7 @@ class Sia(Policy):
         for job in view.jobs.values():
             if allocations.get(job.id, ()) != job.allocation:
                 self._since_s[job.id] = view.now_s
-        return Decision(allocations)
+        return Decision(self._plans(allocations, view))
 
     def _offers(self, job: JobView, view: View, groups: Groups) -> tuple[list[Configuration], Sequence[float]]:
         """Return the configurations that a job may get, and what each is worth."""
@@ -160,16 +166,45 @@ class Sia(Policy):
         return kinds, worth.tolist()
 
     def _hybrid(self, job: JobView, groups: Groups) -> tuple[list[Configuration], Floats]:
-        """Return the configurations of whole replicas, and the rate of the best plan on each."""
-        found: list[Configuration] = []
-        for kind, (nodes, per_node) in sorted(groups.items()):
-            most = min(self.most_gpus, job.max_gpus or self.most_gpus, nodes * per_node)
-            replica = self._curves.more(job, 0, most, kind)
-            if replica is not None:
-                usual = [one.gpus for one in configurations({kind: (nodes, per_node)}, most)]
-                counts = sorted({replica, *(gpus for gpus in usual if gpus % replica == 0)})
-                found += [Configuration(kind, -(-gpus // per_node), gpus) for gpus in counts]
-        return found, np.array([self._curves.rate(job, one.gpus, one.gpu_type) for one in found])
+        """Return the configurations of whole replicas, and the rate on each."""
+        known = self._hybrids.get(job.id)
+        if known is None or known[0] != groups:
+            found: list[Configuration] = []
+            rates: list[float] = []
+            for kind, (nodes, per_node) in sorted(groups.items()):
+                most = min(self.most_gpus, job.max_gpus or self.most_gpus, nodes * per_node)
+                replica = self._replica(job, kind, most)
+                if replica is None:
+                    continue
+                usual = {one.gpus for one in configurations({kind: (nodes, per_node)}, most)} | {job.num_gpus}
+                doubled = {replica.gpus << power for power in range(most.bit_length())}
+                for gpus in sorted(gpus for gpus in usual | doubled if gpus <= most and gpus % replica.gpus == 0):
+                    plan = replace(replica, data=gpus // replica.gpus)
+                    rate = self._curves.rate_by(job, plan, kind)
+                    if rate > 0:
+                        found.append(Configuration(kind, -(-gpus // per_node), gpus))
+                        rates.append(rate)
+            known = self._hybrids[job.id] = groups, found, np.array(rates)
+        return known[1], known[2]
+
+    def _replica(self, job: JobView, kind: str, most: int) -> Plan | None:
+        """Return the plan of a replica: of the plan asked for, else of the best on the fewest GPUs that any fits."""
+        plan = job.request.plan
+        if plan is None:
+            fewest = self._curves.more(job, 0, most, kind)
+            plan = None if fewest is None else self._curves.plan(job, fewest, kind)
+        return None if plan is None else replace(plan, data=1)
+
+    def _plans(self, allocations: Mapping[str, Allocation], view: View) -> dict[str, Allocation | Place]:
+        """Return allocations with the plan of each job that has plans."""
+        found: dict[str, Allocation | Place] = dict(allocations)
+        for job_id, at in allocations.items():
+            job = view.jobs[job_id]
+            if job.limits is None and job[PLANS] is not None and at:
+                replica = self._replica(job, view.nodes[at[0][0]].gpu_type, gpus_of(at))
+                assert replica is not None  # the configurations offered are its replicas
+                found[job_id] = Place(at, plan=replace(replica, data=gpus_of(at) // replica.gpus))
+        return found
 
     def _adaptive(self, job: JobView, groups: Groups) -> tuple[list[Configuration], Floats]:
         limits, report = job.limits, job[GOODPUT]

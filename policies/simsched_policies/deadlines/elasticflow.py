@@ -84,7 +84,7 @@ class ElasticFlow(Policy):
     _planned_s: float = field(default=0.0, init=False, repr=False)
     _types: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _ratios: dict[str, tuple[int, dict[int, float]]] = field(default_factory=dict, init=False, repr=False)
-    _leasts: dict[tuple[str, int, str], int] = field(default_factory=dict, init=False, repr=False)
+    _ranges: dict[tuple[str, int, str, int], tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse slots and restarts that cannot be planned with."""
@@ -161,7 +161,7 @@ class ElasticFlow(Policy):
 
     def _job(self, job: JobView, pool: TypePool, gpus: int) -> DeadlineJob:
         """Return a job as the plans see it, its work in seconds on the fewest GPUs that it runs on."""
-        least = self._least(job, pool, gpus)
+        least, most = self._usable(job, pool, gpus)
         left_s = (job.request.deadline_s or 0.0) - job.age_s
         own_s = job.facts.restart_delay_s if job.starts else job.facts.start_delay_s
         restart_s = pool.view.restart_delay_s if own_s is None else own_s
@@ -169,7 +169,7 @@ class ElasticFlow(Policy):
             job.id,
             job[REMAINING_WORK].seconds_on(pool.gpu_type, least) if least <= gpus else 1.0,
             min(max(int(left_s // self.slot_s), 0), self.horizon_slots),
-            usable_gpus(job, gpus),
+            most,
             partial(self._rate, job, pool, least),
             gpus_of(job.allocation),
             restart_s / self.slot_s,
@@ -177,17 +177,18 @@ class ElasticFlow(Policy):
             least,
         )
 
-    def _least(self, job: JobView, pool: TypePool, gpus: int) -> int:
-        """Return the fewest GPUs, of the powers of two, that a plan of a job fits; more than `gpus` where none does."""
+    def _usable(self, job: JobView, pool: TypePool, gpus: int) -> tuple[int, int]:
+        """Return the fewest and the most of `gpus` GPUs that a job runs on; of powers of two, if it runs by plans.
+
+        The fewest are more than there are where no plan fits.
+        """
         if job.limits is not None:  # `agent` refuses jobs with neither batch sizes nor plans
-            return 1
-        what = job.facts.name, job.request.batch_size, pool.gpu_type
-        if what not in self._leasts:
-            least = next((size for size in sizes(gpus) if _runs_on(job, pool, size)), None)
-            if least is None:
-                return 2 * gpus
-            self._leasts[what] = least
-        return self._leasts[what]
+            return 1, usable_gpus(job, gpus)
+        what = job.facts.name, job.request.batch_size, pool.gpu_type, usable_gpus(job, gpus)
+        if what not in self._ranges:
+            able = [size for size in sizes(what[-1]) if _runs_on(job, pool, size)] or [2 * gpus]
+            self._ranges[what] = able[0], able[-1]
+        return self._ranges[what]
 
     def _rate(self, job: JobView, pool: TypePool, least: int, gpus: int) -> float:
         """Return what a slot does on some GPUs, in seconds on the `least`.

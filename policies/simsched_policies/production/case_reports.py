@@ -20,10 +20,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """The cases of a file and their verdicts, in the order of the file."""
+    """The cases of a file and their verdicts, in the order of the file; `remark` says what was taken for granted."""
 
     path: Path
     verdicts: tuple[Verdict, ...]
+    remark: str = ""
 
     def count(self, result: str) -> int:
         """Count the cases of one result."""
@@ -45,6 +46,9 @@ def described(reports: Sequence[Report]) -> str:
         numbers = (len(report.verdicts), *map(report.count, ("equal", "different", "left out")))
         cells = "{:>5}  {:>5}  {:>9}  {:>8}".format(*numbers)
         lines.append(f"{report.path.name:{width}}  {cells}  {100 * report.share_equal:>9.1f} %")
+    read = len(every.verdicts) - every.count("left out")
+    lines.append(f"{read} of {len(every.verdicts)} read, of which {every.count('equal')} equal")
+    lines += [f"{report.path.name}: {report.remark}" for report in reports if report.remark]
     reasons = Counter(verdict.detail for verdict in every.verdicts if verdict.result == "left out")
     lines += [f"left out, {count}: {reason}" for reason, count in sorted(reasons.items())]
     lines += [

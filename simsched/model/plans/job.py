@@ -21,6 +21,7 @@ class PlannedJob(Undeclared):
         self.global_batch = global_batch or plans.global_batch
         self.gpu_types: tuple[str, ...] | None = plans.gpu_types
         self.restart_delay_s: float | None = plans.replan_s or None
+        self.checkpoint_s: float | None = plans.replan_s / 2 or None  # written, but not read
 
     def epoch_end(self, epoch: int) -> float:
         """Return the steps in all, where the only epoch ends."""

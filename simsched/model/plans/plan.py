@@ -110,9 +110,10 @@ class PlanTable(NamedTuple):
 
     def same_layer(self, plan: Plan) -> NDArray[np.bool_]:
         """Return where a layer runs as by a plan."""
-        one = PlanTable.of([plan])
-        columns = ("tensor", "context", "micro_batch", "recomputation", "sequence_parallel")
-        return np.logical_and.reduce([getattr(self, name) == getattr(one, name) for name in columns])
+        one, same = PlanTable.of([plan]), np.ones(len(self.tensor), dtype=np.bool_)
+        for name in ("tensor", "context", "micro_batch", "recomputation", "sequence_parallel"):
+            same &= getattr(self, name) == getattr(one, name)
+        return same
 
     @property
     def gpus(self) -> Floats:

@@ -58,7 +58,11 @@ _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
 
 
 def draw_run(
-    run: Run, folder: Path, replicate_over: Collection[str] = (), formats: Sequence[str] = FORMATS
+    run: Run,
+    folder: Path,
+    replicate_over: Collection[str] = (),
+    formats: Sequence[str] = FORMATS,
+    style: str = "page",
 ) -> list[Path]:
     """Draw a run into `folder` and return the files written.
 
@@ -69,7 +73,7 @@ def draw_run(
     """
     paths: list[Path] = []
     for name, drawn in run_figures(run, replicate_over):
-        paths += save(*drawn, folder, name, formats)
+        paths += save(*drawn, folder, name, formats, style)
     return paths
 
 
@@ -189,7 +193,7 @@ def _already(drawn: Drawn) -> Drawn:
 
 
 def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
-    styles = _row_styles(rows)
+    styles = _row_styles(run, rows)
     yield "bars", partial(_bars, run, rows, metrics, styles)
     yield "jct-cdf", partial(_distribution, run, rows, styles)
     if type_metrics(rows):
@@ -208,7 +212,7 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
     yield from ((name, partial(_already, figure)) for name, figure in drawn.items())
 
 
-def _row_styles(rows: Sequence[Row]) -> dict[str, Look]:
+def _row_styles(run: Run, rows: Sequence[Row]) -> dict[str, Look]:
     """Return the looks of rows: a ramp where one number alone tells them apart, else a colour for each policy."""
     keys = {key for row in rows for key in row.point}
     if len({row.policy for row in rows}) == 1 < len(rows) and len(keys) == 1:
@@ -216,7 +220,7 @@ def _row_styles(rows: Sequence[Row]) -> dict[str, Look]:
         values = [row.point.get(key) for row in rows]
         if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
             return ramp_looks([row.shown_name for row in sorted(rows, key=lambda row: row.point[key])])
-    return row_looks({row.shown_name: row.policy for row in rows})
+    return row_looks(run, rows)
 
 
 def _point_plans(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
@@ -225,7 +229,7 @@ def _point_plans(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
     chosen = [row for row in rows if row.point == points[len(points) // 2]]
     if len(rows) <= MOST_ROWS or not 1 < len(chosen) <= MOST_ROWS:
         return
-    yield "jct-cdf", partial(_distribution, run, chosen, _row_styles(chosen))
+    yield "jct-cdf", partial(_distribution, run, chosen, _row_styles(run, chosen))
     cells = [row.cells[0] for row in chosen]
     if len(chosen) <= _MOST_PANELS and all(
         cell.has("allocations") and placements(cell) <= _MOST_BARS for cell in cells

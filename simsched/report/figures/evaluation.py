@@ -8,7 +8,7 @@ from simsched.report.figures.co_adaptation import JOB_COLUMNS, LIFE_COLUMNS, ada
 from simsched.report.figures.jct_parts import jct_parts, parts_data
 from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
 from simsched.report.figures.rho import rho_cdf, rho_data
-from simsched.report.figures.style import Drawn, looks
+from simsched.report.figures.style import Drawn, looks, row_looks
 from simsched.results import (
     LIFE_COLUMNS as PROGRESS_COLUMNS,
     QUALITY_COLUMNS,
@@ -52,9 +52,7 @@ def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Dra
 def _quality(run: Run, rows: Sequence[Row]) -> Drawn:
     data = quality_data({row.shown_name: [_lives(cell) for cell in row.cells] for row in rows})
     seeds = max(len(row.cells) for row in rows)
-    return quality(
-        data, title=f"{run.name}: how losses fall", seeds=seeds, styles=looks(row.shown_name for row in rows)
-    )
+    return quality(data, title=f"{run.name}: how losses fall", seeds=seeds, styles=row_looks(run, rows))
 
 
 def _lives(cell: Cell) -> list[Life]:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.report.figures.style import BAND_ALPHA, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.results import Row, Run
 
@@ -44,16 +44,15 @@ def checkpoint_interval(
     """
     names = dict.fromkeys(data["line"])
     styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
-    caption = "Productive share of the time from first start to end; bands: 95 % interval (Student's t)."
+    caption = "Productive share of the time from first start to end; whiskers: 95 % interval (Student's t)."
     with styled():
         figure = new_figure(6.2, 3.6, title, caption)
         axes = figure.subplots()
         for name, line in data.groupby("line", sort=False):
             look, part = styles[str(name)], line.sort_values("value")
             axes.plot(part["value"], part["mean"], color=look.colour, marker=look.marker, linestyle="", label=str(name))
-            axes.fill_between(
-                part["value"], part["low"], part["high"], color=look.colour, alpha=BAND_ALPHA, linewidth=0
-            )
+            far = [(part["mean"] - part["low"]).clip(0), (part["high"] - part["mean"]).clip(0)]
+            axes.errorbar(part["value"], part["mean"], yerr=far, fmt="none", ecolor=look.colour, capsize=2)
         axes.set_xscale("log")
         axes.set_xlabel("checkpoint interval (s)")
         axes.set_title("effective training time (share)")
@@ -102,6 +101,7 @@ def _single(rows: Sequence[Row]) -> dict[str, float] | None:
             or failures.get("weibull_shape") != 1
             or nodes != 1
             or failures.get("causes")
+            or isinstance(failures["checkpoint_cost_s"], str)
         ):
             return None
         found.add((mtbf_s, failures["checkpoint_cost_s"], engine.get("restart_delay_s", 0)))

@@ -10,14 +10,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.over_time import band, bin_edges, binned, over_seeds
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.over_time import bin_edges, binned, over_seeds, spanned
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, span_words, styled
 from simsched.report.units import HOUR_S, MINUTE_S, time_unit
 from simsched.results import CurvePoint, Floats, held_between_rounds, integrals
 from simsched.words import duration
 
 _MOST_BINS = 400
-_MOST_BANDS = 2  # the number of nodes varies so much between seeds that more would hide the lines
+_MOST_SPANS = 2  # the number of nodes varies so much between seeds that more would hide the lines
 #: The columns of `rounds` that are needed here.
 NODE_COLUMNS = ("time_s", "provisioned_nodes")
 
@@ -71,21 +71,22 @@ def nodes_over_time(
     styles = styles or looks(data["policy"])
     width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
     unit = time_unit(float(data["time_s"].max()) + width_s)
-    bands = seeds > 1 and data["policy"].nunique() <= _MOST_BANDS
+    several = data["policy"].nunique()
+    spans = seeds > 1 and several <= _MOST_SPANS
     with styled():
         trains = bool((data["efficiency"].dropna() < 1).any())
-        caption = _caption(seeds, width_s, bands, curves, rented=rented, trains=trains)
+        caption = _caption(seeds, width_s, span_words(several) if spans else "", curves, rented=rented, trains=trains)
         figure = new_figure(7.2, 4.6 if trains else 2.6, title, caption)
         panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
         shown = list(zip(panels, ("nodes", "efficiency"), (1, 100), strict=False))
-        for label, part in data.groupby("policy", sort=False):
+        for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
             middle, look = (part["time_s"] + width_s / 2) * unit.factor, styles[str(label)]
             for axes, name, factor in shown:
                 style = "steps-mid" if name == "nodes" and seeds == 1 else "default"
                 line = {"color": look.colour, "linestyle": look.dash, "drawstyle": style}
                 axes.plot(middle, factor * part[name], label=str(label), **line)
-                if bands:
-                    band(axes, middle, part, name, factor, look)
+                if spans:
+                    spanned(axes, middle, part, name, factor, look, place, several)
         for axes, point_of, _ in shown:
             _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
         panels[0].set_title("Nodes rented" if rented else "Nodes up")
@@ -110,10 +111,10 @@ def _published(axes: Axes, curves: Sequence[CurvePoint], factor: float, styles: 
             axes.plot(x, y, color=look.colour, linewidth=0.9, alpha=0.6, marker=".", markersize=3)
 
 
-def _caption(seeds: int, width_s: int, bands: bool, curves: Sequence[CurvePoint], *, rented: bool, trains: bool) -> str:
+def _caption(seeds: int, width_s: int, spans: str, curves: Sequence[CurvePoint], *, rented: bool, trains: bool) -> str:
     text = f"Means over {duration(width_s)}"
     if seeds > 1:
-        text += f" and over {seeds} seeds" + ("; bands span the lowest and the highest seed" if bands else "")
+        text += f" and over {seeds} seeds{spans}"
         text += ". A seed whose jobs are done " + ("rents nothing any more" if rented else "counts no node any more")
     if curves:
         text += ". Thin lines with dots: published"

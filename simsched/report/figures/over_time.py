@@ -10,7 +10,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.style import BAND_ALPHA, MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import (
+    MOST_SPANS,
+    Drawn,
+    Look,
+    legend_above,
+    looks,
+    new_figure,
+    span,
+    span_words,
+    styled,
+)
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, time_unit
 from simsched.results import Columns, CurvePoint, Floats, integrals
 from simsched.words import duration
@@ -94,17 +104,25 @@ def over_time(
     styles = styles or looks(data["policy"])
     width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
     unit = time_unit(float(data["time_s"].max()) + width_s)
-    bands = seeds > 1 and data["policy"].nunique() <= MOST_BANDS
+    several = data["policy"].nunique()
+    spans = seeds > 1 and several <= MOST_SPANS
     with styled():
         trains = bool((data["efficiency"].dropna() < 1).any())  # of jobs that know only their duration there is none
-        figure = new_figure(7.2, 4.6 if trains else 2.6, title, _caption(seeds, width_s, bands, trains))
+        figure = new_figure(
+            7.2,
+            4.6 if trains else 2.6,
+            title,
+            _caption(seeds, width_s, span_words(several) if spans else "", trains),
+        )
         panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
         above, last = panels[0], panels[-1]
-        for label, part in data.groupby("policy", sort=False):
-            middle = (part["time_s"] + width_s / 2) * unit.factor
-            _line(above, middle, part, "gpus", 1, str(label), styles[str(label)], bands)
-            if trains:
-                _line(last, middle, part, "efficiency", 100, str(label), styles[str(label)], bands)
+        shown = [(above, "gpus", 1), (last, "efficiency", 100)][: 1 + trains]
+        for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
+            middle, look = (part["time_s"] + width_s / 2) * unit.factor, styles[str(label)]
+            for axes, name, factor in shown:
+                axes.plot(middle, factor * part[name], color=look.colour, linestyle=look.dash, label=str(label))
+                if spans:
+                    spanned(axes, middle, part, name, factor, look, place, several)
         if total_gpus:
             above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
         above.set_title("GPUs allocated")
@@ -158,24 +176,17 @@ def over_time_beside(
     return figure, data
 
 
-def _line(
-    axes: Axes, x: pd.Series, part: pd.DataFrame, name: str, factor: float, label: str, look: Look, bands: bool
+def spanned(
+    axes: Axes, x: pd.Series, part: pd.DataFrame, name: str, factor: float, look: Look, place: int = 0, curves: int = 1
 ) -> None:
-    axes.plot(x, factor * part[name], color=look.colour, linestyle=look.dash, label=label)
-    if bands:
-        band(axes, x, part, name, factor, look)
+    """Show what the seeds of a curve of `over_seeds` span."""
+    span(axes, x, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, curves)
 
 
-def band(axes: Axes, x: pd.Series, part: pd.DataFrame, name: str, factor: float, look: Look) -> None:
-    """Shade what lies between the lowest and the highest seed of a curve."""
-    low, high = factor * part[f"{name}_low"], factor * part[f"{name}_high"]
-    axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
-
-
-def _caption(seeds: int, width_s: int, bands: bool, trains: bool) -> str:
+def _caption(seeds: int, width_s: int, spans: str, trains: bool) -> str:
     text = f"Means over {duration(width_s)}"
     if seeds > 1:
-        text += f" and over {seeds} seeds" + ("; bands span the lowest and the highest seed" if bands else "")
+        text += f" and over {seeds} seeds{spans}"
         text += ". A finished seed counts as 0 GPUs"
     if not trains:
         return text + "."

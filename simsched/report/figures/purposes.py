@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from simsched.report.figures.agents import agents_data, agents_panels, compares_agents
 from simsched.report.figures.bars import bar_data, metric_bars
-from simsched.report.figures.style import Drawn, Look, looks
+from simsched.report.figures.style import Drawn, Look, looks, row_looks
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.results import Row, Run
 
@@ -31,7 +31,7 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
             title = f"{run.name}: deadlines"
             yield (
                 "deadlines",
-                metric_bars(bar_data(rows, _DEADLINES), title=title, styles=looks(r.shown_name for r in rows)),
+                metric_bars(bar_data(rows, _DEADLINES), title=title, styles=row_looks(run, rows)),
             )
     if len(swept) == 1 and compares_agents(rows):
         title = f"{run.name}: agents under schedulers over {axis_title(swept[0])}"
@@ -40,7 +40,7 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
         yield "agents", agents_panels(data, swept[0], title=title, reference=reference)
     if len(rows) <= most_rows and any(_SHARED[0] in row.values for row in rows):
         title = f"{run.name}: what sharing GPUs is worth"
-        yield "sharing", metric_bars(bar_data(rows, _SHARED), title=title, styles=looks(r.shown_name for r in rows))
+        yield "sharing", metric_bars(bar_data(rows, _SHARED), title=title, styles=row_looks(run, rows))
 
 
 def placement_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:

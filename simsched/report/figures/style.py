@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -23,9 +24,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation, Transform
 
-from simsched.files import written_aside
+from simsched.files import write_text, written_aside
 from simsched.outlets import cells_wide, csv_cell, file_name, shortened
 from simsched.report.figures.lettering import families, label_text, words_text, write_figure
+from simsched.results import Row, Run
 
 #: The kinds of picture that are written; `svg` can be had too.
 FORMATS = ("png", "pdf")
@@ -80,8 +82,10 @@ _LEFT, _MARGIN = 0.1, 0.08
 _TITLE_HEIGHT, _CAPTION_LINE, _LEGEND_LINE = 0.36, 0.145, 0.205
 _LEGEND_HANDLE, _LEGEND_LETTER = 0.58, 0.06
 BAND_ALPHA = 0.18
-#: With more lines than this, bands hide more than they show.
-MOST_BANDS = 4
+#: With more lines than this, what the seeds span hides more than it shows.
+MOST_SPANS = 4
+#: How many whiskers a curve has.
+_WHISKERS = 7
 
 
 @dataclass(frozen=True)
@@ -115,19 +119,20 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
     }
 
 
-def row_looks(rows: Mapping[str, str]) -> dict[str, Look]:
-    """Return the look of each row of a table from the policy of each row: a colour per policy.
+def row_looks(run: Run, rows: Iterable[Row]) -> dict[str, Look]:
+    """Return the look of each row by its name: a policy has the same colour in all figures of a run.
 
-    Rows of one policy differ by dashes and markers; those of a single policy by colour.
+    Rows of one policy differ by dashes and markers; where there is only one policy, by colour.
     """
-    if len(set(rows.values())) in (1, len(rows)):
-        return looks(rows)
-    of_policy = looks(rows.values())
-    found: dict[str, Look] = {}
-    for name, policy in rows.items():
-        index = sum(rows[other] == policy for other in found)
-        colour = of_policy[policy].colour
-        found[name] = Look(colour, _DASHES[index % len(_DASHES)], _MARKERS[index % len(_MARKERS)])
+    policies = {row.shown_name: row.shown_policy for row in rows}
+    if len(set(policies.values())) == 1 < len(policies):
+        return looks(policies)
+    of_policy, found = looks(run.shown_policies), dict[str, Look]()
+    several = len(set(policies.values())) < len(policies)
+    for name, policy in policies.items():
+        index = sum(policies[other] == policy for other in found)
+        dashes = Look(of_policy[policy].colour, _DASHES[index % len(_DASHES)], _MARKERS[index % len(_MARKERS)])
+        found[name] = dashes if several else of_policy[policy]
     return found
 
 
@@ -166,9 +171,9 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     below = _MARGIN + _CAPTION_LINE * len(lines)
     figure = ShownFigure(figsize=(width, height + _TITLE_HEIGHT + below), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.text(_LEFT, -_MARGIN, title, transform=_corner(figure, 1), va="top", weight="bold", size=_TITLE_SIZE)
+    figure.text(_LEFT, -_MARGIN, title, transform=corner(figure, 1), va="top", weight="bold", size=_TITLE_SIZE)
     text = "\n".join(lines)
-    figure.text(_LEFT, _MARGIN, text, transform=_corner(figure, 0), va="bottom", size=_CAPTION_SIZE, color="#444444")
+    figure.text(_LEFT, _MARGIN, text, transform=corner(figure, 0), va="bottom", size=_CAPTION_SIZE, color="#444444")
     _leave_room(figure, _TITLE_HEIGHT, below)
     return figure
 
@@ -214,11 +219,31 @@ def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None)
         labels,
         loc="upper left",
         bbox_to_anchor=(_LEFT, -_TITLE_HEIGHT),
-        bbox_transform=_corner(figure, 1),
+        bbox_transform=corner(figure, 1),
         ncols=columns,
         borderpad=0,
         borderaxespad=0,
     )
+
+
+def span(axes: Axes, x: Any, low: Any, high: Any, look: Look, place: int = 0, curves: int = 1) -> None:
+    """Show what the seeds of a curve span: shaded, or by whiskers where there are several `curves`.
+
+    Shades of several curves would merge; their whiskers stand side by side, by the `place` of each among them.
+    """
+    x, low, high = (np.asarray(values, dtype=float) for values in (x, low, high))
+    if curves == 1:
+        axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
+        return
+    step = max(len(x) // _WHISKERS, 1)
+    at = slice(step * (2 * place + 1) // (2 * curves), None, step)
+    style: Any = {"fmt": "none", "ecolor": look.colour, "elinewidth": 0.9, "capsize": 2, "capthick": 0.9}
+    axes.errorbar(x[at], low[at], yerr=[np.zeros(len(x[at])), np.maximum(high[at] - low[at], 0)], **style)
+
+
+def span_words(curves: int) -> str:
+    """Say in a caption what `span` shows."""
+    return f"; {'the band spans' if curves == 1 else 'whiskers span'} the lowest and the highest seed"
 
 
 def _named(axes: Axes) -> Iterator[Any]:
@@ -227,7 +252,7 @@ def _named(axes: Axes) -> Iterator[Any]:
     yield from axes.containers
 
 
-def _corner(figure: Figure, top: int) -> Transform:
+def corner(figure: Figure, top: int) -> Transform:
     """Return coordinates in inches from the lower (0) or upper (1) left corner of a figure, whatever its size."""
     whole: Any = figure.transFigure  # any transform will do, the stubs ask for an affine one
     return figure.dpi_scale_trans + ScaledTranslation(0, top, whole)
@@ -258,15 +283,28 @@ def take_words(figure: Figure) -> Words:
     return Words(title.get_text(), " ".join(lines), _TITLE_HEIGHT - 0.04, _MARGIN + _CAPTION_LINE * len(lines))
 
 
-def save(figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+def save(
+    figure: Figure,
+    data: pd.DataFrame,
+    folder: Path,
+    name: str,
+    formats: Sequence[str] = FORMATS,
+    style: str = "page",
+) -> list[Path]:
     """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
 
-    Each file is written aside and renamed when whole. Returns the paths, pictures first.
+    Each file is written aside and renamed when whole. Returns the paths, pictures first. A `style` for papers, see
+    `simsched.report.figures.paper`, adds the LaTeX that sets the figure.
     """
     folder, name = Path(folder), file_name(name)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     with styled():
+        if style != "page":
+            from simsched.report.figures.paper import for_paper
+
+            write_text(folder / f"{name}.tex", for_paper(figure, style, name))
+            paths.append(folder / f"{name}.tex")
         for kind in formats:
             paths.append(folder / f"{name}.{kind}")
             with written_aside(paths[-1]) as aside:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import Drawn, Look, legend_above, new_figure, row_looks, styled
 from simsched.results import By, Row, Run, by_group
 
 #: The most policies and the most groups that fit a figure.
@@ -24,7 +24,7 @@ def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]
         )
         yield (
             "tenants",
-            draw_tenant_waits(data, title=f"{run.name}: who waits", styles=looks(row.shown_name for row in rows)),
+            draw_tenant_waits(data, title=f"{run.name}: who waits", styles=row_looks(run, rows)),
         )
 
 

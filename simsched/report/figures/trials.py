@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from simsched.report.figures.over_time import band, over_seeds
-from simsched.report.figures.style import MOST_BANDS, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.over_time import over_seeds, spanned
+from simsched.report.figures.style import MOST_SPANS, Drawn, Look, legend_above, looks, new_figure, span_words, styled
 from simsched.report.units import time_unit
 
 _TOP = 5
@@ -49,16 +49,17 @@ def trials_over_time(
     """Draw the accuracy of the five best trials and the trials finished over time; `data` is of `trials_data`."""
     styles = styles or looks(data["policy"])
     unit = time_unit(float(data["time_s"].max()))
-    bands = seeds > 1 and data["policy"].nunique() <= MOST_BANDS
+    several = data["policy"].nunique()
+    spans = seeds > 1 and several <= MOST_SPANS
     with styled():
-        figure = new_figure(7.2, 4.6, title, _caption(seeds, bands))
+        figure = new_figure(7.2, 4.6, title, _caption(seeds, span_words(several) if spans else ""))
         above, below = figure.subplots(2, 1, sharex=True)
-        for label, part in data.groupby("policy", sort=False):
+        for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
             x, look = part["time_s"] * unit.factor, styles[str(label)]
             for axes, name in ((above, "accuracy"), (below, "done")):
                 axes.plot(x, part[name], color=look.colour, linestyle=look.dash, label=str(label))
-                if bands:
-                    band(axes, x, part, name, 1, look)
+                if spans:
+                    spanned(axes, x, part, name, 1, look, place, several)
         above.set_title("Mean accuracy of the five best trials so far")
         above.set_ylabel("accuracy (%)")
         below.set_title("Trials finished")
@@ -70,8 +71,8 @@ def trials_over_time(
     return figure, data
 
 
-def _caption(seeds: int, bands: bool) -> str:
+def _caption(seeds: int, spans: str) -> str:
     text = "Accuracies come from a synthetic response surface that knows nothing of the scheduler."
     if seeds > 1:
-        text += f" Means over {seeds} seeds" + ("; bands span the lowest and the highest seed." if bands else ".")
+        text += f" Means over {seeds} seeds{spans}."
     return text

@@ -120,7 +120,7 @@ def waits_of(cell: Cell) -> dict[str, str]:
     for (job_id, why), rows in said.groupby(["job_id", "why"], sort=True):
         ranks = sorted(set(rows["rank"]) - {0})
         place = f", place {ranks[0]}{f' to {ranks[-1]}' if len(ranks) > 1 else ''} in line" if ranks else ""
-        told.setdefault(job_id, []).append(f"{why} at {counted(len(rows), 'decision')}{place}")
+        told.setdefault(str(job_id), []).append(f"{why} at {counted(len(rows), 'decision')}{place}")
     return {job_id: "; ".join(parts) for job_id, parts in told.items()}
 
 

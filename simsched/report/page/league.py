@@ -68,7 +68,7 @@ def league_page(table: LeagueTable, evidence: Sequence[Evidence] = ()) -> str:
         *(_beats(table, number, name) for number, name in enumerate(classes(table), start=1)),
         '<section class="run" id="conditions"><h2>What was run</h2>',
         table_block(contests_table(table), "contests"),
-        "".join(f"<p>{html_text(one)}</p>" for one in becomes_notes(table)),
+        "".join(f"<p>{html_text(one)}</p>" for one in (*table.told, *becomes_notes(table))),
         _unable(table),
         _evidence(evidence),
         "</section>",

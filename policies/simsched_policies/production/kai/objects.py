@@ -1,15 +1,27 @@
-"""KAI's own objects as `kubectl get queues.scheduling.run.ai,podgroups.scheduling.run.ai -A -o json` writes them."""
+"""KAI's own objects among others of Kubernetes: Queues and PodGroups, and what labels of workloads say of theirs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from simsched.errors import input_error, nearest
-from simsched.reading import read_json
+from simsched.errors import nearest, tell
+from simsched.manifests import (
+    WORKLOAD_KINDS,
+    Account,
+    Fields,
+    Object,
+    Workload,
+    chosen,
+    is_gpu,
+    raise_any,
+    read_objects,
+    read_workloads,
+    refuse_idle,
+)
+from simsched.words import counted
 from simsched_policies.production.kai.model import (
     DEFAULT_QUEUE_PRIORITY,
     PRIORITIES,
@@ -20,7 +32,11 @@ from simsched_policies.production.kai.model import (
     preemptible_by_priority,
 )
 
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_PREFIX = "kai.scheduler/"
+_QUEUE, _PREEMPTIBILITY, _PRIORITY = f"{_PREFIX}queue", f"{_PREFIX}preemptibility", "priorityClassName"
+_PREEMPTIBILITIES = ("preemptible", "non-preemptible")
+#: Annotations of pods without the prefix, which ask for parts of GPUs.
+_PARTS = ("gpu-fraction", "gpu-fraction-num-devices", "gpu-memory")
 
 
 @dataclass(frozen=True)
@@ -35,7 +51,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Declared:
-    """Queues by name, and PodGroups by name, which is that of their job."""
+    """Queues by name, and what PodGroups say of jobs by name, with or without their namespace."""
 
     queues: Mapping[str, Queue] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
@@ -45,97 +61,67 @@ class Declared:
         return name in self.queues and all(queue.parent != name for queue in self.queues.values())
 
 
-def read_declared(path: Path) -> Declared:
-    """Read the objects of a file; raises `InputError` for what is wrong, and for a field or kind that has no word."""
-    content = read_json(path)
-    items = content.get("items", [content]) if isinstance(content, Mapping) else content
-    if not isinstance(items, list):
-        raise input_error(path, "holds no list of objects", "write it with kubectl get ... -o json")
+def read_declared(path: Path, allow: Collection[str] = ()) -> Declared:
+    """Read a file or folder of objects; raises `InputError` for what is wrong and for a field that has no word.
+
+    A field that is not modelled may be there if `allow` names it. Objects of other schedulers are told and passed over.
+    """
+    objects = read_objects(path)
+    account = Account()
     queues: dict[str, Queue] = {}
     groups: dict[str, Group] = {}
-    for item in items:
-        spec = _Spec(path, item)
-        if spec.kind == "Queue":
-            queues[spec.name] = _queue(spec, float(len(queues)))
-        elif spec.kind == "PodGroup":
-            groups[spec.name] = _group(spec)
+    own = [one for one in objects if one.kind in ("Queue", "PodGroup") and one.group == "scheduling.run.ai"]
+    for one in own:
+        fields = Fields(one, account)
+        fields.skip("apiVersion", "kind", "metadata", "status")
+        spec = fields.part("spec", needed=True)
+        if one.kind == "Queue":
+            queues[one.name] = _queue(one.name, spec, float(len(queues)))
         else:
-            spec.fail("kind", f"is '{spec.kind}', and only Queue and PodGroup are read", "take the object out")
-        spec.end()
-    for name in queues:
-        seen, above = {name}, queues[name].parent
-        while above is not None:
-            if above not in queues or above in seen:
-                message = f"its parent '{above}' is {'above itself' if above in seen else 'not in the file'}"
-                raise input_error(f"{path}: Queue {name}, spec.parentQueue", message, nearest(above, queues))
-            seen.add(above)
-            above = queues[above].parent
+            groups[one.name] = groups[f"{one.namespace}/{one.name}"] = _group(spec)
+        account.close(fields)
+    _check_parents(chosen(own, "Queue"), queues, account)
+    read = Account()
+    for workload in read_workloads(objects, read):
+        made = _group_of(workload, account)
+        found = groups.get(workload.id, groups.get(workload.owner.name, made))
+        groups[workload.id] = _of_workload(replace(found, queue=found.queue or made.queue), workload, account)
+    account.judge(lambda kind, field_path: "is not modelled", allow)
+    refuse_idle(allow, (account, read))
+    raise_any(account.problems)
+    others = {one.kind for one in objects} - {"Queue", "PodGroup", "Node", "Namespace", *WORKLOAD_KINDS}
+    if others:
+        tell(counted(len(others), "kind"), f"objects that kai does not read: {', '.join(sorted(others))}")
     return Declared(queues, groups)
 
 
-class _Spec:
-    """The fields of an object's specification, each of which has to be asked for."""
-
-    def __init__(self, path: Path, item: Any, data: Any = None, at: str = "spec") -> None:
-        item = item if isinstance(item, Mapping) else {}
-        self._path, self._item, self._at = path, item, at
-        self.kind = str(item.get("kind", ""))
-        self.name = str((item.get("metadata") or {}).get("name", ""))
-        inside = item.get("spec") if data is None else data
-        self._left: dict[str, Any] = dict(inside) if isinstance(inside, Mapping) else {}
-        if not self.name:
-            self.fail("metadata.name", "is missing", "write objects as kubectl get ... -o json does")
-
-    def fail(self, key: str, message: str, remedy: str) -> NoReturn:
-        raise input_error(f"{self._path}: {self.kind or 'object'} {self.name}, {key}", message, remedy)
-
-    def text(self, key: str) -> str:
-        value = self._left.pop(key, None) or ""
-        if not isinstance(value, str):
-            self.fail(f"{self._at}.{key}", f"must be text, not {value!r:.40}", "put it in quotes")
-        return value
-
-    def number(self, key: str, default: float, least: float) -> float:
-        value = self._left.pop(key, None)
-        value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
-            self.fail(f"{self._at}.{key}", f"must be a number of at least {least:g}, not {value!r:.40}", "")
-        return float(value)
-
-    def part(self, key: str) -> _Spec:
-        return _Spec(self._path, self._item, self._left.pop(key, None) or {}, f"{self._at}.{key}")
-
-    def duration_s(self, key: str) -> float | None:
-        said = self.text(key)
-        parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", said)
-        if "".join(number + unit for number, unit in parts) != said:
-            self.fail(f"{self._at}.{key}", f"must be a duration, not '{said}'", "write it as in 1h30m or 45s")
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts) if said else None
-
-    def end(self) -> None:
-        if self._left:
-            remedy = "take it out, if the run may do without it"
-            self.fail(f"{self._at}.{min(self._left)}", "is not modelled", remedy)
+def _check_parents(objects: Sequence[Object], queues: Mapping[str, Queue], account: Account) -> None:
+    for one in objects:
+        seen, above = {one.name}, queues[one.name].parent
+        while above is not None:
+            if above not in queues or above in seen:
+                message = f"its parent '{above}' is {'above itself' if above in seen else 'not declared'}"
+                account.problems.append(one.problem(("spec", "parentQueue"), message, nearest(above, queues)))
+                break
+            seen.add(above)
+            above = queues[above].parent
 
 
-def _queue(spec: _Spec, created_s: float) -> Queue:
-    spec.text("displayName")
+def _queue(name: str, spec: Fields, created_s: float) -> Queue:
+    spec.skip("displayName")
     resources = spec.part("resources")
     quotas = []
     for resource in RESOURCES:
         part = resources.part(resource)
-        quotas.append(Quota(*(part.number(key, 0.0, least) for key, least in _QUOTA.items())))
-        part.end()
-    resources.end()
+        quotas.append(Quota(*(_at_least(part, key, least) for key, least in _QUOTA.items())))
     cpu, memory, gpu = quotas
     return Queue(
-        spec.name,
+        name,
         spec.text("parentQueue") or None,
         (cpu, memory, gpu),
-        int(spec.number("priority", DEFAULT_QUEUE_PRIORITY, -(2.0**31))),
+        spec.whole("priority", DEFAULT_QUEUE_PRIORITY),
         created_s,
-        spec.duration_s("preemptMinRuntime"),
-        spec.duration_s("reclaimMinRuntime"),
+        *(spec.seconds(key, 0.0) if key in spec else None for key in ("preemptMinRuntime", "reclaimMinRuntime")),
     )
 
 
@@ -143,12 +129,70 @@ def _queue(spec: _Spec, created_s: float) -> Queue:
 _QUOTA = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 0.0}
 
 
-def _group(spec: _Spec) -> Group:
-    queue, name = spec.text("queue"), spec.text("priorityClassName") or "train"
+def _at_least(part: Fields, key: str, least: float) -> float:
+    value = part.number(key, 0.0)
+    if value < least:
+        part.fail(key, f"must be at least {least:g}, not {value:g}")
+    return value
+
+
+def _group(spec: Fields) -> Group:
+    queue, name = spec.text("queue"), spec.text(_PRIORITY) or "train"
     if name not in PRIORITIES:
-        spec.fail("spec.priorityClassName", f"is '{name}', which KAI does not ship", nearest(name, PRIORITIES))
-    said, least = spec.text("preemptibility"), int(spec.number("minMember", 0, 0))
-    if said not in ("", "preemptible", "non-preemptible"):
-        spec.fail("spec.preemptibility", f"is '{said}'", nearest(said, ("preemptible", "non-preemptible")))
-    priority = PRIORITIES[name]
+        spec.fail(_PRIORITY, f"is '{name}', which KAI does not ship", nearest(name, PRIORITIES))
+    said = spec.text("preemptibility", of=_PREEMPTIBILITIES)
+    return _made(queue, name, said, spec.maybe_whole("minMember", least=0))
+
+
+def _made(queue: str, name: str, said: str, least: int | None = None) -> Group:
+    priority = PRIORITIES.get(name, PRIORITIES["train"])
     return Group(queue, least or None, priority, said == "preemptible" if said else preemptible_by_priority(priority))
+
+
+def _group_of(workload: Workload, account: Account) -> Group:
+    """Return the PodGroup that KAI makes of a workload: queue, priority and preemptibility from its labels."""
+    owner = workload.owner
+    labels: dict[str, str] = {}
+    for metadata in _metadata(owner.data):
+        labels = {**(metadata.get("labels") or {}), **labels}
+        notes = metadata.get("annotations") or {}
+        read = {_QUEUE, _PREEMPTIBILITY}
+        for name in sorted({*notes, *(metadata.get("labels") or {})}):
+            if name in _PARTS or (name.startswith(_PREFIX) and name not in read):
+                account.note(owner, ("metadata", "annotations" if name in notes else "labels", name))
+    name = str(labels.get(_PRIORITY) or workload.pod_priority or "train")
+    if name not in PRIORITIES:
+        message = f"the class of priority '{name}' is none that KAI ships"
+        account.problems.append(owner.problem((), message, nearest(name, PRIORITIES)))
+    said = str(labels.get(_PREEMPTIBILITY, ""))
+    if said not in ("", *_PREEMPTIBILITIES):
+        path = ("metadata", "labels", _PREEMPTIBILITY)
+        account.problems.append(owner.problem(path, f"is '{said}'", nearest(said, _PREEMPTIBILITIES)))
+    return _made(str(labels.get(_QUEUE, "")), name, said)
+
+
+def _of_workload(group: Group, workload: Workload, account: Account) -> Group:
+    """Return the PodGroup of a workload, whose queue must be said; a minimum of all its pods with GPUs is none."""
+    if not group.queue:
+        remedy = f"label it {_QUEUE}, or name its queue in its PodGroup"
+        account.problems.append(workload.owner.problem(("metadata", "labels", _QUEUE), "is missing", remedy))
+    pods, least = sum(one.count for one in workload.pod_sets), group.min_member or 0
+    if least > pods:
+        message = f"has {counted(pods, 'pod')}, and its PodGroup starts with no fewer than {least}"
+        account.problems.append(workload.owner.problem((), message, "ask for no more than these"))
+    with_gpus = sum(one.count for one in workload.pod_sets if any(map(is_gpu, one.template.requests)))
+    return replace(group, min_member=None) if least >= with_gpus else group
+
+
+def _metadata(data: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the metadata of an object and of the templates of its pods, from the outermost."""
+    if isinstance(data, Mapping):
+        own = data.get("metadata")
+        if isinstance(own, Mapping):
+            yield own
+        for key, value in data.items():
+            if key != "metadata":
+                yield from _metadata(value)
+    elif isinstance(data, list):
+        for item in data:
+            yield from _metadata(item)

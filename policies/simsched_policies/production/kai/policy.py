@@ -82,8 +82,9 @@ class Kai(Policy):
     weight every `usage_half_life_s`, looked at every `usage_period_s`. With `min_share` below 1 jobs are elastic and
     start with that part of their pods.
 
-    With `objects`, a JSON file of KAI's Queues and PodGroups, queues are as these say, by the names of tenants, and so
-    are jobs with a PodGroup of their name; others are as above.
+    With `objects`, a file or folder of Kubernetes objects, queues are as KAI's Queues say, by the names of tenants, and
+    jobs as PodGroups of their name or the labels of their workloads say; others are as above. `allow` names fields that
+    are not modelled and may be there all the same.
     """
 
     name: ClassVar[str] = "kai"
@@ -97,6 +98,7 @@ class Kai(Policy):
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     objects: Annotated[str | None, INPUT_FILE] = None
+    allow: Sequence[str] = ()
     gpus_per_pod: int = 0
     min_share: float = 1.0
     prefers_within: int = -1
@@ -131,7 +133,7 @@ class Kai(Policy):
         if self.objects is not None:
             if self.tenants:
                 raise ValueError("objects and tenants exclude each other: the objects say who has which quota")
-            self._declared = read_declared(Path(self.objects))
+            self._declared = read_declared(Path(self.objects), self.allow)
         self._usage = UsageWindow(self.usage_window_s, self.usage_half_life_s)
 
     @property

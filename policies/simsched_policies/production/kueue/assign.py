@@ -40,7 +40,7 @@ class Grade(IntEnum):
     @property
     def mode(self) -> Mode:
         """Return the mode of an entry with this grade."""
-        return {Grade.NO_FIT: Mode.NO_FIT, Grade.FIT: Mode.FIT}.get(self, Mode.PREEMPT)
+        return Mode.FIT if self is Grade.FIT else Mode.NO_FIT if self is Grade.NO_FIT else Mode.PREEMPT
 
 
 #: Tells whom an amount of one resource alone would preempt, and at which level it would then borrow.
@@ -188,7 +188,7 @@ class _Search:
         if node.queue is None:
             raise ValueError(f"{node.name} is no queue")
         self.spec: ClusterQueue = node.queue
-        named, known = {flavour for flavour, _ in node.quotas}, market.flavours or {}
+        named, known = node.flavours, market.flavours or {}
         #: The flavours of the queue that have a topology, and whether all have: all its pods are then placed in it.
         self.with_topology = {name for name in named if name in known and known[name].topology is not None}
         self.only_topology = bool(named) and self.with_topology == named

@@ -72,6 +72,20 @@ _NOT_MODELLED: Mapping[str, str] = {
     "x_objects": "the case does not say which further objects there are",
     "x_Limit": "the case does not say which limits the pods have",
 }
+#: Words in the name of a case, or of a flavour that its pending workloads could get, with the key that must then say
+#: more, and what a case without it does not say.
+_SPOKEN_OF: Mapping[str, tuple[str, str]] = {
+    "taint": ("flavours", "which flavours have which taints"),
+    "tolerat": ("flavours", "which flavours have which taints"),
+    "affinity": ("flavours", "which flavours have which labels"),
+    "nonexistent flavor": ("flavours", "which flavours exist"),
+    "selector": ("namespaces", "which labels namespaces have, and which of them queues take"),
+}
+
+
+def plain(case: Json) -> bool:
+    """Say whether a case of a cycle leaves open what its flavours are, which then have neither labels nor taints."""
+    return "outcome" in case and "flavours" not in case and not left_out(case)
 
 
 def left_out(case: Json) -> str:
@@ -94,6 +108,20 @@ def _reasons(case: Json) -> Iterator[str]:
         if part == "workload" and "usage" not in entry and isinstance(n := entry.get("pod_sets", 1), int) and n != 1:
             yield "the case does not say what each set of pods requests"
     yield from _of_gates(case)
+    yield from _unsaid(case)
+
+
+def _unsaid(case: Json) -> Iterator[str]:
+    """Yield what a case of a cycle speaks of by name only."""
+    if "outcome" not in case:
+        return
+    asked = {workload.get("queue") for workload in case.get("pending", [])}
+    quotas = (quota for queue in case.get("queues", []) if queue["name"] in asked for quota in queue.get("quotas", []))
+    names = {str(case.get("name", "")), *(str(quota["flavour"]) for quota in quotas)}
+    spoken = " ".join(sorted(names)).lower().replace("-", " ")
+    for word, (key, what) in _SPOKEN_OF.items():
+        if word in spoken and key not in case:
+            yield f"the case does not say {what} ('{key}')"
 
 
 def _of_gates(case: Json) -> Iterator[str]:

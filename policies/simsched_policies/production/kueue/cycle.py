@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from simsched_policies.production.kueue.assign import Assignment, Chosen, Found, Grade, Market, assign
 from simsched_policies.production.kueue.classical import classical_victims
@@ -49,7 +50,7 @@ class Rules:
     topologies: Mapping[str, Topology] = field(default_factory=dict)
     checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def market(self) -> Market:
         """Return what a search for flavours reads."""
         levels = {name: topology.levels for name, topology in self.topologies.items()}
@@ -375,9 +376,13 @@ class _Cycle:
         return any(victim.workload.id in self.taken for victim in entry.victims)
 
     def _still_fits(self, entry: Entry) -> bool:
-        if not self.tree.topologies and self.tree.fits(entry.asking.queue, entry.usage):
-            return True  # the more so without victims
-        with self.tree.without_all(victim.workload for victim in self._gone(entry)):
+        gone = self._gone(entry)
+        if not self.tree.topologies:
+            if self.tree.fits(entry.asking.queue, entry.usage):
+                return True  # the more so without victims
+            if not gone:
+                return False
+        with self.tree.without_all(victim.workload for victim in gone):
             quota = self.tree.fits(entry.asking.queue, entry.usage)
             return quota and self.tree.has_room(entry.assignment.assigned())
 

@@ -23,6 +23,7 @@ from simsched.manifests import (
     read_nodes,
     read_objects,
     read_workloads,
+    refuse_idle,
     taints,
     tolerations,
 )
@@ -87,9 +88,10 @@ def declared(path: Path, allow: Collection[str] = ()) -> Declared:
     Raises `InputError` with all problems.
     """
     objects = read_objects(path)
-    account = Account()
-    found = _Reader(objects, account).read()
+    account, pods = Account(), Account()
+    found = _Reader(objects, account, pods).read()
     account.judge(changes_outcome, allow)
+    refuse_idle(allow, (account, pods))
     raise_any(account.problems)
     return found
 
@@ -108,8 +110,8 @@ def changes_outcome(kind: str, path: str) -> str:
 class _Reader:
     """Reads all kinds; each method reads one."""
 
-    def __init__(self, objects: Sequence[Object], account: Account) -> None:
-        self._objects, self._account = objects, account
+    def __init__(self, objects: Sequence[Object], account: Account, pods: Account) -> None:
+        self._objects, self._account, self._pods = objects, account, pods
         self._flavours: dict[str, ResourceFlavor] = {}
         self._topologies: dict[str, Topology] = {}
         self._queues: list[ClusterQueue] = []
@@ -135,7 +137,7 @@ class _Reader:
             _READERS[one.kind](self, fields)
             self._account.close(fields)
         jobs = list(self._jobs())
-        nodes = tuple(read_nodes(self._objects, Account()))
+        nodes = tuple(read_nodes(self._objects, self._pods))
         for job in jobs:
             self._namespaces.setdefault(job.namespace, {"kubernetes.io/metadata.name": job.namespace})
         setup = Setup(
@@ -341,8 +343,7 @@ class _Reader:
 
     def _jobs(self) -> Iterator[Job]:
         local = {(one.namespace, one.name) for one in self._local}
-        read = Account()
-        for one in read_workloads(self._objects, read):
+        for one in read_workloads(self._objects, self._pods):
             queue = one.queue or ("default" if (one.namespace, "default") in local else "")
             path = ("metadata", "labels", f"{PREFIX}/queue-name")
             if not queue:
@@ -356,7 +357,7 @@ class _Reader:
             named = one.priority_class or ("default" if "default" in self._priorities else "")
             sets = tuple(self._pod_set(one.owner, pods) for pods in one.pod_sets)
             yield Job(one.id, one.namespace, queue, sets, self._priority(one.owner, named, one.pod_priority))
-        self._account.problems += read.problems
+        self._account.problems += self._pods.problems
 
     def _priority(self, owner: Object, name: str, pod_name: str) -> int:
         known, named = (self._priorities, name) if name else (self._pod_priorities, pod_name)

@@ -135,7 +135,7 @@ class Kueue(Policy):
         if both:
             message = f"manifests and {both[0]} exclude each other: the manifests say all of it"
             raise ValueError(message)
-        self._desk = Desk(manifests, self.allow, grows=self.grows)
+        self._desk = Desk(manifests, [one for one in self.allow if one != NEVER], grows=self.grows)
         past = self._desk.setup.fair_admission
         if past is not None:
             self._usage = DecayedUsage(past.half_life_s, past.sampling_s, past.resource_weights)

@@ -1,109 +1,147 @@
-"""Whether it may help to ask for quota again: a bound on what a queue could get now, quicker than a search."""
+"""Whether it may help to ask for quota again: bounds on what the queues could get now, quicker than a search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from simsched_policies.production.kueue.model import Asking, FlavourResource, Reclaim, Within
-from simsched_policies.production.kueue.tree import Node
+from simsched_policies.production.kueue.tree import Node, QuotaTree
 
-#: For every set of pods and resource group the flavours that would do, each with its amounts.
-Needs = Sequence[Sequence[Sequence[tuple[FlavourResource, int]]]]
-
-
-class Moment:
-    """What cohorts may still use while the tree stays as it is; `number` counts how often that was looked at again."""
-
-    def __init__(self) -> None:
-        """Know nothing yet."""
-        self.number = 0
-        self._known: dict[tuple[str, FlavourResource], tuple[int, int]] = {}
-
-    def begin(self) -> None:
-        """Look at the tree anew."""
-        self.number += 1
-        self._known.clear()
-
-    def stands(self, node: Node, key: FlavourResource) -> tuple[int, int]:
-        """Return what a node may still use, and the largest amount that fits into a subtree at or above it.
-
-        The whole tree is no such subtree, unless the node is all of it.
-        """
-        left = node.subtree.get(key, 0) - node.usage.get(key, 0)
-        if node.parent is None:
-            return left, left if node.queue is not None else 0
-        above = self._known.get((node.parent.name, key))
-        if above is None:
-            above = self._known[node.parent.name, key] = self.stands(node.parent, key)
-        return node.available(key, above[0]), max(0, left, node.headroom(key) + above[1])
+#: For every set of pods and resource group the flavours that would do, each with its amounts by number of a bound.
+Needs = Sequence[Sequence[Sequence[tuple[int, int]]]]
+#: More than anybody asks for; sums of it along a path stay whole numbers of 64 bits.
+_ENDLESS = 1 << 56
+_NOBODY = np.iinfo(np.int64).max
 
 
 class Prospects:
-    """What a queue could get at most, by preemption too.
+    """What queues could get at most, by preemption too.
 
     An amount can fit, or find victims, only if it is no more than what is available and what lower priorities of the
     queue hold together; or what is left of its nominal quota once these are gone; or what is left of the quota of a
-    subtree below the root. Where workloads may preempt beyond that, nothing is ruled out.
+    subtree below the root. Where workloads may preempt beyond that, nothing is ruled out. Each bound is for a queue, a
+    flavour and resource and a priority. Admissions never raise one: what nothing can help stays so until quota is given
+    back.
     """
 
-    def __init__(self, node: Node, moment: Moment, *, fair_sharing: bool) -> None:
-        """Take the node of a queue; what it could get is worked out once for every number of `moment`."""
-        self._moment, self._looked = moment, -1
-        self._node, self._spec = node, node.queue
-        reclaims = self._spec is not None and self._spec.reclaim is not Reclaim.NEVER
-        self._bounded = self._spec is not None and not (self._spec.borrow_preempts_lower or (fair_sharing and reclaims))
-        self._changes = -1
-        self._most: dict[tuple[FlavourResource, int], int] = {}
-        self._lower: dict[tuple[FlavourResource, int], int] = {}
+    def __init__(self, tree: QuotaTree, *, fair_sharing: bool) -> None:
+        """Take the tree, whose quotas stay as they are."""
+        self._tree, self._fair_sharing = tree, fair_sharing
+        self._depths: list[slice] = []
+        nodes: list[Node] = []
+        level = [node for node in tree.nodes() if node.parent is None]
+        while level:
+            self._depths.append(slice(len(nodes), len(nodes) + len(level)))
+            nodes += level
+            level = [child for node in level for child in node.children]
+        groups = [group for node in nodes for group in node.groups.values()]
+        offered = [(flavour, name) for names, flavours in groups for name in names for flavour in flavours]
+        self._keys = list(dict.fromkeys((*(key for node in nodes for key in node.subtree), *offered)))
+        self._rows = {id(node): row for row, node in enumerate(nodes)}
+        self._parents = np.array([self._rows.get(id(node.parent), -1) for node in nodes], np.int64)
+        self._subtree = self._table([node.subtree for node in nodes])
+        self._local = self._table([node.local for node in nodes])
+        limits = [{key: one.borrowing_limit for key, one in node.quotas.items()} for node in nodes]
+        self._limits = self._table([{k: n for k, n in one.items() if n is not None} for one in limits], _ENDLESS)
+        self._used = self._table([node.usage for node in nodes])
+        self._alone = np.array([node.queue is not None for node in nodes[self._depths[0]]])[:, None]
+        #: The number of each bound, those of each queue, and by number: the queue, where the bound stands in the
+        #: tables, what may be preempted in the queue, and the least that somebody waits for.
+        self._numbers: dict[tuple[str, FlavourResource, int], int] = {}
+        self._of_queue: dict[str, list[tuple[int, FlavourResource, int]]] = {}
+        self._queues: list[str] = []
+        self._at = np.zeros((0, 2), np.int64)
+        self._lower, self._least, self._bounds = (np.zeros(0, np.int64) for _ in range(3))
+        self._most: list[int] = []
+
+    def _table(self, amounts: Sequence[dict[FlavourResource, int]], default: int = 0) -> npt.NDArray[np.int64]:
+        return np.array([[min(one.get(key, default), _ENDLESS) for key in self._keys] for one in amounts], np.int64)
 
     def needs(self, asking: Asking) -> Needs | None:
         """Return what a workload needs at least, None where nothing can be ruled out."""
-        if not self._bounded:
+        node = self._tree.queues[asking.queue]
+        spec = node.queue
+        reclaims = self._fair_sharing and spec is not None and spec.reclaim is not Reclaim.NEVER
+        if spec is None or spec.borrow_preempts_lower or reclaims:
             return None
-        found: list[list[list[tuple[FlavourResource, int]]]] = []
+        found: list[list[list[tuple[int, int]]]] = []
         for pods in asking.pod_sets:
             count = pods.count if pods.min_count is None else pods.min_count
-            for group, flavours in set(self._node.groups.values()):
+            for group, flavours in sorted(set(node.groups.values())):
                 wanted = [(name, count * pods.requests[name]) for name in group if name in pods.requests]
                 suit = flavours if asking.flavours is None else [name for name in flavours if name in asking.flavours]
+                if any(amount >= _ENDLESS for _, amount in wanted):
+                    return None
                 if wanted:
-                    found.append([[((flavour, name), amount) for name, amount in wanted] for flavour in suit])
-        return found
+                    found.append([[(self._number(asking, (f, name)), n) for name, n in wanted] for f in suit])
+        return found or None
 
-    def allow(self, needs: Needs, priority: int) -> bool:
-        """Say whether a workload of a priority may get what it needs at least."""
-        if self._looked != self._moment.number:
-            self._looked = self._moment.number
-            self._most.clear()
+    def _number(self, asking: Asking, key: FlavourResource) -> int:
+        bound = (asking.queue, key, asking.priority)
+        if bound not in self._numbers:
+            self._numbers[bound] = len(self._queues)
+            self._of_queue.setdefault(asking.queue, []).append((len(self._queues), key, asking.priority))
+            self._queues.append(asking.queue)
+            at = (self._rows[id(self._tree.queues[asking.queue])], self._keys.index(key))
+            self._at = np.append(self._at, [at], axis=0)
+            self._lower = np.append(self._lower, 0)
+            self._least = np.append(self._least, _NOBODY)
+            self._tree.moved.add(asking.queue)
+        return self._numbers[bound]
+
+    def look(self) -> None:
+        """Work out the bounds, as the tree is now."""
+        if not self._tree.moved:
+            return
+        for name in self._tree.moved:
+            node = self._tree.queues[name]
+            for step in node.path():
+                self._used[self._rows[id(step)]] = [step.usage.get(key, 0) for key in self._keys]
+            for number, key, priority in self._of_queue.get(name, ()):
+                self._lower[number] = _of_lower(node, key, priority)
+        self._tree.moved.clear()
+        left, own = self._subtree - self._used, np.maximum(self._local - self._used, 0)
+        available, reach, limits = left.copy(), left * self._alone, left - own + self._limits
+        for depth in self._depths[1:]:
+            above = self._parents[depth]
+            available[depth] = own[depth] + np.minimum(available[above], limits[depth])
+            reach[depth] = np.maximum(np.maximum(left[depth], 0), own[depth] + reach[above])
+        at = (self._at[:, 0], self._at[:, 1])
+        self._bounds = np.maximum(np.maximum(available, left)[at] + self._lower, reach[at])
+        self._most = self._bounds.tolist()
+
+    def allow(self, needs: Needs) -> bool:
+        """Say whether a workload may get what it needs at least, as of the last look."""
+        most = self._most
         for flavours in needs:
             for wanted in flavours:
-                if self._may_get(wanted, priority):
-                    break
+                for number, amount in wanted:
+                    if amount > most[number]:
+                        break
+                else:
+                    break  # this flavour may do
             else:
                 return False
         return True
 
-    def _may_get(self, wanted: Sequence[tuple[FlavourResource, int]], priority: int) -> bool:
-        for key, amount in wanted:
-            most = self._most.get((key, priority))
-            if most is None:
-                node = self._node
-                available, reach = self._moment.stands(node, key)
-                left = node.subtree.get(key, 0) - node.usage.get(key, 0)
-                most = max(max(available, left) + self._of_lower(key, priority), reach)
-                self._most[key, priority] = most
-            if amount > most:
-                return False
-        return True
+    def wait(self, queue: str, waiting: Iterable[Needs]) -> None:
+        """Note all that is waited for in a queue."""
+        self._least[[number for number, _, _ in self._of_queue.get(queue, ())]] = _NOBODY
+        for needs in waiting:
+            for (number, amount), *_ in needs[0]:
+                self._least[number] = min(self._least[number], amount)
 
-    def _of_lower(self, key: FlavourResource, priority: int) -> int:
-        """Return what workloads of the queue hold that one of a priority may preempt, at most."""
-        if self._changes != self._node.changes:
-            self._changes = self._node.changes
-            self._lower.clear()
-        if (key, priority) not in self._lower:
-            within = Within.NEVER if self._spec is None else self._spec.within
-            most = priority if within is Within.LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
-            held = (amounts.get(key, 0) for other, amounts in self._node.held_by.items() if other <= most)
-            self._lower[key, priority] = 0 if within is Within.NEVER else sum(held)
-        return self._lower[key, priority]
+    def hopeful(self) -> set[str]:
+        """Return the queues in which somebody may get the first of what it waits for, as of the last look."""
+        return {self._queues[number] for number in np.flatnonzero(self._bounds >= self._least)}
+
+
+def _of_lower(node: Node, key: FlavourResource, priority: int) -> int:
+    """Return what workloads of the queue hold that one of a priority may preempt, at most."""
+    within = Within.NEVER if node.queue is None else node.queue.within
+    most = priority if within is Within.LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
+    held = (amounts.get(key, 0) for other, amounts in node.held_by.items() if other <= most)
+    return 0 if within is Within.NEVER else sum(held)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
+from operator import itemgetter
 
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
 from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
-from simsched_policies.production.kueue.prospects import Moment, Needs, Prospects
+from simsched_policies.production.kueue.prospects import Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 #: Where those are parked that anything that leaves may help.
 _ANY = "\0"
 
 
+#: What orders a queue: recent usage, priority, age, name.
+_Key = tuple[float, int, float, str]
+
+
 class _Alike:
-    """Workloads of one queue and shape, oldest first; `parked` once one of them was found to fit nowhere.
+    """Workloads of one queue and shape, oldest first; `parked` is the round in which one was found to fit nowhere.
 
     `hope` tells when asking again may help, None: whenever something leaves. `needs` is what they need at least.
     """
@@ -27,21 +32,26 @@ class _Alike:
         self.heap: list[tuple[float, str]] = []
         self.priority = priority
         self.needs = needs
-        self.parked = False
+        self.parked = -1
         self.hope: Needs | None = None
 
 
 class _Queue:
-    """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out."""
+    """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out.
 
-    __slots__ = ("alike", "blocked", "node", "prospects", "root", "sticky")
+    Its `round` counts how often those parked came back. `order` lists workloads, the first of each shape, None where it
+    must be made anew; those before `at` are parked. Its next head has its turn in the pass `due`.
+    """
 
-    def __init__(self, node: Node, rules: Rules, moment: Moment) -> None:
+    __slots__ = ("alike", "at", "blocked", "due", "node", "order", "root", "round", "sticky")
+
+    def __init__(self, node: Node) -> None:
         self.node, self.root = node, node.root()
-        self.prospects = Prospects(node, moment, fair_sharing=rules.fair_sharing)
         self.alike: dict[int, _Alike] = {}
         self.blocked = ""
         self.sticky = ""
+        self.round = self.due = self.at = 0
+        self.order: list[tuple[_Key, _Alike]] | None = None
 
     @property
     def strict(self) -> bool:
@@ -66,11 +76,8 @@ class Waiting:
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         """Make empty queues for those of `tree`."""
         self._rules, self._tree = rules, tree
-        #: What cohorts may still use, while heads are looked for.
-        self._moment = Moment()
-        self._queues = {
-            name: _Queue(node, rules, self._moment) for name, node in tree.queues.items() if not inactive(node, rules)
-        }
+        self._prospects = Prospects(tree, fair_sharing=rules.fair_sharing)
+        self._queues = {name: _Queue(node) for name, node in tree.queues.items() if not inactive(node, rules)}
         self._asking: dict[str, Asking] = {}
         #: The number of each shape, and the shape of each workload.
         self._kinds: dict[Hashable, int] = {}
@@ -79,6 +86,10 @@ class Waiting:
         #: Names of queues that may have a head, and those that have parked ones by their root.
         self._open: set[str] = set()
         self._parked: dict[str, set[str]] = {}
+        #: Queues in which somebody waits for whatever may leave.
+        self._loose: set[str] = set()
+        #: The number of the last pass over queues for their heads.
+        self._pass = 0
         #: Roots below which something left since the heads were last asked for.
         self._woken: set[str] = set()
 
@@ -95,9 +106,10 @@ class Waiting:
         shape = self._shapes[asking.id] = self._kinds.setdefault(self._shape(asking), len(self._kinds))
         alike = queue.alike.get(shape)
         if alike is None:
-            alike = queue.alike[shape] = _Alike(asking.priority, queue.prospects.needs(asking))
+            alike = queue.alike[shape] = _Alike(asking.priority, self._prospects.needs(asking))
         heappush(alike.heap, (asking.created_s, asking.id))
-        if not alike.parked:
+        queue.order = None
+        if alike.parked != queue.round:
             self._open.add(asking.queue)
 
     def all(self) -> Iterable[Asking]:
@@ -111,39 +123,36 @@ class Waiting:
         self._shapes.pop(workload, None)
         if asking is not None and (queue := self._queues.get(asking.queue)) is not None:
             queue.sticky = "" if queue.sticky == workload else queue.sticky
+            queue.order = None
 
     def heads(self) -> list[Pending]:
         """Return the first workload of every queue that is not blocked, in the order of their names.
 
         One that cannot be helped takes its turn and is parked again at once.
         """
-        self._moment.begin()
-        for root in sorted(self._woken):
-            self._wake(root)
-        self._woken.clear()
+        if not (self._open or self._woken):
+            return []
+        self._prospects.look()
+        if self._woken:
+            hopeful = self._prospects.hopeful()
+            for root in sorted(self._woken):
+                self._wake(root, hopeful | self._loose | self._open)
+            self._woken.clear()
         found: list[Pending] = []
         while self._open and not found:
+            self._pass = max(self._pass + 1, min(self._queues[name].due for name in self._open))
             for name in sorted(self._open):
                 queue = self._queues[name]
+                if queue.due > self._pass:
+                    continue
                 head = self._head(queue)
                 if head is None:
                     self._open.discard(name)
-                elif (alike := self._hopeless(queue, head)) is not None:
-                    alike.parked = True
-                    self._after.pop(head.id, None)
-                    self._parked.setdefault(queue.root.name, set()).add(name)
-                else:
+                elif queue.due <= self._pass:
                     after, releases = self._after.get(head.id, (None, 0))
                     stale = releases != queue.root.releases
                     found.append(Pending(head, None if stale else after, preempting=head.id == queue.sticky))
         return found
-
-    def _hopeless(self, queue: _Queue, head: Asking) -> _Alike | None:
-        """Return those like a head, if it was refused before and nothing that happened since can help it."""
-        if head.id == queue.sticky or queue.strict:
-            return None
-        alike = queue.alike[self._shapes[head.id]]
-        return None if alike.hope is None or queue.prospects.allow(alike.hope, alike.priority) else alike
 
     def settle(self, outcome: Outcome) -> None:
         """Take out those admitted, park what fits nowhere, and note whose victims are leaving."""
@@ -177,45 +186,64 @@ class Waiting:
         """Return everything that is parked: nodes came or went."""
         self._woken |= set(self._parked)
 
-    def _wake(self, root: str) -> None:
-        """Return what is parked below a root, queue by queue, unless nothing of a queue can be helped yet.
+    def _wake(self, root: str, names: set[str]) -> None:
+        """Return what is parked below a root in some of the queues.
 
         What cannot be helped returns with others of its queue, since it takes its turn as a head before them.
         """
-        for name in list(self._parked.get(root, ())):
+        back = names & self._parked.get(root, set())
+        for name in back:
             queue = self._queues[name]
-            allow = queue.prospects.allow
-            parked = [alike for alike in queue.alike.values() if alike.parked]
-            waits = parked and not queue.blocked and name not in self._open
-            if waits and not any(one.hope is None or allow(one.hope, one.priority) for one in parked):
-                continue
-            for alike in parked:
-                alike.parked = False
-            queue.blocked = ""
-            self._parked[root].discard(name)
-            self._open.add(name)
+            queue.round += 1
+            queue.blocked, queue.due, queue.at = "", 0, 0
+        if back:
+            self._loose -= back
+            self._parked[root] -= back
+            self._open |= back
+
+    def _helped(self, alike: _Alike) -> bool:
+        """Say whether asking may help: they were not refused before, or could get what they need now."""
+        return alike.hope is None or self._prospects.allow(alike.hope)
 
     def _head(self, queue: _Queue) -> Asking | None:
+        """Return the first workload of a queue that may be helped; those before it are parked and take their turns."""
+        if queue.sticky in self._asking:
+            return self._asking[queue.sticky]
+        if queue.order is None or self._rules.queue_usage is not None:
+            queue.order, queue.at = self._order(queue), 0
+        queue.due = self._pass
+        while queue.at < len(queue.order):
+            (*_, name), alike = queue.order[queue.at]
+            if name == queue.blocked:
+                break
+            if alike.parked != queue.round:
+                if queue.strict or self._helped(alike):
+                    return self._asking[name]
+                alike.parked = queue.round
+                queue.due += 1
+                self._after.pop(name, None)
+                self._parked.setdefault(queue.root.name, set()).add(queue.node.name)
+            queue.at += 1
+        queue.due = 0
+        return None
+
+    def _order(self, queue: _Queue) -> list[tuple[_Key, _Alike]]:
         used, known = self._rules.queue_usage, self._asking
-        if queue.sticky in known:
-            return known[queue.sticky]
-        best: tuple[float, float, float, str] | None = None
-        empty = []
+        waiting, empty = [], []
         for shape, alike in queue.alike.items():
-            if alike.parked or (best is not None and used is None and -alike.priority > best[1]):
-                continue
             heap = alike.heap
             while heap and ((asking := known.get(heap[0][1])) is None or asking.created_s != heap[0][0]):
                 heappop(heap)
-            if not heap:
+            if heap:
+                created_s, name = heap[0]
+                waiting.append(((used(known[name]) if used else 0.0, -alike.priority, created_s, name), alike))
+            elif alike.parked != queue.round:
                 empty.append(shape)
-                continue
-            created_s, name = heap[0]
-            key = (used(known[name]) if used else 0.0, -alike.priority, created_s, name)
-            best = key if best is None or key < best else best
         for shape in empty:
             del queue.alike[shape]
-        return None if best is None or best[3] == queue.blocked else known[best[3]]
+        if empty:
+            self._prospects.wait(queue.node.name, [one.hope for one in queue.alike.values() if one.hope is not None])
+        return sorted(waiting, key=itemgetter(0))
 
     def _park(self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False) -> None:
         """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.
@@ -229,10 +257,16 @@ class Waiting:
         self._parked.setdefault(root or queue.root.name, set()).add(asking.queue)
         if queue.strict and not passes:
             queue.blocked = workload
+            self._loose.add(asking.queue)
             return
         alike = queue.alike[self._shapes[workload]]
-        alike.parked = True
-        alike.hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
+        alike.parked = queue.round
+        hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
+        if hope is None:
+            self._loose.add(asking.queue)
+        if hope is not alike.hope:
+            alike.hope = hope
+            self._prospects.wait(asking.queue, [one.hope for one in queue.alike.values() if one.hope is not None])
 
     def _remember(self, entry: Entry) -> bool:
         """Keep where the search for flavours stopped, if it did before the last, until quota is given back."""

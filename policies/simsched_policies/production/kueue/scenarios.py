@@ -16,11 +16,12 @@ from typing import Any
 
 from simsched.errors import InputError, input_error
 from simsched.reading import read_json
+from simsched.words import counted as in_words
 from simsched_policies.production.case_reports import Report, Verdict, described
 from simsched_policies.production.kueue import balanced_scenarios
 from simsched_policies.production.kueue.candidates import in_order
 from simsched_policies.production.kueue.classical import classical_victims
-from simsched_policies.production.kueue.coverage import gates_of, left_out
+from simsched_policies.production.kueue.coverage import gates_of, left_out, plain
 from simsched_policies.production.kueue.cycle_scenarios import cycle, reasons_of, strategies_of
 from simsched_policies.production.kueue.fair import Tournament, fair_victims
 from simsched_policies.production.kueue.flavour_scenarios import assigned, borrowing, counted, preference
@@ -47,7 +48,9 @@ def check_file(path: Path, words: Json | None = None) -> Report:
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = "see the form in tests/data/kueue/README.md"
         raise input_error(str(path), f"is no file of scenarios ({type(error).__name__}: {error})", remedy) from error
-    return Report(path, tuple(check(case) for case in cases))
+    open_cases = sum(map(plain, cases))
+    remark = f"{in_words(open_cases, 'case')} without 'flavours', which then have neither labels nor taints"
+    return Report(path, tuple(check(case) for case in cases), remark if open_cases else "")
 
 
 def expanded(content: Json, case: Json) -> Json:

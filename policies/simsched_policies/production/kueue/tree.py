@@ -19,6 +19,8 @@ from simsched_policies.production.kueue.model import (
 from simsched_policies.production.kueue.topology import Domains, Usage
 
 _NO_QUOTA = Quota(0)
+#: More than any quota.
+_ENDLESS = 1 << 100
 
 
 class Node:
@@ -31,7 +33,7 @@ class Node:
 
     __slots__ = (
         *("children", "groups", "height", "held", "held_by", "lendable", "local", "most", "name", "parent", "queue"),
-        *("changes", "ordered", "quotas", "releases", "subtree", "usage", "weight"),
+        *("_ladders", "flavours", "ordered", "quotas", "releases", "subtree", "usage", "weight"),
     )
 
     def __init__(self, spec: ClusterQueue | Cohort) -> None:
@@ -39,6 +41,7 @@ class Node:
         self.name = spec.name
         self.weight = spec.weight
         self.quotas = dict(spec.quotas)
+        self.flavours = {flavour for flavour, _ in spec.quotas}
         self.queue = spec if isinstance(spec, ClusterQueue) else None
         self.parent: Node | None = None
         self.children: list[Node] = []
@@ -47,14 +50,13 @@ class Node:
         self.most: dict[FlavourResource, int] = {}
         self.usage: dict[FlavourResource, int] = {}
         self.height = 0
+        self._ladders: dict[FlavourResource, list[tuple[dict[FlavourResource, int], int, int | None]]] = {}
         self.held: dict[str, Workload] = {}
         self.held_by: dict[int, dict[FlavourResource, int]] = {}
         #: What each resource could be used of, whatever the flavour, if nothing were in use.
         self.lendable: dict[str, int] = {}
         #: The resource group of each resource: all its resources, and its flavours in their order.
         self.groups = {} if self.queue is None else _groups(self.queue)
-        #: How often workloads got quota in a queue or gave it back.
-        self.changes = 0
         #: What was held when workloads last got quota or gave it back, sorted.
         self.ordered: list[Workload] = []
         #: How often something below a root gave quota back.
@@ -76,7 +78,6 @@ class Node:
 
     def note(self, workload: Workload, sign: int = 1) -> None:
         """Note that a workload got quota in a queue, or with sign -1 gave it back."""
-        self.changes += 1
         at = bisect_left(self.ordered, _turn(workload), key=_turn)
         self.ordered[at : at + (sign < 0)] = [workload] if sign > 0 else []
         held = self.held_by.setdefault(workload.priority, {})
@@ -92,19 +93,29 @@ class Node:
         """Return how much is free of the quota that the node lends to nobody."""
         return max(0, self.local.get(resource, 0) - self.usage.get(resource, 0))
 
-    def available(self, resource: FlavourResource, above: int | None = None) -> int:
-        """Return what the node may still use; negative where the tree is overcommitted.
+    def available(self, resource: FlavourResource) -> int:
+        """Return what the node may still use; negative where the tree is overcommitted."""
+        left = _ENDLESS
+        for usage, local, most in self.ladder(resource):
+            used = usage.get(resource, 0)
+            own = local - used if local > used else 0
+            left = own + (left if most is None else min(left, most - used - own))
+        return left
 
-        `above` is what its parent may still use, where that is known.
+    def ladder(self, resource: FlavourResource) -> list[tuple[dict[FlavourResource, int], int, int | None]]:
+        """Return of every node from the root down its usage, what it lends to nobody, and the most that it may use.
+
+        That is with all it borrows, None without a limit. A root lends nothing, and may use its quota.
         """
-        subtree, used = self.subtree.get(resource, 0), self.usage.get(resource, 0)
-        if self.parent is None:
-            return subtree - used
-        above, local = self.parent.available(resource) if above is None else above, self.local.get(resource, 0)
-        quota = self.quotas.get(resource)
-        if quota is not None and quota.borrowing_limit is not None:
-            above = min(above, subtree - local - max(0, used - local) + quota.borrowing_limit)
-        return max(0, local - used) + above
+        if resource not in self._ladders:
+            quota, subtree = self.quotas.get(resource, _NO_QUOTA), self.subtree.get(resource, 0)
+            limit = None if quota.borrowing_limit is None else subtree + quota.borrowing_limit
+            if self.parent is None:
+                self._ladders[resource] = [(self.usage, 0, subtree)]
+            else:
+                above = self.parent.ladder(resource)
+                self._ladders[resource] = [*above, (self.usage, self.local.get(resource, 0), limit)]
+        return self._ladders[resource]
 
     def exceeds(self, resource: FlavourResource, more: int = 0) -> bool:
         """Say whether usage, with `more` added, is above the quota of the subtree."""
@@ -124,6 +135,8 @@ class QuotaTree:
         _check(queues, cohorts)
         #: The topologies of flavours that have one, with what is placed there.
         self.topologies: Mapping[str, Domains] = {}
+        #: Queues in which workloads got quota or gave it back since somebody looked.
+        self.moved: set[str] = set()
         self.cohorts = {cohort.name: Node(cohort) for cohort in cohorts}
         self.queues = {queue.name: Node(queue) for queue in queues}
         for cohort in cohorts:
@@ -142,6 +155,7 @@ class QuotaTree:
         node = self.queues[workload.queue]
         node.held[workload.id] = workload
         node.note(workload)
+        self.moved.add(workload.queue)
         self.count(workload)
 
     def release(self, workload: Workload) -> None:
@@ -149,6 +163,7 @@ class QuotaTree:
         node = self.queues[workload.queue]
         del node.held[workload.id]
         node.note(workload, -1)
+        self.moved.add(workload.queue)
         self.count(workload, -1)
         node.root().releases += 1
 
@@ -308,17 +323,22 @@ def _groups(spec: ClusterQueue) -> dict[str, tuple[tuple[str, ...], tuple[str, .
 
 
 def _add(node: Node, resource: FlavourResource, amount: int) -> None:
-    above = amount - node.headroom(resource)
-    node.usage[resource] = node.usage.get(resource, 0) + amount
-    if node.parent is not None and above > 0:
-        _add(node.parent, resource, above)
+    """Count an amount in a node, and above it what goes beyond what each node lends to nobody."""
+    for usage, local, _ in reversed(node.ladder(resource)):
+        used = usage.get(resource, 0)
+        usage[resource] = used + amount
+        amount -= max(0, local - used)
+        if amount <= 0:
+            break
 
 
 def _remove(node: Node, resource: FlavourResource, amount: int) -> None:
-    above = node.usage.get(resource, 0) - node.local.get(resource, 0)
-    node.usage[resource] = node.usage.get(resource, 0) - amount
-    if node.parent is not None and above > 0:
-        _remove(node.parent, resource, min(amount, above))
+    for usage, local, _ in reversed(node.ladder(resource)):
+        used = usage.get(resource, 0)
+        usage[resource] = used - amount
+        amount = min(amount, used - local)
+        if amount <= 0:
+            break
 
 
 def _sum_quota(node: Node) -> None:
