@@ -206,11 +206,12 @@ def days_table(run: Run, reference: str) -> TextTable:
     changes = days_data(jobs)
     days = sorted(set(changes["day"]), key=int)
     lines = []
-    for (group, *row), part in changes.groupby(["group", "policy", "point"], sort=False):
-        of_day = {one.day: _change(one.mean, one.low, one.high) for one in part.itertuples()}
-        lines.append(
-            (str(group), " ".join(filter(None, row)), str(part["seeds"].max()), *(of_day.get(day, "-") for day in days))
-        )
+    for key, part in changes.groupby(["group", "policy", "point"], sort=False):
+        group, policy, point = map(str, key)
+        found = zip(part["day"], part["mean"], part["low"], part["high"], strict=True)
+        of_day = {day: _change(mean, low, high) for day, mean, low, high in found}
+        row = f"{policy} {point}".strip()
+        lines.append((group, row, str(part["seeds"].max()), *(of_day.get(day, "-") for day in days)))
     return TextTable("Days", ("jobs", "policy", "seeds", *(f"day {day} (%)" for day in days)), tuple(lines), (), 2)
 
 
