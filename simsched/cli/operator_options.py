@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,7 @@ def spooled(path: Path, out: Path) -> Path:
     """Return a path as it is; for `-` the file below `out` into which standard input was written."""
     if str(path) != "-":
         return path
-    text = click.get_text_stream("stdin", encoding="utf-8").read()
+    text = sys.stdin.read()
     out.mkdir(parents=True, exist_ok=True)
     file = out / ("stdin.json" if text.lstrip()[:1] in ("{", "[") else "stdin.yaml")
     file.write_text(text, encoding="utf-8")
@@ -130,7 +131,7 @@ def make_manifest_plan(
 def experiment_of(given: str, out: Path, policies: Sequence[str] = (), **options: Any) -> str:
     """Return an experiment as it was given; of manifests one of a policy, Kueue if none is named, written to `out`."""
     path = spooled(Path(given), out)
-    if not takes_manifests(path):
+    if given != "-" and not takes_manifests(path):
         refuse_manifest_options(given, options)
         return given
     from simsched.errors import input_error
