@@ -96,6 +96,10 @@ def simsched(policy: str, nodes: int, folder: Path) -> Measured:
 
 def one(policy: str, nodes: int) -> None:
     """Replay `trace.csv` in this process, set up as the command does, and write the tables beside it."""
+    from simsched.threads import memory_given_back, one_thread_each
+
+    one_thread_each()
+    memory_given_back()
     from simsched_policies.production.slurm.options import Backfill
     from simsched_policies.production.slurm.policy import SlurmBackfill
     from simsched_policies.queues.by_key import Fifo
@@ -104,11 +108,8 @@ def one(policy: str, nodes: int) -> None:
     from simsched.engine import EngineOptions, simulate
     from simsched.model import Cluster
     from simsched.results import TableWriter
-    from simsched.threads import memory_given_back, one_thread_each
     from simsched.workload import WorkloadOptions, make_workload
 
-    one_thread_each()
-    memory_given_back()
     jobs = make_workload(WorkloadOptions(source="trace.csv", recipe="replay"), 1)
     made = Fifo() if policy == "FIFO" else SlurmBackfill(Backfill(max_jobs=10**9, window_s=10**9))
     with TableWriter(Path()) as writer:

@@ -24,6 +24,7 @@ from simsched.experiment.physics import engine_options
 from simsched.experiment.promises import with_deadlines, with_guarantees, with_offered_load
 from simsched.experiment.shards import stored
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
+from simsched.experiment.stored_jobs import HeldJobs
 from simsched.model import JobSpec
 from simsched.workload import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_in_parts, drawn_workload, extreme_jobs
 from simsched.workload.generator import STRETCH_DAYS
@@ -111,8 +112,7 @@ class CellInputs:
             in_file = stored(job for part in parts for job in _counting(part, left_out))
             return gathered(in_file, in_file.digest, dict(left_out))
         drawn = self._draw_alike(workload, file, seed, spec) or self._draw(workload, file, seed, spec)
-        jobs = tuple(drawn.jobs)
-        return gathered(jobs, digest_of(jobs), drawn.left_out)
+        return gathered(HeldJobs(drawn.jobs), digest_of(drawn.jobs), drawn.left_out)
 
     def _in_parts(self, workload: WorkloadSpec, file: str, seed: int) -> Iterator[Drawn] | None:
         """Return the jobs as their file is read, None where they are drawn from all of it."""

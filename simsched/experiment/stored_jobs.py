@@ -19,6 +19,20 @@ from simsched.model import JobSpec
 _AT_ONCE = 8192
 
 
+class HeldJobs(tuple[JobSpec, ...]):
+    """Jobs in memory; they go to another process some at a time, as pickle holds on to all that it has written."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Hand on pickles of some jobs each."""
+        return _held, ([pickle.dumps(self[at : at + _AT_ONCE]) for at in range(0, len(self), _AT_ONCE)],)
+
+
+def _held(some: Sequence[bytes]) -> HeldJobs:
+    return HeldJobs(job for one in some for job in pickle.loads(one))
+
+
 class StoredJobs(Sequence[JobSpec]):
     """The jobs of a file in their order, of which few are in memory at a time; `digest` is that of a tuple of them.
 

@@ -188,7 +188,8 @@ def policy_settings(
     """Return the parameters of `slurm-backfill` that an administrator's files say, and what they say besides."""
     settings = read_settings(paths)
     names = [one.name for make in nodes.makes() for one in make] if nodes is not None else []
-    return settings.params_from(found.trace.origin, names, time_zone), settings.said()
+    lasts_s = int(found.trace.column("submit_time_s")[-1])
+    return settings.params_from(found.trace.origin, names, time_zone, lasts_s), settings.said()
 
 
 def slurm_nodes(path: Path) -> SlurmCluster | None:

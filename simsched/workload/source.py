@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -56,6 +57,8 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
     }
 )
 _MOST_KEPT_BYTES = 4 << 20
+#: Files of more bytes are read in parts where they can be: some 400,000 jobs, or of compressed ones twice as many.
+_LONG_BYTES = 12 << 20
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -155,7 +158,7 @@ def drawn_workload(
 ) -> Drawn:
     """Return what `make_workload` returns, with what was left out of a trace that is replayed or a list of jobs."""
     _check(options)
-    drawn = _made(options, seed, configurations or {}, initial_batch_sizes, tabulated)
+    drawn = _joined(options, seed) or _made(options, seed, configurations or {}, initial_batch_sizes, tabulated)
     if options.speedup is None:
         return drawn
     speedup = speedup_of(options)
@@ -171,6 +174,25 @@ def drawn_in_parts(options: WorkloadOptions, seed: int) -> Iterator[Drawn] | Non
         return None
     assert isinstance(recipe, ReplayRecipe)
     return _replayed(recipe, options, seed)
+
+
+def _joined(options: WorkloadOptions, seed: int) -> Drawn | None:
+    """Return the jobs of a long file, read in parts as the whole table takes as much memory; None for others."""
+    if options.source in NAMED_SOURCES or not _is_long(Path(options.source)):
+        return None
+    jobs: list[JobSpec] = []
+    left_out: Counter[str] = Counter()
+    try:
+        for part in drawn_in_parts(replace(options, speedup=None), seed) or ():
+            jobs += part.jobs
+            left_out.update(part.left_out or {})
+    except InputError:
+        return None  # as a whole it may be sorted, or else say what is wrong with all of it
+    return Drawn(jobs, dict(left_out)) if jobs else None
+
+
+def _is_long(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > _LONG_BYTES
 
 
 def _replayed(recipe: ReplayRecipe, options: WorkloadOptions, seed: int) -> Iterator[Drawn]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from simsched.errors import InputError
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.cuts import cuts_of
 from simsched.experiment.shards import stored
-from simsched.experiment.stored_jobs import StoredJobs
+from simsched.experiment.stored_jobs import HeldJobs, StoredJobs
 from simsched.model import JobSpec
 from simsched.policy import Decision, Policy, Traits, View, registry
 from simsched.results import MANIFEST_FILE, TableWriter, read_json, read_table
@@ -196,6 +197,13 @@ def test_jobs_in_a_file_are_those_written(tmp_path: Path) -> None:
     assert list(kept.between(8190, 16_400)) == list(jobs[8190:16_400])
     assert tuple(pickle.loads(pickle.dumps(kept))) == jobs
     assert StoredJobs.write(tmp_path / "none", ()).digest == digest_of(())
+
+
+def test_jobs_in_memory_are_the_same_in_another_process_and_have_one_digest() -> None:
+    jobs = tuple(JobSpec(f"job-{n}", n, 1, duration_s=1) for n in range(9000))  # more than are handed on at a time
+    assert pickle.loads(pickle.dumps(HeldJobs(jobs))) == jobs
+    assert digest_of(HeldJobs(jobs)) == digest_of(jobs) == digest_of([*jobs])
+    assert digest_of((1, "a")) == sha256(b"[1,'a']").hexdigest()
 
 
 def test_a_temporary_file_goes_with_its_jobs() -> None:

@@ -306,6 +306,12 @@ def test_a_reservation_is_for_those_who_name_it() -> None:
     assert starts(SlurmBackfill(limits=limits), jobs) == {"other": 200, "member": 1}
 
 
+def test_a_reservation_that_repeats_is_for_its_own_each_time_and_for_all_between() -> None:
+    limits = Limits(reservations=(Reservation(0, 100, (0,), "course"), Reservation(200, 300, (0,), "course")))
+    jobs = [asks("between", 110, 8, 50), asks("other", 205, 8, 50), asks("member", 210, 8, 50, terms=Terms("course"))]
+    assert starts(SlurmBackfill(limits=limits), jobs) == {"between": 110, "other": 300, "member": 210}
+
+
 def exhaustive(
     free: list[list[int]], running: list[tuple[int, int, int]], jobs: list[tuple[int, int, int]]
 ) -> list[int]:

@@ -128,9 +128,32 @@ def test_reservations_count_from_the_begin_of_the_log(tmp_path: Path) -> None:
     params = found.params_from(datetime(2024, 3, 1), ["g1", "g2"], "Europe/Berlin")  # an hour before UTC
     assert params["limits"]["reservations"] == [
         {"start_s": 31 * 3600, "end_s": 33 * 3600, "nodes": [0, 1], "name": ""},
-        {"start_s": 0, "end_s": 3600, "nodes": [1], "name": "course"},
+        *(
+            {"start_s": day * 86400, "end_s": day * 86400 + 3600, "nodes": [1], "name": "course"}
+            for day in (0, 7, 14, 21, 28)  # WEEKLY, for thirty days after the last submission
+        ),
     ]
-    assert found.said() == "  not modelled: reservation flag WEEKLY"
+    assert found.said() == ""
+
+
+@pytest.mark.parametrize(
+    ("flag", "hours"),
+    [
+        # 29 March 2024 is a Friday; on the 31st the clocks of Berlin go forward, and 8 o'clock comes after 23 h.
+        ("DAILY", [7, 31, 54, 78]),
+        ("WEEKDAY", [7, 78, 102, 126]),
+        ("WEEKEND", [31, 54, 198, 222]),
+        ("HOURLY", [12 * 24 + 6]),
+    ],
+)
+def test_a_reservation_repeats_at_its_time_of_day(flag: str, hours: list[int], tmp_path: Path) -> None:
+    """Source: the manual page of scontrol, Flags; what is shown of one that repeats is its next time."""
+    text = f"ReservationName=class StartTime=2024-04-10T08:00:00 EndTime=2024-04-10T09:00:00 Nodes=g1 Flags={flag}\n"
+    found = settings(tmp_path, reservations=text)
+    params = found.params_from(datetime(2024, 3, 29), ["g1"], "Europe/Berlin", lasts_s=86400)
+    starts = [one["start_s"] / 3600 for one in params["limits"]["reservations"]]
+    assert starts[:4] == hours
+    assert found.said() == ("  not modelled: reservation flag HOURLY" if flag == "HOURLY" else "")
 
 
 def test_what_is_read_makes_a_policy(tmp_path: Path) -> None:

@@ -1,22 +1,27 @@
 """Making workloads of options: sources, recipes, errors, and the workload CSV."""
 
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
+from simsched.workload import source
+from simsched.workload.readers import trace_in_parts
 from simsched.workload.readers.format import workload_files
 from simsched.workload.readers.workload_csv import OPTIONAL, REQUIRED, read_workload
 from simsched.workload.recipes.as_is import specs_of
 from simsched.workload.source import (
     WorkloadOptions,
+    drawn_workload,
     load_trace,
     make_workload,
 )
 from simsched.workload.summary import describe, trace_statistics
-from simsched.workload.trace import make_trace
+from simsched.workload.trace import Trace, make_trace
 from simsched.workload.write import write_workload_csv
 
 TUNED = {
@@ -263,3 +268,25 @@ def test_jobs_share_the_texts_that_repeat():
     assert (first.tenant, third.tenant) == ("team", "other")
     assert first.tenant is second.tenant
     assert first.status is third.status
+
+
+@pytest.mark.parametrize("last", [60, 2])
+def test_a_long_file_gives_the_jobs_that_a_short_one_gives(
+    last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read in parts where it is sorted, and else whole."""
+    path = tmp_path / "trace.csv"
+    times = [*range(0, 50, 5), last]
+    path.write_text("submit_time,num_gpus,duration\n" + "".join(f"{at},{1 + at % 3},{at + 9}\n" for at in times))
+    options = WorkloadOptions(source=str(path), recipe="replay", from_s=5, max_gpus=2, jobs=5)
+    whole, parts = drawn_workload(options, 1), list[int]()
+
+    def in_fours(*given: Any) -> Iterator[Trace]:
+        for part in trace_in_parts(*given, lines=4):
+            parts.append(len(part))
+            yield part
+
+    monkeypatch.setattr(source, "_LONG_BYTES", 0)
+    monkeypatch.setattr(source.readers, "trace_in_parts", in_fours)
+    assert drawn_workload(options, 1) == whole
+    assert parts == ([4, 4, 3] if last == 60 else [4, 4])

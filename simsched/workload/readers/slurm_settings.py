@@ -7,9 +7,9 @@ Names are those of SchedMD's pages slurm.conf, sacctmgr, "Quality of Service (QO
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +35,10 @@ _SCHEDULER: Mapping[str, tuple[str, Callable[[str], float]]] = {
     "bf_max_job_user": ("max_jobs_per_user", int),
     "default_queue_depth": ("queue_depth", int),
 }
+#: The days of the week, Monday first, on which a reservation with a flag repeats at its time (scontrol, "Flags").
+_DAYS: Mapping[str, Sequence[int]] = {"DAILY": range(7), "WEEKDAY": range(5), "WEEKEND": (5, 6)}
+#: How long after the last submission jobs of a log may still wait for nodes that will be reserved.
+_ON_S = 30 * 86400
 #: Slurm's defaults where slurm.conf says nothing.
 _BACKFILL = MappingProxyType({"kind": "conservative", "interval_s": 30.0, "resolution_s": 60})
 _WEIGHTS = {"age": "age", "fairshare": "fair_share", "jobsize": "size", "partition": "partition", "qos": "qos"}
@@ -55,19 +59,23 @@ class SlurmSettings:
     partition_nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
 
-    def params_from(self, origin: datetime | None, nodes: Sequence[str], time_zone: str = "UTC") -> dict[str, Any]:
+    def params_from(
+        self, origin: datetime | None, nodes: Sequence[str], time_zone: str = "UTC", lasts_s: int = 0
+    ) -> dict[str, Any]:
         """Return the policy's parameters for a log that begins at `origin` (UTC), on nodes in their order.
 
-        Reservations are given in `time_zone`.
+        Reservations are given in `time_zone`; those that repeat do so from the begin of the log until `_ON_S` after the
+        `lasts_s` for which it lasts.
         """
         place = {name: i for i, name in enumerate(nodes)}
         reserved, start = [], (origin or datetime(1970, 1, 1)).replace(tzinfo=UTC)
         for one in self.reservations if origin is not None else ():
-            local = (one[side].replace(tzinfo=one[side].tzinfo or ZoneInfo(time_zone)) for side in ("begin", "end"))
-            begin, end = ((at - start).total_seconds() for at in local)
             known = [place[name] for name in one["nodes"] if name in place]
-            if end > 0 and known:
-                reserved.append({"start_s": int(begin), "end_s": int(end), "nodes": known, "name": one["name"]})
+            for times in _occurrences(one, start, lasts_s) if known else ():
+                local = (at.replace(tzinfo=at.tzinfo or ZoneInfo(time_zone)) for at in times)
+                begin, end = ((at - start).total_seconds() for at in local)
+                if end > 0:
+                    reserved.append({"start_s": int(begin), "end_s": int(end), "nodes": known, "name": one["name"]})
         limits = {**self.limits, **({"reservations": reserved} if reserved else {})}
         parts = {"backfill": self.backfill, "priority": self.priority, "preemption": self.preemption, "limits": limits}
         return {name: value for name, value in parts.items() if value}
@@ -232,9 +240,22 @@ def _reservation(path: Path, line: int, fields: Mapping[str, str], found: SlurmS
     for side, key in (("begin", "StartTime"), ("end", "EndTime")):
         times[side] = _read(path, line, datetime.fromisoformat, fields.get(key, ""))
     name = "" if "MAINT" in flags else fields["ReservationName"]
-    found.reservations.append({**times, "nodes": expand_nodes(fields.get("Nodes", "")), "name": name})
-    repeated = {"DAILY", "WEEKLY", "WEEKDAY", "WEEKEND", "HOURLY"} & set(flags)
-    found.unused += [f"reservation flag {flag}" for flag in sorted(repeated)]
+    days: Collection[int] = {day for flag in flags for day in _DAYS.get(flag, ())}
+    days = {times["begin"].weekday()} if "WEEKLY" in flags and times["begin"] else days
+    found.reservations.append({**times, "nodes": expand_nodes(fields.get("Nodes", "")), "name": name, "days": days})
+    found.unused += ["reservation flag HOURLY"] if "HOURLY" in flags else []
+
+
+def _occurrences(one: Mapping[str, Any], start: datetime, lasts_s: int) -> Iterator[tuple[datetime, datetime]]:
+    """Yield when a reservation begins and ends, at the same time of each of its days while a log lasts."""
+    begin, lasts = one["begin"], one["end"] - one["begin"]
+    if not one["days"]:
+        yield begin, one["end"]
+        return
+    first = (start.replace(tzinfo=None) - begin.replace(tzinfo=None) - lasts).days - 1
+    for day in range(first, first + lasts.days + 3 + (lasts_s + _ON_S) // 86400):
+        if (again := begin + timedelta(days=day)).weekday() in one["days"]:
+            yield again, again + lasts
 
 
 def _qos(path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) -> None:

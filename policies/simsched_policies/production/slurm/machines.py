@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -24,10 +25,12 @@ class Machines:
         """Begin idle."""
         self._nodes = nodes
         self._named = {name for node in nodes for name in node.partitions}
-        self._reserved = {one.name: i for i, one in enumerate(reservations, 1) if one.name}
+        #: The number of each reservation with a name, that of the first where it repeats.
+        self._reserved = {one.name: i for i, one in reversed([*enumerate(reservations, 1)]) if one.name}
         self._reservations = reservations
+        self._changes = sorted({float(time) for one in reservations for time in (one.start_s, one.end_s)})
         rows = [
-            (node, one.start_s, one.end_s, i)
+            (node, one.start_s, one.end_s, self._reserved.get(one.name, i))
             for i, one in enumerate(reservations, 1)
             for node in one.nodes
             if node < len(nodes)
@@ -150,5 +153,5 @@ class Machines:
 
     def next_change_s(self, now_s: float) -> float | None:
         """Return when the next reservation begins or ends."""
-        times = [time for one in self._reservations for time in (one.start_s, one.end_s) if time > now_s]
-        return min(times, default=None)
+        coming = bisect_right(self._changes, now_s)
+        return self._changes[coming] if coming < len(self._changes) else None

@@ -50,9 +50,13 @@ class Pass(NamedTuple):
         their nodes with GPUs. Ends are planned at multiples of `step`.
         """
         starts = np.full(len(kinds), NEVER, dtype=np.int64)
+        blocks = self.blocks
+        if len(blocks):  # no job is planned to run while the others last
+            blocks = blocks[(blocks[:, 2] > now) & (blocks[:, 1] < horizon + int(limits.max(initial=0)))]
+        state = self._replace(blocks=blocks)
         picked = np.empty((64 + 4 * len(self.free), 3), dtype=np.int64)
         while True:
-            found = _plan(*self, now, kinds, limits, horizon, how, step, starts, picked)
+            found = _plan(*state, now, kinds, limits, horizon, how, step, starts, picked)
             if found >= 0:
                 break
             starts[:] = NEVER
