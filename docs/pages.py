@@ -260,14 +260,19 @@ def _cite_page() -> str:
 
 
 def _data_page() -> str:
-    rows = []
+    parts = [f"# Published data\n{_DATA_SAID}"]
     for data in published_data().values():
-        files = f"{len(data.files)}" + (f" ({len(data.by_hand)} by hand)" if data.by_hand else "")
-        needed_by = ", ".join(f"`{name}`" for name in data.needed_by)
-        rows.append(
-            (f"`{data.name}`", data.what, re.sub(r"(https://\S+)", r"<\1>", data.owner), data.licence, files, needed_by)
-        )
-    return _listed("Published data", ("name", "what", "owner", "licence", "files", "needed by"), rows) + _DATA_SAID
+        facts = {
+            "Owner": re.sub(r"(https://\S+?)(?=\W?(?:\s|$))", r"<\1>", data.owner),
+            "Licence": re.sub(r"(https://\S+?)(?=\W?(?:\s|$))", r"<\1>", data.licence),
+            "Cite": data.cite,
+            "Needed by": ", ".join(f"`{name}`" for name in data.needed_by),
+            "Files": f"{len(data.files) - len(data.by_hand)} fetched, {len(data.by_hand)} by hand",
+            "By hand": data.how,
+        }
+        listed = "\n".join(f"- {key}: {said}" for key, said in facts.items() if said)
+        parts.append(f"## {data.name}\n\n{data.what[:1].upper()}{data.what[1:]}.\n\n{listed}\n")
+    return "\n".join(parts)
 
 
 def _signals_page() -> str:

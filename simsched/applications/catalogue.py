@@ -155,7 +155,8 @@ class ApplicationCatalogue:
             from simsched.applications.plans import shipped_llms
 
             known = [*self.names(), *shipped_models(), *shipped_llms(), FIXED_DURATION]
-            raise input_error(self.origin, f"there is no application '{name}'", nearest(name, known))
+            message = f"there is no application '{name}' in {self.origin}"
+            raise input_error(f"workload, job '{request.id}'", message, nearest(name, known))
         if duration_s < 1:
             raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
         return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)

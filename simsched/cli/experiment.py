@@ -8,7 +8,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from simsched.cli.operator_options import experiment_of, run_manifest_options
+from simsched.cli.operator_options import (
+    experiment_of,
+    refuse_manifest_options,
+    run_manifest_options,
+    takes_manifests,
+)
 from simsched.cli.output import json_option, print_json
 
 overrides_option = click.option(
@@ -31,9 +36,14 @@ experiment_argument = click.argument("experiment", shell_complete=complete_exper
 @click.command()
 @experiment_argument
 @overrides_option
+@click.option(
+    "--policy", "policies", multiple=True, metavar="NAME", help="Manifests only: the policy. [default: kueue]"
+)
 @run_manifest_options
 @json_option
-def validate(experiment: str, overrides: tuple[str, ...], as_json: bool, **manifests: Any) -> None:
+def validate(
+    experiment: str, overrides: tuple[str, ...], policies: tuple[str, ...], as_json: bool, **manifests: Any
+) -> None:
     """Check an experiment, its data and its jobs, without running it.
 
     If a policy counts on physics that the experiment lacks, the command says what the policy becomes without them.
@@ -51,8 +61,10 @@ def validate(experiment: str, overrides: tuple[str, ...], as_json: bool, **manif
     from simsched.experiment import find_experiment
     from simsched.results import what_policies_become
 
+    if experiment != "-" and not takes_manifests(Path(experiment)):
+        refuse_manifest_options(experiment, {"policy": policies})
     with TemporaryDirectory() as folder:
-        path = find_experiment(experiment_of(experiment, Path(folder), **manifests))
+        path = find_experiment(experiment_of(experiment, Path(folder), policies, **manifests))
         found = check(path, overrides, grid_progress())
     path = Path(experiment) if path.is_relative_to(folder) else path
     total, looked_into = found.total, found.cells

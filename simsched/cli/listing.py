@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from simsched.cli.output import json_option, print_json, shorten, table
+
+if TYPE_CHECKING:
+    from simsched.experiment import PolicyCard
 
 _KINDS = ("policies", "agents", "applications", "traces", "experiments", "metrics", "figures")
 _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -37,8 +41,14 @@ def _policies() -> _Rows:
     from simsched.policy import registry
 
     cards = map(policy_card, registry.names())
-    rows = [(card.name, card.group, shorten(_after_name(card.title), 62)) for card in cards]
+    rows = [(card.name, card.group, _title(card)) for card in cards]
     return ("policy", "class", "what it does (simsched show policy NAME tells more)"), rows
+
+
+def _title(card: PolicyCard) -> str:
+    """Return what a policy does, with the release of the scheduler that it follows, if any."""
+    release = f" ({card.follows.partition(' (')[0]})" if card.follows else ""
+    return shorten(_after_name(card.title), 62 - len(release)) + release
 
 
 def _agents() -> _Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,8 +69,7 @@ def run_manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what a user says besides manifests to a command that takes experiments."""
     said = "Manifests only: the nodes, where they name none."
     nodes = click.option("--cluster", metavar="FILE", type=click.Path(path_type=Path), help=said)
-    queued = click.option("--policy", metavar="NAME", help="Manifests only: the policy. [default: kueue]")
-    return queued(nodes(manifest_options(command)))
+    return nodes(manifest_options(command))
 
 
 def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., Any]:
@@ -81,6 +81,17 @@ def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., An
         return command
 
     return add
+
+
+def spooled(path: Path, out: Path) -> Path:
+    """Return a path as it is; for `-` the file below `out` into which standard input was written."""
+    if str(path) != "-":
+        return path
+    text = sys.stdin.read()
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / ("stdin.json" if text.lstrip()[:1] in ("{", "[") else "stdin.yaml")
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
 def takes_manifests(path: Path) -> bool:
@@ -117,15 +128,18 @@ def make_manifest_plan(
     return plan
 
 
-def experiment_of(given: str, out: Path, **options: Any) -> str:
-    """Return an experiment as it was given; of manifests one that is written below `out`."""
-    path = Path(given)
-    if not takes_manifests(path):
+def experiment_of(given: str, out: Path, policies: Sequence[str] = (), **options: Any) -> str:
+    """Return an experiment as it was given; of manifests one of a policy, Kueue if none is named, written to `out`."""
+    path = spooled(Path(given), out)
+    if given != "-" and not takes_manifests(path):
         refuse_manifest_options(given, options)
         return given
+    from simsched.errors import input_error
     from simsched.operators import write_replay
 
-    name, policy = path.resolve().name.partition(".")[0], options.pop("policy") or "kueue"
+    if len(policies) > 1:
+        raise input_error("--policy", "manifests are run under one policy", "name one, or write an experiment")
+    name, policy = path.resolve().name.partition(".")[0], next(iter(policies), "kueue")
     plan = make_manifest_plan(path, options, out, name=f"{name}.input", reasons=True, policy=policy)
     return str(write_replay(plan, name, plots=True))
 
@@ -140,7 +154,7 @@ def answer_plans(
     from simsched.errors import input_error
 
     manifests = manifest_keys(options)
-    path = options["log"]
+    path = options["log"] = spooled(options["log"], options["out"])
     if not takes_manifests(path):
         plan = make_plan(**options, manifests=manifests, **more)
         return plan, plan

@@ -88,9 +88,9 @@ def run(
     """Run an experiment and compare its policies.
 
     EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`), or a file or folder
-    of Kubernetes manifests, whose workloads are run under Kueue (see docs/how-to/kubernetes.md). What a former run
-    has finished is not run again. Results go to DIR/NAME, with a suffix that says what was changed. Prints tables on
-    stdout and the paths of the figures.
+    of Kubernetes manifests, whose workloads are run under Kueue, or under the policy that --policy names (see
+    docs/how-to/kubernetes.md). What a former run has finished is not run again. Results go to DIR/NAME, with a suffix
+    that says what was changed. Prints tables on stdout and the paths of the figures.
 
     A seed (`seeds` in the file, or -o seeds=8) varies the jobs, unless these are a list or a replayed file: of
     generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
@@ -100,7 +100,7 @@ def run(
     from simsched.experiment.fairness import run_with_fairness
     from simsched.experiment.running import Limits
 
-    experiment = experiment_of(experiment, Path(out), **manifests)
+    experiment = experiment_of(experiment, Path(out), labels, **manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     if diagnostics:

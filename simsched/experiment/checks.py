@@ -30,6 +30,8 @@ class Checks:
     def __init__(self, *, failures: bool = False) -> None:
         self._failures = failures
         self._seen: set[tuple[Any, ...]] = set()
+        #: Jobs that cannot run there, by what `check` calls them equal.
+        self._unfit: set[tuple[object, ...]] = set()
         self._problems: dict[Problem, None] = {}
 
     def raise_problems(self) -> None:
@@ -69,8 +71,11 @@ class Checks:
                 from simsched.workload import located  # loads the readers
 
                 self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
+                self._unfit.add((policy.rigid, *room))
                 return
             self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
+        elif (policy.rigid, *room) in self._unfit:  # nothing more can be asked of these jobs
+            return
         if staged and self._new("stages", *room):
             self._problems |= dict.fromkeys(stage_problems(jobs, applications))
         if self._new("policy", policy_text, options, spares, *room):

@@ -259,6 +259,8 @@ class _Maker:
         drawn = self._drawn(spec, workload, seed, file)
         task = self._given(spec, policy, seed, drawn)
         made = self._check(task, spec, policy, drawn, file, self.checks)
+        if self.checks.problems:  # the grid is refused, and what follows may ask jobs for what they lack
+            return task
         digests = {
             "cluster": self._cluster(spec.cluster)[1],
             "jobs": drawn.digest,

@@ -74,12 +74,15 @@ class Tuning(Section):
 
 
 class Division(Section):
-    """A part of a league that is played by itself: some workloads, each under some of the conditions."""
+    """A part of a league that is played by itself: some workloads, each under some of the conditions.
+
+    `instead` are keys of its own, which stand in place of the league's.
+    """
 
     about: str = Field(min_length=1)
     seeds: int = Field(ge=2, le=1000)
     contests: dict[str, list[str]] = Field(min_length=1)
-    usual: Keys = Field(default_factory=dict)
+    instead: Keys = Field(default_factory=dict)
 
 
 class LeagueSpec(Section):
@@ -154,9 +157,10 @@ def read_league(name: str, division: str = "") -> LeagueSpec:
         "name": f"{spec.name}-{division}",
         "description": f"{few.about} {spec.description}".strip(),
         "seeds": few.seeds,
-        "usual": {**spec.usual, **few.usual},
         "workloads": {
-            one: spec.workloads[one].model_copy(update={"only": conditions}) for one, conditions in few.contests.items()
+            name: one.model_copy(update={"only": conditions, "keys": {**one.keys, **few.instead}})
+            for name, conditions in few.contests.items()
+            for one in (spec.workloads[name],)
         },
         "divisions": {},
     }

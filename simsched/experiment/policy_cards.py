@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -35,7 +35,8 @@ class PolicyCard:
 
     `parts` are the paragraphs of its documentation: `Idea`, `Deviations`, and the rest under "". `signals` maps what it
     reads to how a real scheduler would come by it, `physics` what it counts on to what it is without, and `parameters`
-    are name, type and default as text. `evidence` has rows of kind, what came out, and where that is shown.
+    are name, type and default as text. It `follows` a version of a scheduler, whose switches are `features` with their
+    defaults. `evidence` has rows of kind, what came out, and where that is shown.
     """
 
     name: str
@@ -47,6 +48,8 @@ class PolicyCard:
     parameters: Sequence[tuple[str, str, str]]
     evidence: Sequence[tuple[str, str, str]]
     answers: frozenset[str]
+    follows: str = ""
+    features: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def group(self) -> str:
@@ -56,6 +59,7 @@ class PolicyCard:
     def markdown(self, level: int = 1) -> str:
         """Return the page of the policy, under a heading of a level."""
         lines = [f"{'#' * level} {self.name}", "", f"*{self.group}; family: {self.family}*", "", self.title, ""]
+        lines += [f"Follows {self.follows}.", ""] if self.follows else []
         for heading, paragraphs in self.parts.items():
             if heading:
                 lines += [f"**{heading}.**", ""]
@@ -64,6 +68,8 @@ class PolicyCard:
         lines += _table("Reads", ("signal", "a real scheduler has it"), self.signals.items())
         lines += _table("Counts on", ("physics", f"without it, {self.name}"), self.physics.items())
         lines += _table("Parameters", ("parameter", "type", "default"), self.parameters)
+        states = ((name, "on" if on else "off") for name, on in sorted(self.features.items()))
+        lines += _table("Features", ("feature", "default"), states)
         lines += _table("How it was checked", ("kind", "what came out", "shown by"), self.evidence)
         return "\n".join(lines)
 
@@ -84,6 +90,8 @@ def policy_card(name: str) -> PolicyCard:
         tuple(_parameters(policy)),
         tuple(_evidence(policy)),
         frozenset(answers),
+        policy.traits.follows,
+        policy.traits.features,
     )
 
 

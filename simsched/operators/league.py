@@ -72,7 +72,7 @@ def play(
         told = _other_code(changed)
     all_contests = list(contests(spec, data))
     tuned = tune(spec, all_contests, out, workers, listener) if policies is None else {}
-    able = entrants(spec, policies, tuple(row for row, _ in tuned.values()))
+    able = entrants(spec, policies, tuple(one.row for one in tuned.values() if one.row is not None))
     chosen = tuple(range(1, (seeds or spec.seeds) + 1))
     places: list[ContestPlace] = []
     entries: list[Entry] = []
@@ -87,7 +87,7 @@ def play(
         places.append(_place(contest, grid, bounds=bounds and against is None))
         entries += found
         entries += [Entry(contest.name, label, reason=reason) for label, reason in able.unable.items()]
-    told += tuple(said for _, said in tuned.values())
+    told += tuple(one.said for one in tuned.values())
     head = (spec.name, digest_of_league(spec), spec.description, chosen)
     table = LeagueTable(*head, tuple(places), tuple(entries), told)
     return table if against is None else joined(table, against)

@@ -14,6 +14,7 @@ from simsched.model import (
     NO_BATCH,
     Application,
     Cluster,
+    FittedApplication,
     FixedDuration,
     JobSpec,
     Site,
@@ -23,6 +24,7 @@ from simsched.model import (
     consolidated_shape,
 )
 from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
+from simsched.operators.fitted_speeds import fitted_speeds
 
 #: Parts of a GPU in which widths are counted where GPUs differ or are given out in parts.
 _PARTS = 1000
@@ -37,6 +39,10 @@ _Points = Mapping[tuple[str, int], float]
 _ALWAYS = "starting, moving and stopping cost nothing, nodes never fail, and all GPUs of a type serve a job alike"
 _TYPES = "a GPU of a type counts as a fixed part of the best one's, in which the capacity is one sum"
 _ELASTIC = "a job's speed is the concave envelope over all numbers of GPUs on their best placement, with no delay"
+FITTED = (
+    "a trained job has the best batch and placement at every moment, and gains by GPUs what it does in the epoch that "
+    "gains most"
+)
 _SHARING = "GPUs together do {sum:g} times the work that they do unshared, the most that sharing jobs do on one"
 _SHORTER = "jobs are shorter by half a tick for each epoch, as completions are rounded to ticks"
 
@@ -57,13 +63,19 @@ class Relaxed:
     said: tuple[str, ...]
 
 
-def relaxed(task: Task) -> Relaxed:
-    """Return the relaxed jobs of a task; `InputError` says why where nothing bounds them."""
+def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
+    """Return the relaxed jobs of a task; `InputError` says why where nothing bounds them.
+
+    `on_one_gpu` counts the work of fitted applications as `fitted_speeds` does.
+    """
     _refuse(task)
     source = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
     applications = [source.for_job(job.request, job.truth) for job in task.jobs]
     known: dict[tuple[object, ...], _Points] = {}
-    points = [_points(app, job, task.cluster, known) for app, job in zip(applications, task.jobs, strict=True)]
+    points = [
+        _points(app, job, task.cluster, known, on_one_gpu=on_one_gpu)
+        for app, job in zip(applications, task.jobs, strict=True)
+    ]
     types, sharing = task.cluster.gpu_types, task.sharing if task.engine.max_jobs_per_gpu > 1 else None
     parts = task.engine.gpu_shares and sharing is not None
     worth = _worth(points, types) if len(types) > 1 else {types[0]: _PARTS if parts else 1}
@@ -105,6 +117,7 @@ def relaxed(task: Task) -> Relaxed:
         _ALWAYS: True,
         _TYPES: len(types) > 1,
         _ELASTIC: elastic,
+        FITTED: any(isinstance(app, FittedApplication) for app in applications),
         _SHARING.format(sum=gained): sharing is not None,
         _SHORTER: not exact and task.engine.tick_s > 0,
     }
@@ -140,18 +153,32 @@ def _on_ticks(task: Task, applications: Sequence[Application]) -> bool:
     return all(time == int(time) for row in [*times, (task.engine.restart_delay_s,)] for time in row)
 
 
-def _points(app: Application, job: JobSpec, cluster: Cluster, known: dict[tuple[object, ...], _Points]) -> _Points:
+def _points(
+    app: Application, job: JobSpec, cluster: Cluster, known: dict[tuple[object, ...], _Points], *, on_one_gpu: bool
+) -> _Points:
     """Return a job's speeds by type and number of GPUs; raises `InputError` where these are not known as a whole."""
     if isinstance(app, TabulatedJob):
         key: tuple[object, ...] = (app.model, app.asked)
+    elif isinstance(app, FittedApplication):
+        key = (type(app), app.name)
     else:
         key = (type(app), app.name, job.num_gpus, job.speedup, job.profile)
     if key not in known:
-        found = _tabulated(app, cluster) if isinstance(app, TabulatedJob) else _by_count(app, job, cluster)
+        if isinstance(app, FittedApplication):
+            found = _fitted(app, cluster, on_one_gpu=on_one_gpu)
+        else:
+            found = _tabulated(app, cluster) if isinstance(app, TabulatedJob) else _by_count(app, job, cluster)
         if not found:
             raise input_error(f"job '{job.id}'", "runs on no GPUs of the cluster, so nothing bounds it")
         known[key] = found
     return known[key]
+
+
+def _fitted(app: FittedApplication, cluster: Cluster, *, on_one_gpu: bool) -> _Points:
+    if cluster.levels:
+        message = "has no bound where there are levels above the nodes, across which synchronising may cost anything"
+        raise input_error(f"application '{app.name}'", message, "leave cluster.topology out")
+    return fitted_speeds(app, cluster, on_one_gpu=on_one_gpu)
 
 
 def _tabulated(app: TabulatedJob, cluster: Cluster) -> _Points:
@@ -167,8 +194,10 @@ def _tabulated(app: TabulatedJob, cluster: Cluster) -> _Points:
 def _by_count(app: Application, job: JobSpec, cluster: Cluster) -> _Points:
     """Return the speeds of a job that does not gain by being spread over nodes."""
     if not isinstance(app, FixedDuration | TensorModelJob | StagedJob):
-        message = "has no bound, as its speed is a model of placements and batches with no known largest value"
-        raise input_error(f"application '{app.name}'", message, "bound jobs known by durations, profiles or rates")
+        message = "has no bound, as its speed is known by measurements or plans with no known largest value"
+        raise input_error(
+            f"application '{app.name}'", message, "bound jobs known by durations, profiles, rates or fitted models"
+        )
     found: dict[tuple[str, int], float] = {}
     for kind in cluster.gpu_types:
         nodes = [node.gpus for node in cluster.nodes if node.gpu_type == kind]

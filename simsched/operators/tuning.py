@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +19,32 @@ _FOLDER = "tuning"
 _Logs = dict[str, dict[str, list[float]]]
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """A row with the best of its parameters, None where no candidate ran, and how these were found, in a sentence."""
+
+    row: Mapping[str, Any] | None
+    said: str
+
+
 def tune(
     spec: LeagueSpec, contests: Sequence[Contest], out: Path, workers: int, listener: Listener | None
-) -> dict[str, tuple[Mapping[str, Any], str]]:
-    """Return by label the rows of a league's `tuning` with the best of their parameters, and how these were found.
-
-    A row whose candidates have no contest that all of them ran is left out.
-    """
+) -> dict[str, Tuned]:
+    """Tune the rows of a league's `tuning`, by label; candidates that run nowhere are left out."""
     if spec.tuning is None:
         return {}
     usual = next(iter(spec.conditions))
     found = {row.label: row.candidates() for row in spec.tuning.rows}
-    seeds = tuple(spec.tuning.seeds)
     logs: _Logs = {}
     for contest in contests:
         if contest.condition != usual or contest.missing:
             continue
-        document = contest.document([one for rows in found.values() for one in rows], seeds, spec.name)
+        document = contest.document([one for rows in found.values() for one in rows], spec.tuning.seeds, spec.name)
         grid = prepare_grid(document, name=contest.name, leave_out=True)
         if grid.cells:
             result = run_grid(grid, out / _FOLDER, workers, listener)
-            _gather(logs, contest.name, result.folder, len(seeds))
-    chosen = {label: _best(rows, logs) for label, rows in found.items()}
-    return {
-        label: ({**best[0], "label": label}, _said(label, len(found[label]), *best, seeds))
-        for label, best in chosen.items()
-        if best is not None
-    }
+            _gather(logs, contest.name, result.folder, len(spec.tuning.seeds))
+    return {label: _tuned(label, rows, logs, spec.tuning.seeds) for label, rows in found.items()}
 
 
 def _gather(logs: _Logs, contest: str, folder: Path, seeds: int) -> None:
@@ -58,31 +58,25 @@ def _gather(logs: _Logs, contest: str, folder: Path, seeds: int) -> None:
             logs.setdefault(label, {})[contest] = values
 
 
-def _best(rows: Sequence[Mapping[str, Any]], logs: _Logs) -> tuple[Mapping[str, Any], float, Sequence[str]] | None:
-    """Return the best candidate, how many times as long the worst one's mean JCT is, and the contests that tell."""
-    by_row = [logs.get(row["label"], {}) for row in rows]
-    shared = [name for name in by_row[0] if all(name in one for one in by_row)]
+def _tuned(label: str, rows: Sequence[Mapping[str, Any]], logs: _Logs, seeds: Sequence[int]) -> Tuned:
+    """Take the best candidate at the contests that all of them ran."""
+    able = [row for row in rows if row["label"] in logs]
+    ran = [logs[row["label"]] for row in able]
+    shared = [name for name in ran[0] if all(name in one for one in ran)] if ran else []
     if not shared:
-        return None
-    means = [_mean(value for name in shared for value in one[name]) for one in by_row]
-    return rows[means.index(min(means))], math.exp(max(means) - min(means)), shared
+        return Tuned(None, f"{label}: left out, as there is no contest that its candidates ran.")
+    means = [_mean(value for name in shared for value in one[name]) for one in ran]
+    best = able[means.index(min(means))]
+    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in best["params"].items())
+    unable = f" ({len(rows) - len(able)} more cannot run)" if len(able) < len(rows) else ""
+    said = (
+        f"{label}: {given}, the best of {len(able)}{unable} by the geometric mean of mean JCTs at {', '.join(shared)} "
+        f"on seeds {', '.join(map(str, seeds))}, not the league's; the worst took "
+        f"{math.exp(max(means) - min(means)):.2f} times as long."
+    )
+    return Tuned({**best, "label": label}, said)
 
 
 def _mean(values: Iterable[float]) -> float:
     found = list(values)
     return math.fsum(found) / len(found)
-
-
-def _said(
-    label: str,
-    candidates: int,
-    best: Mapping[str, Any],
-    spread: float,
-    contests: Sequence[str],
-    seeds: Sequence[int],
-) -> str:
-    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in best["params"].items())
-    return (
-        f"{label}: {given}, the best of {candidates} by the geometric mean of mean JCTs at {', '.join(contests)} on "
-        f"seeds {', '.join(map(str, seeds))}, not the league's; the worst took {spread:.2f} times as long."
-    )

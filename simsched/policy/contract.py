@@ -59,6 +59,7 @@ class Traits:
     GPU, and the others divide what it leaves; otherwise all divide it by the experiment's model of sharing. One that
     `scales` has nodes come and go (`Decision.nodes`). One that `forgets` starts afresh whenever no job is active:
     neither jobs that are complete nor random draws tell in what it decides later, so that a trace can be cut there.
+    One that models a released scheduler `follows` a version of it, whose switches are `features` with their defaults.
 
     Three traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
     section of that name; `quantum` and `diagnostics` name the parameters that hold the seconds of its time slice,
@@ -75,6 +76,8 @@ class Traits:
     reads_tenants: bool = False
     quantum: str = ""
     diagnostics: str = ""
+    follows: str = ""
+    features: Mapping[str, bool] = field(default_factory=dict)
 
 
 #: Traits that a class may also give as attributes of its own, as in `rigid = False`.

@@ -6,6 +6,7 @@ A table stands between two comments, and whatever stands there is replaced:
     <!-- simsched: ratios RUN METRIC [over ROW] --> ratios of policies with their verdicts
     <!-- simsched: order RUN METRIC -->            whether policies rank as published, at each point of the sweep
     <!-- simsched: digits RUN METRIC -->           a metric to the last digit beside the published one, in its own unit
+    <!-- simsched: days RUN over ROW -->           change of the mean JCT against a row, by day of submission
     <!-- simsched: end -->
 
 Which runs a page needs follows from these comments alone.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 
 from simsched.errors import input_error
@@ -35,7 +37,7 @@ from simsched.results import (
 )
 
 _TABLE = re.compile(
-    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order|digits) (?P<run>\S+) (?P<rest>.*?) -->\n)"
+    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order|digits|days) (?P<run>\S+) (?P<rest>.*?) -->\n)"
     r"(?P<content>.*?)(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
@@ -112,6 +114,8 @@ def _content(found: re.Match[str], results: Path) -> str:
         table = order_table(ranks(run, found["rest"].strip()))
     elif found["kind"] == "digits":
         table = digits_table(comparison(run), found["rest"].strip())
+    elif found["kind"] == "days":
+        table = days_table(run, found["rest"].removeprefix("over").strip())
     else:
         metric, _, over = found["rest"].partition(" over ")
         table = ratios_table(judge(run, metric.strip(), over.strip() or None))
@@ -187,6 +191,33 @@ def digits_table(rows: Sequence[Row], metric: str) -> TextTable:
             printed, found = ("-" if one is None else f"{one:,.{decimals}f}" for one in (published, estimate.mean))
             lines.append((row.shown_name, _agreement(estimate.mean, published, same=printed == found), printed, found))
     return TextTable(metric, ("row", "verdict", f"published {metric}", f"{metric} here"), tuple(lines), (), 2)
+
+
+def days_table(run: Run, reference: str) -> TextTable:
+    """Show how much longer than under the reference the jobs of each day take, in per cent, with 95 % intervals.
+
+    Raises `InputError` where the run has no jobs to compare with that row.
+    """
+    from simsched.report.figures.history import days_data, paired_jobs
+
+    jobs = paired_jobs(run, reference, run.replicated_over)
+    if jobs.empty:
+        raise input_error(run.folder, f"has nothing to compare with '{reference}'", "name a policy of the run")
+    changes = days_data(jobs)
+    days = sorted(set(changes["day"]), key=int)
+    lines = []
+    for key, part in changes.groupby(["group", "policy", "point"], sort=False):
+        group, policy, point = map(str, key)
+        found = zip(part["day"], part["mean"], part["low"], part["high"], strict=True)
+        of_day = {day: _change(mean, low, high) for day, mean, low, high in found}
+        row = f"{policy} {point}".strip()
+        lines.append((group, row, str(part["seeds"].max()), *(of_day.get(day, "-") for day in days)))
+    return TextTable("Days", ("jobs", "policy", "seeds", *(f"day {day} (%)" for day in days)), tuple(lines), (), 2)
+
+
+def _change(mean: float, low: float, high: float) -> str:
+    interval = "" if isnan(low) else f" [{100 * low:+.0f}, {100 * high:+.0f}]"
+    return f"{100 * mean:+.0f}{interval}"
 
 
 def _agreement(found: float, published: float | None, *, same: bool) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from io import StringIO
 
 from simsched.knowledge import legend
@@ -26,6 +27,7 @@ from simsched.results import (
     standings,
     what_policies_become,
     who_beats_whom,
+    who_cannot_differ,
 )
 
 HEADLINE = "jct_mean_s"
@@ -145,8 +147,29 @@ def contests_table(table: LeagueTable) -> TextTable:
         if place.unbounded and not place.missing:
             why.setdefault(place.unbounded, []).append(place.name)
     notes = tuple(f"No bound for {', '.join(names)}: {reason}." for reason, names in why.items())
+    notes += tuple(who_cannot_differ(one for entry in table.ran() for one in _cells(entry)))
     headers = ("contest", "jobs", "physics", "offered load", "policies", "best possible mean JCT (h)")
     return TextTable("Contests", headers, rows, notes, 3)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """An entry under one seed, as `who_cannot_differ` looks at cells."""
+
+    seed: int
+    policy: str
+    point: Mapping[str, str]
+    summary: Mapping[str, float]
+    own: Mapping[str, str] = field(default_factory=dict)
+    manifest: Mapping[str, str] = field(default_factory=dict)
+
+
+def _cells(entry: Entry) -> list[_Cell]:
+    """Return an entry's values by seed, at the point of its contest."""
+    return [
+        _Cell(int(seed), entry.policy, {"contest": entry.contest}, {k: v[seed] for k, v in entry.values.items()})
+        for seed in entry.jobs
+    ]
 
 
 def unable_table(table: LeagueTable) -> TextTable | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +34,7 @@ def check_agent(make: Maker, *, seeds: int = 3) -> list[Failure]:
     `make` is the class that an experiment names, or any function that makes a fresh instance; `seeds` is how many
     random workloads are run.
     """
-    return failures_of(make, {name: lambda check=check: check(make, seeds) for name, check in CHECKS.items()})
+    return failures_of(make, {name: partial(check, make, seeds) for name, check in CHECKS.items()})
 
 
 class _Shares(Policy):
@@ -70,9 +71,11 @@ class _Beside:
                 site = site_of(_CLUSTER, place)
                 batch = self.agent.choose(site, epoch % self.app.epochs)
                 yield site, epoch % self.app.epochs, batch
-                step = self.app.step_time(site, batch.local_bsz)
-                gradient = self.app.run(site, batch, 0.0).gradient
-                self.agent.observe(Measurement(site, batch.local_bsz, step, gradient, epoch % self.app.epochs))
+                running = self.app.run(site, batch, epoch % self.app.epochs)
+                assert running.step is not None
+                assert running.gradient is not None
+                measured = running.step, running.gradient, epoch % self.app.epochs
+                self.agent.observe(Measurement(site, batch.local_bsz, *measured))
 
 
 def _beside(make: Maker, name: str = "a") -> _Beside:

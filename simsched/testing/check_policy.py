@@ -9,6 +9,7 @@ import inspect
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from traceback import format_exception
 from typing import cast
 
@@ -102,7 +103,7 @@ def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
     run on each of a few small clusters. The engine's invariants are on.
     """
     trial = Trial(make, seeds)
-    return failures_of(make, {name: lambda check=check: check(trial) for name, check in CHECKS.items()})
+    return failures_of(make, {name: partial(check, trial) for name, check in CHECKS.items()})
 
 
 def failures_of(make: Callable[[], object], checks: Mapping[str, Callable[[], None]]) -> list[Failure]:

@@ -44,10 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def simsched(folder: Path):
-    """Return a function that runs the command in this process."""
+    """Return a function that runs the command in this process, with a text as its standard input."""
 
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(cli, list(arguments), prog_name="simsched")
+    def run(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(cli, list(arguments), input=stdin, prog_name="simsched")
 
     return run
 

@@ -28,7 +28,7 @@ CASES = {
     "unknown application": (
         "jobs.csv",
         "name,time,application,num_replicas,batch_size\na,0,cifar11,1,128\n",
-        "there is no application 'cifar11'; did you mean 'cifar10'?",
+        "jobs.csv:2: workload, job 'a': there is no application 'cifar11' in ",
     ),
     "batch size out of range": (
         "jobs.csv",

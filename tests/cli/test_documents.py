@@ -94,10 +94,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "trace3.csv").write_bytes((ROOT / "tests" / "data" / "muri-small.csv").read_bytes())
     (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
     (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
-    page = (ROOT / "docs" / "how-to" / "llm.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```(?:yaml|csv)\n(.*?)```", page, re.DOTALL)
-    for name, block in zip(("leaves.yaml", "jobs.csv", "mine-30b.yaml", "steps.csv"), blocks, strict=True):
-        (folder / name).write_text(block)
     for document in DOCUMENTS:
         text = (ROOT / document).read_text(encoding="utf-8")
         for name, block in re.findall(

@@ -253,3 +253,28 @@ def test_a_workload_without_a_queue_is_left_out_where_it_is_allowed(small: Path,
     assert done.exit_code == 0, done.output
     assert "left out: 1 without a queue" in done.stderr
     assert times() == {"default/a": (0, 100)}
+
+
+KAI_QUEUE = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: team}
+spec:
+  resources:
+    {cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}, gpu: {quota: 4, limit: 4, overQuotaWeight: 1}}
+---
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: a}
+spec: {queue: team, minMember: 1}
+"""
+
+
+def test_a_stream_of_objects_runs_under_kai_with_its_own_queue(folder: Path, simsched: Callable) -> None:
+    """The limit of 4 GPUs makes one of two jobs of 4 wait, though there are 8."""
+    labelled = job("b", 4, 10).replace("kueue.x-k8s.io/queue-name: l", "kai.scheduler/queue: team")
+    text = NODES + "---" + KAI_QUEUE + job("a", 4, 0) + labelled
+    done = simsched("run", "-", "--policy", "kai", "--no-plots", stdin=text)
+    assert done.exit_code == 0, done.output
+    assert times("stdin") == {"default/a": (0, 100), "default/b": (100, 200)}
+    assert "holds no Kubernetes object" in simsched("run", "-", stdin="").output

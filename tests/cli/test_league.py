@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import re
 
 import pytest
 
 from simsched.documents import yaml_lines
-from simsched.experiment import contests, entrants, read_league
+from simsched.errors import InputError
+from simsched.experiment import code_now, contests, digest_of_league, entrants, read_league, shipped_results
 from simsched.experiment.league import find_league
 from simsched.experiment.validation import check_experiment
+from simsched.operators.league import made_by_other_code
+from simsched.operators.tuning import tune
 from simsched.policy import registry
+from simsched.report.league import contests_table
+from simsched.results import ContestPlace, Entry, LeagueTable, joined, read_league_table, read_run
 
 LEAGUE = """\
 format: simsched-league/1
 name: small
-seeds: 3
+seeds: 2
 usual:
   cluster: {nodes: 2, gpus_per_node: 4, gpu_type: t4, power: {}}
   workload: {offered_load: 0.8}
@@ -86,9 +93,13 @@ def test_every_policy_takes_part_where_it_can(folder, league):
 
 def test_ones_own_policy_stands_beside_results_of_others(folder, league):
     league("--policy", "fifo", "--policy", "las", "--out", "theirs")
-    league("--policy", "mine.py:Mine", "--against", "theirs/small", "--out", "own")
+    path = folder / "theirs" / "small" / "league.json"
+    of_other_code = re.sub(r'"code": "\w+"', '"code": "0"', path.read_text())
+    path.with_suffix(".json.gz").write_bytes(gzip.compress(of_other_code.encode()))
+    done = league("--policy", "mine.py:Mine", "--against", f"{path}.gz", "--out", "own")
+    assert "made the rows of fifo, las; fifo was run again and came out the same." in done.stdout
     cells = list((folder / "own" / "small").glob("*/cells/*"))
-    assert len(cells) == 2 * 3, "only the new one is run: two contests, three seeds"
+    assert len(cells) == 2 * 2 * 2, "only the new one and fifo are run: two contests, two seeds"
     table = json.loads((folder / "own" / "small" / "league.json").read_text())
     assert {one["policy"] for one in table["entries"]} == {"fifo", "las", "mine"}
     assert all(place["bounds"] for place in table["contests"][:2])
@@ -101,30 +112,98 @@ def test_ones_own_policy_stands_beside_results_of_others(folder, league):
     assert "non-clairvoyant, rigid: drawn" in page
 
 
-def test_results_of_other_jobs_or_another_league_are_refused(folder, league):
-    league("--policy", "fifo", "--out", "theirs")
-    path = folder / "theirs" / "small" / "league.json"
-    table = json.loads(path.read_text())
-    table["entries"][0]["jobs"]["1"] = "0" * 16
-    path.write_text(json.dumps(table))
-    done = league("--policy", "las", "--against", "theirs/small", "--out", "own", code=2)
-    assert "had other jobs at drawn.load-0.8, seed 1" in done.stderr
-    same = league("--policy", "fifo", "--against", "theirs/small", "--out", "theirs-too", code=2)
-    assert "had other jobs" in same.stderr
-    path.write_text(json.dumps(table | {"digest": "0" * 16}))
-    assert "another league" in league("--policy", "las", "--against", str(path), code=2).stderr
+def one_entry(policy="fifo", policy_name="fifo", *, jct_s=5.0, jobs="a", digest="d", code="c"):
+    """Return a league of one contest, one policy and one seed."""
+    values = {"jct_mean_s": {"1": jct_s}, "cpu_s": {"1": jct_s / 7}}
+    entry = Entry("w.c", policy, policy_name, code=code, jobs={"1": jobs}, values=values)
+    return LeagueTable("small", digest, "", (1,), (ContestPlace("w", "c"),), (entry,))
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (one_entry("las", "las", jobs="b"), "had other jobs at w.c, seed 1"),
+        (one_entry("las", "las", digest="e"), "another league"),
+        (one_entry(jct_s=5.5), "has another jct_mean_s of 'fifo' at w.c, seed 1, than this version gives"),
+        (one_entry("fifo", "mine.py:Mine"), "has a policy called 'fifo' too"),
+    ],
+)
+def test_results_of_another_league_or_that_come_out_otherwise_are_refused(own, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        joined(own, one_entry())
+
+
+def test_what_comes_out_the_same_and_ones_own_policy_take_the_place_of_what_was_there():
+    again = one_entry(code="newer")
+    assert joined(again, one_entry()).entries == again.entries
+    mine = one_entry("mine", "mine.py:Mine", jct_s=4.0)
+    assert joined(mine, one_entry("mine", "mine.py:Mine")).entries == mine.entries
+    assert [one.policy for one in joined(mine, one_entry()).entries] == ["fifo", "mine"]
+
+
+def test_contests_at_which_policies_cannot_differ_are_named():
+    notes = contests_table(joined(one_entry("las", "las"), one_entry())).notes
+    assert notes == ("fifo, las: the same times for every seed (at contest=w.c).",)
+    assert contests_table(joined(one_entry("las", "las", jct_s=4.0), one_entry())).notes == ()
+
+
+def test_rows_that_other_code_made_are_named():
+    assert made_by_other_code(one_entry(code=code_now("fifo"))) == []
+    assert made_by_other_code(one_entry("first come", code="0" * 16)) == ["first come"]
+    assert made_by_other_code(one_entry("mine", "mine.py:Mine")) == []
 
 
 def test_what_is_no_league_is_refused(folder, league, simsched):
     assert "is not valid JSON" in league("--against", "jobs.csv", code=2).stderr
     assert "holds no league" in league("--against", ".", code=2).stderr
-    (folder / "small.yaml").write_text(LEAGUE.replace("seeds: 3", "seeds: 1\nodd: 2"))
+    (folder / "small.yaml").write_text(LEAGUE.replace("seeds: 2", "seeds: 1\nodd: 2"))
     said = league(code=2).stderr
     assert "odd" in said
     assert "seeds" in said
     assert "no shipped league" in simsched("league", "1999").stderr
     (folder / "small.yaml").write_text(LEAGUE)
     assert "declares no division 'smoke'" in league("--smoke", code=2).stderr
+
+
+TUNING = """
+tuning:
+  seeds: [3, 4]
+  rows:
+    - {name: tiresias, label: tuned, grid: {queue_thresholds_gpu_s: [[100], [100000]], interval_s: [600]}}
+    - {name: pollux, label: nowhere, grid: {interval_s: [30, 60]}}
+"""
+
+
+def test_a_row_is_tuned_by_the_least_geometric_mean_on_other_seeds(folder):
+    (folder / "small.yaml").write_text(LEAGUE + TUNING)
+    spec = read_league("small.yaml")
+    tuned = tune(spec, list(contests(spec)), folder / "out", 1, None)
+    assert tuned["nowhere"].row is None, "no workload has the batch sizes that pollux needs"
+    assert tuned["nowhere"].said == "nowhere: left out, as there is no contest that its candidates ran."
+    row, said = tuned["tuned"].row, tuned["tuned"].said
+    means = {}
+    for cell in read_run(folder / "out" / "tuning" / "drawn.load-0.8").cells:
+        assert cell.seed in (3, 4)
+        means[cell.policy] = means.get(cell.policy, 1) * cell.summary["jct_mean_s"]
+    best, worst = sorted(means, key=means.get)
+    assert json.dumps(row["params"]) == best.removeprefix("tuned ")
+    assert f"the worst took {(means[worst] / means[best]) ** 0.5:.2f} times as long" in said
+    (folder / "small.yaml").write_text(LEAGUE + TUNING.replace("[3, 4]", "[2, 4]"))
+    with pytest.raises(InputError, match="2 is a seed of the league itself"):
+        read_league("small.yaml")
+
+
+@pytest.mark.parametrize("division", ["smoke", "half-hour"])
+def test_shipped_results_are_of_the_league_as_it_is_declared(division):
+    spec = read_league("2026", division)
+    path = shipped_results(spec)
+    if path is None:
+        pytest.skip(f"no results of {spec.name} ship")
+    table = read_league_table(path)
+    assert table.digest == digest_of_league(spec)
+    assert [one.name for one in table.contests] == [one.name for one in contests(spec)]
+    assert {"fifo", "srtf", "pollux", "tiresias, tuned"} <= {one.policy for one in table.ran()}
+    assert all(set(one.jobs) == {f"{seed}" for seed in table.seeds} for one in table.ran())
 
 
 @pytest.mark.parametrize("division", ["", "smoke", "half-hour"])
@@ -143,6 +222,20 @@ def test_the_shipped_league_is_made_of_experiments(division, tmp_path):
         points = check_experiment(one.document([{"name": "fifo"}], (1, 2), spec.name)).points
         assert len(points) == 1
         assert points[0].spec.workload.offered_load is not None
+
+
+def test_a_division_has_keys_in_place_of_the_leagues(folder):
+    text = (
+        LEAGUE
+        + "divisions: {few: {about: few, seeds: 2, contests: {drawn: [load-1.1]}, instead: {workload.jobs: 5}}}\n"
+    )
+    (folder / "small.yaml").write_text(text)
+    (one,) = contests(read_league("small.yaml", "few"))
+    assert one.name == "drawn.load-1.1"
+    assert one.document([{"name": "fifo"}], (1,), "small").data["workload"]["jobs"] == 5
+    (folder / "small.yaml").write_text(text.replace("[load-1.1]", "[load-2]"))
+    with pytest.raises(InputError, match=r"divisions.few.contests: there is no 'load-2'"):
+        read_league("small.yaml", "few")
 
 
 def test_every_policy_that_ships_may_take_part():

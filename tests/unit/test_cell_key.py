@@ -189,14 +189,18 @@ def test_a_policy_counts_by_its_sources_its_parameters_and_the_files_they_name(m
     assert len(set(keys)) == 4
 
 
+@pytest.fixture(scope="module")
+def copy_of_the_package(tmp_path_factory):
+    package = tmp_path_factory.mktemp("tree") / "simsched"
+    return shutil.copytree(Path(simsched.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
 @pytest.fixture
-def copied_package(tmp_path, monkeypatch):
+def copied_package(copy_of_the_package, monkeypatch):
     """Lay a copy of simsched before the one that is loaded, for those who look for its files."""
-    package = tmp_path / "tree" / "simsched"
-    shutil.copytree(Path(simsched.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.syspath_prepend(copy_of_the_package.parent)
     monkeypatch.delitem(sys.modules, "simsched")  # `find_spec` would ask the loaded one
-    return package
+    return copy_of_the_package
 
 
 @pytest.mark.parametrize(
@@ -221,9 +225,12 @@ def copied_package(tmp_path, monkeypatch):
 def test_the_code_that_counts_is_what_the_runner_imports(copied_package, module, counts):
     before = code.__wrapped__()
     assert before.modules[RUNNER]
-    with (copied_package / module).open("a") as file:
-        file.write("# changed\n")
+    file = copied_package / module
+    as_it_is = file.read_bytes()
+    file.write_bytes(as_it_is + b"# changed\n")
     assert (code.__wrapped__().digest != before.digest) == counts
+    file.write_bytes(as_it_is)
+    assert code.__wrapped__().digest == before.digest
 
 
 def test_libraries_are_found_by_their_imports_and_count_by_version(make, monkeypatch):

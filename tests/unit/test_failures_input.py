@@ -115,5 +115,5 @@ def test_a_trace_csv_may_have_attempts(tmp_path):
     path.write_text("submit_time,num_gpus,duration,attempts,attempts_s\n0,1,80,2,30 50\n5,1,9,1,\n", encoding="utf-8")
     assert list(read_trace(path).table["attempts_s"]) == ["30 50", ""]
     path.write_text("submit_time,num_gpus,duration,attempts_s\n0,1,80,soon\n", encoding="utf-8")
-    with pytest.raises(InputError, match="no list of seconds"):
+    with pytest.raises(InputError, match="not a list of seconds"):
         read_trace(path)

@@ -3,9 +3,11 @@
 import pytest
 
 from simsched.engine.records import JobRecord
+from simsched.errors import InputError
 from simsched.paths import data_folder
 from simsched.report.figures.draw import run_figures
 from simsched.report.figures.history import fill_data, gain_data, gain_figure, history_figures, paired_jobs
+from simsched.report.filled_page import filled
 from simsched.results.reader import read_run
 from simsched.results.sheets import read_curves
 from simsched.results.summary import summarise_folder
@@ -91,6 +93,18 @@ def test_a_run_that_compares_priors_gets_its_figures(tmp_path):
         assert "nothing" in figure.texts[1].get_text()
     days = figures["history-days"][1]
     assert days[(days["group"] == "all jobs")]["day"].tolist() == ["1", "2"]
+
+
+def test_a_page_shows_the_change_of_each_day(tmp_path):
+    make_run(tmp_path / "tiny", two_seeds(0.5, count=3))
+    page = tmp_path / "page.md"
+    page.write_text("<!-- simsched: days tiny over none -->\n<!-- simsched: end -->\n")
+    text = filled(page, tmp_path).text
+    # Day 1: 90, 45 and 45 s for 3 times 90, and 50 s as before; day 2: one job of 50 s as before.
+    assert "| all jobs | pool | 2 | -28 [-28, -28] | +0 [+0, +0] |" in text
+    page.write_text("<!-- simsched: days tiny over nobody -->\n<!-- simsched: end -->\n")
+    with pytest.raises(InputError, match="nothing to compare with 'nobody'"):
+        filled(page, tmp_path)
 
 
 def test_other_runs_get_none(tmp_path):

@@ -13,7 +13,7 @@ from simsched_policies.production.kai.policy import Kai
 from simsched.applications.catalogue import catalogue
 from simsched.engine.options import EngineOptions
 from simsched.engine.providers import views_at_submission
-from simsched.errors import InputError
+from simsched.errors import InputError, InputWarning
 from simsched.model.cluster import Cluster, Level, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.shape import Amount, NodeShape
@@ -173,6 +173,35 @@ def test_what_labels_of_workloads_say_of_their_pod_groups(tmp_path: Path) -> Non
     assert found["default/train"] == Group("a", None, 50, preemptible=True)
     assert found["default/build"] == Group("a", None, 100, preemptible=False)
     assert found["x/kept"] == Group("b", None, 50, preemptible=False)  # both of its pods are all of them
+
+
+def test_pods_go_where_their_labels_and_tolerations_let_them(tmp_path: Path) -> None:
+    def node(name: str, taints: list[dict[str, str]], **labels: str) -> dict[str, object]:
+        status = {"allocatable": {"nvidia.com/gpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]}
+        metadata = {"name": name, "labels": labels}
+        return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": taints}, "status": status}
+
+    taint = {"key": "team", "value": "x", "effect": "NoSchedule"}
+    nodes = [node("a", [], zone="east"), node("b", [taint], zone="west"), node("c", [], zone="west")]
+    bound = pods("west", queue="a")
+    bound["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "west"}  # type: ignore[index]
+    path = Path(declared(tmp_path, queue("a", 1), pods("any", queue="a"), bound, *nodes))
+    groups = read_declared(path).groups
+    assert [groups[f"default/{name}"].nodes for name in ("any", "west")] == [frozenset({0, 2}), frozenset({2})]
+    policy = Kai(objects=str(path))
+    cluster = Cluster.uniform(3, 4)
+    assert times(policy, [job("default/west", 0, 4), job("default/any", 1, 8)], cluster)["default/any"][0] == 100
+    bound["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "north"}  # type: ignore[index]
+    with pytest.raises(InputError, match="may go to none of the nodes"):
+        read_declared(Path(declared(tmp_path, queue("a", 1), bound, *nodes)))
+
+
+def test_a_name_of_allow_that_matches_no_field_is_an_error(tmp_path: Path) -> None:
+    path = Path(declared(tmp_path, queue("a", 1, colour="red")))
+    with pytest.warns(InputWarning, match="not modelled: spec.colour"):
+        assert read_declared(path, ["Queue.spec.colour"]).queues.keys() == {"a"}
+    with pytest.raises(InputError, match=r"--allow Queue\.spec\.color: names no field .* did you mean"):
+        read_declared(path, ["Queue.spec.color"])
 
 
 def test_queues_and_pod_groups_are_read_from_their_objects(tmp_path: Path) -> None:

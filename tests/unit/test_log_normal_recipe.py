@@ -39,7 +39,7 @@ def test_seeds_are_other_jobs_and_the_same_seed_the_same() -> None:
     ("keys", "said"),
     [
         ({"median_s": 600, "mean_s": 500}, "below the median"),
-        ({"widest": 12}, "no power of two.*give 8"),
+        ({"widest": 12}, "not a power of two.*give 8"),
         ({"mean_gpus": 40.0}, "no mean of widths from 1 to 32"),
         ({"mean_gpus": 1.0}, "no mean of widths"),
     ],

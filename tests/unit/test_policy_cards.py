@@ -119,3 +119,10 @@ def test_list_policies_gives_each_a_line():
     lines = run("list", "policies").output.splitlines()
     assert len(lines) == 2 + len(registry.names())
     assert max(map(len, lines)) <= 120
+
+
+def test_the_card_of_a_scheduler_names_its_release_and_the_defaults_of_its_features():
+    card = policy_card("kueue")
+    assert card.follows.startswith("Kueue v0.20")
+    assert "| TASBalancedPlacement | off |" in card.markdown()
+    assert "(Kueue v0.20.0-devel)" in run("list", "policies").output

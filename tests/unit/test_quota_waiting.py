@@ -174,16 +174,18 @@ def test_what_a_queue_could_get_follows_from_the_cohorts_above_it() -> None:
 
 def test_a_bound_counts_limits_of_borrowing_and_what_may_be_preempted() -> None:
     spec = ClusterQueue("q", "all", {GPU: Quota(2, borrowing_limit=3)}, within=Within.LOWER_PRIORITY)
-    tree = QuotaTree([spec, ClusterQueue("r", "all", {GPU: Quota(9)})])
+    alone = ClusterQueue("alone", quotas={("h100", "gpu"): Quota(3), ("h100", "cpu"): Quota(9)})
+    tree = QuotaTree([spec, ClusterQueue("r", "all", {GPU: Quota(9)}), alone])
     prospects = Prospects(tree, fair_sharing=False)
     tree.admit(Workload("low", "q", {GPU: 4}, priority=0))
 
-    def allowed(gpus: int, priority: int) -> bool:
-        needs = prospects.needs(asks("a", "q", gpus, priority))
+    def allowed(gpus: int, priority: int, queue: str = "q") -> bool:
+        needs = prospects.needs(asks("a", queue, gpus, priority))
         prospects.look()
         return needs is not None and prospects.allow(needs)
 
     assert [allowed(1, 0), allowed(2, 0), allowed(5, 1), allowed(6, 1)] == [True, False, True, False]
+    assert [allowed(3, 0, "alone"), allowed(4, 0, "alone")] == [True, False]
 
 
 def test_candidates_of_a_queue_keep_their_order_while_some_are_taken_off() -> None:

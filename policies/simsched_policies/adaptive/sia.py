@@ -191,7 +191,8 @@ class Sia(Policy):
         """Return the plan of a replica: of the plan asked for, else of the best on the fewest GPUs that any fits."""
         plan = job.request.plan
         if plan is None:
-            fewest = self._curves.more(job, 0, most, kind)
+            counts = self._curves.counts(most, kind)
+            fewest = next((gpus for gpus in counts if self._curves.rate(job, gpus, kind) > 0), None)
             plan = None if fewest is None else self._curves.plan(job, fewest, kind)
         return None if plan is None else replace(plan, data=1)
 

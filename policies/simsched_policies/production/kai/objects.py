@@ -12,11 +12,14 @@ from simsched.manifests import (
     WORKLOAD_KINDS,
     Account,
     Fields,
+    NodeFacts,
     Object,
     Workload,
     chosen,
+    in_service,
     is_gpu,
     raise_any,
+    read_nodes,
     read_objects,
     read_workloads,
     refuse_idle,
@@ -31,6 +34,8 @@ from simsched_policies.production.kai.model import (
     Quota,
     preemptible_by_priority,
 )
+from simsched_policies.production.kueue.matching import Taint
+from simsched_policies.production.kueue.requests import constraints
 
 _PREFIX = "kai.scheduler/"
 _QUEUE, _PREEMPTIBILITY, _PRIORITY = f"{_PREFIX}queue", f"{_PREFIX}preemptibility", "priorityClassName"
@@ -41,12 +46,16 @@ _PARTS = ("gpu-fraction", "gpu-fraction-num-devices", "gpu-memory")
 
 @dataclass(frozen=True)
 class Group:
-    """What a PodGroup says of a job: its queue, minimum (None: all pods), priority, and whether it is preemptible."""
+    """What a PodGroup says of a job: its queue, minimum (None: all pods), priority, and whether it is preemptible.
+
+    `nodes` are the numbers of those to which its pods may go (None: all).
+    """
 
     queue: str = ""
     min_member: int | None = None
     priority: float = PRIORITIES["train"]
     preemptible: bool = True
+    nodes: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,10 +91,13 @@ def read_declared(path: Path, allow: Collection[str] = ()) -> Declared:
         account.close(fields)
     _check_parents(chosen(own, "Queue"), queues, account)
     read = Account()
+    nodes = in_service(read_nodes(objects, read))
     for workload in read_workloads(objects, read):
+        if workload.suspended and not workload.queue:
+            continue  # it never runs: nobody resumes it
         made = _group_of(workload, account)
         found = groups.get(workload.id, groups.get(workload.owner.name, made))
-        groups[workload.id] = _of_workload(replace(found, queue=found.queue or made.queue), workload, account)
+        groups[workload.id] = _of_workload(replace(found, queue=found.queue or made.queue), workload, nodes, account)
     account.judge(lambda kind, field_path: "is not modelled", allow)
     refuse_idle(allow, (account, read))
     raise_any(account.problems)
@@ -171,8 +183,8 @@ def _group_of(workload: Workload, account: Account) -> Group:
     return _made(str(labels.get(_QUEUE, "")), name, said)
 
 
-def _of_workload(group: Group, workload: Workload, account: Account) -> Group:
-    """Return the PodGroup of a workload, whose queue must be said; a minimum of all its pods with GPUs is none."""
+def _of_workload(group: Group, workload: Workload, nodes: Sequence[NodeFacts], account: Account) -> Group:
+    """Return the PodGroup of a workload with its nodes; a minimum of all its pods with GPUs is none."""
     if not group.queue:
         remedy = f"label it {_QUEUE}, or name its queue in its PodGroup"
         account.problems.append(workload.owner.problem(("metadata", "labels", _QUEUE), "is missing", remedy))
@@ -180,8 +192,24 @@ def _of_workload(group: Group, workload: Workload, account: Account) -> Group:
     if least > pods:
         message = f"has {counted(pods, 'pod')}, and its PodGroup starts with no fewer than {least}"
         account.problems.append(workload.owner.problem((), message, "ask for no more than these"))
-    with_gpus = sum(one.count for one in workload.pod_sets if any(map(is_gpu, one.template.requests)))
-    return replace(group, min_member=None) if least >= with_gpus else group
+    with_gpus = [one for one in workload.pod_sets if any(map(is_gpu, one.template.requests))]
+    wishes = [constraints(one.template) for one in with_gpus]
+    suited = frozenset(
+        number
+        for number, node in enumerate(nodes)
+        if all(
+            one.matches(node.labels) and one.repelled(Taint(*taint) for taint in node.taints) is None for one in wishes
+        )
+    )
+    if wishes and not suited and (nodes or any(one.selector or one.affinity is not None for one in wishes)):
+        message = "may go to none of the nodes, by its node selector, affinity and tolerations"
+        account.problems.append(workload.owner.problem((), message, "give nodes with the labels that it asks for"))
+    all_pods = least >= sum(one.count for one in with_gpus)
+    return replace(
+        group,
+        min_member=None if all_pods else group.min_member,
+        nodes=None if len(suited) == len(nodes) else suited,
+    )
 
 
 def _metadata(data: Any) -> Iterator[Mapping[str, Any]]:

@@ -94,6 +94,7 @@ class Kai(Policy):
             JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
         },
         reads_tenants=True,
+        follows="KAI-Scheduler v0.13",
     )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
@@ -254,8 +255,10 @@ class Kai(Policy):
             pods, gpus = max(1, view.num_gpus // gpus), min(gpus, view.num_gpus)
         cpu, memory_mib = (0, 0) if shape is None else shape.beside(gpus)
         ask = Ask(cpu, memory_mib * _MB, gpus, request.gpu_share if shares else 1.0)
-        nodes = None if len(fitting) == len(self._cluster.nodes) else frozenset(_name(node.index) for node in fitting)
         group = self._group(view)
+        if group.nodes is not None:
+            fitting = [node for node in fitting if node.index in group.nodes]
+        nodes = None if len(fitting) == len(self._cluster.nodes) else frozenset(_name(node.index) for node in fitting)
         least = group.min_member or max(1, int(np.ceil(self.min_share * pods - 1e-9)))
         if least > pods:
             message, remedy = (

@@ -35,6 +35,7 @@ from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.kueue.cycle import Entry, Rules, admit, queue_order, run_cycle
 from simsched_policies.production.kueue.desk import Desk
 from simsched_policies.production.kueue.explain import Record, said_of
+from simsched_policies.production.kueue.gates import DEFAULTS, VERSION
 from simsched_policies.production.kueue.levels import Levels, allocation_of
 from simsched_policies.production.kueue.model import Asking, PodSet, Reclaim, Within, Workload
 from simsched_policies.production.kueue.queues import Waiting
@@ -82,6 +83,8 @@ class Kueue(Policy):
         wants={QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")},
         reads_tenants=True,
         diagnostics="diagnostics",
+        follows=f"Kueue {VERSION}",
+        features=DEFAULTS,
     )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)

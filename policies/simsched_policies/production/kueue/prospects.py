@@ -104,7 +104,8 @@ class Prospects:
                 self._lower[number] = _of_lower(node, key, priority)
         self._tree.moved.clear()
         left, own = self._subtree - self._used, np.maximum(self._local - self._used, 0)
-        available, reach, limits = left.copy(), left * self._alone, left - own + self._limits
+        available, reach, limits = left.copy(), np.zeros_like(left), left - own + self._limits
+        reach[self._depths[0]] = left[self._depths[0]] * self._alone
         for depth in self._depths[1:]:
             above = self._parents[depth]
             available[depth] = own[depth] + np.minimum(available[above], limits[depth])

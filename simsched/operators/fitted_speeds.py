@@ -1,0 +1,95 @@
+"""How fast a fitted application can be on so many GPUs, whatever its batch and wherever its GPUs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simsched.arithmetic import exp, log
+from simsched.model import Cluster, FittedApplication, Placements, StepModel
+
+Floats = NDArray[np.float64]
+
+
+def fitted_speeds(
+    app: FittedApplication, cluster: Cluster, *, on_one_gpu: bool = False
+) -> Mapping[tuple[str, int], float]:
+    """Bound an application's progress a second by GPU type and number of GPUs, over all of its training.
+
+    In each epoch the speed is the largest over all batches and placements. As efficiency changes from epoch to epoch,
+    progress is counted in seconds at an epoch's largest speed, or at that `on_one_gpu`: the whole training takes the
+    sum of these, and on other GPUs it is at most as fast as in the epoch that gains most, or loses least, by them.
+    Either is a bound. The first is exact for jobs that have all GPUs, the second for jobs of one.
+    """
+    counts = {
+        (kind, gpus): _speeds_by_epoch(app, model, gpus, sizes)
+        for kind, model in sorted(app.step_models.items())
+        if (sizes := [node.gpus for node in cluster.nodes if node.gpu_type == kind])
+        for gpus in range(1, min(sum(sizes), app.limits.max_batch_size) + 1)
+    }
+    known = {place: speeds for place, speeds in counts.items() if speeds.all()}
+    if not known:
+        return {}
+    fewest = min(gpus for _, gpus in known)
+    usual = np.max([one for (_, gpus), one in known.items() if gpus == fewest or not on_one_gpu], axis=0)
+    mean = app.epochs / float((1 / usual).sum())
+    return {place: mean * float((speeds / usual).max()) for place, speeds in known.items()}
+
+
+def _speeds_by_epoch(app: FittedApplication, model: StepModel, gpus: int, sizes: list[int]) -> Floats:
+    """Return the largest progress a second in each epoch on so many GPUs; 0 where no batch fits."""
+    limits = app.limits
+    totals, seconds = _iteration_seconds(app, model, _placements(gpus, sizes), gpus)
+    usable = (totals >= limits.init_batch_size) & np.isfinite(seconds)
+    totals, seconds = totals[usable], seconds[usable]
+    if not len(totals):
+        return np.zeros(app.epochs)
+    return np.array([(gains / seconds).max() for gains in _gains(app, totals)])
+
+
+def _placements(gpus: int, sizes: list[int]) -> Placements:
+    """Return how so many GPUs may lie: numbers of nodes, and of GPUs on the fullest of them."""
+    largest = max(sizes)
+    found = [
+        (nodes, fullest)
+        for nodes in range(-(-gpus // largest), min(gpus, len(sizes)) + 1)
+        for fullest in range(-(-gpus // nodes), min(largest, gpus - nodes + 1) + 1)
+    ]
+    nodes, fullest = (np.array(column)[:, None] for column in zip(*found, strict=True))
+    return Placements.counted(nodes, np.full_like(nodes, gpus), fullest)
+
+
+def _iteration_seconds(
+    app: FittedApplication, model: StepModel, placements: Placements, gpus: int
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return all total batches and the least seconds of an iteration at each, however it is split.
+
+    The quickest placement for computing and that for a whole step need not be the same one. The engine refuses
+    micro-batches beyond the application's limits.
+    """
+    limits = app.limits
+    most = limits.max_batch_size // gpus
+    local = np.arange(limits.min_local_bsz, min(limits.max_local_bsz, most) + 1)
+    seconds = np.full(most + 1, np.inf)
+    if len(local):
+        compute, step = (
+            np.broadcast_to(times, (len(placements.nodes), len(local))).min(axis=0)
+            for times in model.times_s(placements, local[None, :])
+        )
+        for micro_batches in range(1, most // limits.min_local_bsz + 1):
+            fits = local[: most // micro_batches - limits.min_local_bsz + 1]
+            own = step[: len(fits)] + (micro_batches - 1) * compute[: len(fits)]
+            seconds[fits * micro_batches] = np.minimum(seconds[fits * micro_batches], own)
+    return np.arange(most + 1) * gpus, seconds
+
+
+def _gains(app: FittedApplication, totals: NDArray[np.int64]) -> Floats:
+    """Return the iterations' worth of one at each total batch, a row for each epoch."""
+    curve, initial = app.training.noise, app.limits.init_batch_size
+    logs = np.asarray(log(curve.noise))
+    by_epoch = np.array([np.interp(range(app.epochs), curve.epochs, column) for column in logs.T])
+    at = log(totals.astype(np.float64))
+    noise = exp(np.array([np.interp(at, log(curve.batch_sizes), column) for column in by_epoch.T])) / initial
+    return np.asarray((noise + 1) / (noise * initial / totals + 1), dtype=np.float64)

@@ -1,0 +1,57 @@
+"""A bound on the speed of fitted applications: against every batch and placement of a small cluster."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from simsched.model import BatchChoice, Cluster, FittedApplication, NodeGroup, Site
+from simsched.operators.fitted_speeds import fitted_speeds
+from simsched.testing.builders import two_type_application
+
+SHAPES = {"t4": ((1,), (2,), (1, 1), (2, 1), (2, 2)), "v100": ((1,), (2,))}
+PROGRESS = 100  # of an epoch
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return Cluster.of(NodeGroup(2, 2), NodeGroup(1, 2, "v100"))
+
+
+@pytest.fixture(scope="module")
+def app() -> FittedApplication:
+    return two_type_application()
+
+
+@pytest.fixture(scope="module")
+def rates(app: FittedApplication) -> dict[tuple[str, int], list[float]]:
+    """Return the largest rate of each epoch that any batch reaches, by type and number of GPUs."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for kind, shapes in SHAPES.items():
+        for shape in shapes:
+            gpus, site = sum(shape), Site(shape, kind)
+            choices = {BatchChoice(local, more) for local in range(8, 65) for more in range(256 // local)}
+            usable = [one for one in choices if 16 <= one.total(gpus) <= 256]
+            best = [max(app.run(site, one, epoch).rate for one in usable) for epoch in range(app.epochs)]
+            before = found.get((kind, gpus), best)
+            found[kind, gpus] = [max(pair) for pair in zip(before, best, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("on_one_gpu", [False, True])
+def test_no_way_of_moving_between_gpus_makes_more_progress_than_the_bound(app, cluster, rates, on_one_gpu) -> None:
+    bound = fitted_speeds(app, cluster, on_one_gpu=on_one_gpu)
+    assert set(bound) == set(rates)
+    for places in product(rates, repeat=app.epochs):
+        done = sum(PROGRESS / rates[place][epoch] * bound[place] for epoch, place in enumerate(places))
+        assert done >= PROGRESS * app.epochs * (1 - 1e-9), places
+
+
+def test_each_way_of_counting_is_exact_where_it_is_meant_to_be(app, cluster, rates) -> None:
+    on_many, on_one = (fitted_speeds(app, cluster, on_one_gpu=choice) for choice in (False, True))
+    fastest = np.max(list(rates.values()), axis=0)
+    assert PROGRESS * app.epochs / max(on_many.values()) == pytest.approx((PROGRESS / fastest).sum(), rel=0.01)
+    alone = sum(PROGRESS / rate for rate in rates["v100", 1])
+    assert PROGRESS * app.epochs / on_one["v100", 1] == pytest.approx(alone, rel=0.01)
