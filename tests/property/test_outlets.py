@@ -17,7 +17,8 @@ from matplotlib.text import Text
 from simsched import outlets
 from simsched.cli.output import table as aligned
 from simsched.report.figures.lettering import with_glyphs
-from simsched.report.figures.style import legend_above, new_figure, save, styled
+from simsched.report.figures.saving import save
+from simsched.report.figures.style import legend_above, new_figure, styled
 from simsched.report.figures.svg import inline_svg
 from simsched.report.page.html import page_of, table_block
 from simsched.report.tables import TextTable, to_latex, to_markdown

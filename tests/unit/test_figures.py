@@ -12,7 +12,8 @@ from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.distribution import cdf_data, jct_cdf, share_within
 from simsched.report.figures.models import efficiency_figure, throughput_figure
 from simsched.report.figures.over_time import binned, over_time, over_time_data
-from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, ramp_looks, save
+from simsched.report.figures.saving import save
+from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, ramp_looks
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
 from simsched.report.figures.timeline import job_timeline, timeline_data

@@ -9,7 +9,8 @@ from matplotlib.text import Text
 
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.paper import WIDTHS
-from simsched.report.figures.style import looks, row_looks, save
+from simsched.report.figures.saving import save
+from simsched.report.figures.style import looks, row_looks
 
 TIMES = {name: [np.array([60, 600, 6000]), np.array([70, 900, 4000])] for name in ("pollux", "las & fifo")}
 

@@ -14,6 +14,7 @@ from .operators import (
 )
 from .pair_map import pairs_map as pairs_map
 from .plan_parts import plan_parts as plan_parts
-from .style import Drawn as Drawn, Figure as Figure, save as save
+from .saving import save as save
+from .style import Drawn as Drawn, Figure as Figure
 from .timeline import job_timeline as job_timeline
 from .trace_summary import trace_picture as trace_picture

@@ -21,7 +21,8 @@ from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_
 from simsched.report.figures.pair_map import pair_figures
 from simsched.report.figures.purposes import placement_figures, purpose_figures, type_bars, type_metrics
 from simsched.report.figures.queues import queue_figures
-from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, ramp_looks, row_looks, save
+from simsched.report.figures.saving import save
+from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, ramp_looks, row_looks
 from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
 from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
 from simsched.report.figures.tenants import tenant_figures

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -24,8 +23,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation, Transform
 
-from simsched.files import write_text, written_aside
-from simsched.outlets import cells_wide, csv_cell, file_name, shortened
+from simsched.outlets import cells_wide, shortened
 from simsched.report.figures.lettering import families, label_text, words_text, write_figure
 from simsched.results import Row, Run
 
@@ -65,7 +63,7 @@ _SETTINGS = MappingProxyType(
         "ytick.labelsize": 8.5,
     }
 )
-_NO_DATES: dict[str, dict[str, Any]] = {
+NO_DATES: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None},
     "svg": {"Date": None},
@@ -156,7 +154,7 @@ class ShownFigure(Figure):
         """Return the picture as PNG, which notebooks ask for."""
         held = BytesIO()
         with styled():
-            write_figure(self, held, format="png", metadata=_NO_DATES["png"])
+            write_figure(self, held, format="png", metadata=NO_DATES["png"])
         return held.getvalue()
 
 
@@ -281,35 +279,3 @@ def take_words(figure: Figure) -> Words:
     title.set_visible(False)
     caption.set_visible(False)
     return Words(title.get_text(), " ".join(lines), _TITLE_HEIGHT - 0.04, _MARGIN + _CAPTION_LINE * len(lines))
-
-
-def save(
-    figure: Figure,
-    data: pd.DataFrame,
-    folder: Path,
-    name: str,
-    formats: Sequence[str] = FORMATS,
-    style: str = "page",
-) -> list[Path]:
-    """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
-
-    Each file is written aside and renamed when whole. Returns the paths, pictures first. A `style` for papers, see
-    `simsched.report.figures.paper`, adds the LaTeX that sets the figure.
-    """
-    folder, name = Path(folder), file_name(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    with styled():
-        if style != "page":
-            from simsched.report.figures.paper import for_paper
-
-            write_text(folder / f"{name}.tex", for_paper(figure, style, name))
-            paths.append(folder / f"{name}.tex")
-        for kind in formats:
-            paths.append(folder / f"{name}.{kind}")
-            with written_aside(paths[-1]) as aside:
-                write_figure(figure, aside, format=kind, metadata=_NO_DATES.get(kind))
-    paths.append(folder / f"{name}.csv")
-    with written_aside(paths[-1]) as aside:
-        data.map(csv_cell).rename(columns=csv_cell).to_csv(aside, index=False, lineterminator="\n")
-    return paths

@@ -9,7 +9,8 @@ from pathlib import Path
 from simsched.files import write_text
 from simsched.outlets import html_text
 from simsched.report.figures.league import critical_differences, way_to_the_bound
-from simsched.report.figures.style import FORMATS, save
+from simsched.report.figures.saving import save
+from simsched.report.figures.style import FORMATS
 from simsched.report.figures.svg import inline_svg
 from simsched.report.league import (
     beats_table,
