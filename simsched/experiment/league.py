@@ -150,7 +150,8 @@ def read_league(name: str, division: str = "") -> LeagueSpec:
     few = spec.divisions[division]
     for workload, conditions in few.contests.items():
         where = f"divisions.{division}.contests"
-        for one, known in ((workload, spec.workloads), *((one, spec.conditions) for one in conditions)):
+        pairs = [(workload, list(spec.workloads)), *((one, list(spec.conditions)) for one in conditions)]
+        for one, known in pairs:
             if one not in known:
                 raise input_error(path, f"{where}: there is no '{one}'", nearest(one, known))
     part: dict[str, Any] = {
@@ -261,6 +262,8 @@ def code_of(manifest: Mapping[str, Any]) -> str:
 
 
 def code_now(policy: str) -> str:
-    """Return what `code_of` would for a cell of this policy that is run now."""
+    """Return what `code_of` would for a cell of this policy that is run now; empty for one that does not ship."""
+    if not registry.POLICIES.is_shipped(policy):
+        return ""
     source = plugin_closure(registry.load(policy), without=code().modules).modules
     return code_of({"code_hash": code().digest, "policy_source": source})

@@ -21,7 +21,6 @@ from simsched.experiment.fairness import run_with_fairness
 from simsched.experiment.running import Listener, RunResult, prepare_grid
 from simsched.operators.bound import bounds_of
 from simsched.operators.tuning import tune
-from simsched.policy import POLICIES
 from simsched.results import (
     CPU_S,
     MEASURES,
@@ -99,7 +98,7 @@ def made_by_other_code(table: LeagueTable) -> list[str]:
     Policies of one's own files are not looked at.
     """
     codes = {one.policy_name: one.code for one in table.ran() if ":" not in one.policy_name}
-    other = {name for name, code in codes.items() if not POLICIES.is_shipped(name) or code_now(name) != code}
+    other = {name for name, code in codes.items() if code_now(name) != code}
     return list(dict.fromkeys(one.policy for one in table.ran() if one.policy_name in other))
 
 
