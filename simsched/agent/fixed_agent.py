@@ -54,7 +54,9 @@ _NO_BATCH_AGENT = NoBatchAgent()
 
 
 def fixed_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
-    """Make the agent that keeps a job at the batch size submitted (the application's own where none was given).
+    """Make the agent that keeps a job at the batch size submitted.
+
+    Where none was given, that is the application's own, or the least that the GPUs asked for can hold.
 
     A job with plans runs the one asked for on the GPUs that it takes, on others the fastest.
     """
@@ -62,7 +64,8 @@ def fixed_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
         return PlanAgent(facts.plans, request.plan, request.batch_size or facts.plans.global_batch)
     if facts.limits is None:
         return _NO_BATCH_AGENT
-    target = request.batch_size or facts.fixed_batch_size or facts.limits.init_batch_size
+    least = max(facts.limits.init_batch_size, facts.limits.min_local_bsz * request.num_gpus)
+    target = request.batch_size or facts.fixed_batch_size or min(least, facts.limits.max_batch_size)
     return FixedBatchAgent(facts.limits, target)
 
 

@@ -154,6 +154,10 @@ def _agent_problems(
     policy: Policy, agents: AgentFactory, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
 ) -> Iterator[Problem]:
     """Yield clusters and jobs that a policy or its agents reject or fail on."""
+    if agents is not policy and policy.own_agents:
+        said = "with these parameters it works with agents of its own alone"
+        yield Problem(f"agent, policy '{policy.name}'", said, "leave the agent out, or change the parameters")
+        return
     try:
         with quiet_stdout():
             policy.begin(cluster)

@@ -68,7 +68,7 @@ def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cu
             message = "the cluster is never empty, so that nothing can be cut without a warm-up"
             raise input_error("shards.warm_up_s", message, "give a warm-up, or leave the key out")
         return Cuts(_shards(submit_s, empty, 0.0))
-    even = [round(part * len(submit_s) / number) for part in range(number)]
+    even = [min(round(part * len(submit_s) / number), len(submit_s) - 1) for part in range(number)]
     firsts = sorted({int(np.searchsorted(submit_s, np.floor(submit_s[place]))) for place in even})
     if len(firsts) == 1:
         raise input_error("shards.parts", f"{len(submit_s)} jobs cannot be cut", "leave the section out")

@@ -98,7 +98,9 @@ class FailuresSpec(Section):
     setting: Literal["pretraining-cluster", "research-cluster", "frontier-run", "llama3-run", "philly"] | None = Field(
         default=None, description="published statistics; the keys given beside replace theirs"
     )
-    node_mtbf_h: float | None = Field(default=None, gt=0, description="mean hours that a node works between failures")
+    node_mtbf_h: float | None = Field(
+        default=None, ge=0.001, description="mean hours that a node works between failures"
+    )
     gpu_failures_per_day: float | None = Field(
         default=None, gt=0, le=100, description="failures of a GPU a day, instead of 'node_mtbf_h'; its node fails"
     )

@@ -124,6 +124,11 @@ class Policy(Protocol):
         return False
 
     @property
+    def own_agents(self) -> bool:
+        """Return whether the policy talks to the agents that it makes, so that an experiment cannot name others."""
+        return False
+
+    @property
     def knows(self) -> dict[str, str]:
         """Return how a real scheduler would come by each signal that this instance reads, by name."""
         return known_by(self.signals)

@@ -147,6 +147,11 @@ class SharesPolicy(Policy):
         return self.ideal
 
     @property
+    def own_agents(self) -> bool:
+        """Return whether shares are granted exactly, which agents of its own do."""
+        return self.ideal
+
+    @property
     def longest_pause_s(self) -> float:
         """Return the time between two computations of shares, for which jobs that came in between wait."""
         return self.min_reset_s

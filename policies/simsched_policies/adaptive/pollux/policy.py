@@ -104,6 +104,11 @@ class Pollux(Policy):
         return self._priors.artifacts()
 
     @property
+    def own_agents(self) -> bool:
+        """Return whether agents are told what is known before their jobs run."""
+        return self.prior != "none"
+
+    @property
     def triggers(self) -> Triggers:
         """Decide every `interval_s`."""
         return Triggers(interval_s=self.interval_s)

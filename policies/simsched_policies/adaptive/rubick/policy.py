@@ -15,11 +15,13 @@ fewer nodes, and grow from there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from simsched.errors import InputError, Problem
 from simsched.model import Allocation, Cluster
 from simsched.policy import PLANS, Decision, JobView, Place, Policy, Traits, Triggers, View
 from simsched.toolkit import CONSOLIDATED, FEWEST_DOMAINS, PlanCurves
@@ -68,6 +70,19 @@ class Rubick(Policy):
         """Take down how large nodes are."""
         self._curves = PlanCurves(cluster)
         self._sizes = {kind: cluster.gpus_per_node(kind) for kind in cluster.gpu_types}
+
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Refuse jobs without plans, which never scale, that ask for more GPUs than there are of a type."""
+        problems = []
+        for job in jobs:
+            most = max((gpus for kind, gpus in cluster.gpus_by_type.items() if job.facts.runs_on(kind)), default=0)
+            if job[PLANS] is None and job.num_gpus > most:
+                said = (
+                    f"it asks for {job.num_gpus} GPUs of at most {most}, and without plans rubick never gives it fewer"
+                )
+                problems.append(Problem(f"workload, job '{job.id}', policy 'rubick'", said, "enlarge the cluster"))
+        if problems:
+            raise InputError(*problems)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Serve all jobs, let them grow, and place those that changed with their best plans."""
