@@ -67,13 +67,14 @@ def league(
         against = shipped_results(spec)
         if against is not None:
             click.echo(f"beside the results of {spec.name} that ship", err=True)
+    stored = None if against is None else read_league_table(against)
     folder = out / spec.name
     with progress_listener() as listener:
         table = play(
             spec,
             folder,
             policies=policies or None,
-            against=None if against is None else read_league_table(against),
+            against=stored,
             seeds=seeds,
             data=data,
             workers=workers or processors(),
@@ -91,10 +92,24 @@ def league(
     paths = [folder / LEAGUE_FILE, *write_league(table, folder, evidence)]
     if as_json:
         print_json({"league": table.name, "seeds": list(table.seeds), "files": [str(path) for path in paths]})
-        return
-    _print(table)
-    for path in paths:
-        click.echo(path)
+    else:
+        _print(table)
+        for path in paths:
+            click.echo(path)
+    if policies and not _say_failures(table, stored):
+        raise click.exceptions.Exit(1)
+
+
+def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:
+    """Say where the policies played now, beside `stored` results, did not run; return whether any ran."""
+    known = {entry.policy for entry in stored.entries} if stored is not None else set()
+    ran: dict[str, bool] = {}
+    for entry in table.entries:
+        if entry.policy not in known:
+            ran[entry.policy] = ran.get(entry.policy, False) or not entry.reason
+            if entry.reason:
+                click.echo(f"simsched: {entry.policy} at {entry.contest}: {entry.reason}", err=True)
+    return any(ran.values())
 
 
 def _say(contest: str, number: int, of: int) -> None:

@@ -112,6 +112,15 @@ def test_ones_own_policy_stands_beside_results_of_others(folder, league):
     assert "non-clairvoyant, rigid: drawn" in page
 
 
+def test_ones_own_policy_that_fails_is_told(folder, league):
+    league("--policy", "fifo", "--out", "one")
+    text = "from simsched.policy import Decision, Policy\nclass Idle(Policy):\n    name = 'idle'\n"
+    (folder / "idle.py").write_text(text + "    def decide(self, view, rng):\n        return Decision({})\n")
+    path = folder / "one" / "small" / "league.json"
+    done = league("--policy", "idle.py:Idle", "--against", str(path), "--out", "none", code=1)
+    assert "idle at drawn.load-0.8: policy 'idle' at t=" in done.stderr
+
+
 def one_entry(policy="fifo", policy_name="fifo", *, jct_s=5.0, jobs="a", digest="d", code="c"):
     """Return a league of one contest, one policy and one seed."""
     values = {"jct_mean_s": {"1": jct_s}, "cpu_s": {"1": jct_s / 7}}

@@ -16,7 +16,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.running.store import Store
 from simsched.experiment.validation import read_experiment
-from simsched.report.figures import style
+from simsched.report.figures import save
 from simsched.results import integrity
 from simsched.results.fairness import read_fairness
 from simsched.results.reader import read_table
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_put_on_disk_is_reported_among_others(tmp_path, mo
 
 def test_no_cell_of_a_sheet_is_a_formula(tmp_path):
     table = pd.DataFrame({"policy": ["=1+1", "+a", "-b", "@c", "plain"], "mean": [-1.0, 2.0, 3.0, 4.0, 5.0]})
-    style.save(Figure(), table, tmp_path, "bars", ())
+    save(Figure(), table, tmp_path, "bars", ())
     saved = pd.read_csv(tmp_path / "bars.csv")
     assert saved["policy"].tolist() == ["'=1+1", "'+a", "'-b", "'@c", "plain"]
     assert saved["mean"].tolist() == table["mean"].tolist()

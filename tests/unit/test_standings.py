@@ -130,8 +130,10 @@ def test_results_of_two_calls_are_joined_where_they_had_the_same_jobs():
     assert both.contests[0].bounds == {"1": 1.0}
     with pytest.raises(InputError, match=r"had other jobs at w\.x, seed 2"):
         joined(league(entry("w.x", "mine", [1, 1, 1], jobs={"2": "c"})), old)
-    with pytest.raises(InputError, match="a policy called 'fifo' too"):
+    with pytest.raises(InputError, match=r"has another jct_mean_s of .fifo. at w\.x, seed 1"):
         joined(league(entry("w.x", "fifo", [1, 1, 1])), old)
+    with pytest.raises(InputError, match="a policy called 'fifo' too"):
+        joined(league(replace(entry("w.x", "fifo", [1, 1, 1]), policy_name="own.py:Fifo")), old)
     with pytest.raises(InputError, match="another league"):
         joined(replace(new, digest="else"), old)
 

@@ -232,14 +232,14 @@ def test_a_placement_holds_and_is_found_where_there_is_one(drawn: tuple[dict[str
 def test_kueues_own_table_comes_out_equal(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All 146 cases of two tests of Kueue, placements and reasons, read from its Go source."""
     assert main([str(shared / "kueue" / "tas_cache_test.go.txt"), "--least", "1"]) == 0
-    assert capsys.readouterr().out.split()[-6:] == ["146", "146", "0", "0", "100.0", "%"]
+    assert capsys.readouterr().out.splitlines()[-1] == "146 of 146 read, of which 146 equal"
 
 
 def test_cycles_with_a_topology_worked_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     """Who gets a place, who makes room, who waits, and where the pods of a failed node go."""
     table = Path(__file__).resolve().parents[1] / "data" / "quota" / "topology_cycle_test.go.txt"
     assert main([str(table), "--least", "1"]) == 0
-    assert capsys.readouterr().out.split()[-6:] == ["11", "11", "0", "0", "100.0", "%"]
+    assert capsys.readouterr().out.splitlines()[-1] == "11 of 11 read, of which 11 equal"
 
 
 def test_a_case_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
