@@ -101,7 +101,7 @@ def league(
 
 
 def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:
-    """Say where the policies played now, beside `stored` results, did not run; return whether any ran."""
+    """Say where the policies played now, beside `stored` results, did not run; return whether any of them ran."""
     known = {entry.policy for entry in stored.entries} if stored is not None else set()
     ran: dict[str, bool] = {}
     for entry in table.entries:
@@ -109,7 +109,7 @@ def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:
             ran[entry.policy] = ran.get(entry.policy, False) or not entry.reason
             if entry.reason:
                 click.echo(f"simsched: {entry.policy} at {entry.contest}: {entry.reason}", err=True)
-    return any(ran.values())
+    return not ran or any(ran.values())
 
 
 def _say(contest: str, number: int, of: int) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from simsched.errors import input_error
 from simsched.knowledge import marked, told
 from simsched.results.stored import Count, read_json
 from simsched.results.writer import json_text
+
+T = TypeVar("T")
 
 LEAGUE_FILE = "league.json"
 _AGAIN = "run the league again, which repeats only what is missing"
@@ -163,11 +165,14 @@ def require_same_league(others: LeagueTable, digest: str) -> None:
 
 
 def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
-    """Put a league's entries beside those of others, and in place of their own.
+    """Put a league's entries beside those of others, and in place of their own; of fewer seeds only these count.
 
     Raises `InputError` unless both had the same jobs throughout, and what both ran came out the same.
     """
     require_same_league(others, own.digest)
+    if not set(own.seeds) <= set(others.seeds):
+        message = f"the results beside which this is played have {len(others.seeds)} seeds"
+        raise input_error("--seeds", message, "give no more, or leave it out")
     jobs = {(one.contest, seed): digest for one in others.ran() for seed, digest in one.jobs.items()}
     theirs = {(one.contest, one.policy): one for one in others.entries}
     for one in own.ran():
@@ -177,10 +182,19 @@ def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
                 raise input_error("--against", message, "run the league with the same version of simsched")
         _require_alike(one, theirs.get((one.contest, one.policy)))
     taken = {(one.contest, one.policy) for one in own.entries}
-    kept = tuple(one for one in others.entries if (one.contest, one.policy) not in taken)
+    kept = tuple(_of_seeds(one, own.seeds) for one in others.entries if (one.contest, one.policy) not in taken)
     told = tuple(dict.fromkeys((*others.told, *own.told)))
     head = (own.name, own.digest, own.description, own.seeds, _contests(own, others))
     return LeagueTable(*head, (*kept, *own.entries), told)
+
+
+def _of_seeds(entry: Entry, seeds: Sequence[int]) -> Entry:
+    values = {metric: _of(seeds, known) for metric, known in entry.values.items()}
+    return replace(entry, values=values, jobs=_of(seeds, entry.jobs))
+
+
+def _of(seeds: Sequence[int], known: Mapping[str, T]) -> dict[str, T]:
+    return {str(seed): known[str(seed)] for seed in seeds if str(seed) in known}
 
 
 def _require_alike(own: Entry, other: Entry | None) -> None:
@@ -199,7 +213,7 @@ def _require_alike(own: Entry, other: Entry | None) -> None:
 
 def _contests(own: LeagueTable, others: LeagueTable) -> tuple[ContestPlace, ...]:
     known: Iterable[ContestPlace] = (*own.contests, *others.contests)  # which have the bounds
-    found = {one.name: one for one in known if not one.missing}
+    found = {one.name: replace(one, bounds=_of(own.seeds, one.bounds)) for one in known if not one.missing}
     names = dict.fromkeys(one.name for one in (*others.contests, *own.contests))
     missing = {one.name: one for one in own.contests if one.missing}
     return tuple(found.get(name) or missing[name] for name in names if name in found or name in missing)

@@ -25,6 +25,8 @@ from simsched.results.league import CPU_S, Entry, LeagueTable
 from simsched.results.metrics import METRICS
 from simsched.results.statistics import Estimate, student_t
 
+#: The half-width of a ratio's logarithm beyond which an interval tells nothing: a factor of 1,000 either way.
+_WIDEST = math.log(1000)
 #: The chance of any false separation in a table.
 LEVEL = 0.05
 
@@ -145,6 +147,8 @@ def _ratio(differences: Logs, rows: int) -> Estimate:
         return Estimate(math.exp(mean), n)
     pairs = max(1, rows * (rows - 1) // 2)
     half = student_t(n - 1, 1 - LEVEL / pairs) * float(differences.std(ddof=1)) / math.sqrt(n)
+    if half > _WIDEST:  # as of two seeds
+        return Estimate(math.exp(mean), n)
     return Estimate(math.exp(mean), n, math.exp(mean - half), math.exp(mean + half))
 
 

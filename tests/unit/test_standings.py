@@ -134,6 +134,10 @@ def test_results_of_two_calls_are_joined_where_they_had_the_same_jobs():
         joined(league(entry("w.x", "fifo", [1, 1, 1])), old)
     with pytest.raises(InputError, match="a policy called 'fifo' too"):
         joined(league(replace(entry("w.x", "fifo", [1, 1, 1]), policy_name="own.py:Fifo")), old)
+    fewer = replace(league(entry("w.x", "mine", [1, 1], jobs={"1": "a"})), seeds=(1, 2))
+    assert [set(one.values["jct_mean_s"]) for one in joined(fewer, old).entries] == [{"1", "2"}] * 2
+    with pytest.raises(InputError, match="have 3 seeds; give no more"):
+        joined(replace(new, seeds=(1, 2, 3, 4)), old)
     with pytest.raises(InputError, match="another league"):
         joined(replace(new, digest="else"), old)
 
