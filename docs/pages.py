@@ -131,6 +131,7 @@ def reference() -> dict[str, str]:
 
 def _copy_notebook(source: Path, target: Path) -> None:
     """Run a notebook in a folder of its own and write it as a page, with what its cells print and show."""
+    target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     names: dict[str, Any] = {}
     parts = []
