@@ -19,15 +19,7 @@ from simsched_policies.production.slurm.options import Backfill
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched.applications import ApplicationsOptions, catalogue
-from simsched.engine import (
-    AllocationRecord,
-    DecisionRecord,
-    EngineOptions,
-    JobRecord,
-    OutageRecord,
-    ReasonRecord,
-    simulate,
-)
+from simsched.engine import EngineOptions, JobRecord, Recorder, simulate
 from simsched.model import Cluster, JobSpec
 from simsched.workload import with_estimates
 
@@ -35,7 +27,7 @@ PER_NODE = 8
 SIZES, SHARES = (1, 2, 4, 8, 16, 64), (0.6, 0.12, 0.1, 0.13, 0.04, 0.01)
 
 
-class Waits:
+class Waits(Recorder):
     """Keeps nothing but the waits."""
 
     def __init__(self) -> None:
@@ -45,18 +37,6 @@ class Waits:
     def job(self, record: JobRecord) -> None:
         """Keep the wait of a job."""
         self.waits.append(record.queueing_s)
-
-    def allocation(self, record: AllocationRecord) -> None:
-        """Forget an interval."""
-
-    def decision(self, record: DecisionRecord) -> None:
-        """Forget a decision."""
-
-    def outage(self, record: OutageRecord) -> None:
-        """Forget when a node was out of use."""
-
-    def reason(self, record: ReasonRecord) -> None:
-        """Forget how a job stood."""
 
 
 def log_of(jobs: int, gpus_in_all: float, days: float | None, rng: np.random.Generator) -> list[JobSpec]:

@@ -20,15 +20,7 @@ import numpy as np
 from simsched_policies.production.kueue.policy import Kueue
 
 from simsched.applications import ApplicationsOptions, catalogue
-from simsched.engine import (
-    AllocationRecord,
-    DecisionRecord,
-    EngineOptions,
-    JobRecord,
-    OutageRecord,
-    ReasonRecord,
-    simulate,
-)
+from simsched.engine import AllocationRecord, EngineOptions, JobRecord, Recorder, simulate
 from simsched.model import Cluster, JobSpec, Level, Tenant, with_levels
 
 PER_NODE = 8
@@ -39,7 +31,7 @@ SIZES, SHARES = (1, 2, 4, 8, 16, 64), (0.6, 0.12, 0.1, 0.13, 0.04, 0.01)
 FANS = (4, 3, 4)
 
 
-class Kept:
+class Kept(Recorder):
     """Keeps when jobs started and ended, and what they held in all."""
 
     def __init__(self) -> None:
@@ -58,15 +50,6 @@ class Kept:
     def allocation(self, record: AllocationRecord) -> None:
         """Add up what was held."""
         self.held_s += (record.end_s - record.start_s) * record.gpus
-
-    def decision(self, record: DecisionRecord) -> None:
-        """Forget a decision."""
-
-    def outage(self, record: OutageRecord) -> None:
-        """Forget when a node was out of use."""
-
-    def reason(self, record: ReasonRecord) -> None:
-        """Forget how a job stood."""
 
 
 def own() -> tuple[Cluster, list[JobSpec], Kueue]:

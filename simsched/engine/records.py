@@ -47,18 +47,23 @@ class Recorder(Protocol):
 
     def job(self, record: JobRecord) -> None:
         """Receive a finished job."""
+        return
 
     def allocation(self, record: AllocationRecord) -> None:
         """Receive a closed interval."""
+        return
 
     def decision(self, record: DecisionRecord) -> None:
         """Receive a decision."""
+        return
 
     def outage(self, record: OutageRecord) -> None:
         """Receive an interval during which a node was out of use."""
+        return
 
     def reason(self, record: ReasonRecord) -> None:
         """Receive how a job stood after a decision, where reasons are kept."""
+        return
 
 
 class MemoryRecorder:
@@ -92,7 +97,7 @@ class MemoryRecorder:
         self.reasons.append(record)
 
 
-class JobRecorder:
+class JobRecorder(Recorder):
     """Keeps the records of finished jobs and no others; intervals, most of what there is to record, are not made."""
 
     def __init__(self) -> None:
@@ -101,15 +106,3 @@ class JobRecorder:
     def job(self, record: JobRecord) -> None:
         """Keep a finished job."""
         self.jobs.append(record)
-
-    def allocation(self, record: AllocationRecord) -> None:
-        """Drop an interval."""
-
-    def decision(self, record: DecisionRecord) -> None:
-        """Drop a decision."""
-
-    def outage(self, record: OutageRecord) -> None:
-        """Drop an interval of a node."""
-
-    def reason(self, record: ReasonRecord) -> None:
-        """Drop how a job stood."""
