@@ -150,8 +150,7 @@ def read_league(name: str, division: str = "") -> LeagueSpec:
     few = spec.divisions[division]
     for workload, conditions in few.contests.items():
         where = f"divisions.{division}.contests"
-        pairs = [(workload, list(spec.workloads)), *((one, list(spec.conditions)) for one in conditions)]
-        for one, known in pairs:
+        for one, known in ((workload, spec.workloads.keys()), *((one, spec.conditions.keys()) for one in conditions)):
             if one not in known:
                 raise input_error(path, f"{where}: there is no '{one}'", nearest(one, known))
     part: dict[str, Any] = {

@@ -200,10 +200,8 @@ class SharesPolicy(Policy):
             return
         order = self._rounds.order()
         view.reasons.order(order)
-        chosen, end_s = (
-            {job for grant in self._grants if grant.runs for job in grant.unit},
-            self._begun_s + self.round_s,
-        )
+        chosen = {job for grant in self._grants if grant.runs for job in grant.unit}
+        end_s = self._begun_s + self.round_s
         for job_id in order.keys() - chosen:
             view.reasons.wait(job_id, Why.ANOTHER_FIRST, f"the round until {end_s:g} s is given to others")
 
