@@ -58,12 +58,12 @@ def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closu
 
 
 def content_of(path: Path) -> str:
-    """Hash a file, or a folder's files with their names; raises `InputError` if unreadable."""
+    """Hash a file, or a folder's files with their names but for its pages (`*.md`); `InputError` if unreadable."""
     digest = hashlib.sha256()
     try:
         if not path.is_dir():
             return hashlib.sha256(path.read_bytes()).hexdigest()
-        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        for file in sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".md"):
             digest.update(file.relative_to(path).as_posix().encode() + b"\0")
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     except OSError as error:
