@@ -30,6 +30,7 @@ from simsched.results.stored import (
     read_json as read_json,
 )
 from simsched.results.what_was_run import published_values_hold
+from simsched.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,6 +119,17 @@ class Cell:
     def outages(self) -> pd.DataFrame:
         """The intervals during which a node was out of use; empty where no node ever was."""
         return self.table("outages")
+
+    @cached_property
+    def waits(self) -> Mapping[str, str]:
+        """Why each job waited, and at how many decisions; empty where reasons were not kept."""
+        said = self.table("reasons", ["job_id", "gpus", "why", "rank"])
+        told: dict[str, list[str]] = {}
+        for (job_id, why), rows in said[said["gpus"] == 0].groupby(["job_id", "why"], sort=True):
+            ranks = sorted(set(rows["rank"]) - {0})
+            place = f", place {ranks[0]}{f' to {ranks[-1]}' if len(ranks) > 1 else ''} in line" if ranks else ""
+            told.setdefault(str(job_id), []).append(f"{why} at {counted(len(rows), 'decision')}{place}")
+        return {job_id: "; ".join(parts) for job_id, parts in told.items()}
 
 
 @dataclass(frozen=True)
