@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from simsched.agent.agent import Agent, AgentFactory, Measurement
+from simsched.agent.agent import Agent, AgentFactory, UnlearningAgent
 from simsched.agent.plan_agent import PlanAgent
 from simsched.model import (
     NO_BATCH,
@@ -19,35 +19,23 @@ from simsched.model import (
 
 
 @dataclass
-class FixedBatchAgent:
+class FixedBatchAgent(UnlearningAgent):
     """Keeps the total batch at `target`, accumulating gradients where the GPUs are few."""
 
     limits: BatchLimits
     target: int
 
-    stale = False
-    goodput = None
-
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Split the target over the GPUs."""
         return batch_for_target(self.limits, self.target, site.gpus)
 
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing."""
 
-
-class NoBatchAgent:
+class NoBatchAgent(UnlearningAgent):
     """Stands beside a job that has no batch size to choose."""
-
-    stale = False
-    goodput = None
 
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Choose nothing."""
         return NO_BATCH
-
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing."""
 
 
 _NO_BATCH_AGENT = NoBatchAgent()

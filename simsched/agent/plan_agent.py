@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simsched.agent.agent import Measurement
+from simsched.agent.agent import UnlearningAgent
 from simsched.model import BatchChoice, Site, consolidated_shape
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class PlanAgent:
+class PlanAgent(UnlearningAgent):
     """Runs the plan asked for where its GPUs are those it takes, else the fastest.
 
     With `tight` it is the one that would be the fastest on full nodes side by side, wherever the GPUs lie.
@@ -24,9 +24,6 @@ class PlanAgent:
     global_batch: int
     tight: bool = False
 
-    stale = False
-    goodput = None
-
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Return a plan for a site, with its micro-batches."""
         fits = self.asked is not None and self.asked.gpus == site.gpus
@@ -35,6 +32,3 @@ class PlanAgent:
         plan = self.asked if fits else self.plans.best(site, self.global_batch).plan
         assert plan is not None
         return BatchChoice.of_plan(plan, self.global_batch)
-
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing."""

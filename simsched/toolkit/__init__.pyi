@@ -23,6 +23,7 @@ from .elastic import (
     refuse_without_losses as refuse_without_losses,
     required_limits as required_limits,
     share_evenly as share_evenly,
+    tell_allocations as tell_allocations,
     tell_counts as tell_counts,
     usable_gpus as usable_gpus,
 )

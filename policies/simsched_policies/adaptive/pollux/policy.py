@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent import Agent, TypeReport, check_noise
-from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, JobRequest
 from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Traits, Triggers, View
-from simsched.toolkit import TypePool, tell_counts, type_pools
+from simsched.toolkit import TypePool, tell_allocations, type_pools
 from simsched_policies.adaptive.pollux.priors import PriorSource
 from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,
@@ -142,7 +142,7 @@ class Pollux(Policy):
             kind = "" if len(pools) == 1 else f"[{pool.gpu_type}]"
             diagnostics |= {f"{name}{kind}": value for name, value in self._diagnose(problem, found).items()}
             if pool.view.reasons is not None:
-                tell_counts({job.id: gpus_of(allocations.get(job.id, ())) for job in jobs}, pool.view.reasons)
+                tell_allocations((job.id for job in jobs), allocations, pool.view.reasons)
         return Decision(allocations, diagnostics=diagnostics)
 
     def _problem(self, jobs: Sequence[JobView], pool: TypePool) -> AllocationProblem:
