@@ -143,7 +143,7 @@ def _data_named(content: bytes) -> tuple[str, ...]:
     if b"data_folder(" not in content:
         return ()
     calls = (node for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Call) and node.args)
-    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == data_folder.__name__]
+    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "data_folder"]
     return tuple(one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
