@@ -69,7 +69,6 @@ class TaskAgent(UnlearningAgent, LeasingAgent):
     """Grants a job its micro-task, and then has it wait for the end of the round."""
 
     def __init__(self, artifact: Artifact, job_id: str) -> None:
-        """Belong to a job."""
         self._artifact = artifact
         self._id = job_id
 

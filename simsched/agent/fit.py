@@ -42,7 +42,6 @@ class Fits:
     """Remembers fits, so that jobs of one application that have measured the same are fitted once."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._known: dict[tuple[object, ...], Fit] = {}
 
     def fit(self, profile: Profile, *, start: ThroughputParams | None = None) -> Fit:

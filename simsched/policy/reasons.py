@@ -14,7 +14,6 @@ class Reasons:
     """Takes what a policy, or a piece that it shares with others, says of the decision that it is about to return."""
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
         self.places: dict[str, tuple[int, Urgency]] = {}
         self.waits: dict[str, tuple[Why, str]] = {}
 

@@ -116,7 +116,6 @@ class Applications:
     """Finds applications by name; jobs of fixed duration need none."""
 
     def __init__(self, *applications: Application) -> None:
-        """Know these."""
         self._known = {app.name: app for app in applications}
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:

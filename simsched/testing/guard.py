@@ -27,7 +27,6 @@ class Guard:
     """Knows whether the policy is at work, and which of its decisions is under way."""
 
     def __init__(self) -> None:
-        """Begin outside the policy."""
         self.inside = False
         self.decision = 0
 

@@ -19,7 +19,6 @@ class Allocator:
     """
 
     def __init__(self) -> None:
-        """Know no cluster yet."""
         self._free = Capacity((), (), ())
 
     def allocate(self, grants: Iterable[Grant], view: View) -> Decision:

@@ -50,7 +50,6 @@ class Fluid:
     """The jobs of an ideal run: their agents, and where they were put."""
 
     def __init__(self) -> None:
-        """Begin without jobs."""
         self._agents: dict[str, FluidAgent] = {}
 
     def agent(self, job_id: str, inner: Agent) -> FluidAgent:

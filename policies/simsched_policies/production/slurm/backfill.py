@@ -29,7 +29,6 @@ class Releases:
     """When running jobs will have to give back what they hold, by their limits, sorted: GPUs, or more in each row."""
 
     def __init__(self, width: int = 1) -> None:
-        """Begin with no running job."""
         self._ends = array("q")
         self._held = [array("q") for _ in range(width)]
 

@@ -22,7 +22,6 @@ class Machines:
     """All nodes, the wants of jobs by number, and when running jobs give back what they hold."""
 
     def __init__(self, nodes: Sequence[Node], reservations: Sequence[Reservation]) -> None:
-        """Begin idle."""
         self._nodes = nodes
         self._named = {name for node in nodes for name in node.partitions}
         #: The number of each reservation with a name, that of the first where it repeats.
