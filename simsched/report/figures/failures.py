@@ -53,7 +53,10 @@ def checkpoint_interval(
             axes.plot(part["value"], part["mean"], color=look.colour, marker=look.marker, linestyle="", label=str(name))
             far = [(part["mean"] - part["low"]).clip(0), (part["high"] - part["mean"]).clip(0)]
             axes.errorbar(part["value"], part["mean"], yerr=far, fmt="none", ecolor=look.colour, capsize=2)
-        axes.set(xscale="log", xlabel="checkpoint interval (s)", title="effective training time (share)", ylim=(0, 1))
+        axes.set_xscale("log")
+        axes.set_xlabel("checkpoint interval (s)")
+        axes.set_title("effective training time (share)")
+        axes.set_ylim(0, 1)
         if physics is not None:
             _closed_forms(axes, physics, data["value"].min(), data["value"].max())
         axes.set_xticks(sorted(set(data["value"])), [f"{value:g}" for value in sorted(set(data["value"]))])

@@ -83,14 +83,19 @@ def _panel(axes: Axes, table: pd.DataFrame, x: str, y: str) -> None:
 
 
 def _throughput_axes(axes: Axes, counts: Sequence[int]) -> None:
-    axes.set(xscale="log", yscale="log")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
     axes.set_xticks(counts, [f"{count}" for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set(xlabel="GPUs", ylabel="examples/s")
+    axes.set_xlabel("GPUs")
+    axes.set_ylabel("examples/s")
 
 
 def _efficiency_axes(axes: Axes) -> None:
-    axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)", ylabel="efficiency (%)")
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, 103)
+    axes.set_xlabel("training done (%)")
+    axes.set_ylabel("efficiency (%)")

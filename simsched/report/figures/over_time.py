@@ -125,11 +125,16 @@ def over_time(
                     spanned(axes, middle, part, name, factor, look, place, several)
         if total_gpus:
             above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
-        above.set(title="GPUs allocated", ylabel="GPUs", ylim=(0, None))
+        above.set_title("GPUs allocated")
+        above.set_ylabel("GPUs")
+        above.set_ylim(0, None)
         above.yaxis.set_major_locator(MaxNLocator(integer=True))
         if trains:
-            last.set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
-        last.set(xlim=(0, None), xlabel=unit.title("time since the start of the workload"))
+            last.set_title("Mean statistical efficiency of running jobs")
+            last.set_ylabel("efficiency (%)")
+            last.set_ylim(0, 103)
+        last.set_xlim(0, None)
+        last.set_xlabel(unit.title("time since the start of the workload"))
         legend_above(figure, above)
     return figure, data
 

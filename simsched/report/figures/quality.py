@@ -64,17 +64,13 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
             part = below[below["policy"] == label]
             right.plot(100 * part["x"], part["y"] * until.factor, color=look.colour, linestyle=look.dash,
                        marker=look.marker, markersize=4)  # fmt: skip
-        left.set(
-            title="Mean normalised loss",
-            ylim=(0, None),
-            xlim=(0, None),
-            xlabel=over.title("time since the start of the workload"),
-        )
-        right.set(
-            title=until.title("Mean time to a quality"),
-            xlabel="loss reduction (% of that of the whole training)",
-            yscale="log",
-        )
+        left.set_title("Mean normalised loss")
+        left.set_ylim(0, None)
+        left.set_xlim(0, None)
+        left.set_xlabel(over.title("time since the start of the workload"))
+        right.set_title(until.title("Mean time to a quality"))
+        right.set_xlabel("loss reduction (% of that of the whole training)")
+        right.set_yscale("log")
         right.yaxis.set_major_formatter("{x:g}")
         legend_above(figure, left)
     return figure, data
@@ -132,8 +128,11 @@ def predictions(data: pd.DataFrame, *, title: str) -> Drawn:
                 left.plot(100 * part["x"], 100 * part["y"], color=colour, linewidth=1.0, label=name)
             _band(right, own[own["panel"] == "step"], 1)
             left.set_yscale("symlog", linthresh=100)
-            left.set(title=f"{label}: predicted completion", ylabel="error (%)", xlabel="training done (%)")
-            right.set(title="predicted step time", xlabel="GPUs")
+            left.set_title(f"{label}: predicted completion")
+            left.set_ylabel("error (%)")
+            left.set_xlabel("training done (%)")
+            right.set_title("predicted step time")
+            right.set_xlabel("GPUs")
         legend_above(figure, grid[0, 0])
     return figure, data
 

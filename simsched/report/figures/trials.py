@@ -60,14 +60,13 @@ def trials_over_time(
                 axes.plot(x, part[name], color=look.colour, linestyle=look.dash, label=str(label))
                 if spans:
                     spanned(axes, x, part, name, 1, look, place, several)
-        above.set(title="Mean accuracy of the five best trials so far", ylabel="accuracy (%)")
-        below.set(
-            title="Trials finished",
-            ylabel="trials",
-            ylim=(0, None),
-            xlim=(0, None),
-            xlabel=unit.title("time since the start of tuning"),
-        )
+        above.set_title("Mean accuracy of the five best trials so far")
+        above.set_ylabel("accuracy (%)")
+        below.set_title("Trials finished")
+        below.set_ylabel("trials")
+        below.set_ylim(0, None)
+        below.set_xlim(0, None)
+        below.set_xlabel(unit.title("time since the start of tuning"))
         legend_above(figure, above)
     return figure, data
 
