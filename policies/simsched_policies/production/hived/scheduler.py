@@ -70,10 +70,6 @@ class CellScheduler:
         """Mark a node as bad or healthy; gangs on a bad node stay until they are released."""
         self.bindings.set_health(node, healthy=healthy)
 
-    def is_opportunistic(self, name: str) -> bool:
-        """Say whether a gang runs without a guarantee, as asked or because it was demoted."""
-        return not self.groups[name].virtual
-
     def _check(self, gang: Gang) -> None:
         where = f"gang '{gang.name}'"
         if gang.tenant not in self.tenants:
