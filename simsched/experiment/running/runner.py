@@ -63,26 +63,8 @@ class Listener(Protocol):
         """Receive a failed cell."""
 
 
-class Silence:
+class Silence(Listener):
     """A listener that ignores everything."""
-
-    def began(self, cells: int, reused: int) -> None:
-        """Ignore it."""
-
-    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
-        """Ignore it."""
-
-    def damaged(self, cell: GridCell, fault: str) -> None:
-        """Ignore it."""
-
-    def workers(self, number: int) -> None:
-        """Ignore it."""
-
-    def finished(self, cell: GridCell, wall_s: float) -> None:
-        """Ignore it."""
-
-    def failed(self, cell: GridCell, message: str) -> None:
-        """Ignore it."""
 
 
 def run_grid(
