@@ -74,8 +74,7 @@ def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mappin
     from simsched.agent.fit_loss import best_fit, loss_of  # brings numba, and few runs fit anything
 
     if not profile:
-        message = "a throughput model cannot be fitted to no measurements"
-        raise ValueError(message)
+        raise ValueError("a throughput model cannot be fitted to no measurements")
     at = np.array(astuple(start) if start else _START, dtype=np.float64)
     lowest, highest = np.array(_LOWEST), np.array(_HIGHEST)
     for index, value in {**_held(profile), **held}.items():

@@ -62,8 +62,7 @@ def canonical(value: Any) -> str:
         return canonical(value.item())
     if isinstance(value, np.ndarray):
         return f"array {canonical(value.tolist())}"
-    message = f"a value of {kind.__module__}.{kind.__qualname__} has no canonical form; make it a dataclass"
-    raise TypeError(message)
+    raise TypeError(f"a value of {kind.__module__}.{kind.__qualname__} has no canonical form; make it a dataclass")
 
 
 def _listed(values: Iterable[Any]) -> Iterator[str]:

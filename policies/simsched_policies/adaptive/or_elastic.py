@@ -84,11 +84,9 @@ class OrElastic(Policy):
     def __post_init__(self) -> None:
         """Refuse steps of nothing."""
         if self.start_nodes < 1 or self.step_nodes < 1:
-            message = "start_nodes and step_nodes must be at least 1"
-            raise ValueError(message)
+            raise ValueError("start_nodes and step_nodes must be at least 1")
         if self.min_batches < 0 or not 0 <= self.threshold <= 1:
-            message = "min_batches must not be negative and threshold must lie in [0, 1]"
-            raise ValueError(message)
+            raise ValueError("min_batches must not be negative and threshold must lie in [0, 1]")
 
     @property
     def triggers(self) -> Triggers:

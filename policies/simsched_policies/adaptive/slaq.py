@@ -91,8 +91,7 @@ class Slaq(Policy):
     def __post_init__(self) -> None:
         """Refuse weights that do not decay."""
         if not 0 < self.decay <= 1:
-            message = f"decay must lie in (0, 1], not {self.decay}"
-            raise ValueError(message)
+            raise ValueError(f"decay must lie in (0, 1], not {self.decay}")
 
     @property
     def triggers(self) -> Triggers:

@@ -61,8 +61,7 @@ class Chronus(Policy):
     def __post_init__(self) -> None:
         """Refuse leases that do not end with a slot."""
         if self.slot_s < 1 or self.lease_s < self.slot_s or self.lease_s % self.slot_s or self.horizon_leases < 1:
-            message = f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1"
-            raise ValueError(message)
+            raise ValueError(f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1")
 
     @property
     def triggers(self) -> Triggers:

@@ -257,8 +257,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write a policy's artifacts beside the tables; `ValueError` for a bad or reserved file name."""
     for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
-            message = f"an artifact cannot be called '{name}'"
-            raise ValueError(message)
+            raise ValueError(f"an artifact cannot be called '{name}'")
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 

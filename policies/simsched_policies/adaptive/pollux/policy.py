@@ -79,18 +79,14 @@ class Pollux(Policy):
     def __post_init__(self) -> None:
         """Refuse what the search could not work with."""
         if not math.isfinite(self.fairness):
-            message = f"fairness must be a finite number, not {self.fairness}"
-            raise ValueError(message)
+            raise ValueError(f"fairness must be a finite number, not {self.fairness}")
         if self.max_gpus_per_job < 1 or not self.effort > 0:
-            message = "max_gpus_per_job must be at least 1 and effort positive"
-            raise ValueError(message)
+            raise ValueError("max_gpus_per_job must be at least 1 and effort positive")
         unknown = sorted(set(self.trace) - {"gap"})
         if unknown:
-            message = f"trace knows only 'gap', not {', '.join(unknown)}"
-            raise ValueError(message)
+            raise ValueError(f"trace knows only 'gap', not {', '.join(unknown)}")
         if self.pool_path is not None and self.prior != "pool":
-            message = f"pool_path is of no use with 'prior: {self.prior}', only with 'prior: pool'"
-            raise ValueError(message)
+            raise ValueError(f"pool_path is of no use with 'prior: {self.prior}', only with 'prior: pool'")
         check_noise(self.noise)
         self._priors = PriorSource(self.prior, self.pool_path, skip_doubling=self.skip_doubling, noise=self.noise)
 
