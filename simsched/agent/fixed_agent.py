@@ -7,15 +7,7 @@ from typing import ClassVar, Literal
 
 from simsched.agent.agent import Agent, AgentFactory, UnlearningAgent
 from simsched.agent.plan_agent import PlanAgent
-from simsched.model import (
-    NO_BATCH,
-    ApplicationFacts,
-    BatchChoice,
-    BatchLimits,
-    JobRequest,
-    Site,
-    batch_for_target,
-)
+from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, BatchLimits, JobRequest, Site, batch_for_target
 
 
 @dataclass

@@ -194,12 +194,7 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
     rows = [(name, _wrapped(value)) for name, value in facts if value]
     click.echo(table(("property", "value"), rows, left=2, folded=True))
     mix = [
-        (
-            str(row["num_gpus"]),
-            f"{row['jobs']:,}",
-            f"{100 * row['jobs'] / found['jobs']:.1f}",
-            _hours(row["gpu_hours"]),
-        )
+        (str(row["num_gpus"]), f"{row['jobs']:,}", f"{100 * row['jobs'] / found['jobs']:.1f}", _hours(row["gpu_hours"]))
         for row in found["gpu_mix"]
     ]
     click.echo()

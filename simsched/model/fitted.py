@@ -12,15 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 
 from simsched.arithmetic import exp, log
-from simsched.model.application import (
-    BatchChoice,
-    BatchLimits,
-    GradientStats,
-    LossCurve,
-    MemoryNeed,
-    Running,
-    StepTime,
-)
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, MemoryNeed, Running, StepTime
 from simsched.model.goodput import gradient_of
 from simsched.model.placement import Site
 from simsched.model.step_model import Placements, StepModel

@@ -23,18 +23,7 @@ from pathlib import Path
 from simsched.errors import input_error
 from simsched.report.tables import TextTable, comparison_table, marks_legend, to_markdown
 from simsched.report.units import Shown, number, shown_unit
-from simsched.results import (
-    RUN_FILE,
-    UNDECIDED,
-    Judged,
-    Ranked,
-    Row,
-    Run,
-    comparison,
-    judge,
-    ranks,
-    read_run,
-)
+from simsched.results import RUN_FILE, UNDECIDED, Judged, Ranked, Row, Run, comparison, judge, ranks, read_run
 
 _TABLE = re.compile(
     r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order|digits|days) (?P<run>\S+) (?P<rest>.*?) -->\n)"

@@ -100,7 +100,7 @@ def _notes(table: LeagueTable, found: Standings, where: str) -> tuple[str, ...]:
     notes = [
         f"{contests} ({where}), {len(table.seeds)} seeds. Ratio of geometric means, with intervals that hold for all "
         f"pairs at once (Bonferroni); rank: who is separated from whom by Holm's procedure on paired logarithms: "
-        f"{_LEVEL}. Other columns: means over contests and seeds.",
+        f"{_LEVEL}. Other columns: means over contests and seeds."
     ]
     if found.elsewhere:
         said = ", ".join(f"{policy} ({count})" for policy, count in sorted(found.elsewhere.items()))

@@ -9,13 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from simsched.agent import Agent
-from simsched.engine import (
-    EngineOptions,
-    Granted,
-    LossReporter,
-    MemoryRecorder,
-    simulate,
-)
+from simsched.engine import EngineOptions, Granted, LossReporter, MemoryRecorder, simulate
 from simsched.model import (
     FIXED_DURATION,
     NOTHING,

@@ -35,11 +35,7 @@ from .features import (
     Features as Features,
     Score as Score,
 )
-from .gang import (
-    available_by_type as available_by_type,
-    available_gpus as available_gpus,
-    run_in_order as run_in_order,
-)
+from .gang import available_by_type as available_by_type, available_gpus as available_gpus, run_in_order as run_in_order
 from .gittins import (
     IndexTable as IndexTable,
     ServiceDistribution as ServiceDistribution,

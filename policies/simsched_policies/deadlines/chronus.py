@@ -46,9 +46,7 @@ class Chronus(Policy):
     name: ClassVar[str] = "chronus"
     traits: ClassVar[Traits] = Traits(
         needs={REMAINING_WORK},
-        wants={
-            DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
-        },
+        wants={DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots")},
     )
 
     lease_s: int = 3600

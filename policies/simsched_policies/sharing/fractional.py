@@ -95,9 +95,7 @@ class Fractional(Policy):
 
     name: ClassVar[str] = "fractional"
     traits: ClassVar[Traits] = Traits(
-        wants={
-            GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"}),
-        }
+        wants={GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"})}
     )
 
     rule: Literal["best-fit", "worst-fit", "first-fit", "fgd"] = "best-fit"

@@ -61,11 +61,7 @@ class Lucid(Policy):
 
     name: ClassVar[str] = "lucid"
     traits: ClassVar[Traits] = Traits(
-        needs={GPU_BUSY},
-        wants={
-            SHARED_GPUS: UNPACKED,
-            BUSY_GPUS: Becomes("gives every job the medium share score"),
-        },
+        needs={GPU_BUSY}, wants={SHARED_GPUS: UNPACKED, BUSY_GPUS: Becomes("gives every job the medium share score")}
     )
 
     profile_s: int = 500
