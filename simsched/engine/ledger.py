@@ -13,9 +13,8 @@ from math import inf
 from simsched.agent import Measurement, UnlearningAgent
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
-from simsched.engine.interval_record import interval_record, total_batch
-from simsched.engine.job_record import job_record
 from simsched.engine.records import JobRecord, JobRecorder, Recorder
+from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of

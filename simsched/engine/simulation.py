@@ -14,7 +14,6 @@ from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.contention import Contention
-from simsched.engine.decision_record import NO_MOVES, decision_record
 from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Failures
@@ -28,6 +27,7 @@ from simsched.engine.options import Decides, EngineOptions, Settings, Terms, str
 from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.reasons import KeptReasons
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
+from simsched.engine.rows import NO_MOVES, decision_record
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.stalls import StallDetector
 from simsched.engine.state import ClusterState, JobState, Leasing
