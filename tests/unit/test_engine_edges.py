@@ -4,22 +4,29 @@ from types import SimpleNamespace
 
 import pytest
 
+from simsched.engine.contention import Contention, flow_of
 from simsched.engine.errors import InfeasibleDecisionError, InvariantError
 from simsched.engine.failures import draw_outages
+from simsched.engine.holders import Holders
 from simsched.engine.invariants import _SLACK, check_state
 from simsched.engine.options import EngineOptions, FailureOptions, stream
-from simsched.engine.records import MemoryRecorder
+from simsched.engine.reasons import KeptReasons
+from simsched.engine.records import JobRecorder, MemoryRecorder
 from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import TruePairs
-from simsched.engine.simulation import simulate
+from simsched.engine.simulation import Simulation, simulate
 from simsched.engine.state import ClusterState, JobState
 from simsched.errors import InputError
-from simsched.model.cluster import Cluster
+from simsched.model import site_of
+from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.outages import AttemptPlan
-from simsched.policy import Decision, Policy
+from simsched.model.plans import StepParts
+from simsched.policy import COMING_JOBS, Decision, Policy, Traits, Why
 from simsched.testing import builders
 from simsched.testing.builders import Applications, toy_application
+from tests.scripted import fixed
+from tests.unit.test_contention import Steady, cluster_of_leaves
 
 
 def test_what_disturbs_a_job_multiplies():
@@ -129,3 +136,169 @@ def test_a_pair_that_nothing_is_known_of_has_no_speed():
     )  # fmt: skip
     assert TruePairs(None, {}).beside("a", "b", "v100") == (0.0, 0.0)
     assert TruePairs(Unknown(), {"a": job, "b": job}).beside("a", "b", "v100") == (0.0, 0.0)
+
+
+TWO_KINDS = Cluster.of(NodeGroup(1, 4, "v100"), NodeGroup(1, 2, "t4"))
+
+
+def test_a_job_that_fits_no_type_is_told_what_there_is_of_each():
+    with pytest.raises(InputError, match=r"can never fit GPUs of one type \(4 v100, 2 t4\)"):
+        builders.run(Anywhere(), [fixed("a", gpus=5)], cluster=TWO_KINDS)
+
+
+def test_the_gpus_of_another_are_taken_only_where_there_is_room():
+    holders = Holders([1], most=2)
+    assert holders.take("a", ((0, 1),), ()) is None
+    assert holders.take("b", ((0, 1),), (), onto="a") is None
+    assert holders.take("c", ((0, 1),), (), onto="a") == "GPU 0 of node 0 has 2 jobs already, and no more may share it"
+
+
+def test_a_job_holds_what_it_was_given():
+    state = ClusterState(Cluster.uniform(1, 2), max_jobs_per_gpu=2)
+    state.take("a", ((0, 1),))
+    job = SimpleNamespace(request=SimpleNamespace(id="a"), allocation=((0, 2),))
+    with pytest.raises(InvariantError, match=r"INV-7: job a was given \{0: 2\} and holds \{0: 1\}"):
+        check_state(state, {"a": job}, 1, 0)
+
+
+def test_who_keeps_jobs_alone_keeps_all_of_them():
+    recorder = JobRecorder()
+    simulate(
+        Cluster.uniform(1, 2), [fixed("a"), fixed("b", 5)], Applications(), Anywhere(), EngineOptions(), 1, recorder
+    )
+    assert [job.job_id for job in recorder.jobs] == ["a", "b"]
+
+
+def test_a_state_prints_itself_in_a_line():
+    job = SimpleNamespace(request=SimpleNamespace(id="a"), allocation=((0, 2), (1, 2)), epoch=3)
+    assert JobState.__repr__(job) == "<job a: 0:2 1:2, epoch 3>"
+    job.allocation = ()
+    assert JobState.__repr__(job) == "<job a: waits, epoch 3>"
+
+
+class Foresees(Anywhere):
+    """Notes which jobs are still to come."""
+
+    name = "foresees"
+    traits = Traits(needs=frozenset({COMING_JOBS}))
+
+    def decide(self, view, rng):
+        self.coming = [(job.id, job.num_gpus) for job in view[COMING_JOBS]()]
+        return super().decide(view, rng)
+
+
+def test_an_oracle_sees_the_jobs_to_come():
+    policy = Foresees()
+    jobs = [fixed("a"), fixed("b", 50, gpus=2)]
+    simulation = Simulation(Cluster.uniform(1, 4), jobs, Applications(), EngineOptions(), 1, policy)
+    policy.decide(simulation.advance(), simulation.rng)
+    assert policy.coming == [("b", 2)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "local_bsz", "accum_steps", "expected"),
+    [
+        # Two leaves of four nodes: the uplinks of leaves are the narrowest, those of nodes within a leaf.
+        ((0, 4), 8, 0, (0.5, [(0.2, "leaf", 2)])),
+        ((0, 1, 4), 8, 1, (0.5 + 0.3, [(0.2, "leaf", 2)])),
+        ((0, 1, 2), 8, 2, (0.5 + 2 * 0.3, [(0.2, "node", 3)])),
+        ((0,), 8, 0, (1.0, [])),
+        ((0, 4), 0, 0, (1.0, [])),
+    ],
+)
+def test_a_batch_waits_for_the_narrowest_uplinks_that_it_crosses(nodes, local_bsz, accum_steps, expected):
+    cluster = cluster_of_leaves()
+    allocation = tuple((node, 1) for node in nodes)
+    step = SimpleNamespace(step_s=0.5, sync_s=0.2)
+    job = SimpleNamespace(
+        site=site_of(cluster, allocation), batch=SimpleNamespace(local_bsz=local_bsz, accum_steps=accum_steps),
+        app=SimpleNamespace(step_time=lambda site, local_bsz: step), gpus=len(nodes), uplink_level=0,
+        allocation=allocation,
+    )  # fmt: skip
+    found = flow_of(job, cluster)
+    told = [(exposed_s, next(iter(links))[0], len(links)) for exposed_s, links in found.across]
+    assert (found.step_s, told) == (pytest.approx(expected[0]), expected[1])
+
+
+def test_a_job_that_loses_its_gpus_is_forgotten_on_its_uplinks():
+    cluster = cluster_of_leaves()
+    ledger = SimpleNamespace(
+        uplinks_changed={}, congest=lambda job, congestion: congested.update({job.request.id: congestion})
+    )
+    jobs = {name: planned(name, cluster, nodes) for name, nodes in {"a": (0, 4), "b": (1, 5)}.items()}
+    contention, congested = Contention(cluster, ledger, jobs), {}
+    for job in jobs.values():
+        contention.resumes(job)
+    contention.settle()
+    assert congested["a"] == congested["b"] > 0.2
+    contention.resumes(jobs["b"])
+    contention.released(jobs["b"])
+    assert (list(ledger.uplinks_changed), jobs["b"].congestion) == (["a"], 0.0)
+    contention.settle()
+    assert congested["a"] == 0
+
+
+def test_a_job_that_no_longer_waits_for_its_uplinks_leaves_them():
+    cluster = cluster_of_leaves()
+    ledger = SimpleNamespace(
+        uplinks_changed={}, congest=lambda job, congestion: congested.update({job.request.id: congestion})
+    )
+    jobs = {name: planned(name, cluster, nodes) for name, nodes in {"a": (0, 4), "b": (1, 5)}.items()}
+    contention, congested = Contention(cluster, ledger, jobs), {}
+    for job in jobs.values():
+        contention.resumes(job)
+    contention.settle()
+    jobs["b"].app.waits_s = 0.0
+    contention.resumes(jobs["b"])
+    contention.settle()
+    assert congested == {"a": 0, "b": 0}
+
+
+def planned(name, cluster, nodes):
+    """Return a job with a plan that holds a GPU on each of some nodes, and waits 1 s of 2 for the uplinks of leaves."""
+    allocation = tuple((node, 1) for node in nodes)
+    return SimpleNamespace(
+        request=SimpleNamespace(id=name), site=site_of(cluster, allocation), app=Waits(), batch=None, gpus=len(nodes),
+        uplink_level=0, allocation=allocation, congestion=0.5,
+    )  # fmt: skip
+
+
+class Waits(Steady):
+    waits_s = 1.0
+
+    def __init__(self):
+        super().__init__(100)
+
+    def parts(self, site, batch):
+        return StepParts(1.0, 0.0, 0.0, 0.0, self.waits_s, 0.0, (0.0, self.waits_s))
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted", "why", "detail"),
+    [
+        ((1, 1), 3, "no room", "2 GPUs free"),
+        ((2, 1), 3, "not on one node", "3 GPUs free, at most 2 on one"),
+        ((2, 2), 4, "not on one node", "4 GPUs free, at most 2 on one"),
+        ((3, 1), 3, "could run", "4 GPUs free"),
+        ((3, 3), 5, "could run", "6 GPUs free"),  # no node has five: it asked for several
+        ((2, 4), 4, "could run", "6 GPUs free"),
+    ],
+)
+def test_of_a_job_that_waits_without_a_word_the_room_is_told(free, wanted, why, detail):
+    kept = KeptReasons(state := ClusterState(Cluster.uniform(2, 4)))
+    state.free = list(free)
+    request, facts = SimpleNamespace(num_gpus=wanted), SimpleNamespace(runs_on=lambda kind: True)
+    (row,) = kept.rows(7, {"a": SimpleNamespace(allocation=(), request=request, facts=facts)})
+    assert (row.time_s, row.gpus, row.rank, row.score, row.detail) == (7, 0, 0, "", detail)
+    assert row.why == (Why.LET_WAIT if why == "could run" else why)
+
+
+def test_a_scalar_score_and_a_tuple_are_written_alike():
+    kept = KeptReasons(ClusterState(Cluster.uniform(1, 4)))
+    kept.said.order({"a": -0.0, "b": (1.5, 2)})
+    job = SimpleNamespace(allocation=((0, 1),))
+    assert [(row.rank, row.score, row.why) for row in kept.rows(0, {"a": job, "b": job})] == [
+        (1, "0", ""),
+        (2, "1.5 2", ""),
+    ]
+    assert [row.rank for row in kept.rows(1, {"a": job})] == [0]  # what was said is of one decision
