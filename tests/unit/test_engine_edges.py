@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from simsched.agent import Lease, LeasingAgent, NoBatchAgent
 from simsched.engine.contention import Contention, flow_of
 from simsched.engine.errors import InfeasibleDecisionError, InvariantError
 from simsched.engine.failures import draw_outages
@@ -22,7 +23,7 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.outages import AttemptPlan
 from simsched.model.plans import StepParts
-from simsched.policy import COMING_JOBS, Decision, Policy, Traits, Why
+from simsched.policy import COMING_JOBS, Decision, Place, Policy, Traits, Triggers, Why
 from simsched.testing import builders
 from simsched.testing.builders import Applications, toy_application
 from tests.scripted import fixed
@@ -302,3 +303,123 @@ def test_a_scalar_score_and_a_tuple_are_written_alike():
         (2, "1.5 2", ""),
     ]
     assert [row.rank for row in kept.rows(1, {"a": job})] == [0]  # what was said is of one decision
+
+
+def test_a_gpu_takes_no_more_jobs_than_it_may():
+    holders = Holders([1], most=2)
+    assert holders.take("a", ((0, 1),), ()) is None
+    assert holders.take("b", ((0, 1),), ("a",)) is None
+    assert holders.take("c", ((0, 1),), ("a", "b")) == "node 0 has 0 free GPUs and 0 to share, 1 are wanted"
+    assert (holders.neighbours("a"), holders.share("b"), holders.share("c"), holders.free(0)) == (("b",), 0.5, 1.0, 0)
+    holders.give_back("a")
+    assert (holders.neighbours("b"), holders.share("b"), holders.most_on_a_gpu()) == ((), 1.0, 1)
+
+
+def test_the_least_shared_gpus_come_first():
+    holders = Holders([3], most=3)
+    holders.take("a", ((0, 2),), ())
+    holders.take("b", ((0, 1),), ("a",), onto=None)
+    assert holders.gpus("b") == {0: [2]}  # the free one
+    holders.take("c", ((0, 1),), ("a", "b"))
+    assert holders.gpus("c") == {0: [0]}
+    holders.take("d", ((0, 2),), ("a", "b", "c"))
+    assert holders.gpus("d") == {0: [1, 2]}
+
+
+def test_parts_of_a_gpu_fill_it_and_no_more():
+    holders = Holders([1], most=9)
+    holders.share_of = {"a": 0.5, "b": 0.25, "c": 0.25, "d": 0.125}.__getitem__
+    for job_id in "abc":
+        assert holders.take(job_id, ((0, 1),), "abc") is None
+    assert list(holders.shares()) == [(0, 0, 1.0)]
+    said = "node 0 has 0 free GPUs and 0 to share, 1 are wanted; 1 of GPU 0 of node 0 is taken, and 0.125 is wanted"
+    assert holders.take("d", ((0, 1),), "abc") == said
+    assert holders.take("d", ((0, 1),), (), onto="a") == "1 of GPU 0 of node 0 is taken, and 0.125 is wanted"
+
+
+class StandsStill:
+    """A model under which jobs beside each other do nothing."""
+
+    def speeds(self, residents, gpu_type):
+        return [0.0] * len(residents)
+
+
+def test_jobs_that_would_stand_still_beside_each_other_are_refused():
+    jobs, options = [fixed("a"), fixed("b")], EngineOptions(max_jobs_per_gpu=2)
+    policy = Beside()
+    with pytest.raises(InfeasibleDecisionError, match="job a would stand still among a, b on one GPU"):
+        simulate(Cluster.uniform(1, 1), jobs, Applications(), policy, options, 1, MemoryRecorder(),
+                 colocation=StandsStill())  # fmt: skip
+
+
+class Beside(Policy):
+    """Runs all jobs on the first GPU."""
+
+    name = "beside"
+
+    def decide(self, view, rng):
+        return Decision.change({job.id: Place(((0, 1),), tuple(view.jobs)) for job in view.jobs.values()})
+
+
+def test_who_looks_on_is_told_every_50_decisions_and_at_the_end():
+    class EverySecond(Anywhere):
+        name = "every-second"
+        triggers = Triggers(interval_s=1)
+
+    told = []
+    simulate(Cluster.uniform(1, 1), [fixed("a", duration_s=119)], Applications(), EverySecond(),
+             EngineOptions(restart_delay_s=0), 1, MemoryRecorder(), progress=lambda *now: told.append(now))  # fmt: skip
+    assert told == [(50, 0), (100, 0), (120, 1)]
+
+
+class Idles(NoBatchAgent, LeasingAgent):
+    """Grants a lease that is over at once, and then one that completes the job."""
+
+    def __init__(self):
+        self.granted = 0
+
+    def lease(self, site, progress, now_s):
+        self.granted += 1
+        if self.granted == 1:
+            return Lease(now_s, lambda then_s: progress, completes=False)
+        return Lease(now_s + 10, lambda then_s: progress + then_s - now_s, completes=True)
+
+
+class AsksWhenOver(Anywhere):
+    """Decides when jobs arrive and when leases are over."""
+
+    name = "asks-when-over"
+    triggers = Triggers(arrival=True, leases_over=True)
+
+    def agent(self, request, facts):
+        return Idles()
+
+    def decide(self, view, rng):
+        return Decision.change({job.id: ((0, 1),) for job in view.arrived})
+
+
+def test_an_idle_lease_is_recorded_as_a_turn():
+    found = builders.run(AsksWhenOver(), [fixed("a", duration_s=10)], options=EngineOptions(restart_delay_s=0))
+    assert [(one.start_s, one.end_s) for one in found.allocations] == [(0, 0), (0, 10)]
+    assert found.jobs[0].end_time_s == 10
+
+
+@pytest.mark.parametrize(
+    ("end", "beyond", "fails"), [(0.5, 0.5e-6, False), (0.5, 2e-6, True), (1e6, 0.5, False), (1e6, 2, True)]
+)
+def test_progress_past_an_epoch_by_rounding_and_no_more(end, beyond, fails):
+    job = SimpleNamespace(leasing=None, app=SimpleNamespace(epoch_end=lambda _: end), epoch=0, rate=0.0, allocation=(),
+                          live_progress=end + beyond, recovery=None, request=SimpleNamespace(id="a"))  # fmt: skip
+    state = ClusterState(Cluster.uniform(1, 4))
+    if fails:
+        with pytest.raises(InvariantError, match=r"INV-6: job a: progress .* outside epoch 0"):
+            check_state(state, {"a": job}, 1, 0)
+    else:
+        check_state(state, {"a": job}, 1, 0)
+
+
+def test_an_application_that_runs_on_no_type_is_measured_by_all_of_them():
+    app = builders.two_type_application()
+    with pytest.raises(InputError, match="can never fit a cluster of 8"):
+        builders.run(Anywhere(), [JobSpec("a", 0, 9, "toy", batch_size=256)], applications=Applications(app),
+                     cluster=Cluster.uniform(2, 4, "a100"))  # fmt: skip

@@ -3,6 +3,8 @@
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -11,21 +13,23 @@ import pytest
 
 from simsched.engine.records import JobRecord, ReasonRecord
 from simsched.errors import InputError
+from simsched.policy.physics import Becomes
 from simsched.results.arrow_tables import read_arrow
 from simsched.results.by_type import summarise_types
 from simsched.results.compare import comparison, paired_differences
 from simsched.results.compare_runs import compare_runs
-from simsched.results.integrity import faults, seal
-from simsched.results.metrics import summarise
+from simsched.results.integrity import faults, quick_fault, seal
+from simsched.results.metric import Tables, means_by
+from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.reader import Cell, Run, read_table
 from simsched.results.rows import Feature
-from simsched.results.sequential import ALIKE, HIGHER, LOWER, OPEN, _verdict
-from simsched.results.standings import standings
-from simsched.results.statistics import Estimate
+from simsched.results.sequential import ALIKE, HIGHER, LOWER, OPEN, _verdict, plan
+from simsched.results.standings import p_value, standings
+from simsched.results.statistics import Estimate, ratio, ratio_of_means
 from simsched.results.stays import node_sizes
 from simsched.results.stored import read_json
 from simsched.results.usage_metrics import _takes_parts
-from simsched.results.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION, UNDECIDED, verdict
+from simsched.results.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION, UNDECIDED, judge, verdict
 from simsched.results.what_was_run import _gpus
 from simsched.results.writer import TableWriter
 from tests.unit.test_metrics import ALLOCATIONS, JOBS
@@ -139,7 +143,7 @@ def test_json_is_read_packed_too(tmp_path):
 
 
 def test_reasons_are_written_and_absent_columns_hold_their_defaults(tmp_path):
-    with TableWriter(tmp_path / "plain", row_group_rows=5) as writer:
+    with TableWriter(tmp_path / "plain", row_group_rows=2) as writer:
         for number in range(5):
             writer.job(JobRecord(f"j{number}", "ncf", "t", "u", "Pass", 1, 0, 0, 60, 160, 160, 100, 60, 30, 100, 0))
     with TableWriter(tmp_path, features=frozenset({Feature.FAILURES}), row_group_rows=2) as writer:
@@ -150,8 +154,9 @@ def test_reasons_are_written_and_absent_columns_hold_their_defaults(tmp_path):
     jobs = read_table(tmp_path, "jobs")
     assert jobs["job_id"].tolist() == ["j0", "j1", "j2", "j3", "j4", "j0", "j1"]
     assert jobs[["attempts", "failures", "lost_s"]].to_numpy().tolist() == [[1, 0, 0]] * 7
-    groups = pq.ParquetFile(tmp_path / "jobs.parquet")
-    assert [groups.metadata.row_group(place).num_rows for place in range(groups.num_row_groups)] == [2, 2, 2, 1]
+    for folder, expected in ((tmp_path / "plain", [2, 2, 1]), (tmp_path, [2, 2, 2, 1])):
+        found = pq.ParquetFile(folder / "jobs.parquet").metadata
+        assert [found.row_group(place).num_rows for place in range(found.num_row_groups)] == expected
 
 
 def test_a_type_that_nobody_held_worked_no_hours():
@@ -162,3 +167,111 @@ def test_a_type_that_nobody_held_worked_no_hours():
         "gpu_hours[t4]": 0, "gpu_utilisation[t4]": 0, "gpu_hours[v100]": 0.02, "gpu_utilisation[v100]": 0.36,
         "jct_mean_s[v100]": 100,
     }  # fmt: skip
+
+
+def test_what_nobody_can_tell_apart_is_one_clique():
+    noise = np.array([0.0, 1.0, -1.0, 0.5, -0.5])
+    table = league(*(entry("w.x", name, np.exp(noise * sign)) for name, sign in zip("abc", (1, -1, 1), strict=True)),
+                   seeds=5)  # fmt: skip
+    assert [set(clique) for clique in standings(table, "non-clairvoyant, rigid", ("w.x",)).cliques] == [set("abc")]
+
+
+def test_differences_that_are_all_but_alike_are_certain_only_by_rounding():
+    assert p_value(np.array([1e-6, 1e-6 + 1e-13])) > 0
+    assert p_value(np.array([1e3, 1e3 + 1e-10])) == 0
+
+
+def test_two_seeds_are_a_pilot_and_one_is_none():
+    cells = [cell(policy, seed, jct_s) for policy, times in {"a": [10, 10], "b": [10, 20]}.items()
+             for seed, jct_s in enumerate(times)]  # fmt: skip
+    (two,) = plan(Run(Path("run"), "x", tuple(cells), {}, {}), "jct_mean_s", 0.1)
+    assert (two.seeds, two.spread) == (2, pytest.approx(np.log(2) / np.sqrt(2)))
+    (one,) = plan(Run(Path("run"), "x", (cells[0], cells[2]), {}, {}), "jct_mean_s", 0.1)
+    assert (one.seeds, one.spread, one.needed) == (1, None, None)
+
+
+def test_the_best_trials_have_a_spread_from_two_on():
+    found = {count: summarise(JOBS, ALLOCATIONS, None, 4, accuracies=[90.0, 92.0][:count]) for count in (0, 1, 2)}
+    assert [found[count].get("top5_accuracy") for count in (0, 1, 2)] == [None, 90, 91]
+    assert [found[count].get("top5_accuracy_sd") for count in (0, 1, 2)] == [None, None, pytest.approx(np.sqrt(2))]
+
+
+def test_work_of_jobs_that_held_gpus_for_less_than_a_second_counts():
+    one = {"start_time_s": [0.0], "end_time_s": [1.0], "held_s": [0.5], "restart_s": [0.25], "checkpoint_s": [0.0],
+           "lost_s": [0.0], "lost_gpu_s": [0.0], "attained_gpu_s": [1.0], "failures": [0], "attempts": [1]}  # fmt: skip
+    # Two GPUs for half a second, of which half restarts: half a GPU-second in a second.
+    assert METRICS["productive_gpus"].compute(Tables(pd.DataFrame(one), None, None, 3)) == 0.5
+
+
+@pytest.mark.parametrize(("size", "seen"), [(1 << 16, True), ((1 << 16) + 1, False)])
+def test_files_up_to_64_kib_are_always_read(tmp_path, size, seen):
+    (tmp_path / "summary.json").write_text("{}")
+    (tmp_path / "jobs.parquet").write_bytes(bytes(size))
+    seal(tmp_path, {})
+    (tmp_path / "jobs.parquet").write_bytes(bytes(size - 1) + b"1")
+    assert bool(quick_fault(tmp_path)) is seen
+    assert faults(tmp_path) == ["jobs.parquet is not as it was written"]
+
+
+def test_text_may_be_of_any_script_but_no_half_of_a_pair(tmp_path):
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"policy": {"name": "größe", "label": "調度"}}))
+    assert read_json(path, Named)["policy"]["label"] == "調度"
+    path.write_text('{"policy": {"name": "fifo", "label": "\\ud800"}}')
+    with pytest.raises(InputError, match="label"):
+        read_json(path, Named)
+
+
+class Named(TypedDict):
+    policy: dict[str, str]
+
+
+def test_files_of_workloads_are_replications_and_other_sweeps_are_not():
+    points = [{"workload": "a.csv", "load": 1}, {"workload": "b.csv", "load": 1}]
+    cells = tuple(Cell(Path("cell"), {}, {"jct_mean_s": 1.0}, "a", "a", 1, point) for point in points)
+    run = Run(Path("run"), "x", cells, {}, {})
+    assert (run.swept, run.replicated_over) == (("workload", "load"), ("workload",))
+
+
+def test_ratios_are_over_the_policy_that_the_experiment_names():
+    cells = (cell("a", 1, 10), cell("b", 1, 20), cell("c", 1, 40))
+    published = {name: {"jct_mean_s": value} for name, value in {"a": 1, "b": 2, "c": 4}.items()}
+    for reference, expected in (("b", {"a": 0.5, "c": 2.0}), (None, {"b": 2.0, "c": 4.0})):
+        experiment = {"report": {"reference": reference}} if reference else {}
+        run = Run(Path("run"), "x", cells, published, experiment)
+        found = {one.row: one.ratio.mean for one in judge(run, "jct_mean_s") if one.ratio is not None}
+        assert found == expected, reference
+
+
+def test_a_policy_counts_on_nothing_that_its_parameters_switch_off():
+    packing = Becomes("shares no GPU", params={"packing": False, "most": 1})
+    off, half, on = (SimpleNamespace(packing=one, most=other) for one, other in ((False, 1), (False, 2), (True, 2)))
+    assert [packing.switched_off(policy) for policy in (off, half, on)] == [True, False, False]
+    assert not Becomes("is as fifo", same_as="fifo", params={"packing": False}).switched_off(off)
+    assert not Becomes("is as it is").switched_off(off)
+
+
+def test_percentages_of_values_above_zero_are_averaged_geometrically():
+    assert Estimate(2.0, 3, 1.0, 4.0).half_width == 2
+    assert [Estimate(1.0, 3, *ends).excludes_zero for ends in ((0.0, 2.0), (0.5, 2.0), (-1.0, 0.0), (-2.0, -1.0))] == [
+        False, True, False, True,
+    ]  # fmt: skip
+    assert ratio({1: 2.0, 2: 8.0}, {1: 1.0, 2: 1.0, 3: 9.0}).mean == pytest.approx(4)
+    assert ratio({1: 0.0, 2: 8.0}, {1: 1.0, 2: 1.0}).mean == 4  # of the means, where one is 0
+    assert ratio({1: 1.0}, {1: 0.0}) is None
+    assert ratio_of_means({1: 3.0}, {1: 2.0}) == Estimate(1.5, 1)
+
+
+def test_comparisons_show_first_what_is_always_shown():
+    shown = [METRICS[name].shown for name in HEADLINE]
+    assert shown == sorted(shown)  # "always" before "if there"
+    assert {name for name, metric in METRICS.items() if not metric.shown}.isdisjoint(HEADLINE)
+    assert {"jct_mean_s", "makespan_s", "gpu_utilisation", "deadlines_met"} <= set(HEADLINE)
+
+
+def test_means_keep_what_additions_of_small_numbers_lose():
+    # A plain sum of these is 1: each 1e-16 is lost by itself.
+    values = np.array([1.0, *[1e-16] * 10_000, 5.0])
+    names = np.array(["a"] * 10_001 + ["b"])
+    assert means_by(names, values) == {"a": pytest.approx((1 + 1e-12) / 10_001, rel=1e-15), "b": 5}
+    assert means_by(np.array(["b", "a", "b"]), np.array([1, 2, 4])) == {"a": 2, "b": 2.5}
