@@ -6,8 +6,8 @@
 A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in
 `simsched/engine`, `simsched/policy` and `simsched/results`. For each the tests run that executed its line (found by
 one run of the tests under coverage, kept in `out/mutation-coverage.json` until it is deleted; a line that runs only
-when its file is imported has the tests of the whole file), of many files of tests first; it is killed where any of them
-fails. Works on a copy of the checkout, never on the checkout itself. Tests that start processes or build documents
+when its file is imported has the tests of the whole file), those first that tell cases apart; it is killed where any of
+them fails. Works on a copy of the checkout, never on the checkout itself. Tests that start processes or build documents
 (`tests/cli`) are left out, so the score is a lower bound.
 """
 
@@ -27,7 +27,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from types import CodeType, FunctionType
@@ -40,8 +40,8 @@ ROOMS = ("simsched/engine", "simsched/policy", "simsched/results")
 SUITES = ("tests/unit", "tests/conformance", "tests/property", "tests/golden", "tests/validation")
 COVERAGE = ROOT / "out" / "mutation-coverage.json"
 COPIED = ("simsched", "policies", "tests", "experiments", "workloads", "traces", "benchmarks", "docs", "pyproject.toml")
-#: So many tests are tried, however long they take.
-LEAST_TESTS = 5
+#: So many tests are tried, however long they take; quick ones take less than so many seconds.
+LEAST_TESTS, QUICK_S = 5, 1.0
 #: What a worker says of a mutant.
 _DEAD, _ALIVE, _UNSEEN = "killed\n", "survives\n", "no test runs it\n"
 SWAPS = {
@@ -78,16 +78,26 @@ class Coverage(NamedTuple):
     seconds: dict[str, float]
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Return the tests of a mutant's line: the cheapest of each file of tests, the second of each, and so on."""
+        """Return the tests of a mutant's line, those first that also run the lines around it, which tell cases apart.
+
+        The two cheapest of each line, if quick, the nearest lines first; then the cheapest of each file of tests, the
+        second of each, and so on.
+        """
         lines = self.tests.get(mutant.file, {})
         known = lines.get(str(mutant.line)) or lines.get("", [])
+        cheapest = sorted(known, key=lambda test: (self.seconds[test], test))
+        quick = {test for test in cheapest if self.seconds[test] < QUICK_S}
+        found: dict[str, None] = {}
+        for near in sorted((int(line) for line in lines if line), key=lambda line: abs(line - mutant.line)):
+            here = quick.intersection(lines[str(near)]).difference(found)
+            found |= dict.fromkeys(islice((test for test in cheapest if test in here), 2))
         before = Counter[str]()
         place: dict[str, tuple[int, float, str]] = {}
-        for test in sorted(known, key=lambda test: (self.seconds[test], test)):
+        for test in cheapest:
             file = test.partition("::")[0]
             place[test] = before[file], self.seconds[test], test
             before[file] += 1
-        return sorted(place, key=lambda test: place[test])
+        return list(found | dict.fromkeys(sorted(place, key=lambda test: place[test])))
 
 
 def mutants(file: Path) -> Iterator[Mutant]:
@@ -268,12 +278,12 @@ class Trials:
         reading, writing = os.pipe()
         if os.fork() == 0:
             with os.fdopen(writing, "w") as out:
-                for mutant in chosen:
+                for number, mutant in enumerate(chosen, start=1):
                     line = self._tried(copy, mutant)
                     out.write(line)
                     if line != _DEAD:
-                        print(f"{mutant.file}:{mutant.line}: {mutant.before[:60]!r} -> {mutant.after!r}: {line}",
-                              end="", file=sys.__stdout__, flush=True)  # fmt: skip
+                        said = f"{mutant.file}:{mutant.line}: {mutant.before[:60]!r} -> {mutant.after!r}: {line}"
+                        print(f"{number}: {said}", end="", file=sys.__stdout__, flush=True)
             os._exit(0)
         os.close(writing)
         return os.fdopen(reading)
