@@ -30,7 +30,6 @@ from simsched.policy import (
     JobView,
     Policy,
     Traits,
-    Triggers,
     View,
 )
 from simsched.toolkit import available_gpus, gpu_types, run_in_order
@@ -119,7 +118,9 @@ class Shockwave(Policy):
 
     name: ClassVar[str] = "shockwave"
     traits: ClassVar[Traits] = Traits(
-        needs={REMAINING_WORK, STEPS}, wants={BATCH_RULES: Becomes("foresees batches that stay as they are")}
+        interval="round_s",
+        needs={REMAINING_WORK, STEPS},
+        wants={BATCH_RULES: Becomes("foresees batches that stay as they are")},
     )
 
     rounds: int = 20
@@ -143,11 +144,6 @@ class Shockwave(Policy):
             replan_rounds=self.replan_rounds,
         )
         self._planner = Planner(options)
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide once a round."""
-        return Triggers(interval_s=self.round_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Run the next round of the plan."""
