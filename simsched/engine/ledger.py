@@ -215,12 +215,13 @@ class Ledger:
                 self.break_off(job)
             job.interference = interference
 
-    def rank_on_uplinks(self, job: JobState, level: int) -> None:
-        """Set how urgent a job's communication is."""
-        if job.uplink_level != level:
-            job.uplink_level = level
-            if job.allocation:
-                self.uplinks_changed[job.request.id] = None
+    def route(self, job: JobState, level: int | None, paths: tuple[int, ...] | None) -> None:
+        """Set how urgent a job's communication is, and its paths, where they are named."""
+        before = job.uplink_level, job.uplink_paths
+        job.uplink_level = job.uplink_level if level is None else level
+        job.uplink_paths = job.uplink_paths if paths is None else paths
+        if job.allocation and before != (job.uplink_level, job.uplink_paths):
+            self.uplinks_changed[job.request.id] = None
 
     def congest(self, job: JobState, congestion: float) -> None:
         """Set the share of its speed that a job loses to others on its uplinks."""
