@@ -29,17 +29,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
-from simsched.policy import (
-    DEADLINES,
-    REMAINING_WORK,
-    Becomes,
-    Decision,
-    Decline,
-    JobView,
-    Policy,
-    Traits,
-    View,
-)
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, Decline, JobView, Policy, Traits, View
 from simsched.toolkit import (
     Counts,
     DeadlineJob,

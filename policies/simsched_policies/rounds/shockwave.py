@@ -21,17 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.policy import (
-    BATCH_RULES,
-    REMAINING_WORK,
-    STEPS,
-    Becomes,
-    Decision,
-    JobView,
-    Policy,
-    Traits,
-    View,
-)
+from simsched.policy import BATCH_RULES, REMAINING_WORK, STEPS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import available_gpus, gpu_types, run_in_order
 from simsched.toolkit.programs import (
     Flags,
