@@ -18,7 +18,7 @@ from simsched.results.arrow_tables import read_arrow
 from simsched.results.by_type import summarise_types
 from simsched.results.compare import comparison, paired_differences
 from simsched.results.compare_runs import compare_runs
-from simsched.results.integrity import faults, quick_fault, seal
+from simsched.results.integrity import _SEAL, _seal_of, faults, problems_of, quick_fault, seal
 from simsched.results.metric import Tables, means_by
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.reader import Cell, Run, read_table
@@ -275,3 +275,23 @@ def test_means_keep_what_additions_of_small_numbers_lose():
     names = np.array(["a"] * 10_001 + ["b"])
     assert means_by(names, values) == {"a": pytest.approx((1 + 1e-12) / 10_001, rel=1e-15), "b": 5}
     assert means_by(np.array(["b", "a", "b"]), np.array([1, 2, 4])) == {"a": 2, "b": 2.5}
+
+
+def test_every_fault_of_every_cell_is_named(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / "summary.json").write_text("{}")
+        seal(folder, {})
+    assert problems_of({"1": one, "2": other}) == []
+    (one / "summary.json").unlink()
+    manifest = {"files": {"summary.json": 5}}
+    (other / "manifest.json").write_text(json.dumps(manifest | {_SEAL: _seal_of(manifest)}))
+    found = [(problem.where, problem.message) for problem in problems_of({"1": one, "2": other})]
+    assert found[0] == (str(one), "summary.json is missing (cell 1)")
+    assert found[1][0] == str(other)
+    assert found[1][1].startswith("manifest.json: files.summary.json")
+    (other / "manifest.json").write_text("[]")
+    assert faults(other) == ["manifest.json is not a JSON object"]
+    (other / "manifest.json").unlink()
+    assert faults(other) == ["manifest.json is missing"]
