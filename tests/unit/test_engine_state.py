@@ -7,8 +7,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from simsched.engine.interval_record import interval_record, total_batch
-from simsched.engine.job_record import job_record
 
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
