@@ -143,7 +143,6 @@ class Bookkeeper(NoBatchAgent, LeasingAgent):
     """Runs a job from decision to decision, until the second at which the books end it."""
 
     def __init__(self, policy: Artifact, job_id: str) -> None:
-        """Belong to a job."""
         self._policy = policy
         self._id = job_id
 
