@@ -23,7 +23,6 @@ class Machines:
     """All nodes, the wants of jobs by number, and when running jobs give back what they hold."""
 
     def __init__(self, nodes: Sequence[Node], reservations: Sequence[Reservation]) -> None:
-        """Begin idle."""
         self._nodes = nodes
         self._named = {name for node in nodes for name in node.partitions}
         #: Nodes by the type of their GPUs and their number among those of the type.
