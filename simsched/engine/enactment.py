@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simsched.engine.clock import Clock
-from simsched.engine.decision_record import Moves
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
-from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
 from simsched.engine.nodes import Nodes
 from simsched.engine.options import Terms
+from simsched.engine.rows import CANCELLED, Moves
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.validate import (
     ALONE,

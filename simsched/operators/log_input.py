@@ -116,11 +116,7 @@ def with_partitions(nodes: SlurmCluster, log: ClusterLog) -> SlurmCluster:
 def _group(make: Sequence[SlurmNode]) -> Mapping[str, Any]:
     """Return a group of equal nodes; cores, memory and partitions where they are named."""
     one = make[0]
-    more = {
-        "cores_per_node": one.cpus,
-        "memory_gb_per_node": one.memory_mb / 1024,
-        "partitions": list(one.partitions),
-    }
+    more = {"cores_per_node": one.cpus, "memory_gb_per_node": one.memory_mb / 1024, "partitions": list(one.partitions)}
     group = {"nodes": len(make), "gpus_per_node": one.gpus, "gpu_type": one.gpu_type or _UNNAMED_TYPE}
     return {**group, **{key: value for key, value in more.items() if value}}
 

@@ -36,11 +36,9 @@ class Triggers:
     def __post_init__(self) -> None:
         """Refuse triggers that would never call the policy."""
         if self.interval_s is None and not self.arrival:
-            message = "a policy needs an interval or the arrival trigger, or it would never be called"
-            raise ValueError(message)
+            raise ValueError("a policy needs an interval or the arrival trigger, or it would never be called")
         if self.interval_s is not None and self.interval_s <= 0:
-            message = f"interval_s must be above 0, not {self.interval_s}"
-            raise ValueError(message)
+            raise ValueError(f"interval_s must be above 0, not {self.interval_s}")
 
     @classmethod
     def on_events(cls) -> Triggers:

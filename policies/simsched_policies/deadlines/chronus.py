@@ -46,9 +46,7 @@ class Chronus(Policy):
     name: ClassVar[str] = "chronus"
     traits: ClassVar[Traits] = Traits(
         needs={REMAINING_WORK},
-        wants={
-            DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
-        },
+        wants={DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots")},
     )
 
     lease_s: int = 3600
@@ -61,8 +59,7 @@ class Chronus(Policy):
     def __post_init__(self) -> None:
         """Refuse leases that do not end with a slot."""
         if self.slot_s < 1 or self.lease_s < self.slot_s or self.lease_s % self.slot_s or self.horizon_leases < 1:
-            message = f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1"
-            raise ValueError(message)
+            raise ValueError(f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1")
 
     @property
     def triggers(self) -> Triggers:

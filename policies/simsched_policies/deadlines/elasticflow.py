@@ -67,9 +67,7 @@ class ElasticFlow(Policy):
     name: ClassVar[str] = "elasticflow"
     traits: ClassVar[Traits] = Traits(
         needs={REMAINING_WORK},
-        wants={
-            DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
-        },
+        wants={DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time")},
         rigid=False,
     )
 

@@ -102,7 +102,8 @@ def _traffic(job: JobView, at: Allocation, cluster: Cluster) -> tuple[float, dic
     site, batch, asked = site_of(cluster, at), job.request.batch_size, job.request.plan
     fits = asked is not None and asked.gpus == site.gpus
     parts = plans.parts(asked, site, batch) if asked is not None and fits else plans.best(site, batch).parts
-    tiers = [*cluster.within, *(level for level in cluster.levels if level.uplink is not None)]
-    waits = {tier.name: seconds / parts.total for tier, seconds in zip(tiers, parts.across, strict=True)}
+    tiers = [tier.name for tier in cluster.within]
+    tiers += [level.name for level in cluster.levels if level.uplink is not None]
+    waits = {tier: seconds / parts.total for tier, seconds in zip(tiers, parts.across, strict=True)}
     most = max(parts.across, default=0.0)
     return (float(site.gpus * parts.compute / most) if most else inf), waits

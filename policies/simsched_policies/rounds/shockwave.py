@@ -71,7 +71,6 @@ class Planner:
     """Says which jobs run in each round; replans when jobs or batches change, or every `replan_rounds`."""
 
     def __init__(self, options: PlanOptions) -> None:
-        """Start without a plan."""
         self._options = options
         self._fair_s: dict[str, float] = {}
         self._known: object = None

@@ -75,8 +75,7 @@ class _Muri(Policy):
     def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:
         """Group up to `most_jobs` jobs every `interval_s` seconds."""
         if not 1 <= most_jobs <= _MOST:
-            message = f"most_jobs must lie in 1 to {_MOST}, not {most_jobs}"
-            raise ValueError(message)
+            raise ValueError(f"most_jobs must lie in 1 to {_MOST}, not {most_jobs}")
         self.interval_s = interval_s
         self.most_jobs = most_jobs
         self._model = StageInterleaving()

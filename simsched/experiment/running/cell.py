@@ -96,11 +96,7 @@ def run_cell(
 
 
 def write_cell(
-    task: Task,
-    folder: Path,
-    environment: Mapping[str, Any],
-    fill: Callable[[Path], Filled],
-    limits: Limits = NO_LIMITS,
+    task: Task, folder: Path, environment: Mapping[str, Any], fill: Callable[[Path], Filled], limits: Limits = NO_LIMITS
 ) -> float:
     """Have `fill` write the tables of a cell, and write what follows from them; returns and raises as `run_cell`."""
     store = Store(folder)
@@ -197,11 +193,7 @@ def raised_by_user(error: BaseException) -> bool:
 
 
 def _simulated(
-    task: Task,
-    applications: ApplicationSource,
-    temporary: Path,
-    progress: ProgressCallback | None,
-    limits: Limits,
+    task: Task, applications: ApplicationSource, temporary: Path, progress: ProgressCallback | None, limits: Limits
 ) -> Filled:
     policy = task.policy.make()
     if limits.decision_s is not None:
@@ -257,8 +249,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write a policy's artifacts beside the tables; `ValueError` for a bad or reserved file name."""
     for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
-            message = f"an artifact cannot be called '{name}'"
-            raise ValueError(message)
+            raise ValueError(f"an artifact cannot be called '{name}'")
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -55,9 +55,10 @@ def jct_cdf(
         parts = {str(label): part for label, part in data.groupby("policy", sort=False)}
         for place, (label, part) in enumerate(parts.items()):
             look = styles[label]
-            axes.plot(part["jct_s"], 100 * part["share"], color=look.colour, linestyle=look.dash, label=label)
+            style = {"color": look.colour, "linestyle": look.dash, "label": label}
+            (curve,) = axes.plot(part["jct_s"], 100 * part["share"], **style)
             if spans:
-                span(axes, part["jct_s"], 100 * part["low"], 100 * part["high"], look, place, len(parts))
+                span(curve, 100 * part["low"], 100 * part["high"], look, place, len(parts))
         axes.set_ylabel("share of jobs (%)")
         axes.set_ylim(0, 101)
         duration_axis(axes, "job completion time (logarithmic)")

@@ -8,9 +8,8 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from simsched.report.figures.style import Drawn, new_figure, styled
+from simsched.report.figures.style import Drawn, new_figure, plain_log, styled
 
 _MOST_TICKS = 8
 
@@ -121,15 +120,12 @@ def _family(
 
 
 def _log_axes(axes: Axes, places: Sequence[float]) -> None:
-    """Make both axes logarithmic, with plain numbers: at the values themselves, and at 1, 2, 5 and their tenfolds."""
+    """Make both axes logarithmic, with plain numbers: at the values themselves, and at round ones."""
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    plain_log(axes, "y")
     shown = places[:: -(-len(places) // _MOST_TICKS)]
     axes.set_xticks(shown, [f"{value:,.0f}" for value in shown])
     axes.set_xticks([], minor=True)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _shades(count: int) -> Sequence[tuple[float, float, float, float]]:

@@ -84,9 +84,9 @@ def nodes_over_time(
             for axes, name, factor in shown:
                 style = "steps-mid" if name == "nodes" and seeds == 1 else "default"
                 line = {"color": look.colour, "linestyle": look.dash, "drawstyle": style}
-                axes.plot(middle, factor * part[name], label=str(label), **line)
+                (curve,) = axes.plot(middle, factor * part[name], label=str(label), **line)
                 if spans:
-                    spanned(axes, middle, part, name, factor, look, place, several)
+                    spanned(curve, part, name, factor, look, place, several)
         for axes, point_of, _ in shown:
             _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
         panels[0].set_title("Nodes rented" if rented else "Nodes up")

@@ -9,7 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from simsched.report.figures.distribution import duration_axis
 from simsched.report.figures.style import BAND_ALPHA, Drawn, legend_above, looks, new_figure, styled
+from simsched.report.units import HOUR_S
 from simsched.results import SIZES, Estimate
 
 #: Colours of the verdicts, told apart without red and green.
@@ -90,15 +92,15 @@ def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
     jobs are drawn. Data: `panel, kind, x, value`.
     """
     frames = []
-    longest = max(float(jobs[column].max()) for _, column, _, _ in _KINDS) / 3600
+    longest = max(float(jobs[column].max()) for _, column, _, _ in _KINDS) / HOUR_S
     limits = np.geomspace(_LEAST_H, max(longest, 2 * _LEAST_H), _POINTS)
     groups = _groups(jobs)
     for kind, column, _, _ in _KINDS:
-        waits = np.sort(jobs[column].to_numpy("float64")) / 3600
+        waits = np.sort(jobs[column].to_numpy("float64")) / HOUR_S
         shares = np.searchsorted(waits, limits, side="right") / len(waits)
         frames.append(pd.DataFrame({"panel": "share", "kind": kind, "x": limits, "value": shares}))
         for by, names in groups.items():
-            p90 = [float(np.percentile(jobs[jobs[by] == name][column], 90)) / 3600 for name in names]
+            p90 = [float(np.percentile(jobs[jobs[by] == name][column], 90)) / HOUR_S for name in names]
             frames.append(pd.DataFrame({"panel": by, "kind": kind, "x": names, "value": p90}))
     data = pd.concat([frame.astype({"x": object}) for frame in frames], ignore_index=True)
     with styled():
@@ -108,12 +110,11 @@ def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
         for number, (kind, _, colour, line) in enumerate(_KINDS):
             part = data[data["kind"] == kind]
             curve = part[part["panel"] == "share"]
-            left.plot(curve["x"].astype(float), 100 * curve["value"], line, color=colour, label=kind)
+            left.plot(HOUR_S * curve["x"].astype(float), 100 * curve["value"], line, color=colour, label=kind)
             for axes, (by, names) in zip(bars, groups.items(), strict=True):
                 places = np.arange(len(names)) + 0.4 * (number - 0.5)
                 axes.bar(places, part[part["panel"] == by]["value"], width=0.36, color=colour)
-        left.set_xscale("log")
-        left.set_xlabel("wait (h)")
+        duration_axis(left, "wait (logarithmic)", most_ticks=6)
         left.set_ylabel("share of jobs (%)")
         left.set_ylim(0, 100)
         for axes, (by, names) in zip(bars, groups.items(), strict=True):

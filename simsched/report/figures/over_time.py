@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import (
@@ -120,9 +120,10 @@ def over_time(
         for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
             middle, look = (part["time_s"] + width_s / 2) * unit.factor, styles[str(label)]
             for axes, name, factor in shown:
-                axes.plot(middle, factor * part[name], color=look.colour, linestyle=look.dash, label=str(label))
+                style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
+                (curve,) = axes.plot(middle, factor * part[name], **style)
                 if spans:
-                    spanned(axes, middle, part, name, factor, look, place, several)
+                    spanned(curve, part, name, factor, look, place, several)
         if total_gpus:
             above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
         above.set_title("GPUs allocated")
@@ -177,10 +178,10 @@ def over_time_beside(
 
 
 def spanned(
-    axes: Axes, x: pd.Series, part: pd.DataFrame, name: str, factor: float, look: Look, place: int = 0, curves: int = 1
+    curve: Line2D, part: pd.DataFrame, name: str, factor: float, look: Look, place: int = 0, curves: int = 1
 ) -> None:
     """Show what the seeds of a curve of `over_seeds` span."""
-    span(axes, x, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, curves)
+    span(curve, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, curves)
 
 
 def _caption(seeds: int, width_s: int, spans: str, trains: bool) -> str:

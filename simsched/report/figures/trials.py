@@ -57,9 +57,9 @@ def trials_over_time(
         for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
             x, look = part["time_s"] * unit.factor, styles[str(label)]
             for axes, name in ((above, "accuracy"), (below, "done")):
-                axes.plot(x, part[name], color=look.colour, linestyle=look.dash, label=str(label))
+                (curve,) = axes.plot(x, part[name], color=look.colour, linestyle=look.dash, label=str(label))
                 if spans:
-                    spanned(axes, x, part, name, 1, look, place, several)
+                    spanned(curve, part, name, 1, look, place, several)
         above.set_title("Mean accuracy of the five best trials so far")
         above.set_ylabel("accuracy (%)")
         below.set_title("Trials finished")

@@ -62,7 +62,7 @@ class Pending:
     """A head of a queue, with what an earlier cycle left: its flavours, and whether its victims are still leaving.
 
     One that has quota (`holds`) comes for a second pass: for places that it still lacks, or for the pods that lay on
-    nodes that `failed`.
+    nodes that `failed`, unless it `keeps` its places whatever fails.
     """
 
     asking: Asking
@@ -70,6 +70,7 @@ class Pending:
     preempting: bool = False
     holds: Workload | None = None
     failed: tuple[str, ...] = ()
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,7 @@ class _Cycle:
             Assignment(found, {}, Grade.FIT, 0),
             self.tree.topologies,
             self.rules.gates,
-            earlier=Earlier(had, one.failed),
+            earlier=Earlier(had, one.failed, one.keeps),
             flavours=self.rules.flavours,
         )
         return Entry(one.asking, there._replace(grade=Grade.NO_FIT) if why else there, why=why, holds=held)
@@ -399,6 +400,8 @@ def inactive(node: Node, rules: Rules) -> str:
     """Return why a queue takes nobody, empty if it does: it is stopped, or names a flavour that does not exist."""
     if node.queue is None or node.queue.stop is not Stop.NONE:
         return "the ClusterQueue is stopped"
+    if any(name in rules.checks and not rules.checks[name].active for name in node.queue.checks):
+        return "an admission check of the ClusterQueue is not active"
     flavours = {} if rules.flavours is None else {flavour for flavour, _ in node.quotas} - set(rules.flavours)
     return f"the ClusterQueue names flavors that do not exist: {', '.join(sorted(flavours))}" if flavours else ""
 

@@ -92,14 +92,7 @@ def _groups(pod_sets: Sequence[PodSet]) -> Iterator[tuple[PodSet | None, PodSet]
 class _Search:
     """A search for assignments, with what those found already take."""
 
-    def __init__(
-        self,
-        domains: Domains,
-        gates: Mapping[str, bool],
-        earlier: Earlier,
-        empty: bool,
-        name: str,
-    ) -> None:
+    def __init__(self, domains: Domains, gates: Mapping[str, bool], earlier: Earlier, empty: bool, name: str) -> None:
         self.domains, self.gates, self.earlier, self.empty, self.name = domains, gates, earlier, empty, name
         self.taken: dict[str, Counts] = {}
 
