@@ -7,14 +7,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from simsched.engine.interval_record import interval_record, total_batch
-from simsched.engine.job_record import job_record
 
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import features_of
 from simsched.engine.recovery import Recovery
+from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import _examples, memory_mb
 from simsched.engine.stalls import StallDetector, _named
 from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
@@ -304,6 +303,7 @@ def test_signals_are_known_by_name():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"node_mtbf_s": 0.0}, "node_mtbf_s must be above 0"),
         ({"gpu_mtbf_s": 0.0}, "gpu_mtbf_s must be above 0"),
         ({"rack_mtbf_s": math.inf}, "rack_mtbf_s must be above 0"),
         ({"weibull_shape": 0.0}, "weibull_shape must be above 0"),

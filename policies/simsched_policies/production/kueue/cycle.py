@@ -8,7 +8,7 @@ from functools import cached_property
 
 from simsched_policies.production.kueue.assign import Assignment, Chosen, Found, Grade, Market, assign
 from simsched_policies.production.kueue.classical import classical_victims
-from simsched_policies.production.kueue.cycle_places import placed, settled
+from simsched_policies.production.kueue.cycle_places import may_fit, placed, settled
 from simsched_policies.production.kueue.fair import BOTH, Rule, fair_victims
 from simsched_policies.production.kueue.gates import DEFAULTS
 from simsched_policies.production.kueue.matching import Labels
@@ -224,13 +224,16 @@ class _Cycle:
         """Find places for pods, or victims that free some; without victims, what they would have on empty nodes."""
         topologies, gates, flavours = self.tree.topologies, self.rules.gates, self.rules.flavours
         there, why = settled(found, topologies, gates, flavours)
+        if there.grade.mode is not Mode.PREEMPT:
+            return Entry(asking, there, why=why)
 
         def place() -> tuple[Assignment, str]:
             return placed(there, topologies, gates, flavours=flavours)
 
-        if there.grade.mode is not Mode.PREEMPT:
-            return Entry(asking, there, why=why)
-        victims = self._victims(asking, there.usage, there.contested(), lambda: not place()[1])
+        def has_place() -> bool:
+            return may_fit(there, topologies) and not place()[1]
+
+        victims = self._victims(asking, there.usage, there.contested(), has_place)
         if victims:
             with self.tree.without_all(victim.workload for victim in victims):
                 there, _ = place()
