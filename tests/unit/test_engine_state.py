@@ -10,11 +10,10 @@ import pytest
 
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
-from simsched.engine.interval_record import interval_record, total_batch
-from simsched.engine.job_record import job_record
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import features_of
 from simsched.engine.recovery import Recovery
+from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import _examples, memory_mb
 from simsched.engine.stalls import StallDetector, _named
 from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
