@@ -370,11 +370,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30, help="at most so many seconds of tests for a place")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rooms", nargs="+", default=ROOMS, help="the folders to mutate")
     args = parser.parse_args()
-    everywhere = [
-        mutant for room in args.rooms for file in sorted((ROOT / room).rglob("*.py")) for mutant in mutants(file)
-    ]
+    everywhere = [mutant for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")) for mutant in mutants(file)]
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     chosen = random.Random(args.seed).sample(everywhere, min(args.places, len(everywhere)))
     with tempfile.TemporaryDirectory() as folder:

@@ -59,9 +59,10 @@ class Traits:
     neither jobs that are complete nor random draws tell in what it decides later, so that a trace can be cut there.
     One that models a released scheduler `follows` a version of it, whose switches are `features` with their defaults.
 
-    Three traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
-    section of that name; `quantum` and `diagnostics` name the parameters that hold the seconds of its time slice,
-    longer than a restart, and the further diagnostics asked for (empty: there is none).
+    Four traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
+    section of that name; `interval`, `quantum` and `diagnostics` name the parameters that hold the seconds between its
+    decisions (None in it: it decides at every event), those of its time slice, longer than a restart, and the further
+    diagnostics asked for (empty: there is none).
     """
 
     needs: Set[Signal] = frozenset()
@@ -72,6 +73,7 @@ class Traits:
     scales: bool = False
     forgets: bool = False
     reads_tenants: bool = False
+    interval: str = ""
     quantum: str = ""
     diagnostics: str = ""
     follows: str = ""
@@ -103,8 +105,9 @@ class Policy(Protocol):
 
     @property
     def triggers(self) -> Triggers:
-        """Return when the policy is asked; by default whenever something happens."""
-        return Triggers.on_events()
+        """Return when the policy is asked: in the interval that its traits name, else whenever something happens."""
+        every_s = getattr(self, self.traits.interval) if self.traits.interval else None
+        return Triggers.on_events() if every_s is None else Triggers(interval_s=every_s)
 
     @property
     def rigid(self) -> bool:

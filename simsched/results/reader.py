@@ -244,7 +244,7 @@ def _read_summary(path: Path) -> dict[str, float]:
     for name, value in summary.items():
         low, high = range_of(name)
         slack = _SLACK * max(1.0, abs(value))
-        if not (low is None or value >= low - slack) or not (high is None or value <= high + slack):
+        if not low - slack <= value <= high + slack:
             raise input_error(f"{path}: {one_line(name)}", f"is {value:g}, which it cannot be", RUN_AGAIN)
     return summary
 

@@ -5,20 +5,22 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.agent import Lease, LeasingAgent, NoBatchAgent
+from simsched.engine.clock import Clock
 from simsched.engine.contention import Contention, flow_of
-from simsched.engine.errors import InfeasibleDecisionError, InvariantError
+from simsched.engine.errors import EngineError, InfeasibleDecisionError, InvariantError
 from simsched.engine.failures import draw_outages
 from simsched.engine.holders import Holders
-from simsched.engine.invariants import _SLACK, check_state
+from simsched.engine.invariants import _SLACK, CheckingRecorder, check_state
+from simsched.engine.ledger import Ledger
 from simsched.engine.options import EngineOptions, FailureOptions, stream
 from simsched.engine.reasons import KeptReasons
-from simsched.engine.records import JobRecorder, MemoryRecorder
+from simsched.engine.records import AllocationRecord, JobRecorder, MemoryRecorder
 from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import TruePairs
 from simsched.engine.simulation import Simulation, simulate
 from simsched.engine.state import ClusterState, JobState
 from simsched.errors import InputError
-from simsched.model import site_of
+from simsched.model import BatchChoice, site_of
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.outages import AttemptPlan
@@ -423,3 +425,55 @@ def test_an_application_that_runs_on_no_type_is_measured_by_all_of_them():
     with pytest.raises(InputError, match="can never fit a cluster of 8"):
         builders.run(Anywhere(), [JobSpec("a", 0, 9, "toy", batch_size=256)], applications=Applications(app),
                      cluster=Cluster.uniform(2, 4, "a100"))  # fmt: skip
+
+
+@pytest.mark.parametrize(("progress", "below", "falls"), [(0.5, 0.5e-6, False), (0.5, 1.5e-6, True), (1e6, 0.5, False),
+                                                        (1e6, 1.5, True)])  # fmt: skip
+def test_progress_falls_by_more_than_rounding_only_to_a_checkpoint(progress, below, falls):
+    def at(second, progress):
+        return AllocationRecord("a", second, second + 1, 1, 1, "0:1", False, 0, 0, 0, 0, progress, 1.0, 1.0, 0.0)
+
+    checking = CheckingRecorder(MemoryRecorder(), progress_falls=True)
+    checking.allocation(at(0, progress))
+    if falls:
+        with pytest.raises(InvariantError, match=r"INV-6: job a: progress fell to .*, where there was no checkpoint"):
+            checking.allocation(at(1, progress - below))
+    else:
+        checking.allocation(at(1, progress - below))
+
+
+def chooses(local_bsz=8, *, plans=None, fails=False):
+    """Return a job of at least 8 and at most 64 examples per GPU whose agent chooses a batch, or cannot."""
+
+    def choose(site, epoch):
+        if fails:
+            raise ValueError("nothing fits")
+        return BatchChoice(local_bsz, 0)
+
+    limits = SimpleNamespace(min_local_bsz=8, max_local_bsz=64)
+    return SimpleNamespace(
+        site=object(), plan=None, epoch=0, gpus=3, facts=SimpleNamespace(plans=plans), request=SimpleNamespace(id="a"),
+        agent=SimpleNamespace(choose=choose), app=SimpleNamespace(name="toy", limits=limits),
+    )  # fmt: skip
+
+
+def test_a_batch_that_an_application_does_not_take_is_refused():
+    assert [Ledger._chosen(chooses(size)).local_bsz for size in (8, 64)] == [8, 64]
+    for size in (7, 65):
+        with pytest.raises(EngineError, match=rf"a \(toy\) cannot run on 3 GPUs: a batch of {size} .* outside 8 to 64"):
+            Ledger._chosen(chooses(size))
+    with pytest.raises(EngineError, match="job a cannot run on 3 GPUs: nothing fits"):
+        Ledger._chosen(chooses(plans=object(), fails=True))
+    with pytest.raises(ValueError, match="nothing fits"):
+        Ledger._chosen(chooses(fails=True))
+
+
+def test_stale_agents_choose_again_before_uplinks_are_shared():
+    told = []
+    ledger = Ledger(Clock(), ClusterState(Cluster.uniform(1, 1)), MemoryRecorder(), 0, lambda *_: None)
+    ledger.share_uplinks = lambda: told.append(dict(ledger.stale))
+    ledger.retune_stale()
+    assert told == []
+    ledger.stale["a"] = SimpleNamespace(running=None)
+    ledger.retune_stale()
+    assert told == [{}]

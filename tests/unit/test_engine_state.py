@@ -303,6 +303,7 @@ def test_signals_are_known_by_name():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"node_mtbf_s": 0.0}, "node_mtbf_s must be above 0"),
         ({"gpu_mtbf_s": 0.0}, "gpu_mtbf_s must be above 0"),
         ({"rack_mtbf_s": math.inf}, "rack_mtbf_s must be above 0"),
         ({"weibull_shape": 0.0}, "weibull_shape must be above 0"),

@@ -11,14 +11,15 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from simsched.engine.records import JobRecord, ReasonRecord
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, ReasonRecord
 from simsched.errors import InputError
 from simsched.policy.physics import Becomes
 from simsched.results.arrow_tables import read_arrow
 from simsched.results.by_type import summarise_types
 from simsched.results.compare import comparison, paired_differences
 from simsched.results.compare_runs import compare_runs
-from simsched.results.integrity import faults, quick_fault, seal
+from simsched.results.integrity import _SEAL, _seal_of, faults, problems_of, quick_fault, seal
+from simsched.results.joining import Part, error_of_cutting, join_tables
 from simsched.results.metric import Tables, means_by
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.reader import Cell, Run, read_table
@@ -275,3 +276,68 @@ def test_means_keep_what_additions_of_small_numbers_lose():
     names = np.array(["a"] * 10_001 + ["b"])
     assert means_by(names, values) == {"a": pytest.approx((1 + 1e-12) / 10_001, rel=1e-15), "b": 5}
     assert means_by(np.array(["b", "a", "b"]), np.array([1, 2, 4])) == {"a": 2, "b": 2.5}
+
+
+def test_every_fault_of_every_cell_is_named(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / "summary.json").write_text("{}")
+        seal(folder, {})
+    assert problems_of({"1": one, "2": other}) == []
+    (one / "summary.json").unlink()
+    manifest = {"files": {"summary.json": 5}}
+    (other / "manifest.json").write_text(json.dumps(manifest | {_SEAL: _seal_of(manifest)}))
+    found = [(problem.where, problem.message) for problem in problems_of({"1": one, "2": other})]
+    assert found[0] == (str(one), "summary.json is missing (cell 1)")
+    assert found[1][0] == str(other)
+    assert found[1][1].startswith("manifest.json: files.summary.json")
+    (other / "manifest.json").write_text("[]")
+    assert faults(other) == ["manifest.json is not a JSON object"]
+    (other / "manifest.json").unlink()
+    assert faults(other) == ["manifest.json is missing"]
+
+
+def intervals_of(folder, rows):
+    """Write intervals, given as job, start and end, in the order of their ends, and a decision at each second."""
+    with TableWriter(folder) as writer:
+        for job_id, start_s, end_s in rows:
+            nothing = (0, 0, 0, 0, 0.0, 1.0, 0.0, 0.0)
+            writer.allocation(AllocationRecord(job_id, start_s, end_s, 1, 1, "0:1", False, *nothing))
+            times = (start_s, start_s, end_s, end_s - start_s)
+            writer.job(JobRecord(job_id, "", "", "", "", 1, 0, *times, 0, 0, 0, 0, 0))
+        for second in range(0, 41, 10):
+            writer.decision(DecisionRecord(second, 1, 1, 1, 1, 1, 0, 0, 0, {}))
+    return folder
+
+
+def test_parts_that_follow_each_other_are_joined_by_the_ends_of_their_jobs(tmp_path):
+    one = intervals_of(tmp_path / "one", [("a", 0, 10), ("b", 5, 25), ("warm", 25, 30)])
+    other = intervals_of(tmp_path / "other", [("warm", 0, 19), ("c", 20, 24), ("d", 20, 25), ("e", 21, 39)])
+    with TableWriter(tmp_path / "whole") as writer:
+        join_tables([Part(one, ["a", "b"], 0, 20), Part(other, ["c", "d", "e"], 20)], writer)
+    assert read_table(tmp_path / "whole", "jobs")["job_id"].tolist() == ["a", "c", "b", "d", "e"]
+    held = read_table(tmp_path / "whole", "allocations")
+    assert held["end_s"].tolist() == [10, 24, 25, 25, 39]
+    assert read_table(tmp_path / "whole", "rounds")["time_s"].tolist() == [0, 10, 20, 30, 40]
+    with TableWriter(tmp_path / "again") as writer:
+        join_tables([Part(one)], writer)
+    assert read_table(tmp_path / "again", "jobs")["job_id"].tolist() == ["a", "b", "warm"]
+
+
+def test_what_cutting_costs_is_told_of_the_same_jobs(tmp_path):
+    cut = intervals_of(tmp_path / "cut", [("a", 0, 10), ("b", 5, 25), ("x", 0, 99)])
+    uncut = intervals_of(tmp_path / "uncut", [("y", 0, 5), ("a", 0, 10), ("b", 5, 31)])
+    assert error_of_cutting(Part(cut, ["a", "b"]), Part(uncut)) == {
+        "jobs": 2, "same_end": 0.5, "largest_difference_s": 6, "jct_mean_s": 15, "uncut_jct_mean_s": 18,
+        "queueing_mean_s": 0, "uncut_queueing_mean_s": 0,
+    }  # fmt: skip
+
+
+def test_the_largest_job_in_a_domain_is_a_mean_over_time():
+    rounds = pd.DataFrame({"time_s": [10, 40], "fits_in_domain_gpus": [8, 3]})
+    jobs = JOBS.assign(end_time_s=100)
+    # The first value holds from second 0 on: (40 x 8 + 60 x 3) / 100.
+    assert METRICS["room_in_domain"].compute(Tables(jobs, None, rounds, 8)) == 5
+    for absent in (None, rounds.drop(columns="fits_in_domain_gpus")):
+        assert METRICS["room_in_domain"].compute(Tables(jobs, None, absent, 8)) is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from simsched.engine import views_at_submission
+from simsched.engine import LossReporter, views_at_submission
 from simsched.model import Cluster, JobSpec, NodeGroup, Site
 from simsched.model.fixed import StagedJob
 from simsched.model.job import StageProfile
@@ -83,3 +84,17 @@ def test_an_application_that_runs_nowhere_has_no_time():
     job = submitted(JobSpec("a", 0, 1, "toy", batch_size=16), cluster, two_type_application())
     with pytest.raises(ValueError, match="toy runs on none of the GPU types a100, h100"):
         _ = job[REMAINING_WORK].seconds
+
+
+def test_losses_are_reported_at_the_start_within_epochs_and_after_each():
+    """Four epochs of 25 reports each; the loss is 1 / (1 + epochs), without noise."""
+    app = toy_application()
+    reporter = LossReporter(app, app.loss_curve, np.random.default_rng(1))
+    assert reporter.reports(0).epochs == ()
+    after_one = reporter.reports(100.0)
+    assert (len(after_one.epochs), after_one.epochs[:2], after_one.epochs[-1]) == (26, (0.0, 1 / 25), 1.0)
+    assert after_one.losses[0] == 1
+    assert after_one.losses[-1] == pytest.approx(1 / 2)
+    assert (after_one.done, after_one.epoch_progress, reporter.reports(150.0).done) == (1, 100, 1.5)
+    assert len(reporter.reports(99.99).epochs) == 25
+    assert len(reporter.reports(400.0).epochs) == 101

@@ -32,7 +32,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import LOSSES, MEASURED_SPEEDS, Decision, JobView, LossReports, Policy, Traits, Triggers, View
+from simsched.policy import LOSSES, MEASURED_SPEEDS, Decision, JobView, LossReports, Policy, Traits, View
 from simsched.toolkit import (
     FEWEST,
     Fit,
@@ -70,7 +70,7 @@ class Slaq(Policy):
     """
 
     name: ClassVar[str] = "slaq"
-    traits: ClassVar[Traits] = Traits(needs={LOSSES, MEASURED_SPEEDS}, rigid=False)
+    traits: ClassVar[Traits] = Traits(interval="interval_s", needs={LOSSES, MEASURED_SPEEDS}, rigid=False)
 
     interval_s: int = 60
     decay: float = 0.9
@@ -82,11 +82,6 @@ class Slaq(Policy):
         """Refuse weights that do not decay."""
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must lie in (0, 1], not {self.decay}")
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted; refuse jobs that report no losses."""

@@ -102,8 +102,7 @@ def _traffic(job: JobView, at: Allocation, cluster: Cluster) -> tuple[float, dic
     site, batch, asked = site_of(cluster, at), job.request.batch_size, job.request.plan
     fits = asked is not None and asked.gpus == site.gpus
     parts = plans.parts(asked, site, batch) if asked is not None and fits else plans.best(site, batch).parts
-    tiers = [tier.name for tier in cluster.within]
-    tiers += [level.name for level in cluster.levels if level.uplink is not None]
-    waits = {tier: seconds / parts.total for tier, seconds in zip(tiers, parts.across, strict=True)}
+    names = [one.name for one in cluster.within] + [one.name for one in cluster.levels if one.uplink is not None]
+    waits = {name: seconds / parts.total for name, seconds in zip(names, parts.across, strict=True)}
     most = max(parts.across, default=0.0)
     return (float(site.gpus * parts.compute / most) if most else inf), waits

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from simsched.agent import Agent, TypeReport, check_noise
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Traits, Triggers, View
+from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Traits, View
 from simsched.toolkit import TypePool, tell_allocations, type_pools
 from simsched_policies.adaptive.pollux.priors import PriorSource
 from simsched_policies.adaptive.pollux.search import (
@@ -58,7 +58,7 @@ class Pollux(Policy):
     """
 
     name: ClassVar[str] = "pollux"
-    traits: ClassVar[Traits] = Traits(needs={GOODPUT}, rigid=False, diagnostics="trace")
+    traits: ClassVar[Traits] = Traits(interval="interval_s", needs={GOODPUT}, rigid=False, diagnostics="trace")
 
     fairness: float = -1.0
     interval_s: int = 60
@@ -103,11 +103,6 @@ class Pollux(Policy):
     def own_agents(self) -> bool:
         """Return whether agents are told what is known before their jobs run."""
         return self.prior != "none"
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Let every job adapt its batch to its goodput."""

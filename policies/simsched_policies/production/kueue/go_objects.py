@@ -149,10 +149,7 @@ def affinity(value: Composite | None) -> Json:
     value = value.get("NodeAffinity", value)
     required = value.get("RequiredDuringSchedulingIgnoredDuringExecution")
     preferred = value.get("PreferredDuringSchedulingIgnoredDuringExecution")
-    return {
-        "affinity": None if required is None else terms(required),
-        "preferred_affinity": preferred_terms(preferred),
-    }
+    return {"affinity": None if required is None else terms(required), "preferred_affinity": preferred_terms(preferred)}
 
 
 def terms(value: Any) -> list[list[Json]]:
@@ -220,10 +217,7 @@ def assignment(value: Any) -> Json | None:
     if value is None:
         return None
     if isinstance(value, Composite):
-        return {
-            "levels": list(value.get("Levels", ())),
-            "domains": [domain(one) for one in value.get("Domains", ())],
-        }
+        return {"levels": list(value.get("Levels", ())), "domains": [domain(one) for one in value.get("Domains", ())]}
     made: Json = {"levels": [], "domains": []}
     for call in calls(value, "topology assignment"):
         match call.name, call.args:

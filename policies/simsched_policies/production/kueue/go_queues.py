@@ -202,10 +202,7 @@ def pod_set(value: Any) -> Json:
                 _slice(made)["level"] = word(level)
             case (("SliceSizeTopologyRequest" | "PodSetSliceSize"), (size,)):
                 _slice(made)["size"] = size
-            case (
-                ("SliceRequiredTopologyConstraints" | "PodsetSliceRequiredTopologyConstraints"),
-                constraints,
-            ):
+            case (("SliceRequiredTopologyConstraints" | "PodsetSliceRequiredTopologyConstraints"), constraints):
                 layers = constraints[0] if isinstance(constraints[0], tuple) else constraints
                 sizes = [{"level": word(one.get("Topology")), "size": one.get("Size")} for one in layers]
                 made["topology"] = {**made.get("topology", {}), "slices": sizes}

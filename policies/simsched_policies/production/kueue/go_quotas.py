@@ -26,10 +26,7 @@ def victims(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     return made | {
         "gates": gates_of_case(case, values),
         "incoming": {key: asking[key] for key in ("id", "priority", "created_s") if key in asking}
-        | {
-            "queue": next(word(one) for one in named if one),
-            "assigned": _assigned(case, asking["pod_sets"]),
-        },
+        | {"queue": next(word(one) for one in named if one), "assigned": _assigned(case, asking["pod_sets"])},
         "victims": _victims(case, {one["id"] for one in made["admitted"] if one.get("evicted")}),
     }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ class Machines:
     def __init__(self, nodes: Sequence[Node], reservations: Sequence[Reservation]) -> None:
         self._nodes = nodes
         self._named = {name for node in nodes for name in node.partitions}
+        #: Nodes by the type of their GPUs and their number among those of the type.
+        kinds: dict[str, Iterator[int]] = {node.gpu_type: count() for node in nodes}
+        self._labels = {f"{node.gpu_type}:{next(kinds[node.gpu_type])}": node.index for node in nodes}
         #: The number of each reservation with a name, that of the first where it repeats.
         self._reserved = {one.name: i for i, one in reversed([*enumerate(reservations, 1)]) if one.name}
         self._reservations = reservations
@@ -51,10 +55,11 @@ class Machines:
         self._room_now: dict[int, Allocation | None] = {}
         self._room_of: tuple[Capacity | None, int] = (None, 0)
 
-    def want_of(self, job: JobView, partition: Partition) -> int:
+    def want_of(self, job: JobView, partition: Partition, free: Capacity) -> int:
         """Return the number of what a job wants of the nodes of its partition and its types.
 
-        A job of several nodes, or of any number, is bound to one type: of those with room the least in demand.
+        A job of several nodes, or of any number, is bound to one type: of those with room the least in demand. One that
+        held nodes when the replay began is bound to these, if they have room for it now.
         """
         request, facts = job.request, job.facts
         named = request.terms.reservation if request.terms is not None else ""
@@ -69,6 +74,10 @@ class Machines:
         want, kind, _ = min(choices, key=lambda one: self._demand.get(one[1], 0) / one[2])
         if shape.nodes != 1:
             self._demand[kind] = self._demand.get(kind, 0) + request.num_gpus
+        held = {self._labels.get(name, -1) for name in request.terms.held_nodes} if request.terms is not None else set()
+        if held and -1 not in held:
+            mine = self._number(shape, request.queue, [node.index in held for node in self._nodes], 0)
+            want = mine if self.place_now(mine, free) is not None else want
         return want
 
     def _allows(self, node: Node, job: JobView, partition: Partition, reserved: int) -> bool:

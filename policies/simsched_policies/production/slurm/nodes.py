@@ -171,15 +171,7 @@ def _plan(
 
 @jit
 def _fill(
-    levels: Ints,
-    times: Ints,
-    free: Ints,
-    whole: Ints,
-    ends: Ints,
-    rows: Ints,
-    blocks: Ints,
-    now: int,
-    step: int,
+    levels: Ints, times: Ints, free: Ints, whole: Ints, ends: Ints, rows: Ints, blocks: Ints, now: int, step: int
 ) -> None:
     """Fill in what is free of each node at each time, and the reservation that it is in then."""
     at = 0

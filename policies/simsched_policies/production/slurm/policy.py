@@ -483,7 +483,7 @@ class SlurmBackfill(Policy):
         """Put a job among those that wait."""
         request = job.request
         partition = self.limits.partitions.get(request.queue, ANY_PARTITION)
-        want = 0 if self._machines is None else self._machines.want_of(job, partition)
+        want = 0 if self._machines is None else self._machines.want_of(job, partition, self._free)
         pool = self._pools[0 if self._machines is not None else self._pool_of(job)]
         default_h = partition.default_time_h
         asked_s = request.time_limit_s or (self.backfill.default_limit_s if default_h is None else default_h * 3600)
