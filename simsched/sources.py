@@ -58,12 +58,12 @@ def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closu
 
 
 def content_of(path: Path) -> str:
-    """Hash a file, or a folder's files with their names; raises `InputError` if unreadable."""
+    """Hash a file, or a folder's files with their names but for its pages (`*.md`); `InputError` if unreadable."""
     digest = hashlib.sha256()
     try:
         if not path.is_dir():
             return hashlib.sha256(path.read_bytes()).hexdigest()
-        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        for file in sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".md"):
             digest.update(file.relative_to(path).as_posix().encode() + b"\0")
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     except OSError as error:
@@ -161,7 +161,7 @@ def _data_named(content: bytes) -> tuple[str, ...]:
     if b"data_folder(" not in content:
         return ()
     calls = (node for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Call) and node.args)
-    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == data_folder.__name__]
+    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "data_folder"]
     return tuple(one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 

@@ -7,6 +7,7 @@ from simsched.errors import InputError
 from simsched.paths import data_folder
 from simsched.report.figures.draw import run_figures
 from simsched.report.figures.history import fill_data, gain_data, gain_figure, history_figures, paired_jobs
+from simsched.report.figures.style import looks
 from simsched.report.filled_page import filled
 from simsched.results.reader import read_run
 from simsched.results.sheets import read_curves
@@ -86,11 +87,14 @@ def test_filling_is_told_by_classes_of_known_jobs(tmp_path):
 
 
 def test_a_run_that_compares_priors_gets_its_figures(tmp_path):
-    figures = history_figures(make_run(tmp_path, two_seeds(0.5)))
+    run = make_run(tmp_path, two_seeds(0.5))
+    figures = history_figures(run)
     assert list(figures) == ["history-gain", "history-fill", "history-days"]
     for figure, data in figures.values():
         assert len(data)
         assert "nothing" in figure.texts[1].get_text()
+        ours = [line.get_color() for axes in figure.axes for line in axes.lines if line.get_marker() != "None"]
+        assert set(ours) == {looks(run.shown_policies)["pool"].colour}, "a policy has one colour in all figures"
     days = figures["history-days"][1]
     assert days[(days["group"] == "all jobs")]["day"].tolist() == ["1", "2"]
 
@@ -122,13 +126,13 @@ def test_drawing_a_run_includes_them(tmp_path):
 
 def test_the_published_band_stands_at_load_1_only_and_only_where_data_give_one(tmp_path):
     run = make_run(tmp_path / "without", two_seeds(0.5, count=3), point={"workload.load": 1.0})
-    figure, _ = gain_figure(gain_data(paired_jobs(run, "none")), title="x")
+    figure, _ = gain_figure(gain_data(paired_jobs(run, "none")), looks(["pool"]), title="x")
     assert "published" not in figure.texts[1].get_text()
     curves = read_curves(data_folder("experiments") / "pollux" / "published" / "history.csv")
     assert {(point.panel, point.y) for point in curves} == {("cifar10", -0.05), ("cifar10", -0.02)}
     for load, bands in ((0.5, 0), (1.0, 1)):
         run = make_run(tmp_path / str(load), two_seeds(0.5, count=3), point={"workload.load": load})
-        figure, _ = gain_figure(gain_data(paired_jobs(run, "none")), title="x", curves=curves)
+        figure, _ = gain_figure(gain_data(paired_jobs(run, "none")), looks(["pool"]), title="x", curves=curves)
         drawn = [one for one in figure.axes[0].collections if one.get_label().startswith("_child")]
         shaded = [one for one in drawn if type(one).__name__ in ("PolyCollection", "FillBetweenPolyCollection")]
         assert len(shaded) == bands

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
+from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, plain_log, styled
 from simsched.report.figures.timeline import LIFE_COLUMNS as LIFE_COLUMNS
 from simsched.report.units import HOUR_S
 from simsched.results import CurvePoint, integrals
@@ -94,11 +94,10 @@ def co_adaptation(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint
                 axes.plot(part["time_s"] / HOUR_S, part["value"], color=colours.get(str(series), "black"), label=label)
             axes.set_ylabel(name)
             if panel == "batch_size":
-                axes.set_yscale("log")
+                plain_log(axes, "y")
             else:
                 axes.set_ylim(0, 103 if panel == "efficiency" else None)
-        panels[-1].set_xlim(0, None)
-        panels[-1].set_xlabel("time since the start of the workload (h)")
+        panels[-1].set(xlim=(0, None), xlabel="time since the start of the workload (h)")
         legend_above(figure, panels[1])
         figure.align_ylabels(panels)
     return figure, data

@@ -38,6 +38,7 @@ from simsched.results import (
     comparison,
     node_sizes,
     read_trials,
+    row_name,
     short_keys,
 )
 
@@ -59,11 +60,7 @@ _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
 
 
 def draw_run(
-    run: Run,
-    folder: Path,
-    replicate_over: Collection[str] = (),
-    formats: Sequence[str] = FORMATS,
-    style: str = "page",
+    run: Run, folder: Path, replicate_over: Collection[str] = (), formats: Sequence[str] = FORMATS, style: str = "page"
 ) -> list[Path]:
     """Draw a run into `folder` and return the files written.
 
@@ -230,7 +227,7 @@ def _point_plans(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
     chosen = [row for row in rows if row.point == points[len(points) // 2]]
     if len(rows) <= MOST_ROWS or not 1 < len(chosen) <= MOST_ROWS:
         return
-    yield "jct-cdf", partial(_distribution, run, chosen, _row_styles(run, chosen))
+    yield "jct-cdf", partial(_distribution, run, chosen, looks(run.shown_policies))
     cells = [row.cells[0] for row in chosen]
     if len(chosen) <= _MOST_PANELS and all(
         cell.has("allocations") and placements(cell) <= _MOST_BARS for cell in cells
@@ -246,12 +243,22 @@ def _bars(run: Run, rows: Sequence[Row], metrics: Sequence[str], styles: Mapping
 
 
 def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
-    times = {row.shown_name: [cell.columns("jobs", ["jct_s"])["jct_s"] for cell in row.cells] for row in rows}
-    return jct_cdf(times, title=f"{run.name}: job completion times", styles=styles)
+    title, named = _named(run, rows)
+    times = {name: [cell.columns("jobs", ["jct_s"])["jct_s"] for cell in row.cells] for name, row in named.items()}
+    return jct_cdf(times, title=f"{title}: job completion times", styles=styles)
+
+
+def _named(run: Run, rows: Sequence[Row]) -> tuple[str, dict[str, Row]]:
+    """Return the title of a figure and the names of its rows; a point of the sweep that all share is in the title."""
+    point = rows[0].point
+    if len(rows) > 1 and all(row.point == point for row in rows):
+        return row_name(run.name, point), {row.shown_policy: row for row in rows}
+    return run.name, {row.shown_name: row for row in rows}
 
 
 def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
-    cells = {row.shown_name: row.cells[0] for row in rows}
+    title, named = _named(run, rows)
+    cells = {name: row.cells[0] for name, row in named.items()}
     tables = {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
               for name, cell in cells.items()}  # fmt: skip
     seed = rows[0].cells[0].seed
@@ -259,7 +266,7 @@ def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
     return occupancy(
         tables,
         node_sizes(rows[0].cells[0].manifest.get("cluster"), [table for _, table in tables.values()]),
-        title=f"{run.name}: who held which GPUs (seed {seed})",
+        title=f"{title}: who held which GPUs (seed {seed})",
         outages=outages,
     )
 

@@ -8,7 +8,7 @@ from simsched.report.figures.co_adaptation import JOB_COLUMNS, LIFE_COLUMNS, ada
 from simsched.report.figures.jct_parts import jct_parts, parts_data
 from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
 from simsched.report.figures.rho import rho_cdf, rho_data
-from simsched.report.figures.style import Drawn, looks, row_looks
+from simsched.report.figures.style import Drawn, row_looks
 from simsched.results import (
     LIFE_COLUMNS as PROGRESS_COLUMNS,
     QUALITY_COLUMNS,
@@ -83,7 +83,7 @@ def _rho(run: Run, rows: Sequence[Row]) -> Drawn:
         meaning=describe(run.fairness),
         curves=curves_of(run, "rho-cdf", rows),
         source=run.published_source,
-        styles=looks(ratios),
+        styles=row_looks(run, rows),
     )
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
-from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
+from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines, value_axis, values_in_order
+from simsched.report.units import number, time_unit
 from simsched.results import Row, Run
 
 _RATIO = "effective_training_ratio"
@@ -50,17 +51,17 @@ def checkpoint_interval(
         axes = figure.subplots()
         for name, line in data.groupby("line", sort=False):
             look, part = styles[str(name)], line.sort_values("value")
-            axes.plot(part["value"], part["mean"], color=look.colour, marker=look.marker, linestyle="", label=str(name))
-            far = [(part["mean"] - part["low"]).clip(0), (part["high"] - part["mean"]).clip(0)]
-            axes.errorbar(part["value"], part["mean"], yerr=far, fmt="none", ecolor=look.colour, capsize=2)
-        axes.set_xscale("log")
-        axes.set_xlabel("checkpoint interval (s)")
-        axes.set_title("effective training time (share)")
-        axes.set_ylim(0, 1)
+            axes.plot(
+                part["value"], 100 * part["mean"], color=look.colour, marker=look.marker, linestyle="", label=str(name)
+            )
+            far = [100 * (part["mean"] - part["low"]).clip(0), 100 * (part["high"] - part["mean"]).clip(0)]
+            axes.errorbar(part["value"], 100 * part["mean"], yerr=far, fmt="none", ecolor=look.colour, capsize=2)
+        axes.set(xscale="log", title="effective training time (%)", ylim=(0, 100))
         if physics is not None:
             _closed_forms(axes, physics, data["value"].min(), data["value"].max())
-        axes.set_xticks(sorted(set(data["value"])), [f"{value:g}" for value in sorted(set(data["value"]))])
-        axes.set_xticks([], minor=True)
+        values = values_in_order(data["value"])
+        value_axis(axes, values, _INTERVAL)
+        axes.set_xlabel(axis_title(_INTERVAL, values))
         legend_above(figure, axes)
     return figure, data
 
@@ -82,10 +83,16 @@ def _closed_forms(axes: Axes, physics: Mapping[str, float], low: float, high: fl
     mtbf_s, cost_s, restart_s = physics["mtbf_s"], physics["cost_s"], physics["restart_s"]
     grid = np.geomspace(low, high, 200)
     lasting = exp(restart_s / mtbf_s) * (np.exp((grid + cost_s) / mtbf_s) - 1)
-    axes.plot(grid, grid / (mtbf_s * lasting), color="#808080", linewidth=1.2, label="expected (Daly)")
+    axes.plot(grid, 100 * grid / (mtbf_s * lasting), color="#808080", linewidth=1.2, label="expected (Daly)")
     young, daly = young_s(mtbf_s, cost_s), daly_s(mtbf_s, cost_s)
-    axes.axvline(young, color="#332288", linestyle="--", linewidth=1.2, label=f"Young: {young:,.0f} s")
-    axes.axvline(daly, color="#E69F00", linestyle=":", linewidth=1.6, label=f"Daly: {daly:,.0f} s")
+    axes.axvline(young, color="#332288", linestyle="--", linewidth=1.2, label=f"Young: {_written(young)}")
+    axes.axvline(daly, color="#E69F00", linestyle=":", linewidth=1.6, label=f"Daly: {_written(daly)}")
+
+
+def _written(seconds: float) -> str:
+    """Write a time with its unit as a person would: `15.5 min`."""
+    unit = time_unit(seconds)
+    return f"{number(seconds * unit.factor)} {unit.unit}"
 
 
 def _single(rows: Sequence[Row]) -> dict[str, float] | None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, ramp_looks, styled
 from simsched.report.units import DAY_S
 from simsched.results import Cell, CurvePoint, Estimate, Run, estimate, short_keys
 
@@ -45,13 +45,16 @@ def history_figures(run: Run, replicate_over: Collection[str] = ()) -> dict[str,
     if jobs.empty:
         return {}
     title = f"{run.name}: completion times with a prior"
-    figures = {"history-gain": gain_figure(gain_data(jobs), title=title, curves=run.published_curves)}
+    styles = looks(run.shown_policies)
+    figures = {"history-gain": gain_figure(gain_data(jobs), styles, title=title, curves=run.published_curves)}
     learning = [label for label, prior in priors.items() if prior == "pool"]
     filling = fill_data(jobs[jobs["policy"].isin(learning[:1])])
     if not filling.empty:
-        figures["history-fill"] = fill_figure(filling, title=f"{run.name}: as the pool fills")
+        points = list(dict.fromkeys(filling["point"]))
+        of_points = {points[0]: styles[learning[0]]} if len(points) == 1 else ramp_looks(points)
+        figures["history-fill"] = fill_figure(filling, of_points, title=f"{run.name}: as the pool fills")
     if jobs["day"].max() > 0:
-        figures["history-days"] = days_figure(days_data(jobs), title=f"{run.name}: day by day")
+        figures["history-days"] = days_figure(days_data(jobs), styles, title=f"{run.name}: day by day")
     return figures
 
 
@@ -138,14 +141,16 @@ def gain_data(jobs: pd.DataFrame) -> pd.DataFrame:
     return _frame(lines, _GAIN)
 
 
-def gain_figure(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint] = ()) -> Drawn:
-    """Draw one panel per point of the sweep, one row per application, one mark per policy.
+def gain_figure(
+    data: pd.DataFrame, looked: Mapping[str, Look], *, title: str, curves: Sequence[CurvePoint] = ()
+) -> Drawn:
+    """Draw one panel per point of the sweep, one row per application, one mark per policy, as each is `looked`.
 
     Published `curves` of the figure `history-gain` give an application (their panel) a grey band at load 1.
     """
     published = _published_bands(curves)
     points, groups = list(dict.fromkeys(data["point"])), list(dict.fromkeys(data["group"]))
-    styles = looks(dict.fromkeys(data["policy"]))
+    styles = {name: looked[name] for name in dict.fromkeys(data["policy"])}
     caption = f"Change of mean JCT against agents that start from nothing (left is better); {_seeds_caption(data)}"
     if any(group in published for group in groups) and any(point in _PUBLISHED_AT for point in points):
         caption += " Grey: published for models seeded offline, at load 1."
@@ -159,8 +164,7 @@ def gain_figure(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint] 
                 low, high = published[group]
                 place = groups.index(group)
                 axes.fill_between([100 * low, 100 * high], place - 0.45, place + 0.45, color="#BBBBBB", linewidth=0)
-            axes.set_title(point)
-            axes.set_xlabel("change of mean JCT (%)")
+            axes.set(title=point, xlabel="change of mean JCT (%)")
         panels[0].set_yticks(range(len(groups)), groups)
         panels[0].set_ylim(len(groups) - 0.4, -0.6)
         _clip(panels[0], data, horizontal=True)
@@ -245,14 +249,14 @@ def _class_name(index: int) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def fill_figure(data: pd.DataFrame, *, title: str) -> Drawn:
+def fill_figure(data: pd.DataFrame, looked: Mapping[str, Look], *, title: str) -> Drawn:
     """Draw one panel per application: the change against the number of jobs known, one line per point of the sweep."""
     classes = [name for name in map(_class_name, range(len(_BOUNDS) + 1)) if name in set(data["known"])]
     caption = (
         "Geometric mean of each job's JCT with the pool over its JCT from nothing, by how many jobs of the same "
         f"application had finished when it was submitted; {_seeds_caption(data)}"
     )
-    return _panels(data, "known", classes, "jobs of the application in the pool", "point", title, caption)
+    return _panels(data, "known", classes, "jobs of the application in the pool", "point", title, caption, looked)
 
 
 def days_data(jobs: pd.DataFrame) -> pd.DataFrame:
@@ -269,19 +273,26 @@ def days_data(jobs: pd.DataFrame) -> pd.DataFrame:
     return _frame(lines, ["policy", "point", "group", "day", *_GAIN[3:]])
 
 
-def days_figure(data: pd.DataFrame, *, title: str) -> Drawn:
+def days_figure(data: pd.DataFrame, looked: Mapping[str, Look], *, title: str) -> Drawn:
     """Draw one panel per group of jobs: the change on each day, one line per policy."""
     days = sorted(set(data["day"]), key=int)
     caption = (
         f"Change of mean JCT of the jobs of each day against agents that start from nothing; {_seeds_caption(data)}"
     )
-    return _panels(data, "day", days, "day", "policy", title, caption)
+    return _panels(data, "day", days, "day", "policy", title, caption, looked)
 
 
 def _panels(
-    data: pd.DataFrame, column: str, values: Sequence[str], axis: str, line: str, title: str, caption: str
+    data: pd.DataFrame,
+    column: str,
+    values: Sequence[str],
+    axis: str,
+    line: str,
+    title: str,
+    caption: str,
+    looked: Mapping[str, Look],
 ) -> Drawn:
-    groups, styles = list(dict.fromkeys(data["group"])), looks(dict.fromkeys(data[line]))
+    groups, styles = list(dict.fromkeys(data["group"])), {name: looked[name] for name in dict.fromkeys(data[line])}
     with styled():
         figure = new_figure(1.6 + 2.6 * max(len(groups), 1.6), 2.7, title, caption)
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
@@ -294,8 +305,7 @@ def _panels(
                     places, 100 * part["mean"], yerr=_errors(part), color=look.colour, linestyle=look.dash,
                     marker=look.marker, markersize=4.5, capsize=2, linewidth=1.2, label=name or None,
                 )  # fmt: skip
-            axes.set_title(group)
-            axes.set_xlabel(axis)
+            axes.set(title=group, xlabel=axis)
             axes.set_xticks(range(len(values)), values)
             axes.set_xlim(-0.5, len(values) - 0.5)
             axes.grid(visible=False, axis="x")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.lettering import label_text
-from simsched.report.figures.style import Drawn, looks, new_figure, styled
+from simsched.report.figures.style import Drawn, Look, looks, new_figure, styled
 from simsched.report.league import classes
 from simsched.results import LeagueTable, Standings, beside_the_bound
 
@@ -60,8 +60,7 @@ def _ratio_axis(axes: Axes, data: pd.DataFrame) -> None:
     most = float(data["ratio"].max())
     low = max(float(data["low"].fillna(1).min()), 1 / _BEYOND) * 0.98
     high = min(float(data["high"].fillna(1).max()), most * _BEYOND) * 1.02
-    axes.set_xscale("log")
-    axes.set_xlim(low, max(high, most * 1.05))
+    axes.set(xscale="log", xlim=(low, max(high, most * 1.05)))
     ticks = [tick for tick in _TICKS if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_xticks([], minor=True)
@@ -87,6 +86,7 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
         for column in columns
         for part in [data[(data["class"] == row) & (data["workload"] == column)]]
     }
+    styles = looks(sorted({policy for part in panels.values() for policy in part["policy"]}))
     with styled():
         caption = (
             f"0: as FIFO; 1: at the bound, below which no schedule comes. In each panel the {_MOST_LINES} schedulers "
@@ -96,9 +96,8 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
         grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
         least = max(_LEAST_WAY, min(0.0, *(float(part["way"].min()) for part in panels.values() if len(part))) - 0.05)
         for axes, ((row, column), part) in zip(grid.flat, panels.items(), strict=True):
-            _way_panel(axes, part)
-            axes.set_ylim(least, 1.02)
-            axes.set_title(f"{column}\n{row}")
+            _way_panel(axes, part, styles)
+            axes.set(ylim=(least, 1.02), title=f"{column}\n{row}")
         for axes in grid[-1]:
             axes.set_xlabel("offered load")
         for axes in grid[:, 0]:
@@ -124,8 +123,7 @@ def way_data(table: LeagueTable) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["class", "workload", "load", "policy", "way", "above"])
 
 
-def _way_panel(axes: Axes, part: pd.DataFrame) -> None:
-    styles = looks(sorted(set(part["policy"])))
+def _way_panel(axes: Axes, part: pd.DataFrame, styles: Mapping[str, Look]) -> None:
     for policy in _foremost(part):
         line, look = part[part["policy"] == policy].sort_values("load"), styles[policy]
         style = {"color": look.colour, "linestyle": look.dash, "marker": look.marker, "markersize": 4}

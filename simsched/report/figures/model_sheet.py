@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
-from simsched.report.figures.style import Drawn, new_figure, styled
+from simsched.report.figures.style import Drawn, new_figure, plain_log, styled
 
 _COLUMNS = 3
 _PANEL = (3.1, 2.5)  # inches
@@ -84,18 +84,11 @@ def _panel(axes: Axes, table: pd.DataFrame, x: str, y: str) -> None:
 
 def _throughput_axes(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    plain_log(axes, "y")
     axes.set_xticks(counts, [f"{count}" for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("GPUs")
-    axes.set_ylabel("examples/s")
+    axes.set(xlabel="GPUs", ylabel="examples/s")
 
 
 def _efficiency_axes(axes: Axes) -> None:
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 103)
-    axes.set_xlabel("training done (%)")
-    axes.set_ylabel("efficiency (%)")
+    axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)", ylabel="efficiency (%)")

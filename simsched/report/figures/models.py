@@ -8,9 +8,8 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from simsched.report.figures.style import Drawn, new_figure, styled
+from simsched.report.figures.style import Drawn, new_figure, plain_log, styled
 
 _MOST_TICKS = 8
 
@@ -27,8 +26,7 @@ def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
         left, right = figure.subplots(1, 2, sharey=True)
         _family(left, model, measured, "gpus", "batch_size", "batch size")
         _family(right, model, measured, "batch_size", "gpus", "GPUs")
-        left.set_xlabel("GPUs")
-        left.set_ylabel("throughput (examples/s)")
+        left.set(xlabel="GPUs", ylabel="throughput (examples/s)")
         right.set_xlabel("total batch size (examples)")
     return figure, _stacked(model, measured)
 
@@ -50,8 +48,7 @@ def types_figure(model: pd.DataFrame, *, title: str, unit: str = "examples/s") -
                 part = line.sort_values("gpus")
                 label = f"{size:,}" if size else "none"
                 axes.plot(part["gpus"], part["throughput"], "o-", color=shades[size], label=label, markersize=3)
-            axes.set_title(str(kind).upper())
-            axes.set_xlabel("GPUs")
+            axes.set(title=str(kind).upper(), xlabel="GPUs")
         _log_axes(panels[0], sorted(model["gpus"].unique()))
         panels[0].set_ylabel(f"throughput ({unit})")
         lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
@@ -82,10 +79,7 @@ def efficiency_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
         ]
         if scaled[0] is not None:
             _family(axes, scaled[0], scaled[1], "progress", "batch_size", "batch size", "efficiency", log=False)
-        axes.set_xlim(0, 100)
-        axes.set_ylim(0, 103)
-        axes.set_xlabel("training done (%)")
-        axes.set_ylabel("statistical efficiency (%)")
+        axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)", ylabel="statistical efficiency (%)")
     return figure, _stacked(model, measured)
 
 
@@ -121,15 +115,12 @@ def _family(
 
 
 def _log_axes(axes: Axes, places: Sequence[float]) -> None:
-    """Make both axes logarithmic, with plain numbers: at the values themselves, and at 1, 2, 5 and their tenfolds."""
+    """Make both axes logarithmic, with plain numbers: at the values themselves, and at round ones."""
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    plain_log(axes, "y")
     shown = places[:: -(-len(places) // _MOST_TICKS)]
     axes.set_xticks(shown, [f"{value:,.0f}" for value in shown])
     axes.set_xticks([], minor=True)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _shades(count: int) -> Sequence[tuple[float, float, float, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.style import PALETTE, Drawn, legend_above, new_figure, styled
+from simsched.report.figures.style import REST, Drawn, area_colours, legend_above, new_figure, styled
 from simsched.report.units import Shown, time_unit
 from simsched.results import OFF, Stay, colour_groups, outages_told, stays, waiting_by
 
@@ -55,7 +55,7 @@ def occupancy(
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
-    colours = _colours(groups.values())
+    colours = area_colours(sorted(set(groups.values())))
     found = {label: stays(intervals, jobs, len(shown)) for label, (jobs, intervals) in cells.items()}
     last_s = max((stay.end_s for own in found.values() for stay in own), default=1.0)
     unit = time_unit(last_s)
@@ -73,8 +73,7 @@ def occupancy(
                 _bands(axes, outages[label].assign(**times), out_of_use, tops)
             _panel(axes, own, tops, unit, {job: colours[group] for job, group in groups.items()}, failed)
             axes.set_title(label)
-        panels[-1].set_xlim(0, last_s * unit.factor)
-        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
         handles = [] if by == "job" else [Patch(color=colour, label=name) for name, colour in colours.items()]
         handles += [Patch(**look, label=_OFF_LABEL if kind == OFF else kind) for kind, look in out_of_use.items()]
         legend_above(figure, panels[0], handles)
@@ -84,14 +83,7 @@ def occupancy(
 
 def _common_groups(cells: Mapping[str, Tables]) -> tuple[str, dict[str, str]]:
     jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id").sort_values("submit_time_s")
-    return colour_groups(jobs, len(PALETTE) - 1)
-
-
-def _colours(groups: Iterable[str]) -> dict[str, str]:
-    names = sorted(set(groups))
-    known = [name for name in names if name != "others"]
-    colours = {name: PALETTE[index] for index, name in enumerate(known)}
-    return colours | ({"others": PALETTE[-1]} if "others" in names else {})
+    return colour_groups(jobs)
 
 
 def _caption(by: str, nodes: int) -> str:
@@ -162,7 +154,7 @@ def _panel(
     nodes, heights = range(len(tops) - 1), np.diff(tops)
     bars = [_box(stay, tops, stay.start_s, stay.end_s, unit.factor) for stay in own]
     pale = [_box(stay, tops, stay.start_s, stay.ready_s, unit.factor) for stay in own if stay.ready_s > stay.start_s]
-    faces = [colours.get(stay.job_id, PALETTE[-1]) for stay in own]
+    faces = [colours.get(stay.job_id, REST) for stay in own]
     axes.add_collection(PolyCollection(bars, facecolors=faces, edgecolors="white", linewidths=0.3))
     axes.add_collection(PolyCollection(pale, facecolors=_STARTING, alpha=0.65, linewidths=0))
     corners = [_box(stay, tops, stay.start_s, stay.start_s, unit.factor)[0] for stay in own if stay.number > 1]
@@ -200,9 +192,9 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
     bin) and one column a tenant.
     """
     jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id")
-    by, groups = colour_groups(jobs.assign(application=""), len(PALETTE) - 1)
+    by, groups = colour_groups(jobs.assign(application=""))
     groups = groups if by == "tenant" else dict.fromkeys(jobs["job_id"], "jobs")
-    colours = _colours(groups.values())
+    colours = area_colours(sorted(set(groups.values())))
     last_s = float(max(own["end_time_s"].max() for own, _ in cells.values()))
     edges = np.linspace(0.0, last_s, _MOST_BINS + 1)
     unit = time_unit(last_s)
@@ -218,14 +210,12 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
             heights = [waiting[name].to_numpy() for name in colours]
             axes.stackplot(edges[:-1] * unit.factor, heights, colors=list(colours.values()), step="post",
                            labels=list(colours))  # fmt: skip
-            axes.set_title(label)
-            axes.set_ylabel("jobs")
+            axes.set(title=label, ylabel="jobs")
             frames.append(waiting.assign(policy=label, time_s=edges[:-1]))
         panels[0].set_ylim(0, None)
         whole = panels[0].get_ylim()[1] >= _LEAST_WHOLE
         panels[0].yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=whole))
-        panels[-1].set_xlim(0, last_s * unit.factor)
-        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
         if by == "tenant":
             legend_above(figure, panels[0])
     return figure, pd.concat(frames, ignore_index=True)

@@ -9,7 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from simsched.report.figures.distribution import duration_axis
 from simsched.report.figures.style import BAND_ALPHA, Drawn, legend_above, looks, new_figure, styled
+from simsched.report.units import HOUR_S
 from simsched.results import SIZES, Estimate
 
 #: Colours of the verdicts, told apart without red and green.
@@ -38,8 +40,7 @@ def capacity_curve(
         panels = figure.subplots(1, 2 if priced else 1, sharey=True, squeeze=False)[0]
         _capacity_panel(panels[0], data, "nodes", bound)
         panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-        panels[0].set_xlabel("nodes of the type, the others as they are")
-        panels[0].set_ylabel(metric)
+        panels[0].set(xlabel="nodes of the type, the others as they are", ylabel=metric)
         if priced:
             _capacity_panel(panels[1], data.assign(cost=data["cost"] / 1000), "cost", bound)
             panels[1].set_xlabel("cost of the cluster (thousand dollars a month)")
@@ -90,15 +91,15 @@ def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
     jobs are drawn. Data: `panel, kind, x, value`.
     """
     frames = []
-    longest = max(float(jobs[column].max()) for _, column, _, _ in _KINDS) / 3600
+    longest = max(float(jobs[column].max()) for _, column, _, _ in _KINDS) / HOUR_S
     limits = np.geomspace(_LEAST_H, max(longest, 2 * _LEAST_H), _POINTS)
     groups = _groups(jobs)
     for kind, column, _, _ in _KINDS:
-        waits = np.sort(jobs[column].to_numpy("float64")) / 3600
+        waits = np.sort(jobs[column].to_numpy("float64")) / HOUR_S
         shares = np.searchsorted(waits, limits, side="right") / len(waits)
         frames.append(pd.DataFrame({"panel": "share", "kind": kind, "x": limits, "value": shares}))
         for by, names in groups.items():
-            p90 = [float(np.percentile(jobs[jobs[by] == name][column], 90)) / 3600 for name in names]
+            p90 = [float(np.percentile(jobs[jobs[by] == name][column], 90)) / HOUR_S for name in names]
             frames.append(pd.DataFrame({"panel": by, "kind": kind, "x": names, "value": p90}))
     data = pd.concat([frame.astype({"x": object}) for frame in frames], ignore_index=True)
     with styled():
@@ -108,19 +109,16 @@ def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
         for number, (kind, _, colour, line) in enumerate(_KINDS):
             part = data[data["kind"] == kind]
             curve = part[part["panel"] == "share"]
-            left.plot(curve["x"].astype(float), 100 * curve["value"], line, color=colour, label=kind)
+            left.plot(HOUR_S * curve["x"].astype(float), 100 * curve["value"], line, color=colour, label=kind)
             for axes, (by, names) in zip(bars, groups.items(), strict=True):
                 places = np.arange(len(names)) + 0.4 * (number - 0.5)
                 axes.bar(places, part[part["panel"] == by]["value"], width=0.36, color=colour)
-        left.set_xscale("log")
-        left.set_xlabel("wait (h)")
-        left.set_ylabel("share of jobs (%)")
-        left.set_ylim(0, 100)
+        duration_axis(left, "wait (logarithmic)", most_ticks=6)
+        left.set(ylabel="share of jobs (%)", ylim=(0, 100))
         for axes, (by, names) in zip(bars, groups.items(), strict=True):
             tilt = 30 if max(map(len, names)) * len(names) > _LETTERS else 0
             axes.set_xticks(range(len(names)), names, rotation=tilt, ha="right" if tilt else "center")
-            axes.set_xlabel(f"by {by}")
-            axes.set_ylabel("90th percentile of waits (h)")
+            axes.set(xlabel=f"by {by}", ylabel="90th percentile of waits (h)")
         legend_above(figure, left)
     return figure, data
 
@@ -162,7 +160,6 @@ def allocation_curves(
                     part["demand"] * 100, part["low"] * 100, part["high"] * 100, color=colour, alpha=BAND_ALPHA
                 )
         axes.plot([0, 100], [0, 100], color="#999999", linewidth=1.2, zorder=0)
-        axes.set_xlabel("GPUs asked for (% of the cluster)")
-        axes.set_ylabel("GPUs allocated (%)")
+        axes.set(xlabel="GPUs asked for (% of the cluster)", ylabel="GPUs allocated (%)")
         legend_above(figure, axes)
     return figure, data

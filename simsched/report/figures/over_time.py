@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import (
@@ -109,10 +109,7 @@ def over_time(
     with styled():
         trains = bool((data["efficiency"].dropna() < 1).any())  # of jobs that know only their duration there is none
         figure = new_figure(
-            7.2,
-            4.6 if trains else 2.6,
-            title,
-            _caption(seeds, width_s, span_words(several) if spans else "", trains),
+            7.2, 4.6 if trains else 2.6, title, _caption(seeds, width_s, span_words(several) if spans else "", trains)
         )
         panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
         above, last = panels[0], panels[-1]
@@ -120,21 +117,17 @@ def over_time(
         for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
             middle, look = (part["time_s"] + width_s / 2) * unit.factor, styles[str(label)]
             for axes, name, factor in shown:
-                axes.plot(middle, factor * part[name], color=look.colour, linestyle=look.dash, label=str(label))
+                style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
+                (curve,) = axes.plot(middle, factor * part[name], **style)
                 if spans:
-                    spanned(axes, middle, part, name, factor, look, place, several)
+                    spanned(curve, part, name, factor, look, place, several)
         if total_gpus:
             above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
-        above.set_title("GPUs allocated")
-        above.set_ylabel("GPUs")
-        above.set_ylim(0, None)
+        above.set(title="GPUs allocated", ylabel="GPUs", ylim=(0, None))
         above.yaxis.set_major_locator(MaxNLocator(integer=True))
         if trains:
-            last.set_title("Mean statistical efficiency of running jobs")
-            last.set_ylabel("efficiency (%)")
-            last.set_ylim(0, 103)
-        last.set_xlim(0, None)
-        last.set_xlabel(unit.title("time since the start of the workload"))
+            last.set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
+        last.set(xlim=(0, None), xlabel=unit.title("time since the start of the workload"))
         legend_above(figure, above)
     return figure, data
 
@@ -177,10 +170,10 @@ def over_time_beside(
 
 
 def spanned(
-    axes: Axes, x: pd.Series, part: pd.DataFrame, name: str, factor: float, look: Look, place: int = 0, curves: int = 1
+    curve: Line2D, part: pd.DataFrame, name: str, factor: float, look: Look, place: int = 0, curves: int = 1
 ) -> None:
     """Show what the seeds of a curve of `over_seeds` span."""
-    span(axes, x, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, curves)
+    span(curve, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, curves)
 
 
 def _caption(seeds: int, width_s: int, spans: str, trains: bool) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -25,6 +27,11 @@ _SMALLER, _LEAST_SIZE = 7.5 / 9, 6.0
 _TALLER = 1.2
 _LEGEND_SIZE, _LEGEND_LINE, _LEGEND_HANDLE, _LEGEND_LETTER, _GAP = 7.0, 0.145, 0.42, 0.052, 0.04
 _MOST_TICKS = 6
+#: Inches of a line of a panel's title, beside a panel, and of a letter of one point.
+_TITLE_LINE, _BESIDE, _LETTER = 0.12, 0.45, 0.55 / 72
+_FEWEST_LETTERS = 8
+#: So many panels side by side are so narrow in a paper that they are at least so many inches high.
+_MANY, _LEAST_HEIGHT = 3, 1.5
 
 
 def for_paper(figure: Figure, style: str, name: str) -> str:
@@ -36,6 +43,10 @@ def for_paper(figure: Figure, style: str, name: str) -> str:
     panels = height * engine.get()["rect"][3] * min(scale * _TALLER, 1.0)
     for text in figure.findobj(Text):
         text.set_fontsize(max(float(text.get_fontsize()) * _SMALLER, _LEAST_SIZE))
+    grids = [place.get_gridspec() for axes in figure.axes if (place := axes.get_subplotspec()) is not None]
+    if scale < 1 and any(grid.ncols >= _MANY for grid in grids):
+        panels = max(panels, *(_LEAST_HEIGHT * grid.nrows for grid in grids))
+    panels += _TITLE_LINE * (max((_break_title(axes, width) for axes in figure.axes), default=1) - 1)
     for line in figure.findobj(Line2D):
         line.set_linewidth(line.get_linewidth() * _SMALLER)
     if scale < 1:
@@ -55,6 +66,19 @@ def for_paper(figure: Figure, style: str, name: str) -> str:
             "",
         )
     )
+
+
+def _break_title(axes: Axes, width: float) -> int:
+    """Break the title of a panel that is longer than the panel is wide; return its lines."""
+    place, whole = axes.get_subplotspec(), axes.get_title(loc="left")
+    columns = place.get_gridspec().ncols if place is not None else 1
+    lines = 1
+    for title in [one for one in axes.get_children() if isinstance(one, Text) and whole and one.get_text() == whole]:
+        letters = max(int((width / columns - _BESIDE) / (_LETTER * float(title.get_fontsize()))), _FEWEST_LETTERS)
+        broken = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters) or [""]]
+        title.set_text("\n".join(broken))
+        lines = len(broken)
+    return lines
 
 
 def _fewer_ticks(figure: Figure) -> None:
@@ -81,7 +105,7 @@ def _legend(figure: Figure, width: float) -> float:
         handles,
         labels,
         loc="upper left",
-        bbox_to_anchor=(_GAP, 0),
+        bbox_to_anchor=(_GAP, -_GAP),
         bbox_transform=corner(figure, 1),
         ncols=columns,
         fontsize=_LEGEND_SIZE,
@@ -90,4 +114,4 @@ def _legend(figure: Figure, width: float) -> float:
         columnspacing=1.0,
         handlelength=2.0,
     )
-    return _LEGEND_LINE * -(-len(labels) // columns) + _GAP
+    return _LEGEND_LINE * -(-len(labels) // columns) + 2 * _GAP

@@ -7,8 +7,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.style import BAND_ALPHA, PALETTE, Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import (
+    BAND_ALPHA,
+    PALETTE,
+    Drawn,
+    Look,
+    legend_above,
+    looks,
+    new_figure,
+    plain_log,
+    styled,
+)
 from simsched.report.units import time_unit
 from simsched.results import Life
 
@@ -64,14 +75,16 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
             part = below[below["policy"] == label]
             right.plot(100 * part["x"], part["y"] * until.factor, color=look.colour, linestyle=look.dash,
                        marker=look.marker, markersize=4)  # fmt: skip
-        left.set_title("Mean normalised loss")
-        left.set_ylim(0, None)
-        left.set_xlim(0, None)
-        left.set_xlabel(over.title("time since the start of the workload"))
-        right.set_title(until.title("Mean time to a quality"))
-        right.set_xlabel("loss reduction (% of that of the whole training)")
-        right.set_yscale("log")
-        right.yaxis.set_major_formatter("{x:g}")
+        left.set(
+            title="Mean normalised loss",
+            ylim=(0, None),
+            xlim=(0, None),
+            xlabel=over.title("time since the start of the workload"),
+        )
+        right.set(
+            title=until.title("Mean time to a quality"), xlabel="loss reduction (% of that of the whole training)"
+        )
+        plain_log(right, "y")
         legend_above(figure, left)
     return figure, data
 
@@ -128,11 +141,10 @@ def predictions(data: pd.DataFrame, *, title: str) -> Drawn:
                 left.plot(100 * part["x"], 100 * part["y"], color=colour, linewidth=1.0, label=name)
             _band(right, own[own["panel"] == "step"], 1)
             left.set_yscale("symlog", linthresh=100)
-            left.set_title(f"{label}: predicted completion")
-            left.set_ylabel("error (%)")
-            left.set_xlabel("training done (%)")
-            right.set_title("predicted step time")
-            right.set_xlabel("GPUs")
+            left.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            right.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            left.set(title=f"{label}: predicted completion", ylabel="error (%)", xlabel="training done (%)")
+            right.set(title="predicted step time", xlabel="GPUs")
         legend_above(figure, grid[0, 0])
     return figure, data
 

@@ -21,6 +21,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Figure  # for annotations elsewhere
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import Locator, NullLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 
 from simsched.outlets import cells_wide, shortened
@@ -36,6 +37,8 @@ Drawn = tuple[Figure, pd.DataFrame]
 #: Okabe and Ito's colours, told apart under all common kinds of colour blindness. Indigo and grey stand for their
 #: yellow, too pale on white, and their black, which hides whiskers.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#808080")
+#: Colours of areas, from dark to light in even steps, so that they are told apart in grey too, and that of the rest.
+AREAS, REST = ("#2A1A7A", "#8A3500", "#0066B0", "#009E73", "#E08FBF", "#8FCBF0", "#F2E06A"), "#777777"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">")
 #: Where these policies take part, they look the same in every report.
@@ -63,17 +66,14 @@ _SETTINGS = MappingProxyType(
         "ytick.labelsize": 8.5,
     }
 )
-NO_DATES: dict[str, dict[str, Any]] = {
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None},
-    "svg": {"Date": None},
-}
+NO_DATES: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 #: What matplotlib calls that which was given no name.
 _UNNAMED = re.compile(r"_(nolegend_|(child|container)\d+)")
 #: Stands for a blank at which no line is broken.
 _BOUND = "\u00a0"
-_TITLE_SIZE = 11
-_TITLE_LETTERS_PER_INCH, _CAPTION_LETTERS_PER_INCH = 14, 15.5
+#: Points of a title and of one too long for its figure, and how many letters an inch has.
+_TITLE_SIZE, _LEAST_TITLE = 11, 8
+_TITLE_LETTERS_PER_INCH, _CAPTION_LETTERS_PER_INCH = 10.2, 15.5
 _CAPTION_SIZE = 7.5
 #: Inches: left of and outside title and caption, a line of title, caption and legend, a legend's handle and letter.
 _LEFT, _MARGIN = 0.1, 0.08
@@ -141,6 +141,46 @@ def ramp_looks(names: Sequence[str]) -> dict[str, Look]:
     return {name: Look(to_hex(colours(step)), "-", _MARKERS[0]) for name, step in zip(names, steps, strict=True)}
 
 
+def area_colours(names: Sequence[str]) -> dict[str, str]:
+    """Return the colour of each area, from dark to light; what is called `others`, or is too much, is grey."""
+    known = [name for name in names if name != "others"]
+    last = len(AREAS) - 1
+    step = last / max(len(known) - 1, 1) if len(known) <= last else 1
+    found = {name: AREAS[round(place * step)] for place, name in enumerate(known[: last + 1])}
+    return {name: found.get(name, REST) for name in names}
+
+
+def plain_log(axes: Axes, which: str) -> None:
+    """Make the axis `x` or `y` logarithmic, with round numbers as a person writes them."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log"})
+    axis.set_major_locator(RoundTicks())
+    axis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.set_minor_locator(NullLocator())
+
+
+class RoundTicks(Locator):
+    """Puts a few round numbers on a logarithmic axis, as even as they can be."""
+
+    def __call__(self) -> list[float]:
+        """Return the ticks of the axis as it is shown."""
+        axis: Any = self.axis
+        return self.tick_values(*sorted(axis.get_view_interval()))
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two numbers."""
+        return round_ticks(vmin, vmax)
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between two, few and even on a logarithmic axis."""
+    for steps in ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(np.arange(100, 1000, 5) / 100)):
+        found = [step * 10.0**power for power in range(-9, 13) for step in steps if low <= step * 10.0**power <= high]
+        if len(found) > 2:
+            return found[:: -(-len(found) // 8)]
+    return [1.0]
+
+
 def styled() -> AbstractContextManager[None]:
     """Draw inside this context: it applies the project's settings and restores the previous ones."""
     settings: Any = {**_SETTINGS, "font.family": list(families())}
@@ -165,11 +205,12 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
     """
     letters = int(width * _CAPTION_LETTERS_PER_INCH)
     lines = caption_lines(words_text(caption, letters // 2), letters)
-    title = shortened(words_text(title, letters), int(width * _TITLE_LETTERS_PER_INCH))
+    size = min(_TITLE_SIZE, max(_LEAST_TITLE, _TITLE_SIZE * width * _TITLE_LETTERS_PER_INCH / max(len(title), 1)))
+    title = shortened(words_text(title, letters), int(width * _TITLE_LETTERS_PER_INCH * _TITLE_SIZE / size))
     below = _MARGIN + _CAPTION_LINE * len(lines)
     figure = ShownFigure(figsize=(width, height + _TITLE_HEIGHT + below), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.text(_LEFT, -_MARGIN, title, transform=corner(figure, 1), va="top", weight="bold", size=_TITLE_SIZE)
+    figure.text(_LEFT, -_MARGIN, title, transform=corner(figure, 1), va="top", weight="bold", size=size)
     text = "\n".join(lines)
     figure.text(_LEFT, _MARGIN, text, transform=corner(figure, 0), va="bottom", size=_CAPTION_SIZE, color="#444444")
     _leave_room(figure, _TITLE_HEIGHT, below)
@@ -224,17 +265,20 @@ def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None)
     )
 
 
-def span(axes: Axes, x: Any, low: Any, high: Any, look: Look, place: int = 0, curves: int = 1) -> None:
+def span(curve: Line2D, low: Any, high: Any, look: Look, place: int = 0, curves: int = 1) -> None:
     """Show what the seeds of a curve span: shaded, or by whiskers where there are several `curves`.
 
-    Shades of several curves would merge; their whiskers stand side by side, by the `place` of each among them.
+    Shades of several curves would merge; their whiskers stand side by side, by the `place` of each among them, and the
+    curve has its marker there, which tells in grey whose they are.
     """
-    x, low, high = (np.asarray(values, dtype=float) for values in (x, low, high))
+    axes: Any = curve.axes
+    x, low, high = (np.asarray(values, dtype=float) for values in (curve.get_xdata(), low, high))
     if curves == 1:
         axes.fill_between(x, low, high, color=look.colour, alpha=BAND_ALPHA, linewidth=0)
         return
     step = max(len(x) // _WHISKERS, 1)
     at = slice(step * (2 * place + 1) // (2 * curves), None, step)
+    curve.set(marker=look.marker, markersize=3.5, markevery=at)
     style: Any = {"fmt": "none", "ecolor": look.colour, "elinewidth": 0.9, "capsize": 2, "capthick": 0.9}
     axes.errorbar(x[at], low[at], yerr=[np.zeros(len(x[at])), np.maximum(high[at] - low[at], 0)], **style)
 

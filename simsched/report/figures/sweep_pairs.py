@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.colors import LogNorm
 
 from simsched.report.figures.lettering import label_text
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, plain_log, round_ticks, styled
 from simsched.report.figures.sweep import (
     axis_title,
     beside,
@@ -76,25 +76,13 @@ def sweep_ratios(
                 x[known], line["ratio"][known], yerr=ends, fmt="none", ecolor=look.colour, capsize=3, linewidth=1
             )
         axes.axhline(1, color="#888888", linewidth=0.8)
-        axes.set_yscale("log")
-        ticks = _ticks(*axes.get_ylim())
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.set_yticks([], minor=True)
+        plain_log(axes, "y")
         axes.set_title(f"{words} / {reference}'s")
         value_axis(axes, values, key)
         axes.set_xlabel(axis_title(key, values))
         if len(names) > 1:
             legend_above(figure, axes)
     return figure, data
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Return round ratios between two, few and even on a logarithmic axis."""
-    for steps in ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0), tuple(np.arange(100, 1000, 5) / 100)):
-        found = [step * 10.0**power for power in range(-6, 7) for step in steps if low <= step * 10.0**power <= high]
-        if len(found) > 2:
-            return found[:: -(-len(found) // 8)]
-    return [1.0]
 
 
 def map_data(rows: Sequence[Row], keys: tuple[str, str], metric: str) -> pd.DataFrame:
@@ -134,8 +122,7 @@ def sweep_map(data: pd.DataFrame, keys: tuple[str, str], metric: str, *, title: 
             axes.grid(visible=False)
             axes.set_xticks(range(len(across)), [shown_value(keys[0], value) for value in across])
             axes.set_yticks(range(len(up)), [shown_value(keys[1], value) for value in up])
-            axes.set_title(label_text(name))
-            axes.set_xlabel(axis_title(keys[0], across))
+            axes.set(title=label_text(name), xlabel=axis_title(keys[0], across))
             for (row, column), value in np.ndenumerate(grid) if max(len(up), len(across)) <= _MOST_NUMBERS else ():
                 if not np.isnan(value):
                     dark = float(image.norm(value)) > 0.6
@@ -145,7 +132,7 @@ def sweep_map(data: pd.DataFrame, keys: tuple[str, str], metric: str, *, title: 
         panels[0].set_ylabel(axis_title(keys[1], up))
         bar = figure.colorbar(image, ax=list(panels), label=shown.title(reading.title), shrink=0.9)
         if norm:
-            ticks = _ticks(small, large)
+            ticks = round_ticks(small, large)
             bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
             bar.minorticks_off()
     return figure, data

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import Drawn, Look, legend_above, new_figure, row_looks, styled
+from simsched.report.units import HOUR_S, Shown, time_unit
 from simsched.results import By, Row, Run, by_group
 
 #: The most policies and the most groups that fit a figure.
@@ -22,10 +24,7 @@ def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]
         data = tenant_waits(
             {row.shown_name: pd.concat(cell.table("jobs", _COLUMNS) for cell in row.cells) for row in rows}
         )
-        yield (
-            "tenants",
-            draw_tenant_waits(data, title=f"{run.name}: who waits", styles=row_looks(run, rows)),
-        )
+        yield ("tenants", draw_tenant_waits(data, title=f"{run.name}: who waits", styles=row_looks(run, rows)))
 
 
 def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -51,21 +50,24 @@ def draw_tenant_waits(data: pd.DataFrame, *, title: str, styles: Mapping[str, Lo
     with styled():
         caption = "Points: mean wait of the group's jobs under a policy."
         figure = new_figure(1.0 + 4.0 * len(kinds), 1.6 + 0.3 * most, title, caption)
+        unit = time_unit(float(data["mean_wait_h"].max()) * HOUR_S, days=False)
         for axes, by in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
-            _panel(axes, data[data["by"] == by], styles)
+            _panel(axes, data[data["by"] == by], styles, unit)
             axes.set_title(f"by {by}")
         legend_above(figure, axes)
     return figure, data
 
 
-def _panel(axes: Axes, part: pd.DataFrame, styles: Mapping[str, Look]) -> None:
+def _panel(axes: Axes, part: pd.DataFrame, styles: Mapping[str, Look], unit: Shown) -> None:
     names = list(dict.fromkeys(part["group"]))
     for policy, points in part.groupby("policy", sort=False):
         look = styles[str(policy)]
         places = [names.index(name) for name in points["group"]]
-        axes.plot(points["mean_wait_h"], places, look.marker, color=look.colour, label=str(policy), clip_on=False)
+        waits = HOUR_S * unit.factor * points["mean_wait_h"]
+        axes.plot(waits, places, look.marker, color=look.colour, label=str(policy), clip_on=False)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlim(left=0)
     axes.margins(x=0.05)
-    axes.set_xlabel("mean wait (h)")
+    axes.set_xlabel(unit.title("mean wait"))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))

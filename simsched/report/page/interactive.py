@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from simsched.outlets import html_data, html_text
 from simsched.report.figures.draw import placements
-from simsched.report.figures.style import PALETTE
+from simsched.report.figures.style import REST, area_colours
 from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, node_sizes, stays
-from simsched.words import counted
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8
@@ -40,18 +39,19 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     if len(nodes) <= _MOST_NODES and sum(map(placements, cells.values())) > _MOST_STAYS:
         return ""
     nodes = nodes[:_MOST_NODES]
-    by, groups = colour_groups(first.table("jobs", OCCUPANCY_COLUMNS), len(PALETTE) - 1)
+    by, groups = colour_groups(first.table("jobs", OCCUPANCY_COLUMNS))
     names = sorted(set(groups.values()))
+    colours = area_colours(names)
     places = {job: names.index(group) for job, group in groups.items()}
     panels: dict[str, dict[str, Any]] = {}
     drawn = 0
     for name, cell in cells.items():
-        panels[name] = _panel(cell, len(nodes), places)
+        panels[name] = _panel(cell, len(nodes), places, len(names))
         drawn += len(panels[name]["stays"]) + len(panels[name]["outages"])
         if drawn > _MOST_STAYS:
             return ""
     until = max((stay[6] for panel in panels.values() for stay in panel["stays"]), default=1)
-    data = {"nodes": _heights(nodes, panels), "until": until, "colours": list(PALETTE), "panels": panels}
+    data = {"nodes": _heights(nodes, panels), "until": until, "colours": [*colours.values(), REST], "panels": panels}
     asking = " Hovering a node that is out of use tells why." if any(p["outages"] for p in panels.values()) else ""
     text = html_data(data)
     return f"""<div class="block occupancy" id="{anchor}-occupancy">
@@ -59,7 +59,7 @@ def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
 <p class="hint">Nodes down, time across: a bar is a job on its GPUs. Wheel or buttons zoom, dragging moves, hovering or
 tapping a bar tells its job's story; a tap also pales the other jobs.{asking} Keys: arrows move, + and - zoom,
 0 shows all, n and p go from job to job.</p>
-{_legend(by, names, {outage[3] for panel in panels.values() for outage in panel["outages"]})}
+{_legend(by, colours, {outage[3] for panel in panels.values() for outage in panel["outages"]})}
 <div class="tools"><button type="button" class="in">Zoom in</button> <button type="button" class="out">Zoom out</button>
 <button type="button" class="all">All</button> {_choices(list(panels))}</div>
 <p class="story" role="status" aria-live="polite"></p>
@@ -68,7 +68,7 @@ tapping a bar tells its job's story; a tap also pales the other jobs.{asking} Ke
 </div>"""
 
 
-def _legend(by: str, names: Sequence[str], kinds: Collection[str]) -> str:
+def _legend(by: str, colours: Mapping[str, str], kinds: Collection[str]) -> str:
     """Say what colours and marks mean, those of `kinds` of outages too."""
     marks = "Notch above: started again or moved; pale: it restores its state; &times;: it failed or was killed."
     broken = ", ".join(sorted(set(kinds) - {OFF}))
@@ -76,11 +76,11 @@ def _legend(by: str, names: Sequence[str], kinds: Collection[str]) -> str:
     marks += " Grey: the policy has let the node go." if OFF in kinds else ""
     if by == "job":
         return f'<p class="hint">Colours only tell jobs apart. {marks}</p>'
-    colours = " ".join(
+    keys = " ".join(
         f'<span class="key"><span style="background: {colour}"></span>{html_text(name)}</span>'
-        for name, colour in zip(names, PALETTE, strict=False)
+        for name, colour in colours.items()
     )
-    return f'<p class="hint keys">{colours} {marks}</p>'
+    return f'<p class="hint keys">{keys} {marks}</p>'
 
 
 def _choices(names: Sequence[str]) -> str:
@@ -97,10 +97,10 @@ def _choices(names: Sequence[str]) -> str:
     return " ".join(made)
 
 
-def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
+def _panel(cell: Cell, nodes: int, places: dict[str, int], last: int) -> dict[str, Any]:
     jobs = cell.table("jobs", ["job_id", *_JOB_FACTS])
     found = stays(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
-    last, waits = len(PALETTE) - 1, waits_of(cell)
+    waits = cell.waits
     return {
         "jobs": {row[0]: [*row[1:], waits.get(row[0], "")] for row in jobs.astype(object).itertuples(index=False)},
         "stays": [
@@ -110,18 +110,6 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int]) -> dict[str, Any]:
         ],
         "outages": _outages(cell, nodes),
     }  # fmt: skip
-
-
-def waits_of(cell: Cell) -> dict[str, str]:
-    """Say of each job why it waited, and at how many decisions, where reasons are kept."""
-    said = cell.table("reasons", ["job_id", "gpus", "why", "rank"])
-    said = said[said["gpus"] == 0]
-    told: dict[str, list[str]] = {}
-    for (job_id, why), rows in said.groupby(["job_id", "why"], sort=True):
-        ranks = sorted(set(rows["rank"]) - {0})
-        place = f", place {ranks[0]}{f' to {ranks[-1]}' if len(ranks) > 1 else ''} in line" if ranks else ""
-        told.setdefault(str(job_id), []).append(f"{why} at {counted(len(rows), 'decision')}{place}")
-    return {job_id: "; ".join(parts) for job_id, parts in told.items()}
 
 
 def _outages(cell: Cell, nodes: int) -> list[list[Any]]:
