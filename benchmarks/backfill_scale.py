@@ -31,7 +31,6 @@ class Waits(Recorder):
     """Keeps nothing but the waits."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.waits: list[float] = []
 
     def job(self, record: JobRecord) -> None:

@@ -35,7 +35,6 @@ class Kept(Recorder):
     """Keeps when jobs started and ended, and what they held in all."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.waits: dict[str, float] = {}
         self.end_s = 0.0
         self.held_s = 0.0

@@ -5,17 +5,18 @@
 
 A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in
 `simsched/engine`, `simsched/policy` and `simsched/results`. For each the tests run that executed its line (found by
-one run of the tests under coverage, kept in `out/mutation-coverage.json` until it is deleted; a line that runs when its
-file is imported has the tests of the whole file), cheapest first; it is killed where any of them fails. Works on a copy
-of the checkout, never on the checkout itself. Tests that start processes or build documents (`tests/cli`) are left out,
-so the score is a lower bound.
+one run of the tests under coverage, kept in `out/mutation-coverage.json` until it is deleted; a line that runs only
+when its file is imported has the tests of the whole file), those first that tell cases apart; it is killed where any of
+them fails. Works on a copy of the checkout, never on the checkout itself. Tests that start processes or build documents
+(`tests/cli`) are left out, so the score is a lower bound.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import importlib
+import compileall
+import gc
 import json
 import os
 import random
@@ -24,17 +25,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate, islice
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from types import CodeType, FunctionType
 from typing import IO, NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("simsched/engine", "simsched/policy", "simsched/results")
 SUITES = ("tests/unit", "tests/conformance", "tests/property", "tests/golden", "tests/validation")
 COVERAGE = ROOT / "out" / "mutation-coverage.json"
 COPIED = ("simsched", "policies", "tests", "experiments", "workloads", "traces", "benchmarks", "docs", "pyproject.toml")
-# What every child would import again; none of it is mutated.
-HEAVY = ("pytest", "numpy", "pandas", "pyarrow.parquet", "scipy.optimize", "numba", "pydantic")
+#: So many tests are tried, however long they take; quick ones take less than so many seconds.
+LEAST_TESTS, QUICK_S = 5, 1.0
 #: What a worker says of a mutant.
 _DEAD, _ALIVE, _UNSEEN = "killed\n", "survives\n", "no test runs it\n"
 SWAPS = {
@@ -59,6 +66,10 @@ class Mutant(NamedTuple):
     before: str
     after: str
 
+    def applied(self, text: str) -> str:
+        """Return the text of the file with the change; its lines stay where they are."""
+        return text[: self.begin] + self.after + "\n" * self.before.count("\n") + text[self.end :]
+
 
 class Coverage(NamedTuple):
     """Which tests executed each line, by file and line (the line "" stands for the whole file), and seconds by test."""
@@ -67,10 +78,26 @@ class Coverage(NamedTuple):
     seconds: dict[str, float]
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Return the tests of a mutant's line, cheapest first."""
+        """Return the tests of a mutant's line, those first that also run the lines around it, which tell cases apart.
+
+        The two cheapest of each line, if quick, the nearest lines first; then the cheapest of each file of tests, the
+        second of each, and so on.
+        """
         lines = self.tests.get(mutant.file, {})
         known = lines.get(str(mutant.line)) or lines.get("", [])
-        return sorted(known, key=lambda test: (self.seconds.get(test, 0.0), test))
+        cheapest = sorted(known, key=lambda test: (self.seconds[test], test))
+        quick = {test for test in cheapest if self.seconds[test] < QUICK_S}
+        found: dict[str, None] = {}
+        for near in sorted((int(line) for line in lines if line), key=lambda line: abs(line - mutant.line)):
+            here = quick.intersection(lines[str(near)]).difference(found)
+            found |= dict.fromkeys(islice((test for test in cheapest if test in here), 2))
+        before = Counter[str]()
+        place: dict[str, tuple[int, float, str]] = {}
+        for test in cheapest:
+            file = test.partition("::")[0]
+            place[test] = before[file], self.seconds[test], test
+            before[file] += 1
+        return list(found | dict.fromkeys(sorted(place, key=lambda test: place[test])))
 
 
 def mutants(file: Path) -> Iterator[Mutant]:
@@ -152,7 +179,7 @@ for file in data.measured_files():
     for line, found in data.contexts_by_lineno(file).items():
         known = sorted(test for test in found if test and test not in recorder.failed)
         whole.update(known)
-        if "" not in found:
+        if known:
             by_line[str(line)] = known
     tests[name] = {**by_line, "": sorted(whole)}
 with open(sys.argv[1], "w") as out:
@@ -196,34 +223,144 @@ def covering(copy: Path, workers: int) -> Coverage:
     return Coverage(**json.loads(COVERAGE.read_text(encoding="utf-8")))
 
 
-def killed(copy: Path, mutant: Mutant, tests: list[str], seconds: int) -> bool:
-    """Return whether any of some tests notices a mutant; runs them in a process of their own."""
+def killed(copy: Path, mutant: Mutant, tests: list[str], seconds: float) -> bool:
+    """Return whether any of some tests notices a mutant; runs them in a new process, which imports the file."""
     file = copy / mutant.file
     text = file.read_text(encoding="utf-8")
-    file.write_text(text[: mutant.begin] + mutant.after + text[mutant.end :], encoding="utf-8")
-    try:
+    file.write_text(mutant.applied(text), encoding="utf-8")
+    paths = os.pathsep.join((str(copy), str(copy / "policies")))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+    with subprocess.Popen(
+        command, cwd=copy, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            return process.wait(timeout=seconds) != 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return True  # a mutant that loops
+        finally:
+            file.write_text(text, encoding="utf-8")
+
+
+class Trials:
+    """The tests, collected once: a mutant is tried on some of them in a fork, where functions are given its code.
+
+    A mutant of what runs when its file is imported, and one that no test of a fork notices, is tried in a new process.
+    """
+
+    def __init__(self, copies: list[Path], chosen: list[Mutant], found: Coverage, seconds: float) -> None:
+        self._copies, self._chosen, self._found, self._seconds = copies, chosen, found, seconds
+        self._items: dict[str, pytest.Item] = {}
+        self._functions: list[FunctionType] = []
+        #: Whether tests pass in a fork without any mutant.
+        self._sound: dict[str, bool] = {}
+        #: What was found of each mutant.
+        self.lines: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try the mutants in place of running the tests."""
+        self._items = {item.nodeid: item for item in session.items}
+        room = str(self._copies[0] / "simsched")
+        functions = (one for one in gc.get_objects() if type(one) is FunctionType)
+        self._functions = [one for one in functions if one.__code__.co_filename.startswith(room)]
+        gc.freeze()  # collections in forks would copy all of it
+        workers = len(self._copies)
+        readers = [self._started(copy, self._chosen[place::workers]) for place, copy in enumerate(self._copies)]
+        for reader in readers:
+            with reader:
+                self.lines += reader
+            os.wait()
+        return True
+
+    def _started(self, copy: Path, chosen: list[Mutant]) -> IO[str]:
+        """Try some mutants in a process of their own; returns where it writes a line for each."""
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            with os.fdopen(writing, "w") as out:
+                for number, mutant in enumerate(chosen, start=1):
+                    line = self._tried(copy, mutant)
+                    out.write(line)
+                    if line != _DEAD:
+                        said = f"{mutant.file}:{mutant.line}: {mutant.before[:60]!r} -> {mutant.after!r}: {line}"
+                        print(f"{number}: {said}", end="", file=sys.__stdout__, flush=True)
+            os._exit(0)
+        os.close(writing)
+        return os.fdopen(reading)
+
+    def _tried(self, copy: Path, mutant: Mutant) -> str:
+        known = [test for test in self._found.of(mutant) if test in self._items and self._sound.get(test, True)]
+        spent = accumulate(self._found.seconds[test] for test in known)
+        tests = [test for place, (test, sum_s) in enumerate(zip(known, spent, strict=True))
+                 if place < LEAST_TESTS or sum_s <= self._seconds]  # fmt: skip
+        if not tests:
+            return _UNSEEN
+        exchanged = exchanges(self._copies[0] / mutant.file, mutant, self._functions)
+        failing = self._failing(tests, exchanged) if exchanged else None
+        if failing is None:
+            return _DEAD if killed(copy, mutant, tests, 120 + 5 * self._seconds) else _ALIVE
+        if failing not in self._sound:
+            self._sound[failing] = self._failing([failing], []) is None
+        return _DEAD if self._sound[failing] else self._tried(copy, mutant)
+
+    def _failing(self, tests: list[str], exchanged: list[tuple[FunctionType, CodeType]]) -> str | None:
+        """Return the first test that fails, or takes too long, where functions have other code; runs in a fork."""
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            _run(copy, tests, seconds)
-        return os.waitpid(child, 0)[1] != 0
-    finally:
-        file.write_text(text, encoding="utf-8")
+            self._run(tests, exchanged, writing)
+        os.close(writing)
+        with os.fdopen(reading) as begun:
+            last = begun.read().splitlines()[-1]
+        os.waitpid(child, 0)
+        return last or None
+
+    def _run(self, tests: list[str], exchanged: list[tuple[FunctionType, CodeType]], out: int) -> None:
+        try:
+            silence = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silence, 1)
+            os.dup2(silence, 2)
+            for function, code in exchanged:
+                function.__code__ = code
+            for test in tests:
+                os.write(out, f"{test}\n".encode())
+                signal.alarm(30 + 5 * int(self._found.seconds[test]))
+                item = self._items[test]
+                item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
+                if item.session.testsfailed:
+                    os._exit(1)
+            os.write(out, b"\n")
+        finally:
+            os._exit(1)
 
 
-def _run(copy: Path, tests: list[str], seconds: int) -> None:
-    import pytest
+def exchanges(path: Path, mutant: Mutant, functions: list[FunctionType]) -> list[tuple[FunctionType, CodeType]]:
+    """Return the functions that a mutant changes, each with its new code; none where it changes what runs on import."""
+    text = (ROOT / mutant.file).read_text(encoding="utf-8")
+    before, after = (dict(_codes(compile(one, str(path), "exec"), (0,))) for one in (text, mutant.applied(text)))
+    changed = [key for key in before if key in after and _alone(before[key]) != _alone(after[key])]
+    if len(changed) != 1:
+        return []
+    around = [key for key in (changed[0][:end] for end in range(1, len(changed[0]) + 1)) if before[key].co_flags & 1]
+    new = {(code.co_qualname, code.co_firstlineno): after[key] for key in around if (code := before[key])}
+    found = [(one, new.get((one.__code__.co_qualname, one.__code__.co_firstlineno))) for one in functions
+             if one.__code__.co_filename == str(path)]  # fmt: skip
+    pairs = [(one, code) for one, code in found if code is not None]
+    outermost = {one.__code__.co_qualname for one, _ in pairs} & {before[key].co_qualname for key in around[:1]}
+    same = all(one.__code__.co_freevars == code.co_freevars for one, code in pairs)
+    return pairs if outermost and same else []
 
-    signal.alarm(seconds)  # a mutant that loops is ended, and counts as killed
-    os.chdir(copy)
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 1)
-    os.dup2(silence, 2)
-    sys.path[:0] = [str(copy), str(copy / "policies")]
-    code = 1
-    try:
-        code = int(pytest.main(["-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]))
-    finally:
-        os._exit(code)
+
+def _codes(code: CodeType, place: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], CodeType]]:
+    """Yield a code and those within it, by their places."""
+    yield place, code
+    for number, one in enumerate(one for one in code.co_consts if isinstance(one, CodeType)):
+        yield from _codes(one, (*place, number))
+
+
+def _alone(code: CodeType) -> tuple[bytes, str, tuple[str, ...]]:
+    """Return what a code does, without those within it and without its lines."""
+    return code.co_code, repr([one for one in code.co_consts if not isinstance(one, CodeType)]), code.co_names
 
 
 def main() -> int:
@@ -231,54 +368,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--places", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tests", type=int, default=40, help="at most so many tests for a place")
+    parser.add_argument("--seconds", type=float, default=30, help="at most so many seconds of tests for a place")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seconds", type=int, default=120, help="a mutant that takes longer counts as killed")
     args = parser.parse_args()
     everywhere = [mutant for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")) for mutant in mutants(file)]
-    sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     chosen = random.Random(args.seed).sample(everywhere, min(args.places, len(everywhere)))
     with tempfile.TemporaryDirectory() as folder:
-        copies = [Path(folder) / str(worker) / "copy" for worker in range(args.workers)]
+        copies = [Path(folder).resolve() / str(worker) / "copy" for worker in range(args.workers)]
         for copy in copies:
             for name in COPIED:
                 _copy(ROOT / name, copy / name)
             (copy.parent / "shared").symlink_to(ROOT.parent / "shared")
+            compileall.compile_dir(copy / "simsched", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
         found = covering(copies[0], args.workers)
-        for module in HEAVY:
-            importlib.import_module(module)
-        quickest = sorted(found.seconds, key=lambda test: found.seconds[test])[:5]
-        if killed(copies[0], everywhere[0]._replace(after=everywhere[0].before), quickest, args.seconds):
-            sys.exit("the tests fail without a mutant: run them by themselves first")
-        readers = [
-            _started(copy, chosen[worker :: args.workers], found, args.tests, args.seconds)
-            for worker, copy in enumerate(copies)
-        ]
-        lines = [line for reader in readers for line in reader]
-    dead, covered = lines.count(_DEAD), len(lines) - lines.count(_UNSEEN)
+        trials = Trials(copies, chosen, found, args.seconds)
+        os.chdir(copies[0])
+        sys.path[:0] = [str(copies[0]), str(copies[0] / "policies")]
+        options = ("-q", "-n", "0", "-p", "no:cacheprovider", "--capture=no", f"--basetemp={folder}/tests")
+        pytest.main([*options, *SUITES], plugins=[trials])
+    dead, covered = trials.lines.count(_DEAD), len(trials.lines) - trials.lines.count(_UNSEEN)
     print(f"{dead} of {len(chosen)} mutants killed ({dead / len(chosen):.1%}), {covered} covered")
     return 0
-
-
-def _started(copy: Path, chosen: list[Mutant], found: Coverage, most: int, seconds: int) -> IO[str]:
-    """Try some mutants in a process of their own; returns where it writes a line for each."""
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        with os.fdopen(writing, "w") as out:
-            for mutant in chosen:
-                tests = found.of(mutant)[:most]
-                line = _UNSEEN if not tests else _DEAD if killed(copy, mutant, tests, seconds) else _ALIVE
-                out.write(line)
-                if line != _DEAD:
-                    print(
-                        f"{mutant.file}:{mutant.line}: {mutant.before[:60]!r} -> {mutant.after!r}: {line}",
-                        end="",
-                        flush=True,
-                    )
-        os._exit(0)
-    os.close(writing)
-    return os.fdopen(reading)
 
 
 if __name__ == "__main__":

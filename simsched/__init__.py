@@ -24,8 +24,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load a name of `simsched.api` on first use."""
     if name not in __all__:
-        message = f"module 'simsched' has no attribute '{name}'"
-        raise AttributeError(message)
+        raise AttributeError(f"module 'simsched' has no attribute '{name}'")
     from importlib import import_module
 
     return getattr(import_module("simsched.api"), name)

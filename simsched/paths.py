@@ -13,5 +13,4 @@ def data_folder(name: str) -> Path:
         folder = root / name
         if folder.is_dir():
             return folder
-    message = f"the data folder '{name}' is missing from this installation of simsched"
-    raise FileNotFoundError(message)
+    raise FileNotFoundError(f"the data folder '{name}' is missing from this installation of simsched")

@@ -211,11 +211,7 @@ def _module(where: str, dotted: str) -> ModuleType:
     try:
         with quiet_stdout():
             return importlib.import_module(dotted)
-    except (
-        Exception,
-        SystemExit,
-        GeneratorExit,
-    ) as error:  # third-party modules may raise anything
+    except (Exception, SystemExit, GeneratorExit) as error:  # third-party modules may raise anything
         raise input_error(where, f"'{dotted}' cannot be imported: {_said(error)}") from error
 
 

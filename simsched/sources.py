@@ -58,12 +58,12 @@ def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closu
 
 
 def content_of(path: Path) -> str:
-    """Hash a file, or a folder's files with their names; raises `InputError` if unreadable."""
+    """Hash a file, or a folder's files with their names but for its pages (`*.md`); `InputError` if unreadable."""
     digest = hashlib.sha256()
     try:
         if not path.is_dir():
             return hashlib.sha256(path.read_bytes()).hexdigest()
-        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        for file in sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".md"):
             digest.update(file.relative_to(path).as_posix().encode() + b"\0")
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     except OSError as error:
@@ -76,6 +76,7 @@ class _Walk:
         self._own = own
         self._seen = set(without)
         self._installed: dict[str, bool] = {}
+        self._files: dict[str, Path | None] = {}
 
     def follow(self, roots: Mapping[str, Path | None]) -> Closure:
         """Follow the imports of modules, whose files may be given."""
@@ -94,9 +95,9 @@ class _Walk:
             if self._is_library(top):
                 libraries |= dict(_distributions_of(top))
                 continue
-            path = roots.get(name) or _file_of(name)
+            path = roots.get(name) or self._file(name)
             if path is None:
-                waiting += _behind_the_door(name)
+                waiting += self._behind_the_door(name)
             if path is None or path.suffix != ".py":
                 continue
             at = path.stat()
@@ -105,6 +106,23 @@ class _Walk:
             waiting += read.imports
             data.update(read.data)
         return Closure(modules, libraries, {name: content_of(data_folder(name)) for name in sorted(data)})
+
+    def _file(self, name: str) -> Path | None:
+        """Find a module's file without importing it; what is named in a file that is no package's is no module."""
+        if name not in self._files:
+            package = name.rpartition(".")[0]
+            home = self._file(package) if package else None
+            self._files[name] = _file_of(name) if home is None or home.name == "__init__.py" else None
+        return self._files[name]
+
+    def _behind_the_door(self, name: str) -> Iterator[str]:
+        """Yield the module that a package exports a name from, according to the stub of its `__init__.py`."""
+        package, _, offered = name.rpartition(".")
+        door = self._file(package) if package else None
+        if door is not None and door.with_suffix(".pyi").is_file():
+            module = _offered(door.with_suffix(".pyi")).get(offered)
+            if module is not None:
+                yield f"{package}.{module}"
 
     def _is_library(self, top: str) -> bool:
         """Return whether a package counts by version: installed and not in `own`."""
@@ -143,7 +161,7 @@ def _data_named(content: bytes) -> tuple[str, ...]:
     if b"data_folder(" not in content:
         return ()
     calls = (node for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Call) and node.args)
-    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == data_folder.__name__]
+    named = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "data_folder"]
     return tuple(one.value for one in named if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
@@ -250,23 +268,13 @@ def _file_of(name: str) -> Path | None:
     if spec is None:
         return None
     if not rest:
-        return Path(spec.origin).resolve() if spec.origin and Path(spec.origin).is_file() else None
+        return Path(spec.origin) if spec.origin and Path(spec.origin).is_file() else None
     for folder in spec.submodule_search_locations or ():
         base = Path(folder, *rest)
         for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
             if path.is_file():
-                return path.resolve()
+                return path
     return None
-
-
-def _behind_the_door(name: str) -> Iterator[str]:
-    """Yield the module that a package exports a name from, according to the stub of its `__init__.py`."""
-    package, _, offered = name.rpartition(".")
-    door = _file_of(package) if package else None
-    if door is not None and door.with_suffix(".pyi").is_file():
-        module = _offered(door.with_suffix(".pyi")).get(offered)
-        if module is not None:
-            yield f"{package}.{module}"
 
 
 @cache

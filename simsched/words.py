@@ -1,4 +1,27 @@
-"""Counts with nouns, and times, for messages."""
+"""Counts with nouns, times, and why a job waits, for messages."""
+
+from enum import StrEnum
+
+
+class Why(StrEnum):
+    """Why a job waits. The policy's word comes before what is seen of the room: the first two, and else the last."""
+
+    NO_ROOM = "no room"
+    NOT_ON_ONE_NODE = "not on one node"
+    OVER_QUOTA = "over quota"
+    RESERVED = "reserved for another"
+    ANOTHER_FIRST = "another comes first"
+    LET_WAIT = "the policy lets it wait"
+
+
+def seen_of_room(wanted: int, free: int, on_one: int, largest: int) -> tuple[Why, str]:
+    """Judge why a job waits by the GPUs that are free, in all and on one node, the `largest` having so many."""
+    told = f"{counted(free, 'GPU')} free"
+    if free < wanted:
+        return Why.NO_ROOM, told
+    if on_one < wanted <= largest:
+        return Why.NOT_ON_ONE_NODE, f"{told}, at most {on_one} on one"
+    return Why.LET_WAIT, told
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -21,7 +21,7 @@ from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
 from simsched_policies.rounds.gavel.makespan import Makespan
 from simsched_policies.rounds.gavel.max_min import MaxMin
 
-from simsched.agent import Agent, Lease, LeasingAgent, Measurement
+from simsched.agent import Agent, Lease, LeasingAgent, UnlearningAgent
 from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
 from simsched.policy import CANCEL, REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit.rounds import Grant, SharesPolicy, Snapshot, Unit
@@ -65,23 +65,16 @@ class Books:
     task: Task | None = None
 
 
-class TaskAgent(LeasingAgent):
+class TaskAgent(UnlearningAgent, LeasingAgent):
     """Grants a job its micro-task, and then has it wait for the end of the round."""
 
-    stale = False
-    goodput = None
-
     def __init__(self, artifact: Artifact, job_id: str) -> None:
-        """Belong to a job."""
         self._artifact = artifact
         self._id = job_id
 
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Leave the batch as it is."""
         return NO_BATCH
-
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing."""
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
         """Run the micro-task; one that has been run is not run again."""

@@ -96,7 +96,6 @@ class TaskAgent(LeasingAgent):
     goodput = None
 
     def __init__(self, books: Artifact, request: JobRequest) -> None:
-        """Belong to a job."""
         self._books = books
         self._id = request.id
         self._chosen = request.batch_size

@@ -164,10 +164,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "themis-rho": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
     "time-slicing": (_QUEUES,),
-    "tiresias": (
-        _ARTIFACT,
-        Evidence("oracle", "the public simulator of Tiresias in plain loops", "docs/tiresias.md"),
-    ),
+    "tiresias": (_ARTIFACT, Evidence("oracle", "the public simulator of Tiresias in plain loops", "docs/tiresias.md")),
     "tiresias-g": (_QUEUES,),
     "volcano": (_OPERATED,),
     "yarn-cs": (_QUEUES, _OPERATED),

@@ -7,6 +7,7 @@ from .agent import (
     LeasingAgent as LeasingAgent,
     Measurement as Measurement,
     TypeReport as TypeReport,
+    UnlearningAgent as UnlearningAgent,
     no_goodput as no_goodput,
 )
 from .fit import fit as fit

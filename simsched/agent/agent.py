@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, final
 
 from simsched.errors import Problem
 from simsched.model import (
@@ -45,6 +45,17 @@ class Agent(Protocol):
     @property
     def goodput(self) -> GoodputReport | None:
         """Return the fitted model of the job's goodput, None where the agent fits none."""
+
+
+class UnlearningAgent:
+    """The base of agents that learn nothing, and are shown no measurement."""
+
+    stale = False
+    goodput = None
+
+    @final
+    def observe(self, measurement: Measurement) -> None:
+        """Learn nothing."""
 
 
 class Lease(NamedTuple):

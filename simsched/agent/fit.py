@@ -42,7 +42,6 @@ class Fits:
     """Remembers fits, so that jobs of one application that have measured the same are fitted once."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._known: dict[tuple[object, ...], Fit] = {}
 
     def fit(self, profile: Profile, *, start: ThroughputParams | None = None) -> Fit:
@@ -75,8 +74,7 @@ def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mappin
     from simsched.agent.fit_loss import best_fit, loss_of  # brings numba, and few runs fit anything
 
     if not profile:
-        message = "a throughput model cannot be fitted to no measurements"
-        raise ValueError(message)
+        raise ValueError("a throughput model cannot be fitted to no measurements")
     at = np.array(astuple(start) if start else _START, dtype=np.float64)
     lowest, highest = np.array(_LOWEST), np.array(_HIGHEST)
     for index, value in {**_held(profile), **held}.items():

@@ -149,6 +149,23 @@ def loss_at(at: Floats, points: Floats, width: float, slope: Floats, bend: Float
     rms[0], rms[1] = math.sqrt(grad_square / count), math.sqrt(step_square / count)
     grad_rms = math.sqrt(grad_square / count + width * width)
     step_rms = math.sqrt(step_square / count + width * width)
+    _fill(slope, bend, grad_slope, grad_bend, grad_rms, step_slope, step_bend, step_rms, count)
+    return grad_rms + step_rms + _add_priors(at, slope, bend)
+
+
+@leaf
+def _fill(
+    slope: Floats,
+    bend: Floats,
+    grad_slope: Floats,
+    grad_bend: Floats,
+    grad_rms: float,
+    step_slope: Floats,
+    step_bend: Floats,
+    step_rms: float,
+    count: int,
+) -> None:
+    """Fill gradient and Hessian of the sum of two root mean squares from the sums of each."""
     by_grad, by_step = _over(1.0, count * grad_rms), _over(1.0, count * step_rms)
     for j in range(7):
         slope[j] = grad_slope[j] * by_grad + step_slope[j] * by_step
@@ -159,7 +176,6 @@ def loss_at(at: Floats, points: Floats, width: float, slope: Floats, bend: Float
             if by_step > 0:
                 found += (step_bend[j, k] - step_slope[j] * step_slope[k] * by_step / step_rms) * by_step
             bend[j, k] = found
-    return grad_rms + step_rms + _add_priors(at, slope, bend)
 
 
 @leaf

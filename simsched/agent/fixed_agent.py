@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from simsched.agent.agent import Agent, AgentFactory, Measurement
-from simsched.agent.plan_agent import PlanAgent
+from simsched.agent.agent import Agent, AgentFactory, UnlearningAgent
 from simsched.model import (
     NO_BATCH,
     ApplicationFacts,
@@ -15,39 +14,53 @@ from simsched.model import (
     JobRequest,
     Site,
     batch_for_target,
+    consolidated_shape,
 )
+
+if TYPE_CHECKING:
+    from simsched.model.plans import LargeModel, Plan
 
 
 @dataclass
-class FixedBatchAgent:
+class PlanAgent(UnlearningAgent):
+    """Runs the plan asked for where its GPUs are those it takes, else the fastest.
+
+    With `tight` it is the one that would be the fastest on full nodes side by side, wherever the GPUs lie.
+    """
+
+    plans: LargeModel
+    asked: Plan | None
+    global_batch: int
+    tight: bool = False
+
+    def choose(self, site: Site, epoch: int) -> BatchChoice:
+        """Return a plan for a site, with its micro-batches."""
+        fits = self.asked is not None and self.asked.gpus == site.gpus
+        if self.tight:
+            site = Site(consolidated_shape(site.gpus, self.plans.node_gpus(site.gpu_type)), site.gpu_type)
+        plan = self.asked if fits else self.plans.best(site, self.global_batch).plan
+        assert plan is not None
+        return BatchChoice.of_plan(plan, self.global_batch)
+
+
+@dataclass
+class FixedBatchAgent(UnlearningAgent):
     """Keeps the total batch at `target`, accumulating gradients where the GPUs are few."""
 
     limits: BatchLimits
     target: int
 
-    stale = False
-    goodput = None
-
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Split the target over the GPUs."""
         return batch_for_target(self.limits, self.target, site.gpus)
 
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing."""
 
-
-class NoBatchAgent:
+class NoBatchAgent(UnlearningAgent):
     """Stands beside a job that has no batch size to choose."""
-
-    stale = False
-    goodput = None
 
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Choose nothing."""
         return NO_BATCH
-
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing."""
 
 
 _NO_BATCH_AGENT = NoBatchAgent()

@@ -51,5 +51,4 @@ class MeasurementError:
 def check_noise(noise: float) -> None:
     """Raise `ValueError` for a relative error that is not in [0, 1)."""
     if not 0 <= noise < 1:
-        message = f"noise must be from 0 to below 1, not {noise}"
-        raise ValueError(message)
+        raise ValueError(f"noise must be from 0 to below 1, not {noise}")

@@ -81,8 +81,7 @@ def history_of_job(
 def merge(one: History, other: History) -> History:
     """Merge the histories of two groups of jobs of one application; `ValueError` where their batch limits differ."""
     if one.limits != other.limits:
-        message = "histories of applications with different batch limits cannot be merged"
-        raise ValueError(message)
+        raise ValueError("histories of applications with different batch limits cannot be merged")
     jobs = one.jobs + other.jobs
     types = sorted({*one.profiles, *other.profiles})
     profiles = {kind: _union(one.profiles.get(kind, {}), other.profiles.get(kind, {})) for kind in types}

@@ -1,6 +1,5 @@
 from .adding_seeds import AddedSeeds as AddedSeeds, run_to_decision as run_to_decision
 from .checking import check as check, prepare as prepare
-from .driving import drive_task as drive_task, task_of as task_of
 from .progress import grid_progress as grid_progress, progress_listener as progress_listener
 from .results import RunResults as RunResults, read_run as read_run
 from .running import check_ways as check_ways, run as run
@@ -12,5 +11,5 @@ from .simulation import (
     results_of as results_of,
     simulate as simulate,
 )
-from .stepping import Step as Step, steps as steps
+from .stepping import Step as Step, drive_task as drive_task, steps as steps, task_of as task_of
 from .traces import find_trace as find_trace, read_trace as read_trace

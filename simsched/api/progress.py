@@ -66,7 +66,6 @@ class LineListener:
     """Writes a line for each finished cell."""
 
     def __init__(self) -> None:
-        """Start counting."""
         self._cells = 0
         self._done = 0
 

@@ -24,8 +24,7 @@ def find_trace(source: str | Path, layout: str = "auto") -> Trace:
     shipped = {path.name.split(".")[0]: path for path in data_folder("traces").glob("*.csv*")}
     if str(source) in shipped:
         return read_any(shipped[str(source)], layout)
-    message = "there is no such file, and no shipped trace of that name"
-    raise input_error(source, message, nearest(str(source), shipped))
+    raise input_error(source, "there is no such file, and no shipped trace of that name", nearest(str(source), shipped))
 
 
 def read_trace(source: str | Path, layout: str = "auto") -> pd.DataFrame:

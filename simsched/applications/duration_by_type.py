@@ -36,8 +36,7 @@ class DurationByType(FixedDuration):
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Run at the speed of the site's type; raises `ValueError` where that is not known."""
         if site.gpu_type not in self._speed:
-            message = f"the speed of jobs of {FIXED_DURATION} on GPUs of type '{site.gpu_type}' is not known"
-            raise ValueError(message)
+            raise ValueError(f"the speed of jobs of {FIXED_DURATION} on GPUs of type '{site.gpu_type}' is not known")
         running = super().run(site, batch, epoch)
         return running._replace(rate=running.rate * self._speed[site.gpu_type])
 

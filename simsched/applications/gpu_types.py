@@ -27,8 +27,7 @@ class GpuType(Section):
     @model_validator(mode="after")
     def _both_powers(self) -> GpuType:
         if (self.idle_w is None) != (self.busy_w is None):
-            message = "give both 'idle_w' and 'busy_w', or neither"
-            raise ValueError(message)
+            raise ValueError("give both 'idle_w' and 'busy_w', or neither")
         return self
 
 

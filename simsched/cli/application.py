@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from simsched.cli.application_types import compared_types, draw_types, print_ratios, show_rates
-from simsched.cli.output import json_option, print_json, table
+from simsched.cli.output import json_option, print_json, say_figures, table, write_file
 from simsched.cli.pairs import pairs
 from simsched.cli.plans import fit_plans, plans, predict_plans
 from simsched.errors import input_error, nearest
-from simsched.files import write_text
 
 if TYPE_CHECKING:
     from simsched.applications import ApplicationCatalogue
@@ -142,9 +141,7 @@ def show(
         data = _on_types(found, sizes, types, gpus_per_node, _DRAWN_GPUS)
         figures["types"] = draw_types(data, f"{found.name}: throughput by GPU type")
     for kind, drawn in figures.items():
-        for file in save(*drawn, out, f"{name}-{kind}"):
-            if file.suffix == ".png":
-                click.echo(f"Figure: {file}")
+        say_figures(save(*drawn, out, f"{name}-{kind}"))
 
 
 @application.command()
@@ -168,9 +165,7 @@ def compare(
         print_json({"applications": [asdict(one) for one in found], "figures": [str(file) for file in figures]})
         return
     _print_truth(found)
-    for file in figures:
-        if file.suffix == ".png":
-            click.echo(f"Figure: {file}")
+    say_figures(figures)
 
 
 def _print_truth(found: Sequence[Truth]) -> None:
@@ -257,15 +252,8 @@ def init(name: str, out: Path | None) -> None:
     path = out or Path(f"{name}.yaml")
     if path.exists():
         raise input_error(path, "the file is there already", "name another with --out")
-    _write(path, template(name))
+    write_file(path, template(name))
     click.echo(path)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise input_error(path, f"cannot be written: {error.strerror}", "name another place with --out") from error
 
 
 def _percent(*shares: float) -> list[str]:

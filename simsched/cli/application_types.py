@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.output import table
+from simsched.cli.output import say_figures, table
 from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
@@ -78,6 +78,4 @@ def show_rates(model: TabulatedModel, gpu_type: str | None, out: Path | None) ->
         return
     from simsched.report.figures import save
 
-    for file in save(*draw_types(rows, f"{model.name}: rates by GPU type", "steps/s"), out, f"{model.name}-types"):
-        if file.suffix == ".png":
-            click.echo(f"Figure: {file}")
+    say_figures(save(*draw_types(rows, f"{model.name}: rates by GPU type", "steps/s"), out, f"{model.name}-types"))

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 @click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
 @json_option
 def capacity(
-    target: str,
-    node_price: float | None,
-    seeds: int,
-    trust_anyway: bool,
-    no_plots: bool,
-    as_json: bool,
-    **options: Any,
+    target: str, node_price: float | None, seeds: int, trust_anyway: bool, no_plots: bool, as_json: bool, **options: Any
 ) -> None:
     """Find how many nodes of each type, the others staying as they are, a log needs to meet a target.
 

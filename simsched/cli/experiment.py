@@ -8,12 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from simsched.cli.operator_options import (
-    experiment_of,
-    refuse_manifest_options,
-    run_manifest_options,
-    takes_manifests,
-)
+from simsched.cli.operator_options import experiment_of, refuse_manifest_options, run_manifest_options, takes_manifests
 from simsched.cli.output import json_option, print_json
 
 overrides_option = click.option(

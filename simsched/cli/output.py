@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from simsched.errors import input_error
+from simsched.files import write_text
 from simsched.outlets import cells_wide, json_text, one_line, visible
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that the user named; raises `InputError` where it cannot be written."""
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise input_error(path, f"cannot be written: {error.strerror}", "name another place") from error
+
+
+def say_figures(paths: Iterable[Path], word: str = "Figure") -> None:
+    """Print where pictures are, those of a kind that a screen shows."""
+    for path in paths:
+        if path.suffix == ".png":
+            click.echo(f"{word}: {path}")
 
 
 def print_json(content: object) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from simsched.cli.output import say_figures, write_file
 from simsched.errors import input_error, nearest
-from simsched.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def import_(source: Path, target: Path) -> None:
         raise input_error(source, "is not laid out as the table published with Gavel") from None
     if not table.pairs:
         raise input_error(source, "holds no pairs of single-GPU jobs")
-    _write(target, write_pairs(table))
+    write_file(target, write_pairs(table))
     click.echo(f"{target}: {len(table.pairs)} pairs on {', '.join(sorted({kind for kind, _, _ in table.pairs}))}")
 
 
@@ -54,7 +54,7 @@ def template(target: Path) -> None:
     if target.exists():
         raise input_error(target, "the file is there already", "name another")
     example = PairTable({("t4", Kind("cifar10", 128), Kind("ncf", 256)): (0.7, 0.8)})
-    _write(target, write_pairs(example))
+    write_file(target, write_pairs(example))
     click.echo(target)
 
 
@@ -84,9 +84,7 @@ def show(path: Path, gpu_type: str | None, out: Path) -> None:
         raise input_error("--gpu-type", f"{path} has no pairs on '{gpu_type}'", nearest(gpu_type, known))
     for kind in known if gpu_type is None else [gpu_type]:
         data = _both_ways(table, kind)
-        for file in save(*pairs_map(data, title=f"{path.stem}: pairs on {kind.upper()}"), out, f"pairs-{kind}"):
-            if file.suffix == ".png":
-                click.echo(f"Figure: {file}")
+        say_figures(save(*pairs_map(data, title=f"{path.stem}: pairs on {kind.upper()}"), out, f"pairs-{kind}"))
 
 
 def _both_ways(table: PairTable, gpu_type: str) -> pd.DataFrame:
@@ -99,10 +97,3 @@ def _both_ways(table: PairTable, gpu_type: str) -> pd.DataFrame:
             if one != other:
                 rows.append((*other, *one, other_speed, speed, speed + other_speed))
     return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-def _write(target: Path, text: str) -> None:
-    try:
-        write_text(target, text)
-    except OSError as error:
-        raise input_error(target, f"cannot be written: {error.strerror}", "name another place") from error

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.output import json_option, print_json, table
+from simsched.cli.output import json_option, print_json, say_figures, table, write_file
 from simsched.errors import InputError, input_error, nearest
-from simsched.files import write_text
 from simsched.words import counted
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
     found, predicted, left_out = fit_profile(begun, steps.rows)
     inside = errors_by_model(steps.rows, predicted)
     outside = [] if left_out is None else errors_by_model(steps.rows, left_out)
-    _write(out, hardware_text(found))
+    write_file(out, hardware_text(found))
     numbers = {number: getattr(found.profile, number) for number in found.fitted}
     if as_json:
         print_json({"numbers": numbers, "errors": [_plain(one) for one in inside], "left_out": [*map(_plain, outside)]})
@@ -286,9 +285,7 @@ def _draw(found: Sequence[tuple[str, PlanAnswer]], title: str, name: str, out: P
     from simsched.report.figures import plan_parts, save
 
     data = pd.DataFrame([{"plan": label, **one.parts_s} for label, one in found])
-    for file in save(*plan_parts(data, title=title), out, name):
-        if file.suffix == ".png":
-            click.echo(f"Figure: {file}")
+    say_figures(save(*plan_parts(data, title=title), out, name))
 
 
 def _read(path: Path, document: HardwareDocument) -> MeasuredSteps:
@@ -315,10 +312,3 @@ def _print_errors(found: Sequence[ModelErrors]) -> None:
         for one in found
     ]  # fmt: skip
     click.echo(table(("model", "steps", "mean", "worst", "plan ranked first, over the best"), rows))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise input_error(path, f"cannot be written: {error.strerror}", "name another place with --out") from error

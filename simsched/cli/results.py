@@ -338,15 +338,7 @@ def _agreement_json(one: Agreement) -> dict[str, Any]:
 
 
 def _print_agreements(found: list[Agreement]) -> None:
-    headers = (
-        "policy",
-        "workload",
-        "equal",
-        "different",
-        "largest (s)",
-        "mean (s)",
-        "expected (s)",
-    )
+    headers = ("policy", "workload", "equal", "different", "largest (s)", "mean (s)", "expected (s)")
     rows = [
         (
             one.cell.policy,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.new import force_option, refuse_to_overwrite
-from simsched.cli.output import json_option, print_json, table
+from simsched.cli.output import json_option, print_json, say_figures, table, write_file
 
 if TYPE_CHECKING:
     from simsched.workload import Trace
@@ -53,9 +53,7 @@ def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_js
         print_json({**statistics, "figures": [str(path) for path in paths]})
         return
     _print_statistics(statistics)
-    for path in paths:
-        if path.suffix == ".png":
-            click.echo(f"Picture: {path}")
+    say_figures(paths, "Picture")
 
 
 @trace.command()
@@ -97,15 +95,10 @@ def convert(source: str, target: Path, layout: str, to: str | None, processors: 
 @click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
 def outages(source: Path, target: Path) -> None:
     """Write a published trace of faults (InfiniteHBD-Trace) as a list of outages, for `failures.outages_path`."""
-    from simsched.errors import input_error
-    from simsched.files import write_text
     from simsched.workload import merged, read_fault_trace, write_outages
 
     found = merged(read_fault_trace(source))
-    try:
-        write_text(target, write_outages(found))
-    except OSError as error:
-        raise input_error(target, f"cannot be written: {error.strerror}", "name another place") from error
+    write_file(target, write_outages(found))
     click.echo(f"{target}: {len(found)} outages of {len({one.node for one in found})} nodes")
 
 
@@ -194,12 +187,7 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
     rows = [(name, _wrapped(value)) for name, value in facts if value]
     click.echo(table(("property", "value"), rows, left=2, folded=True))
     mix = [
-        (
-            str(row["num_gpus"]),
-            f"{row['jobs']:,}",
-            f"{100 * row['jobs'] / found['jobs']:.1f}",
-            _hours(row["gpu_hours"]),
-        )
+        (str(row["num_gpus"]), f"{row['jobs']:,}", f"{100 * row['jobs'] / found['jobs']:.1f}", _hours(row["gpu_hours"]))
         for row in found["gpu_mix"]
     ]
     click.echo()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from simsched.cli.clean import remove_asked, yes_option
 from simsched.cli.output import json_option, print_json
-from simsched.cli.removing import remove_asked, yes_option
 
 _DAMAGED = 1
 

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simsched.cli.gate import trust_option
-from simsched.cli.operator_options import (
-    answer_plans,
-    manifest_options,
-    operator_options,
-    takes_manifests,
-)
+from simsched.cli.operator_options import answer_plans, manifest_options, operator_options, takes_manifests
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:

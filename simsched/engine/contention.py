@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from simsched.engine.ledger import Ledger, Lifecycle
 from simsched.engine.state import JobState
-from simsched.model import Cluster, Flow, Tier, shared_steps_s
+from simsched.model import Cluster, Flow, Level, Tier, shared_steps_s
 from simsched.model.plans import PlannedJob
 
 
@@ -110,11 +111,18 @@ def _crossed(tiers: tuple[Tier, ...], gpus: int) -> list[int]:
     return [place for place, tier in enumerate(tiers) if not tier.inside and tier.largest < gpus]
 
 
-def _uplinks(job: JobState, cluster: Cluster) -> Iterator[frozenset[Hashable]]:
+def _uplinks(job: JobState, cluster: Cluster) -> Iterator[tuple[Hashable, ...]]:
     """Yield the uplinks that a job has on each tier, in the order of its site's; none of single GPUs and islands."""
     nodes = [node for node, _ in job.allocation]
     for tier in cluster.within:
-        yield frozenset() if tier.gpus else frozenset((tier.name, node) for node in nodes)
+        yield () if tier.gpus else tuple((tier.name, node) for node in nodes)
     for place, level in enumerate(cluster.levels):
         if level.uplink is not None:
-            yield frozenset((level.name, cluster.nodes[node].domains[place]) for node in nodes)
+            path = job.uplink_paths[place] if job.uplink_paths else _hashed(job.request.id, level)
+            domains = dict.fromkeys(cluster.nodes[node].domains[place] for node in nodes)
+            yield tuple((level.name, domain, path) for domain in domains)
+
+
+def _hashed(job_id: str, level: Level) -> int:
+    """Return the path that a switch would choose without regard to load."""
+    return zlib.crc32(f"{job_id} {level.name}".encode()) % level.paths

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from simsched.engine.clock import Clock
-from simsched.engine.decision_record import Moves
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
-from simsched.engine.job_record import CANCELLED
 from simsched.engine.ledger import Ledger
 from simsched.engine.nodes import Nodes
 from simsched.engine.options import Terms
+from simsched.engine.rows import CANCELLED, Moves
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.validate import (
     ALONE,
@@ -62,8 +61,8 @@ class Enactment:
             elif isinstance(action, Place):
                 if action.guaranteed is not None:
                     self._active[job_id].guaranteed = action.guaranteed
-                if action.uplink_level is not None:
-                    self._ledger.rank_on_uplinks(self._active[job_id], action.uplink_level)
+                if action.uplink_level is not None or action.uplink_paths is not None:
+                    self._ledger.route(self._active[job_id], action.uplink_level, action.uplink_paths)
         try:
             moves = self._move(changes)
             if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from math import inf
 
-from simsched.agent import FixedBatchAgent, Measurement
+from simsched.agent import Measurement, UnlearningAgent
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
-from simsched.engine.interval_record import interval_record, total_batch
-from simsched.engine.job_record import job_record
 from simsched.engine.records import JobRecord, JobRecorder, Recorder
+from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
@@ -216,12 +215,13 @@ class Ledger:
                 self.break_off(job)
             job.interference = interference
 
-    def rank_on_uplinks(self, job: JobState, level: int) -> None:
-        """Set how urgent a job's communication is."""
-        if job.uplink_level != level:
-            job.uplink_level = level
-            if job.allocation:
-                self.uplinks_changed[job.request.id] = None
+    def route(self, job: JobState, level: int | None, paths: tuple[int, ...] | None) -> None:
+        """Set how urgent a job's communication is, and its paths, where they are named."""
+        before = job.uplink_level, job.uplink_paths
+        job.uplink_level = job.uplink_level if level is None else level
+        job.uplink_paths = job.uplink_paths if paths is None else paths
+        if job.allocation and before != (job.uplink_level, job.uplink_paths):
+            self.uplinks_changed[job.request.id] = None
 
     def congest(self, job: JobState, congestion: float) -> None:
         """Set the share of its speed that a job loses to others on its uplinks."""
@@ -286,8 +286,9 @@ class Ledger:
         site = job.site
         assert site is not None
         running = job.app.run(site, job.batch, job.epoch)
-        if running.step is not None and running.gradient is not None and type(job.agent) is not FixedBatchAgent:
-            job.agent.observe(Measurement(site, job.batch.local_bsz, running.step, running.gradient, job.epoch))
+        step, gradient = running.step, running.gradient
+        if step is not None and gradient is not None and not isinstance(job.agent, UnlearningAgent):
+            job.agent.observe(Measurement(site, job.batch.local_bsz, step, gradient, job.epoch))
             if job.agent.stale:
                 self.stale[job.request.id] = job
         if job.speeds is not None:

@@ -58,20 +58,15 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         if self.restart_delay_s < 0:
-            message = f"restart_delay_s must not be negative, not {self.restart_delay_s}"
-            raise ValueError(message)
+            raise ValueError(f"restart_delay_s must not be negative, not {self.restart_delay_s}")
         if self.node_start_s < 0 or (self.initial_nodes is not None and self.initial_nodes < 0):
-            message = "node_start_s and initial_nodes must not be negative"
-            raise ValueError(message)
+            raise ValueError("node_start_s and initial_nodes must not be negative")
         if self.tick_s != 0 and not LEAST_TICK_S <= self.tick_s <= 1:
-            message = f"tick_s must be 0, or from {LEAST_TICK_S} to 1, not {self.tick_s}"
-            raise ValueError(message)
+            raise ValueError(f"tick_s must be 0, or from {LEAST_TICK_S} to 1, not {self.tick_s}")
         if self.max_jobs_per_gpu < 1:
-            message = f"max_jobs_per_gpu must be at least 1, not {self.max_jobs_per_gpu}"
-            raise ValueError(message)
+            raise ValueError(f"max_jobs_per_gpu must be at least 1, not {self.max_jobs_per_gpu}")
         if not 0 <= self.interference < 1:
-            message = f"interference must be in [0, 1), not {self.interference}"
-            raise ValueError(message)
+            raise ValueError(f"interference must be in [0, 1), not {self.interference}")
 
 
 @dataclass(frozen=True)
@@ -112,11 +107,9 @@ class FailureOptions:
         for name in ("node_mtbf_s", "gpu_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):
             value = getattr(self, name)
             if value not in (None, "optimal") and not (value > 0 and isfinite(value)):
-                message = f"{name} must be above 0, not {value}"
-                raise ValueError(message)
+                raise ValueError(f"{name} must be above 0, not {value}")
         if not self.weibull_shape > 0 or self.repair_median_s < 0 or self.repair_sigma < 0:
-            message = "weibull_shape must be above 0, repair_median_s and repair_sigma must not be negative"
-            raise ValueError(message)
+            raise ValueError("weibull_shape must be above 0, repair_median_s and repair_sigma must not be negative")
         interval_s = self.checkpoint_interval_s
         fixed_s = inf if interval_s is None or interval_s == "optimal" else interval_s
         if not isinstance(self.checkpoint_cost_s, str) and not 0 <= self.checkpoint_cost_s < fixed_s:
@@ -129,8 +122,7 @@ class FailureOptions:
             )
             raise ValueError(message)
         if self.hot_spares < 0 or not 0 <= self.slow_nodes <= 1 or not 0 < self.slow_speed <= 1:
-            message = "hot_spares must not be negative, slow_nodes must be in [0, 1] and slow_speed in (0, 1]"
-            raise ValueError(message)
+            raise ValueError("hot_spares must not be negative, slow_nodes must be in [0, 1] and slow_speed in (0, 1]")
 
     @property
     def fails(self) -> bool:

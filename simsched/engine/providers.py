@@ -186,8 +186,7 @@ class Granted:
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
         made_up = sorted(str(signal) for signal in set(wanted) - of_jobs.keys() - of_views.keys() - self.files)
         if made_up:
-            message = f"the policy needs signals that nothing provides: {', '.join(made_up)}"
-            raise EngineError(message)
+            raise EngineError(f"the policy needs signals that nothing provides: {', '.join(made_up)}")
         self.job = {signal: of_jobs[signal] for signal in wanted if isinstance(signal, JobSignal)}
         self.view = {signal: of_views[signal] for signal in wanted if isinstance(signal, ViewSignal)}
         self.speeds, self._losses = signals.MEASURED_SPEEDS in self.job, signals.LOSSES in self.job

@@ -8,7 +8,7 @@ from simsched.engine.records import ReasonRecord
 from simsched.engine.state import ClusterState, JobState
 from simsched.model import gpus_of
 from simsched.policy import Reasons, Urgency, Why
-from simsched.words import counted
+from simsched.words import seen_of_room
 
 _UNRANKED: tuple[int, Urgency] = 0, ()
 
@@ -38,14 +38,9 @@ class KeptReasons:
         """Judge by the GPUs that are free on the types that a job can run on, and that it asks for."""
         wanted, kinds = job.request.num_gpus, [kind for kind in room if job.facts.runs_on(kind)]
         most, on_one = (max((room[kind][at] for kind in kinds), default=0) for at in (0, 1))
-        told = f"{counted(most, 'GPU')} free"
-        if most < wanted:
-            return Why.NO_ROOM, told
         nodes = self._cluster.cluster.nodes
-        largest = max(nodes[i].gpus for kind in kinds for i in self._nodes[kind])
-        if on_one < wanted <= largest:
-            return Why.NOT_ON_ONE_NODE, f"{told}, at most {on_one} on one"
-        return Why.LET_WAIT, told
+        largest = max((nodes[i].gpus for kind in kinds for i in self._nodes[kind]), default=0)
+        return seen_of_room(wanted, most, on_one, largest)
 
 
 def _text(score: Urgency) -> str:

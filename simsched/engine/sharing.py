@@ -75,8 +75,7 @@ class Neighbourhood:
         speed = self._model.speeds(residents, gpu_type)[holders.index(job.request.id)]
         held_back = speed == 0 and any(resident.guaranteed for resident in residents)
         if not (speed > 0 or held_back):
-            message = f"job {job.request.id} would stand still among {', '.join(holders)} on one GPU"
-            raise EngineError(message)
+            raise EngineError(f"job {job.request.id} would stand still among {', '.join(holders)} on one GPU")
         return speed
 
 

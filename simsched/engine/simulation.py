@@ -14,7 +14,6 @@ from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.contention import Contention
-from simsched.engine.decision_record import NO_MOVES, decision_record
 from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Failures
@@ -28,14 +27,15 @@ from simsched.engine.options import Decides, EngineOptions, Settings, Terms, str
 from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.reasons import KeptReasons
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
+from simsched.engine.rows import NO_MOVES, decision_record
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.stalls import StallDetector
 from simsched.engine.state import ClusterState, JobState, Leasing
 from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
-from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, facts_of
-from simsched.model.colocation import ConstantSharing, GuaranteedFirst
+from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, Outage, facts_of
+from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
 from simsched.policy import SERVICE_HISTORY, Decision, JobView, Policy, View, no_decision
 from simsched.threads import one_thread, spared_by_the_collector
 
@@ -102,76 +102,31 @@ class Simulation:
         policy = Terms() if policy is None else policy
         terms = policy if isinstance(policy, Terms) else Terms.of(policy)
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
-        checking, failures = settings.get("check_invariants"), settings.get("failures")
-        self._checking = wanted_by_environment() if checking is None else checking
-        self.recorder = recorder = MemoryRecorder() if recorder is None else recorder
-        if self._checking:
-            recorder = CheckingRecorder(recorder, options.tick_s, progress_falls=failures is not None)
-        self._recorder = recorder
+        self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
         self._applications = applications
         #: Creates the agents: the policy unless another is given; None where users configure them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
-        self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
-        self._triggers = terms.triggers
-        self._progress = settings.get("progress")
-        self._on_finish = settings.get("on_finish")
-        self._known_ids = {spec.id for spec in jobs} if self._on_finish is not None else set()
-        self._expected = len(jobs)
-        self._listed = self._submitted = self._finished = self._decisions = 0
+        #: The agent class by application.
+        self.agent_classes: dict[str, str] = {}
         #: The random stream of decisions.
         self.rng = stream(seed, "policy")
-        self._clock = Clock(options.tick_s, self._decide)
+        failures = settings.get("failures")
+        self._record_into(recorder, settings.get("check_invariants"), falls=failures is not None)
+        self._count_from_zero(settings)
         first = options.initial_nodes
         if failures is not None and failures.hot_spares:
             first = len(cluster.nodes) - failures.hot_spares
         self._cluster = ClusterState(cluster, first, options.max_jobs_per_gpu)
-        self._active: dict[str, JobState] = {}
-        self._views: dict[str, JobView] = {}
-        self._history_gpu_s: list[float] = []
-        self._stalls = StallDetector(
-            terms.name, self._clock, self._cluster, self._active, options.idle_rounds, terms.longest_pause_s
-        )
-        self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
-        self._delta = Delta()
-        self._stage = _NEW
-        #: The agent class by application.
-        self.agent_classes: dict[str, str] = {}
-        model = (settings.get("colocation") or ConstantSharing()) if options.max_jobs_per_gpu > 1 else None
-        if model is not None and terms.guaranteed_first:
-            model = GuaranteedFirst(model)
-        self._ledger = ledger = Ledger(self._clock, self._cluster, recorder, options.restart_delay_s, self._on_complete)
-        if self._cluster.occupancy is not None and model is not None:
-            shares = options.gpu_shares
-            ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
-        if options.contention:
-            contention = Contention(cluster, ledger, self._active)
-            ledger.share_uplinks = contention.settle
-            ledger.tell(contention)
-        self._leases = Leases(self._clock, ledger, self._on_leases_over)
-        if options.kill_at_time_limit:
-            ledger.tell(TimeLimits(self._clock, ledger))
-        pairs = TruePairs(model, self._active)
-        coming = (self._next_arrival_s, self._coming_jobs)
-        outages = failures.outages if failures is not None else ()
-        self._granted = Granted(terms.signals, cluster, ReadOnly(self._history_gpu_s), pairs, *coming, outages, seed)
-        shown = (self._clock, self._cluster, self._views, self._granted.view)
-        #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
-        self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
-        self._reasons = KeptReasons(self._cluster) if options.reasons else None
-        if self._reasons is not None:
-            self.view.reasons = self._reasons.said
-        self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
-        self._nodes = Nodes(
-            self._clock, self._cluster, recorder, self._clock.ticks(options.node_start_s), self._on_join
-        )
-        watches = Watches(self._clock, self._on_threshold)
-        self._enactment = Enactment(terms, self._clock, self._cluster, self._active, ledger, self._nodes, watches)
+        model = self._sharing_model(settings.get("colocation"))
+        self._keep_ledger(model)
+        self._show(model, () if failures is None else failures.outages, seed)
+        self._enact()
         self._failures: Failures | None = None
         if failures is not None:
             heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
-            state = (self._clock, self._cluster, ledger, self._active, self._nodes)
+            state = (self._clock, self._cluster, self._ledger, self._active, self._nodes)
             self._failures = Failures(failures, seed, *state, *heard)
-            ledger.tell(self._failures)
+            self._ledger.tell(self._failures)
         #: Whether nothing but the policy's decisions changes how a job runs that knows only GPUs and seconds.
         self._undisturbed = settings.get("lean", True) and not (
             failures is not None
@@ -179,6 +134,73 @@ class Simulation:
             or options.interference
             or options.contention
             or self._granted.speeds
+        )
+
+    def _record_into(self, recorder: Recorder | None, checking: bool | None, *, falls: bool) -> None:
+        """Take the recorder, behind checks of the invariants where they are wanted."""
+        self._checking = wanted_by_environment() if checking is None else checking
+        self.recorder = self._recorder = MemoryRecorder() if recorder is None else recorder
+        if self._checking:
+            self._recorder = CheckingRecorder(self.recorder, self.options.tick_s, progress_falls=falls)
+
+    def _count_from_zero(self, settings: Settings) -> None:
+        """Begin with no job submitted, at the first tick."""
+        self._triggers = self.terms.triggers
+        self._progress, self._on_finish = settings.get("progress"), settings.get("on_finish")
+        self._known_ids = {spec.id for spec in self.jobs} if self._on_finish is not None else set()
+        self._expected = len(self.jobs)
+        self._listed = self._submitted = self._finished = self._decisions = 0
+        self._clock = Clock(self.options.tick_s, self._decide)
+        self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
+        self._active: dict[str, JobState] = {}
+        self._views: dict[str, JobView] = {}
+        self._history_gpu_s: list[float] = []
+        self._delta = Delta()
+        self._stage = _NEW
+
+    def _sharing_model(self, given: Colocation | None) -> Colocation | None:
+        """Return how fast jobs run that share a GPU, None where none may."""
+        if self.options.max_jobs_per_gpu == 1:
+            return None
+        model = given or ConstantSharing()
+        return GuaranteedFirst(model) if self.terms.guaranteed_first else model
+
+    def _keep_ledger(self, model: Colocation | None) -> None:
+        """Make the one writer of state, and what it tells of jobs that begin, stop and end."""
+        clock, cluster, options = self._clock, self._cluster, self.options
+        self._ledger = ledger = Ledger(clock, cluster, self._recorder, options.restart_delay_s, self._on_complete)
+        if cluster.occupancy is not None and model is not None:
+            ledger.neighbourhood = Neighbourhood(model, cluster.occupancy, self._active, shares=options.gpu_shares)
+        if options.contention:
+            contention = Contention(self.cluster, ledger, self._active)
+            ledger.share_uplinks = contention.settle
+            ledger.tell(contention)
+        self._leases = Leases(clock, ledger, self._on_leases_over)
+        if options.kill_at_time_limit:
+            ledger.tell(TimeLimits(clock, ledger))
+
+    def _show(self, model: Colocation | None, outages: Sequence[Outage], seed: int) -> None:
+        """Make the view that callers see, with the signals granted, and what is kept for those who read the tables."""
+        options, terms = self.options, self.terms
+        known = (ReadOnly(self._history_gpu_s), TruePairs(model, self._active))
+        coming = (self._next_arrival_s, self._coming_jobs)
+        self._granted = Granted(terms.signals, self.cluster, *known, *coming, outages, seed)
+        shown = (self._clock, self._cluster, self._views, self._granted.view)
+        #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
+        self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
+        self._reasons = KeptReasons(self._cluster) if options.reasons else None
+        if self._reasons is not None:
+            self.view.reasons = self._reasons.said
+        self._stranded = StrandedGpus(self.cluster, rigid=terms.rigid) if options.fragmentation else None
+
+    def _enact(self) -> None:
+        """Make what carries decisions out, and what notices that they lead nowhere."""
+        clock, cluster, options, terms = self._clock, self._cluster, self.options, self.terms
+        self._nodes = Nodes(clock, cluster, self._recorder, clock.ticks(options.node_start_s), self._on_join)
+        watches = Watches(clock, self._on_threshold)
+        self._enactment = Enactment(terms, clock, cluster, self._active, self._ledger, self._nodes, watches)
+        self._stalls = StallDetector(
+            terms.name, clock, cluster, self._active, options.idle_rounds, terms.longest_pause_s
         )
 
     def __repr__(self) -> str:

@@ -217,8 +217,9 @@ class JobState:
     #: Its speed on slow nodes, and the share that it loses to jobs that share uplinks with it.
     slow: float = 1.0
     congestion: float = 0.0
-    #: Whose communication is served first where uplinks are shared: that of lower levels.
+    #: Whose communication is served first where uplinks are shared: that of lower levels; and by which paths.
     uplink_level: int = 0
+    uplink_paths: tuple[int, ...] | None = None
     gpu_share: float = 1.0
     neighbours: tuple[str, ...] = ()
     #: Whether sharing a GPU may not slow it down; as submitted unless the policy overrides it.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.holders import Holders
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model import NOTHING, Allocation, NodeShape, beside_of, cores_of, describe
+from simsched.model import NOTHING, Allocation, Level, NodeShape, beside_of, cores_of, describe
 from simsched.policy import Action, Cancel, Decision, Place, Stop
 from simsched.words import counted
 
@@ -179,6 +179,7 @@ def check_changes(
             reasons += _out_of_shape(job, job.request.shape, new, cluster, rigid=rigid)
     if changes.actions:
         reasons += _wrong_plans(changes, active, cluster)
+        reasons += _wrong_paths(changes, cluster.cluster.levels)
         reasons += _wrong_neighbours(changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
         reasons += _short_of_shares(changes, cluster.occupancy, balance)
@@ -256,6 +257,16 @@ def _wrong_plans(changes: Changes, active: Mapping[str, JobState], cluster: Clus
         reason = known.refusal(plan, kind, sum(gpus for _, gpus in action.at), active[job_id].request.batch_size)
         if reason is not None:
             yield f"job '{job_id}' cannot run the plan '{plan}': {reason}"
+
+
+def _wrong_paths(changes: Changes, levels: Sequence[Level]) -> Iterator[str]:
+    """Yield the paths that uplinks have not."""
+    there = tuple(level.paths for level in levels)
+    for job_id, action in changes.actions.items():
+        paths = action.uplink_paths if isinstance(action, Place) else None
+        if paths is None or (len(paths) == len(there) and all(map(range.__contains__, map(range, there), paths))):
+            continue
+        yield f"job '{job_id}' is to take the paths {paths}, and the levels of the cluster have {there}"
 
 
 def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:

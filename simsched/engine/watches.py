@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from simsched.engine.clock import Appointment, Clock, Phase
-from simsched.engine.job_record import TIME_LIMIT
 from simsched.engine.ledger import Ledger, Lifecycle
+from simsched.engine.rows import TIME_LIMIT
 from simsched.engine.state import JobState
 
 

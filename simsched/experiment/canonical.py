@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
@@ -30,13 +30,9 @@ def digest_of(value: Any) -> str:
 
     Raises `TypeError` for a value without one, and `InputError` for an unreadable input file.
     """
-    if type(value) not in (tuple, list):
-        return hashlib.sha256(canonical(value).encode()).hexdigest()
-    found, comma = hashlib.sha256(b"["), ""
-    for one in value:  # a million jobs at once would take a gigabyte
-        found.update((comma + canonical(one)).encode())
-        comma = ","
-    found.update(b"]")
+    found = hashlib.sha256()
+    for piece in _listed(value) if type(value) in (tuple, list) else (canonical(value),):
+        found.update(piece.encode())
     return found.hexdigest()
 
 
@@ -57,7 +53,7 @@ def canonical(value: Any) -> str:
     if form is not None:
         return _fields(form, value)
     if isinstance(value, tuple | list):
-        return f"[{','.join(map(canonical, value))}]"
+        return "".join(_listed(value))
     if isinstance(value, Mapping):
         return f"{{{','.join(sorted(f'{canonical(key)}:{canonical(one)}' for key, one in value.items()))}}}"
     if isinstance(value, Set):
@@ -66,8 +62,16 @@ def canonical(value: Any) -> str:
         return canonical(value.item())
     if isinstance(value, np.ndarray):
         return f"array {canonical(value.tolist())}"
-    message = f"a value of {kind.__module__}.{kind.__qualname__} has no canonical form; make it a dataclass"
-    raise TypeError(message)
+    raise TypeError(f"a value of {kind.__module__}.{kind.__qualname__} has no canonical form; make it a dataclass")
+
+
+def _listed(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the form of a list in pieces, as that of a million jobs would take a gigabyte."""
+    before = "["
+    for one in values:
+        yield before + canonical(one)
+        before = ","
+    yield "[]" if before == "[" else "]"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,8 +106,7 @@ class ClusterSpec(Section):
     def _one_way(self) -> ClusterSpec:
         both = sorted(self.model_fields_set & {"nodes", "gpus_per_node", "gpu_type"})
         if self.groups is not None and both:
-            message = f"give either 'groups' or '{both[0]}', not both"
-            raise ValueError(message)
+            raise ValueError(f"give either 'groups' or '{both[0]}', not both")
         types = {self.gpu_type} if self.groups is None else {group.gpu_type for group in self.groups}
         priced = {name for name, _ in self.gpu_price_per_h}
         if priced and priced != types:

@@ -159,15 +159,12 @@ class FailuresSpec(Section):
         ways = ("rack_nodes", "racks", "rack_level")
         given = [f"'{name}'" for name in ways if getattr(self, name) is not None]
         if len(given) > 1:
-            message = f"give either {' or '.join(given)}, not both"
-            raise ValueError(message)
+            raise ValueError(f"give either {' or '.join(given)}, not both")
         if (self.rack_mtbf_h is None) != (not given):
-            message = "racks that fail need both 'rack_mtbf_h' and 'rack_nodes', 'racks' or 'rack_level'"
-            raise ValueError(message)
+            raise ValueError("racks that fail need both 'rack_mtbf_h' and 'rack_nodes', 'racks' or 'rack_level'")
         nodes = [f"'{name}'" for name in ("node_mtbf_h", "gpu_failures_per_day") if getattr(self, name) is not None]
         if len(nodes) > 1:
-            message = f"give either {' or '.join(nodes)}, not both"
-            raise ValueError(message)
+            raise ValueError(f"give either {' or '.join(nodes)}, not both")
         if self.causes and (self.repair_median_h or self.repair_sigma):
             raise ValueError("'causes' have repair times of their own; leave out 'repair_median_h' and 'repair_sigma'")
         interval_s, cost_s = self.checkpoint_interval_s, self.checkpoint_cost_s

@@ -133,8 +133,7 @@ def find_league(name: str) -> Path:
     shipped = {file.stem: file for file in sorted(data_folder("leagues").glob("*.yaml"))}
     key = name.removeprefix("league-").removeprefix("league/")
     if key not in shipped:
-        message = "there is no such file, and no shipped league of that name"
-        raise input_error(name, message, nearest(key, shipped))
+        raise input_error(name, "there is no such file, and no shipped league of that name", nearest(key, shipped))
     return shipped[key]
 
 

@@ -27,8 +27,7 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
         try:
             return policy(**values)
         except (SystemExit, GeneratorExit) as error:
-            message = f"its constructor raises {type(error).__name__}: {error}"
-            raise ValueError(message) from error
+            raise ValueError(f"its constructor raises {type(error).__name__}: {error}") from error
 
 
 def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:

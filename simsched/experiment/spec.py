@@ -40,8 +40,7 @@ _Section = TypeVar("_Section", bound=Section)
 def _printable(text: str) -> str:
     """Reject characters that figures cannot show."""
     if not text.isprintable():
-        message = "must not hold control characters"
-        raise ValueError(message)
+        raise ValueError("must not hold control characters")
     return text
 
 
@@ -64,8 +63,7 @@ def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Sectio
     def add(section: type[_Section]) -> type[_Section]:
         twice = sorted({*hidden, *ways.keys() & section.model_fields})
         if twice:
-            message = f"{section.__name__}: declared in two ways: {', '.join(twice)}"
-            raise TypeError(message)
+            raise TypeError(f"{section.__name__}: declared in two ways: {', '.join(twice)}")
         hints = get_type_hints(options)
         keys: dict[str, Any] = {
             one.name: (hints[one.name], Field(default=one.default, **one.metadata)) for one in fields(options)
@@ -123,8 +121,7 @@ class WorkloadSpec(Section):
         factor = self.deadline_factor
         low, high = factor if isinstance(factor, tuple) else (factor, factor)
         if low is not None and high is not None and not 0 < low <= high <= MOST_SECONDS:
-            message = f"deadline_factor must be above 0 and in ascending order, not {factor}"
-            raise ValueError(message)
+            raise ValueError(f"deadline_factor must be above 0 and in ascending order, not {factor}")
         return self
 
     @model_validator(mode="after")
@@ -302,8 +299,7 @@ def _listed(seeds: Any) -> Any:
     """Convert a count n to the seeds 1 to n."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if not 1 <= seeds <= 10_000:
-            message = f"a number of seeds must be between 1 and 10000, not {seeds}"
-            raise ValueError(message)
+            raise ValueError(f"a number of seeds must be between 1 and 10000, not {seeds}")
         return tuple(range(1, seeds + 1))
     if not isinstance(seeds, list):
         message = "must be a list of seeds, or how many to use"
@@ -380,11 +376,9 @@ class ExperimentSpec(Section):
     def _jobs_of_one_kind(self) -> ExperimentSpec:
         if self.tuning is not None:
             if "workload" in self.model_fields_set:
-                message = "give either 'workload' or 'tuning', not both"
-                raise ValueError(message)
+                raise ValueError("give either 'workload' or 'tuning', not both")
             if any(policy.workload is not None for policy in self.policies):
-                message = "a policy cannot have a 'workload' of its own where there is a 'tuning'"
-                raise ValueError(message)
+                raise ValueError("a policy cannot have a 'workload' of its own where there is a 'tuning'")
         return self
 
     @model_validator(mode="after")

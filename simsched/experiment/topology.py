@@ -53,6 +53,9 @@ class LevelSpec(Section):
         description="instead of 'uplink_gb_s': how much less the uplink carries than those of the tier below together",
     )
     latency_us: float = Field(default=0.0, ge=0, le=1e9, description="microseconds that a collective across it adds")
+    paths: int = Field(
+        default=1, ge=1, le=1024, description="equal links of an uplink above the nodes; a job's traffic takes one"
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> LevelSpec:
@@ -64,6 +67,9 @@ class LevelSpec(Section):
             raise ValueError(message)
         if self.latency_us and not self.linked:
             message = f"the latency of level '{self.level}' counts only with 'uplink_gb_s' or 'oversubscription'"
+            raise ValueError(message)
+        if self.paths > 1 and (self.within or not self.linked):
+            message = f"'paths' of '{self.level}' are those of the uplinks of a level above the nodes"
             raise ValueError(message)
         if self.within and (not self.linked or self.model_fields_set & {"sync_factor", "inside_factor"}):
             message = f"tier '{self.level}' within a node needs an uplink, and no 'sync_factor' or 'inside_factor'"
@@ -120,7 +126,8 @@ def levelled(cluster: Cluster, specs: tuple[LevelSpec, ...]) -> Cluster:
         domains = consecutive(spec.nodes, count) if spec.nodes is not None else spec.domains or ()
         gpus = per_node * max(len(domain) for domain in domains)
         below, size = spec.uplink(below, gpus / size), gpus
-        levels.append(Level(spec.level, domains, spec.sync_factor, spec.inside_factor, below))
+        one = None if below is None else below._replace(bytes_per_s=below.bytes_per_s / spec.paths)
+        levels.append(Level(spec.level, domains, spec.sync_factor, spec.inside_factor, one, spec.paths))
     if (within or any(level.uplink is not None for level in levels)) and (not within or within[-1].gpus):
         raise ValueError("uplinks count with those of nodes: declare '{level: node, nodes: 1, uplink_gb_s: ...}' too")
     return with_levels(cluster, levels, within)

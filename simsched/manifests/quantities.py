@@ -21,12 +21,10 @@ IN_MILLI = frozenset({"cpu"})
 def quantity(value: object) -> Fraction:
     """Return a quantity as Kubernetes reads it; raises `ValueError` for what is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        message = f"{value!r} is no quantity"
-        raise ValueError(message)  # noqa: TRY004 - what a user wrote
+        raise ValueError(f"{value!r} is no quantity")  # noqa: TRY004 - what a user wrote
     match = _FORM.fullmatch(str(value).strip())
     if match is None:
-        message = f"'{value}' is no quantity"
-        raise ValueError(message)
+        raise ValueError(f"'{value}' is no quantity")
     sign, number, exponent, suffix = match.groups()
     size = Fraction(number) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""])
     return -size if sign == "-" else size
@@ -39,8 +37,7 @@ def amount(resource: str, value: object) -> int:
     """
     found = quantity(value)
     if found < 0:
-        message = f"'{value}' is negative"
-        raise ValueError(message)
+        raise ValueError(f"'{value}' is negative")
     return math.ceil(found * 1000 if resource in IN_MILLI else found)
 
 

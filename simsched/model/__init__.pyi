@@ -18,13 +18,7 @@ from .batch import (
     clip_to_max as clip_to_max,
     split_batch as split_batch,
 )
-from .capacity import (
-    Capacity as Capacity,
-    Claim as Claim,
-    Room as Room,
-    beside_of as beside_of,
-    cores_of as cores_of,
-)
+from .capacity import Capacity as Capacity, Claim as Claim, Room as Room, beside_of as beside_of, cores_of as cores_of
 from .cluster import (
     Cluster as Cluster,
     Level as Level,

@@ -49,10 +49,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        nodes: Sequence[Node],
-        free: Sequence[int] | None = None,
-        beside: Sequence[tuple[int, int]] | None = None,
+        cls, nodes: Sequence[Node], free: Sequence[int] | None = None, beside: Sequence[tuple[int, int]] | None = None
     ) -> Room:
         """Take nodes of which the first `free` GPUs (None: all) are free; `beside` is taken of cores and memory."""
         rows = [(node.gpus, cores_of(node), memory_of(node)) for node in nodes]

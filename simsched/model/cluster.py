@@ -62,7 +62,8 @@ class Level:
     A job whose nodes are in several domains needs `sync_factor` times the seconds that synchronising across nodes takes
     within one, unless its application knows better. Where the nodes are themselves islands of a server, a job on
     several of one domain of the lowest level needs `inside_factor` times the seconds that its application says.
-    The `uplink` joins a domain to the others, for jobs that know what they send (None: not declared).
+    The `uplink` joins a domain to the others, for jobs that know what they send (None: not declared). There are as
+    many of them as `paths`, of which a job's traffic takes one, the same of each domain.
     """
 
     name: str
@@ -70,10 +71,11 @@ class Level:
     sync_factor: float = 1.0
     inside_factor: float = 1.0
     uplink: Uplink | None = None
+    paths: int = 1
 
     def described(self) -> dict[str, object]:
         """Return the level as plain data, without what it leaves as it is."""
-        usual = {"inside_factor": 1.0, "uplink": None}
+        usual = {"inside_factor": 1.0, "uplink": None, "paths": 1}
         return {key: value for key, value in asdict(self).items() if key not in usual or value != usual[key]}
 
 

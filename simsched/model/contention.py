@@ -24,7 +24,7 @@ class Flow(NamedTuple):
     """
 
     step_s: float
-    across: tuple[tuple[float, frozenset[Hashable]], ...]
+    across: tuple[tuple[float, tuple[Hashable, ...]], ...]
     level: int = 0
 
 

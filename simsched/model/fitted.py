@@ -12,15 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 
 from simsched.arithmetic import exp, log
-from simsched.model.application import (
-    BatchChoice,
-    BatchLimits,
-    GradientStats,
-    LossCurve,
-    MemoryNeed,
-    Running,
-    StepTime,
-)
+from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, MemoryNeed, Running, StepTime
 from simsched.model.goodput import gradient_of
 from simsched.model.placement import Site
 from simsched.model.step_model import Placements, StepModel
@@ -111,8 +103,7 @@ class FittedApplication:
             message = f"{self.name} has no step times for GPUs of type {gpu_type}, only for {', '.join(self.gpu_types)}"
             raise ValueError(message)
         if not shape or local_bsz < 1:
-            message = f"{self.name} cannot run on the placement {shape} with a per-GPU batch of {local_bsz}"
-            raise ValueError(message)
+            raise ValueError(f"{self.name} cannot run on the placement {shape} with a per-GPU batch of {local_bsz}")
         compute, step = model.times_s(Placements.at(site), [local_bsz])
         return StepTime(float(step[0]), float(step[0] - compute[0]))
 
@@ -123,8 +114,7 @@ class FittedApplication:
             limits = self.limits
             if not limits.init_batch_size <= batch_size <= limits.max_batch_size:
                 bounds = f"{limits.init_batch_size} to {limits.max_batch_size}"
-                message = f"{self.name}: total batch {batch_size:g} lies outside {bounds}"
-                raise ValueError(message)
+                raise ValueError(f"{self.name}: total batch {batch_size:g} lies outside {bounds}")
             self._gradients[key] = gradient_of(self.training.noise.at(batch_size, epoch), limits.init_batch_size)
         return self._gradients[key]
 

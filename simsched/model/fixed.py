@@ -24,8 +24,7 @@ class FixedDuration(Undeclared):
     def __init__(self, duration_s: float, num_gpus: int | None = None, speedup: Speedup | None = None) -> None:
         """Take the service time in seconds, above 0, on `num_gpus` GPUs (None: on any number)."""
         if duration_s <= 0:
-            message = f"a job of fixed duration needs more than 0 seconds, not {duration_s}"
-            raise ValueError(message)
+            raise ValueError(f"a job of fixed duration needs more than 0 seconds, not {duration_s}")
         self.duration_s = duration_s
         self.only_gpus = num_gpus if speedup is None else None
         self._asked = num_gpus
@@ -49,14 +48,12 @@ class FixedDuration(Undeclared):
         if self._asked is None or gpus == self._asked:
             return _RUNNING
         if self._speedup is None:
-            message = f"its duration is known on {self._asked} GPUs only, not on {gpus}"
-            raise ValueError(message)
+            raise ValueError(f"its duration is known on {self._asked} GPUs only, not on {gpus}")
         return _RUNNING._replace(rate=self._speedup.speed(gpus) / self._speedup.speed(self._asked))
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Refuse: such a job has no steps."""
-        message = f"jobs of {FIXED_DURATION} have no training steps, so their step time is unknown"
-        raise ValueError(message)
+        raise ValueError(f"jobs of {FIXED_DURATION} have no training steps, so their step time is unknown")
 
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Return the duration: one iteration a second."""
@@ -72,8 +69,7 @@ class StagedJob(Undeclared):
     def __init__(self, name: str, profile: StageProfile, total_steps: float) -> None:
         """Take the profile; raises `ValueError` for a job without iterations or iterations without length."""
         if total_steps < 1 or not profile.iteration_s > 0:
-            message = f"a job of {name} needs at least 1 iteration of more than 0 seconds"
-            raise ValueError(message)
+            raise ValueError(f"a job of {name} needs at least 1 iteration of more than 0 seconds")
         self.name = name
         self.total_steps = total_steps
         self.iteration_s = profile.iteration_s

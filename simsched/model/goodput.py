@@ -34,7 +34,6 @@ class CandidateBatches:
     """
 
     def __init__(self, limits: BatchLimits) -> None:
-        """Start with no candidates made."""
         self.limits = limits
         self._of_gpus: dict[int, tuple[Ints, Ints]] = {}
         self._stacked: dict[bytes, tuple[Ints, Ints]] = {}

@@ -36,8 +36,7 @@ class StepTable:
         """Interpolate linearly between measured batch sizes; `ValueError` outside them."""
         sizes = self.local_bsz
         if not sizes[0] <= local_bsz <= sizes[-1]:
-            message = f"per-GPU batch {local_bsz} lies outside {sizes[0]} to {sizes[-1]}"
-            raise ValueError(message)
+            raise ValueError(f"per-GPU batch {local_bsz} lies outside {sizes[0]} to {sizes[-1]}")
         high = max(bisect_left(sizes, local_bsz), 1)
         return StepTime(self._line(self.step_s, high, local_bsz), self._line(self.sync_s, high, local_bsz))
 
@@ -164,31 +163,27 @@ class MeasuredApplication(Undeclared):
 
     def _check_type(self, gpu_type: str) -> None:
         if gpu_type != self.gpu_types[0]:
-            message = f"{self.name} was measured on GPUs of type {self.gpu_types[0]}, not on {gpu_type}"
-            raise ValueError(message)
+            raise ValueError(f"{self.name} was measured on GPUs of type {self.gpu_types[0]}, not on {gpu_type}")
 
     def _bracket(self, batch_size: float) -> tuple[TrainingCurve, TrainingCurve]:
         """Find the curves of the largest measured batch not above and the smallest not below."""
         sizes = self.batch_sizes
         if not sizes[0] <= batch_size <= sizes[-1]:
-            message = f"{self.name}: total batch {batch_size:g} lies outside {sizes[0]} to {sizes[-1]}"
-            raise ValueError(message)
+            raise ValueError(f"{self.name}: total batch {batch_size:g} lies outside {sizes[0]} to {sizes[-1]}")
         high = bisect_left(sizes, batch_size)
         low = high if sizes[high] == batch_size else high - 1
         return self.curves[low], self.curves[high]
 
     def _interpolate(self, shape: Shape, local_bsz: int) -> StepTime:
         if not shape:
-            message = f"{self.name} cannot run on no GPU"
-            raise ValueError(message)
+            raise ValueError(f"{self.name} cannot run on no GPU")
         table = self.placements.get(canonical_rotation(shape))
         if table is None:
             return self._by_counts(shape, local_bsz)
         try:
             return table.at(local_bsz)
         except ValueError as error:
-            message = f"{self.name} on {shape} GPUs: {error}"
-            raise ValueError(message) from None
+            raise ValueError(f"{self.name} on {shape} GPUs: {error}") from None
 
     def _by_counts(self, shape: Shape, local_bsz: int) -> StepTime:
         """Interpolate over numbers of nodes, of GPUs and the batch, for shapes that were not measured."""
@@ -219,8 +214,7 @@ class _Surface:
         try:
             self._triangulation = Delaunay(np.array(points, dtype=np.float64))
         except (QhullError, ValueError):
-            message = f"{name} was measured on too few placements to tell its speed on others"
-            raise ValueError(message) from None
+            raise ValueError(f"{name} was measured on too few placements to tell its speed on others") from None
         self._values = np.array(values)
 
     def __call__(self, nodes: int, gpus: int, local_bsz: int) -> Floats:

@@ -12,8 +12,7 @@ class ScaledApplication:
     def __init__(self, inner: Application, name: str, factor: float) -> None:
         """Slow `inner` down by `factor` (above 0; below 1 it speeds it up)."""
         if not factor > 0:
-            message = f"factor must be above 0, not {factor}"
-            raise ValueError(message)
+            raise ValueError(f"factor must be above 0, not {factor}")
         self._inner = inner
         self._factor = factor
         self.name = name

@@ -71,7 +71,8 @@ class Terms(NamedTuple):
     """What binds the start of a job beside room: the reservation that it is for, jobs that must have ended before it.
 
     Of its group (a job array) at most `group_limit` jobs run at once (0: all); `licences` are names and counts. It had
-    waited `waited_s` seconds when it came.
+    waited `waited_s` seconds when it came; one that runs when a replay begins held `held_nodes`, each named by
+    the type of its GPUs and its number among those of the type (a100:0).
     """
 
     reservation: str = ""
@@ -79,3 +80,4 @@ class Terms(NamedTuple):
     group_limit: int = 0
     licences: tuple[tuple[str, int], ...] = ()
     waited_s: int = 0
+    held_nodes: tuple[str, ...] = ()

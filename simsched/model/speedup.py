@@ -23,12 +23,10 @@ class Speedup:
     def __post_init__(self) -> None:
         """Raise `ValueError` where the parameters are not a speed-up."""
         if not 0 < self.exponent <= 1:
-            message = f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}"
-            raise ValueError(message)
+            raise ValueError(f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}")
         gpus = [count for count, _ in self.table]
         if gpus != sorted(set(gpus)) or any(count < 1 or speed <= 0 for count, speed in self.table):
-            message = "a table of speed-up lists [GPUs, speed] by ascending GPUs, all above 0"
-            raise ValueError(message)
+            raise ValueError("a table of speed-up lists [GPUs, speed] by ascending GPUs, all above 0")
 
     @classmethod
     def of(cls, said: Literal["linear"] | float | Sequence[tuple[int, float]]) -> Speedup:

@@ -59,8 +59,7 @@ class TensorModelJob(Undeclared):
     ) -> None:
         """Take the service time in whole seconds, at least 1, on `num_gpus` GPUs (None: on any number)."""
         if duration_s < 1:
-            message = f"a job of {model.name} needs a duration of at least 1 second, not {duration_s}"
-            raise ValueError(message)
+            raise ValueError(f"a job of {model.name} needs a duration of at least 1 second, not {duration_s}")
         self._model = model
         self.name = model.name
         self.duration_s = duration_s
@@ -88,8 +87,7 @@ class TensorModelJob(Undeclared):
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Refuse: such a job has no steps."""
-        message = f"jobs of {self.name} are known by their duration, so their step time is unknown"
-        raise ValueError(message)
+        raise ValueError(f"jobs of {self.name} are known by their duration, so their step time is unknown")
 
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Return the duration: one iteration a second."""

@@ -23,8 +23,7 @@ def check_nodes(domains: Sequence[Sequence[int]], count: int) -> None:
     """Raise `ValueError` where domains name a node that a cluster of `count` nodes has not."""
     for node in (node for domain in domains for node in domain):
         if not 0 <= node < count:
-            message = f"there is no node {node}; the nodes are 0 to {count - 1}"
-            raise ValueError(message)
+            raise ValueError(f"there is no node {node}; the nodes are 0 to {count - 1}")
 
 
 def with_levels(cluster: Cluster, levels: Sequence[Level], within: Sequence[Within] = ()) -> Cluster:
@@ -39,8 +38,7 @@ def with_levels(cluster: Cluster, levels: Sequence[Level], within: Sequence[With
                 message = f"domain {place} of level '{lower.name}' lies in several domains of level '{upper.name}'"
                 raise ValueError(message)
         if below == above:
-            message = f"the levels '{lower.name}' and '{upper.name}' have the same domains"
-            raise ValueError(message)
+            raise ValueError(f"the levels '{lower.name}' and '{upper.name}' have the same domains")
     nodes = [replace(node, domains=tuple(place[node.index] for place in places)) for node in cluster.nodes]
     return replace(cluster, nodes=tuple(nodes), levels=tuple(levels), within=tuple(within))
 
@@ -52,13 +50,11 @@ def _places(level: Level, count: int) -> list[int]:
     for place, domain in enumerate(level.domains):
         for node in domain:
             if node in found:
-                message = f"node {node} is twice in the domains of level '{level.name}'"
-                raise ValueError(message)
+                raise ValueError(f"node {node} is twice in the domains of level '{level.name}'")
             found[node] = place
     missing = next((node for node in range(count) if node not in found), None)
     if missing is not None:
-        message = f"node {missing} is in no domain of level '{level.name}'"
-        raise ValueError(message)
+        raise ValueError(f"node {missing} is in no domain of level '{level.name}'")
     return [found[node] for node in range(count)]
 
 

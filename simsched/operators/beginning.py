@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.operators.log_input import Groups, OperatorLog, fitted_to, held_over_time
+from simsched.operators.log_input import Groups, OperatorLog, fitted_to, held_nodes, held_over_time
 from simsched.workload import make_trace
 from simsched.workload.readers import ClusterLog
 
@@ -100,7 +100,11 @@ def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int
     ran = (table["start_s"] <= from_s).to_numpy("bool")
     waited = ~ran & (table["eligible_s"] < from_s).to_numpy("bool")
     come = np.where(ran, table["start_s"], np.where(waited, from_s, table["eligible_s"]))
-    placed = table.assign(eligible_s=come, waited_s=np.where(waited, from_s - table["eligible_s"], 0))
+    placed = table.assign(
+        eligible_s=come,
+        waited_s=np.where(waited, from_s - table["eligible_s"], 0),
+        held_nodes=held_nodes(found, table, ran),
+    )
     whole = trace_of(found, log, placed, groups)
     zero_s = int(come.min())
     full_s = max(from_s, _full_s(table, from_s))

@@ -258,7 +258,6 @@ def _values(
         values = [reader.of(cell) for cell in run.cells if cell.point[key] == number]
         known = [value for value in values if value is not None]
         if len(known) < len(values) or not known:
-            message = f"the runs give no '{reader.target.metric}'"
-            raise input_error("--target", message, "choose another metric")
+            raise input_error("--target", f"the runs give no '{reader.target.metric}'", "choose another metric")
         found[number] = estimate(known)
     return found

@@ -13,6 +13,7 @@ import pandas as pd
 from simsched.errors import input_error
 from simsched.experiment.running import Listener
 from simsched.operators.beginning import RunTimes, trace_of
+from simsched.operators.log_input import held_nodes
 from simsched.operators.replays import ReplayPlan, counted_from, run_replay
 from simsched.workload.readers import ClusterLog, joined, read_squeue
 
@@ -100,7 +101,9 @@ def forecast_starts(
         if known.empty:
             raise input_error(log.name, "no job of it ended before the moment asked for", "give a log that goes back")
         rng, times = np.random.default_rng((seed, place)), RunTimes.of(known)
-        drawn = [trace_of(plan.log, log, _draw(known, queue, times, rng), plan.groups) for _ in range(draws)]
+        runs = (queue.jobs["start_s"] >= 0).to_numpy("bool")
+        placed = replace(queue, jobs=queue.jobs.assign(held_nodes=held_nodes(plan.log, queue.jobs, runs)))
+        drawn = [trace_of(plan.log, log, _draw(known, placed, times, rng), plan.groups) for _ in range(draws)]
         traces = {f"{_FOLDER}/{place}-{number}.csv.gz": one.trace for number, one in enumerate(drawn)}
         run = run_replay(counted_from(plan, drawn[0]), "forecast", traces=traces, listener=listener)
         found.append(_starts(queue, [cell.jobs.set_index("job_id")["start_time_s"] for cell in run.cells]))

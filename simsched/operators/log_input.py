@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,15 @@ _UNNAMED_TYPE = "gpu"
 
 @dataclass(frozen=True)
 class OperatorLog:
-    """A log as a trace to replay and, if it records waits, the log itself; `said` holds notes on reading."""
+    """A log as a trace to replay and, if it records waits, the log itself; `said` holds notes on reading.
+
+    `labels` are the nodes by name, as `Terms.held_nodes` has them.
+    """
 
     trace: Trace
     log: ClusterLog | None
     said: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_operator_log(
@@ -116,11 +121,7 @@ def with_partitions(nodes: SlurmCluster, log: ClusterLog) -> SlurmCluster:
 def _group(make: Sequence[SlurmNode]) -> Mapping[str, Any]:
     """Return a group of equal nodes; cores, memory and partitions where they are named."""
     one = make[0]
-    more = {
-        "cores_per_node": one.cpus,
-        "memory_gb_per_node": one.memory_mb / 1024,
-        "partitions": list(one.partitions),
-    }
+    more = {"cores_per_node": one.cpus, "memory_gb_per_node": one.memory_mb / 1024, "partitions": list(one.partitions)}
     group = {"nodes": len(make), "gpus_per_node": one.gpus, "gpu_type": one.gpu_type or _UNNAMED_TYPE}
     return {**group, **{key: value for key, value in more.items() if value}}
 
@@ -159,7 +160,27 @@ def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None 
         [f"  left out: {counted(misfits, 'job')} with no room on the idle nodes of their partition"] if misfits else []
     )
     columns = {str(name): table[name] for name in table}
-    return replace(found, trace=replace(found.trace, columns=columns), said="\n".join(said)), groups
+    labels = found.labels if nodes is None else _labels(nodes)
+    return replace(found, trace=replace(found.trace, columns=columns), said="\n".join(said), labels=labels), groups
+
+
+def _labels(nodes: SlurmCluster) -> dict[str, str]:
+    counts: Counter[str] = Counter()
+    found = {}
+    for node in (one for make in nodes.makes() for one in make):
+        kind = node.gpu_type or _UNNAMED_TYPE
+        found[node.name] = f"{kind}:{counts[kind]}"
+        counts[kind] += 1
+    return found
+
+
+def held_nodes(found: OperatorLog, table: pd.DataFrame, runs: npt.NDArray[np.bool_]) -> list[str]:
+    """Return, for the jobs that run, the labels of the nodes that they hold; empty where one of these is not known."""
+    texts = {}
+    for text in table["nodes"][runs].unique():
+        labels = [found.labels.get(name, "") for name in text.split(",")]
+        texts[text] = " ".join(labels) if all(labels) else ""
+    return [texts[text] if held else "" for text, held in zip(table["nodes"], runs.tolist(), strict=True)]
 
 
 def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:

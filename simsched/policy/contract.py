@@ -36,11 +36,9 @@ class Triggers:
     def __post_init__(self) -> None:
         """Refuse triggers that would never call the policy."""
         if self.interval_s is None and not self.arrival:
-            message = "a policy needs an interval or the arrival trigger, or it would never be called"
-            raise ValueError(message)
+            raise ValueError("a policy needs an interval or the arrival trigger, or it would never be called")
         if self.interval_s is not None and self.interval_s <= 0:
-            message = f"interval_s must be above 0, not {self.interval_s}"
-            raise ValueError(message)
+            raise ValueError(f"interval_s must be above 0, not {self.interval_s}")
 
     @classmethod
     def on_events(cls) -> Triggers:
@@ -61,9 +59,10 @@ class Traits:
     neither jobs that are complete nor random draws tell in what it decides later, so that a trace can be cut there.
     One that models a released scheduler `follows` a version of it, whose switches are `features` with their defaults.
 
-    Three traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
-    section of that name; `quantum` and `diagnostics` name the parameters that hold the seconds of its time slice,
-    longer than a restart, and the further diagnostics asked for (empty: there is none).
+    Four traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
+    section of that name; `interval`, `quantum` and `diagnostics` name the parameters that hold the seconds between its
+    decisions (None in it: it decides at every event), those of its time slice, longer than a restart, and the further
+    diagnostics asked for (empty: there is none).
     """
 
     needs: Set[Signal] = frozenset()
@@ -74,6 +73,7 @@ class Traits:
     scales: bool = False
     forgets: bool = False
     reads_tenants: bool = False
+    interval: str = ""
     quantum: str = ""
     diagnostics: str = ""
     follows: str = ""
@@ -105,8 +105,9 @@ class Policy(Protocol):
 
     @property
     def triggers(self) -> Triggers:
-        """Return when the policy is asked; by default whenever something happens."""
-        return Triggers.on_events()
+        """Return when the policy is asked: in the interval that its traits name, else whenever something happens."""
+        every_s = getattr(self, self.traits.interval) if self.traits.interval else None
+        return Triggers.on_events() if every_s is None else Triggers(interval_s=every_s)
 
     @property
     def rigid(self) -> bool:

@@ -23,7 +23,8 @@ class Place:
     and its time limit begins again. `guaranteed` sets whether it is (see `Traits.guaranteed_first`); None leaves that
     as it is. `plan` is the plan of parallel training that it runs, if it knows any (None: its agent picks one);
     another plan than it runs is a restart. `uplink_level` says how urgent its communication is where jobs share
-    uplinks, 0 being served first; None leaves that as it is.
+    uplinks, 0 being served first, `uplink_paths` which path it takes at each level of the cluster, the lowest first;
+    None leaves that as it is (at first 0, and paths hashed from the job's id).
     """
 
     at: Allocation
@@ -34,6 +35,7 @@ class Place:
     guaranteed: bool | None = None
     plan: Plan | None = None
     uplink_level: int | None = None
+    uplink_paths: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ class Quantum:
     def __init__(self, policy: str, quantum_s: float) -> None:
         """Begin in the first slice; `policy` is named in messages. Raises `ValueError` for less than a second."""
         if quantum_s < 1:
-            message = f"quantum_s must be at least 1, not {quantum_s}"
-            raise ValueError(message)
+            raise ValueError(f"quantum_s must be at least 1, not {quantum_s}")
         self._policy = policy
         self._quantum_s = quantum_s
         self._slice: float = 0

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
+
+from simsched.words import Why as Why
 
 #: The numbers by which a job is ordered, as its policy has them; () where its place follows from none.
 Urgency = float | tuple[float, ...]
-
-
-class Why(StrEnum):
-    """Why a job waits. The policy's word comes before what is seen of the room: the first two, and else the last."""
-
-    NO_ROOM = "no room"
-    NOT_ON_ONE_NODE = "not on one node"
-    OVER_QUOTA = "over quota"
-    RESERVED = "reserved for another"
-    ANOTHER_FIRST = "another comes first"
-    LET_WAIT = "the policy lets it wait"
 
 
 class Reasons:
     """Takes what a policy, or a piece that it shares with others, says of the decision that it is about to return."""
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
         self.places: dict[str, tuple[int, Urgency]] = {}
         self.waits: dict[str, tuple[Why, str]] = {}
 

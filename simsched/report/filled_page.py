@@ -4,6 +4,7 @@ A table stands between two comments, and whatever stands there is replaced:
 
     <!-- simsched: figures RUN METRIC... -->       means over seeds and files of jobs, published values in brackets
     <!-- simsched: ratios RUN METRIC [over ROW] --> ratios of policies with their verdicts
+    <!-- simsched: differences RUN METRIC... [over ROW] --> relative differences from a policy, run by run
     <!-- simsched: order RUN METRIC -->            whether policies rank as published, at each point of the sweep
     <!-- simsched: digits RUN METRIC -->           a metric to the last digit beside the published one, in its own unit
     <!-- simsched: days RUN over ROW -->           change of the mean JCT against a row, by day of submission
@@ -21,7 +22,7 @@ from math import isnan
 from pathlib import Path
 
 from simsched.errors import input_error
-from simsched.report.tables import TextTable, comparison_table, marks_legend, to_markdown
+from simsched.report.tables import TextTable, comparison_table, difference_table, marks_legend, to_markdown
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results import (
     RUN_FILE,
@@ -32,12 +33,13 @@ from simsched.results import (
     Run,
     comparison,
     judge,
+    paired_differences,
     ranks,
     read_run,
 )
 
 _TABLE = re.compile(
-    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|order|digits|days) (?P<run>\S+) (?P<rest>.*?) -->\n)"
+    r"(?P<head><!-- simsched: (?P<kind>figures|ratios|differences|order|digits|days) (?P<run>\S+) (?P<rest>.*?) -->\n)"
     r"(?P<content>.*?)(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
@@ -108,6 +110,7 @@ def _content(found: re.Match[str], results: Path) -> str:
     if not _has(results, found["run"]):
         return found["content"] or f"Not run: there are no results of `{found['run']}`.\n"
     run = read_run(results / found["run"])
+    metrics, _, over = found["rest"].partition(" over ")
     if found["kind"] == "figures":
         table = _figures(run, METRIC.findall(found["rest"]))
     elif found["kind"] == "order":
@@ -116,11 +119,14 @@ def _content(found: re.Match[str], results: Path) -> str:
         table = digits_table(comparison(run), found["rest"].strip())
     elif found["kind"] == "days":
         table = days_table(run, found["rest"].removeprefix("over").strip())
+    elif found["kind"] == "differences":
+        rows = comparison(run, run.replicated_over)
+        reference = over.strip() or run.reference or rows[0].policy
+        table = difference_table(paired_differences(rows, reference), METRIC.findall(metrics))
     else:
-        metric, _, over = found["rest"].partition(" over ")
-        table = ratios_table(judge(run, metric.strip(), over.strip() or None))
+        table = ratios_table(judge(run, metrics.strip(), over.strip() or None))
     legend = " ".join(marks_legend(comparison(run), signals=False))
-    return to_markdown(replace(table, notes=(legend,) if legend else ()))
+    return to_markdown(replace(table, notes=(*table.notes, *([legend] if legend else []))))
 
 
 def _figures(run: Run, metrics: Sequence[str]) -> TextTable:

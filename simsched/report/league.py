@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from io import StringIO
+from pathlib import Path
 
 from simsched.knowledge import legend
 from simsched.outlets import csv_cell
@@ -17,6 +17,7 @@ from simsched.results import (
     MEASURES,
     METRICS,
     Beside,
+    Cell,
     Entry,
     Estimate,
     LeagueTable,
@@ -100,7 +101,7 @@ def _notes(table: LeagueTable, found: Standings, where: str) -> tuple[str, ...]:
     notes = [
         f"{contests} ({where}), {len(table.seeds)} seeds. Ratio of geometric means, with intervals that hold for all "
         f"pairs at once (Bonferroni); rank: who is separated from whom by Holm's procedure on paired logarithms: "
-        f"{_LEVEL}. Other columns: means over contests and seeds.",
+        f"{_LEVEL}. Other columns: means over contests and seeds."
     ]
     if found.elsewhere:
         said = ", ".join(f"{policy} ({count})" for policy, count in sorted(found.elsewhere.items()))
@@ -152,22 +153,19 @@ def contests_table(table: LeagueTable) -> TextTable:
     return TextTable("Contests", headers, rows, notes, 3)
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """An entry under one seed, as `who_cannot_differ` looks at cells."""
-
-    seed: int
-    policy: str
-    point: Mapping[str, str]
-    summary: Mapping[str, float]
-    own: Mapping[str, str] = field(default_factory=dict)
-    manifest: Mapping[str, str] = field(default_factory=dict)
-
-
-def _cells(entry: Entry) -> list[_Cell]:
+def _cells(entry: Entry) -> list[Cell]:
     """Return an entry's values by seed, at the point of its contest."""
+    point = {"contest": entry.contest}
     return [
-        _Cell(int(seed), entry.policy, {"contest": entry.contest}, {k: v[seed] for k, v in entry.values.items()})
+        Cell(
+            Path(),
+            {},
+            {name: by_seed[seed] for name, by_seed in entry.values.items()},
+            entry.policy,
+            "",
+            int(seed),
+            point,
+        )
         for seed in entry.jobs
     ]
 

@@ -74,13 +74,7 @@ def comparison_table(
     if run is not None:
         lines += _failed_lines(run, len(swept), len(readings))
         notes += _run_notes(run)
-    return TextTable(
-        title,
-        ("policy", *(short[key] for key in swept), *titles),
-        lines,
-        notes,
-        1 + len(swept),
-    )
+    return TextTable(title, ("policy", *(short[key] for key in swept), *titles), lines, notes, 1 + len(swept))
 
 
 def _held(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:

@@ -60,11 +60,7 @@ from .league import (
 )
 from .metric import Columns as Columns, LossTable as LossTable
 from .metric_names import Reading as Reading, find_metric as find_metric
-from .metrics import (
-    METRICS as METRICS,
-    metrics_markdown as metrics_markdown,
-    summarise as summarise,
-)
+from .metrics import METRICS as METRICS, metrics_markdown as metrics_markdown, summarise as summarise
 from .orders import Ranked as Ranked, ranks as ranks
 from .pair_speeds import pair_speeds as pair_speeds
 from .power import Power as Power

@@ -86,7 +86,7 @@ class DifferenceRow:
 
 def short_keys(keys: Collection[str]) -> dict[str, str]:
     """Shorten swept keys to their last part (`workload.load` to `load`) where that stays unambiguous."""
-    last = [key.rsplit(".", 1)[-1] for key in keys]
+    last = [key.rpartition(".")[2] for key in keys]
     return {key: short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)}
 
 

@@ -55,7 +55,7 @@ def _gpu_seconds(tables: Tables) -> dict[str, tuple[float, float]] | None:
     powered = _powered_gpu_s(tables.decided, tables.power, span_s)
     if powered is None or held is None:
         return None
-    return {kind: (held.get(kind, 0.0), powered[kind] - held.get(kind, 0.0)) for kind in powered}
+    return {kind: (held[kind], powered[kind] - held[kind]) for kind in powered}
 
 
 def _held_gpu_s(allocations: Columns, power: Power) -> dict[str, float] | None:

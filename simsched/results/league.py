@@ -202,8 +202,7 @@ def _require_alike(own: Entry, other: Entry | None) -> None:
     if other is None or other.reason or (":" in own.policy_name and own.policy_name == other.policy_name):
         return
     if own.policy_name != other.policy_name:
-        message = f"has a policy called '{own.policy}' too"
-        raise input_error("--against", message, "give the new one another name")
+        raise input_error("--against", f"has a policy called '{own.policy}' too", "give the new one another name")
     for name in MEASURES:
         for seed, value in own.values.get(name, {}).items():
             if name != CPU_S and other.values.get(name, {}).get(seed, value) != value:

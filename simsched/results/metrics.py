@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from simsched.results.deadline_metrics import DEADLINE_METRICS
 from simsched.results.energy import ENERGY_METRICS
-from simsched.results.failure_metrics import FAILURE_METRICS
 from simsched.results.metric import ALWAYS, IF_THERE, Columns, LossTable, Metric, Tables, means_by
+from simsched.results.occasional_metrics import DEADLINE_METRICS, FAILURE_METRICS
 from simsched.results.placement_metrics import PLACEMENT_METRICS
 from simsched.results.power import Power
 from simsched.results.quality import QUALITY_METRICS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from simsched.results.stored import (
     Summary,
     read_json as read_json,
 )
-from simsched.results.what_was_run import published_values_hold
+from simsched.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 
 
+#: Sections of an experiment whose change makes published values those of something else.
+_COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
 _EXTENT = ("available_gpus", "provisioned_nodes")
 
 
@@ -118,6 +120,17 @@ class Cell:
     def outages(self) -> pd.DataFrame:
         """The intervals during which a node was out of use; empty where no node ever was."""
         return self.table("outages")
+
+    @cached_property
+    def waits(self) -> Mapping[str, str]:
+        """Why each job waited, and at how many decisions; empty where reasons were not kept."""
+        said = self.table("reasons", ["job_id", "gpus", "why", "rank"])
+        told: dict[str, list[str]] = {}
+        for (job_id, why), rows in said[said["gpus"] == 0].groupby(["job_id", "why"], sort=True):
+            ranks = sorted(set(rows["rank"]) - {0})
+            place = f", place {ranks[0]}{f' to {ranks[-1]}' if len(ranks) > 1 else ''} in line" if ranks else ""
+            told.setdefault(str(job_id), []).append(f"{why} at {counted(len(rows), 'decision')}{place}")
+        return {job_id: "; ".join(parts) for job_id, parts in told.items()}
 
 
 @dataclass(frozen=True)
@@ -231,7 +244,7 @@ def _read_summary(path: Path) -> dict[str, float]:
     for name, value in summary.items():
         low, high = range_of(name)
         slack = _SLACK * max(1.0, abs(value))
-        if not (low is None or value >= low - slack) or not (high is None or value <= high + slack):
+        if not low - slack <= value <= high + slack:
             raise input_error(f"{path}: {one_line(name)}", f"is {value:g}, which it cannot be", RUN_AGAIN)
     return summary
 
@@ -283,6 +296,15 @@ def read_run(folder: Path) -> Run:
         published_left_out=bool(published) and not holds,
         missing=tuple(content.get("missing") or ()),
     )
+
+
+def published_values_hold(changed: Iterable[str]) -> bool:
+    """Return whether published values apply to a run with these `key=value` changes.
+
+    They do not if workload, cluster, engine, applications or policies differ from those they were published for.
+    """
+    keys = [change.partition("=")[0].strip() for change in changed]
+    return not any(key.split(".")[0] in _COMPARED for key in keys)
 
 
 def _listed_cell(folder: Path, entry: CellEntry, ratios: Path | None) -> Cell:

@@ -144,7 +144,7 @@ def seeds_needed(spread: float, pilot: int, difference: float, level: float) -> 
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if middle > 1 and enough(middle) else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 

@@ -68,8 +68,7 @@ def estimate(values: Iterable[float], confidence: float = CONFIDENCE, within: Ra
     sample = np.asarray(list(values), dtype=float)
     n = sample.size
     if n == 0:
-        message = "there is nothing to average"
-        raise ValueError(message)
+        raise ValueError("there is nothing to average")
     mean = float(sample.mean())
     if n == 1:
         return Estimate(mean, 1)

@@ -13,7 +13,7 @@ import pandas as pd
 from simsched.errors import input_error, nearest
 from simsched.results.reader import Cell
 from simsched.results.stays import HELD_COLUMNS, node_sizes, placements
-from simsched.words import counted
+from simsched.words import counted, seen_of_room
 
 _JOB_COLUMNS = ("job_id", "num_gpus", "submit_time_s", "end_time_s", "restarts", "status")
 
@@ -48,7 +48,11 @@ def story(cell: Cell, job_id: str) -> list[Passage]:
     held = cell.table("allocations", HELD_COLUMNS)
     runs = placements(held[held["job_id"] == job_id], {job_id: int(job["restarts"])})
     others = _Others(cell, held[held["job_id"] != job_id], jobs, job)
-    told = [Passage(job["submit_time_s"], job["submit_time_s"], "submitted", f"asks for {_gpus(int(job['num_gpus']))}")]
+    told = [
+        Passage(
+            job["submit_time_s"], job["submit_time_s"], "submitted", f"asks for {counted(int(job['num_gpus']), 'GPU')}"
+        )
+    ]
     free_from = float(job["submit_time_s"])
     for number, (_, placement, start_s, _, end_s, _) in enumerate(runs):
         told += others.waiting(free_from, start_s)
@@ -113,16 +117,9 @@ class _Others:
         down = self._outages[(self._outages[:, 1] <= time_s) & (self._outages[:, 2] > time_s)]
         free[down[:, 0].astype(np.int64)] = 0
         most = max(int(free[self._types == kind].sum()) for kind in np.unique(self._types))
-        later = f"{_gpus(int(there[there[:, 4] > 0, 1].sum()))} held by jobs that came later"
-        if most < self._gpus:
-            return _Reason("no room", f"{_gpus(most)} free, {later}")
-        if int(free.max()) < self._gpus <= int(self._sizes.max()):
-            return _Reason("not on one node", f"{_gpus(most)} free, at most {free.max()} on one, {later}")
-        return _Reason("the policy lets it wait", f"{_gpus(most)} free, {later}")
-
-
-def _gpus(count: int) -> str:
-    return counted(count, "GPU")
+        later = f"{counted(int(there[there[:, 4] > 0, 1].sum()), 'GPU')} held by jobs that came later"
+        why, told = seen_of_room(self._gpus, most, int(free.max()), int(self._sizes.max()))
+        return _Reason(why, f"{told}, {later}")
 
 
 def at(told: Sequence[Passage], time_s: float) -> Passage:

@@ -71,7 +71,7 @@ def verdict(found: Estimate | None, published: float, *, simulated: bool) -> str
     if found is None or found.low is None or found.high is None:
         return UNDECIDED
     contains_published, contains_1 = found.low <= published <= found.high, found.low <= 1 <= found.high
-    if not contains_1 and (published == 1 or (found.low > 1) != (published > 1)):
+    if found.low > 1 >= published or found.high < 1 <= published:
         return DIFFERS
     width = found.high - found.low
     if width > WIDE * found.mean:

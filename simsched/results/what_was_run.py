@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from simsched.words import counted, duration
+
+if TYPE_CHECKING:
+    from simsched.results.reader import Cell
 
 #: The metrics of which policies that cannot differ have the same, and the wait among them.
 _TIMES, _WAIT = ("jct_", "queueing_", "makespan_"), "queueing_mean_s"
 _HOUR_S = 3600
-#: Sections of an experiment whose change makes published values those of something else.
-_COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
 
 
 @dataclass(frozen=True)
@@ -24,44 +25,7 @@ class Reproduction:
     file: str = ""
 
 
-class ListedCell(Protocol):
-    """What is asked of a cell here."""
-
-    @property
-    def seed(self) -> int:
-        """Return its seed."""
-
-    @property
-    def policy(self) -> str:
-        """Return the label of its policy."""
-
-    @property
-    def own(self) -> Mapping[str, Any]:
-        """Return the conditions that its policy alone is under, by dotted key."""
-
-    @property
-    def manifest(self) -> Mapping[str, Any]:
-        """Return its manifest."""
-
-    @property
-    def point(self) -> Mapping[str, Any]:
-        """Return its point of the sweep."""
-
-    @property
-    def summary(self) -> Mapping[str, float]:
-        """Return its metrics."""
-
-
-def published_values_hold(changed: Iterable[str]) -> bool:
-    """Return whether published values apply to a run with these `key=value` changes.
-
-    They do not if workload, cluster, engine, applications or policies differ from those they were published for.
-    """
-    keys = [change.partition("=")[0].strip() for change in changed]
-    return not any(key.split(".")[0] in _COMPARED for key in keys)
-
-
-def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> str:
+def what_was_run(cells: Sequence[Cell], changed: Sequence[str] = ()) -> str:
     """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
     It tells which physics was on and which off, `restart delay 30 s, no failures`, and conditions of one policy alone,
@@ -82,7 +46,7 @@ def what_was_run(cells: Sequence[ListedCell], changed: Sequence[str] = ()) -> st
     return f"{said}; changed: {', '.join(changed)}" if changed else said
 
 
-def who_cannot_differ(cells: Iterable[ListedCell]) -> list[str]:
+def who_cannot_differ(cells: Iterable[Cell]) -> list[str]:
     """Say, a sentence each, which policies gave every seed the same completion times and waits at a point of the sweep.
 
     Told too whether no job ever waited, so that nothing was there to be scheduled.

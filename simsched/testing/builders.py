@@ -9,13 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from simsched.agent import Agent
-from simsched.engine import (
-    EngineOptions,
-    Granted,
-    LossReporter,
-    MemoryRecorder,
-    simulate,
-)
+from simsched.engine import EngineOptions, Granted, LossReporter, MemoryRecorder, simulate
 from simsched.model import (
     FIXED_DURATION,
     NOTHING,
@@ -116,7 +110,6 @@ class Applications:
     """Finds applications by name; jobs of fixed duration need none."""
 
     def __init__(self, *applications: Application) -> None:
-        """Know these."""
         self._known = {app.name: app for app in applications}
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:

@@ -156,7 +156,9 @@ def _declaration(trial: Trial) -> None:
     Granted.at_first(policy.signals, _CLUSTERS[0])  # raises for what nothing provides
     expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of what its traits say that it needs")
     traits = policy.traits
-    named = {traits.quantum, traits.diagnostics, TENANTS_PARAMETER if traits.reads_tenants else ""} - {""}
+    named = {traits.interval, traits.quantum, traits.diagnostics, TENANTS_PARAMETER if traits.reads_tenants else ""} - {
+        ""
+    }
     missing = sorted(named - {one.name for one in parameters(type(policy))})
     expect(not missing, f"its traits name parameters that it does not have: {', '.join(missing)}")
     expect(bool(type(policy).__doc__), "it has no docstring saying what it does")

@@ -27,7 +27,6 @@ class Guard:
     """Knows whether the policy is at work, and which of its decisions is under way."""
 
     def __init__(self) -> None:
-        """Begin outside the policy."""
         self.inside = False
         self.decision = 0
 
@@ -52,8 +51,7 @@ class _Guarded:
 
     def __getattr__(self, name: str) -> Any:
         if name in self._secret and self._guard.inside:
-            message = f"it reads '{name}' of {self._what}, which it does not declare in its needs"
-            raise LeakError(message)
+            raise LeakError(f"it reads '{name}' of {self._what}, which it does not declare in its needs")
         found = getattr(self._inner, name)
         return _Guarded(found, self._guard, self._secret, self._what) if isinstance(found, JobTruth) else found
 
@@ -90,8 +88,7 @@ class _Expiring:
 
     def _check(self) -> None:
         if self._guard.decision != self._decision or not self._guard.inside:
-            message = "it keeps a view and reads it after the decision, when it shows what happens in between"
-            raise LeakError(message)
+            raise LeakError("it keeps a view and reads it after the decision, when it shows what happens in between")
 
     def __getattr__(self, name: str) -> Any:
         self._check()

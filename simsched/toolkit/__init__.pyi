@@ -23,6 +23,7 @@ from .elastic import (
     refuse_without_losses as refuse_without_losses,
     required_limits as required_limits,
     share_evenly as share_evenly,
+    tell_allocations as tell_allocations,
     tell_counts as tell_counts,
     usable_gpus as usable_gpus,
 )
@@ -34,11 +35,7 @@ from .features import (
     Features as Features,
     Score as Score,
 )
-from .gang import (
-    available_by_type as available_by_type,
-    available_gpus as available_gpus,
-    run_in_order as run_in_order,
-)
+from .gang import available_by_type as available_by_type, available_gpus as available_gpus, run_in_order as run_in_order
 from .gittins import (
     IndexTable as IndexTable,
     ServiceDistribution as ServiceDistribution,

@@ -191,7 +191,7 @@ def scale_up(
     now = {job.id: int(plans[job.id][0]) if len(plans[job.id]) else 0 for job in jobs}
     _keep(jobs, now, plans, gpus)
     later = {job.id: plans[job.id][1:] for job in jobs}
-    returns = {job.id: _return(job, now[job.id], later[job.id]) for job in jobs}
+    returns = {job.id: marginal_return(job, now[job.id], later[job.id]) for job in jobs}
     known = {job.id: job for job in jobs}
     left = gpus - sum(now.values())
     choose = min if least_return else max
@@ -207,7 +207,7 @@ def scale_up(
         larger = known[best].larger(now[best])
         left -= larger - now[best]
         now[best] = larger
-        returns[best] = _return(known[best], now[best], later[best])
+        returns[best] = marginal_return(known[best], now[best], later[best])
 
 
 def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], plans: Mapping[str, Counts], gpus: int) -> None:
@@ -260,17 +260,12 @@ def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
     return before > 0 and (after <= 0 or job.work / after + job.restart_slots >= job.work / before)
 
 
-def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float:
+def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float | None:
     """Return GPU-slots saved later per extra GPU now, when a job goes from `gpus` to the next size in this slot.
 
-    Work done now is taken off `later`, from its last slot backwards. 0 if the next size is too large for the job, or
-    makes it restart in vain or late.
+    Work done now is taken off `later`, from its last slot backwards. None if the next size is too large for the job,
+    or makes it restart in vain or late.
     """
-    return _return(job, gpus, later) or 0.0
-
-
-def _return(job: DeadlineJob, gpus: int, later: Counts) -> float | None:
-    """Return the marginal return of the next size, None where the job may not have it."""
     larger = job.larger(gpus)
     if larger > job.max_gpus or _grows_in_vain(job, gpus, larger) or not _is_safe(job, larger, later):
         return None

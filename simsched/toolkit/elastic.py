@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, BatchLimits, Capacity, JobRequest, gpus_of
@@ -81,6 +81,11 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
         if picked is not None:
             allocations[job_id] = picked
     return allocations
+
+
+def tell_allocations(jobs: Iterable[str], allocations: Mapping[str, Allocation], reasons: Reasons) -> None:
+    """Say the same of jobs by the GPUs that they are to have."""
+    tell_counts({job_id: gpus_of(allocations.get(job_id, ())) for job_id in jobs}, reasons)
 
 
 def tell_counts(counts: Mapping[str, int], reasons: Reasons) -> None:

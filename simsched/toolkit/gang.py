@@ -12,11 +12,7 @@ from simsched.toolkit.type_pools import gpu_types
 
 
 def run_in_order(
-    order: Iterable[JobView],
-    view: View,
-    *,
-    blocking: bool = False,
-    score: Callable[[JobView], Urgency] = lambda _: (),
+    order: Iterable[JobView], view: View, *, blocking: bool = False, score: Callable[[JobView], Urgency] = lambda _: ()
 ) -> dict[str, Allocation]:
     """Run the first jobs of an order that fit into the cluster, and stop all others.
 

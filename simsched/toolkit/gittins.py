@@ -77,8 +77,7 @@ class ServiceHistory:
         Raises `InputError` for an unreadable file and `ValueError` if both are given.
         """
         if samples_gpu_s and file is not None:
-            message = "give either history_gpu_s or history_file, not both"
-            raise ValueError(message)
+            raise ValueError("give either history_gpu_s or history_file, not both")
         known = list(samples_gpu_s) if file is None else _read(Path(file))
         self.learns = not known
         self.distribution = ServiceDistribution(known) if known else None

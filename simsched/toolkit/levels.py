@@ -31,11 +31,9 @@ class Levels:
         """Start without jobs; raises `ValueError` for limits or a knob that make no sense."""
         limits = list(limits_gpu_s)
         if any(low >= high for low, high in pairwise([0, *limits])):
-            message = f"queue_thresholds_gpu_s must be positive and ascending, not {limits}"
-            raise ValueError(message)
+            raise ValueError(f"queue_thresholds_gpu_s must be positive and ascending, not {limits}")
         if promote_knob is not None and not 0 < promote_knob < float("inf"):
-            message = f"promote_knob must be above 0, or none to switch promotion off, not {promote_knob}"
-            raise ValueError(message)
+            raise ValueError(f"promote_knob must be above 0, or none to switch promotion off, not {promote_knob}")
         self.limits_gpu_s = limits
         self._knob = promote_knob
         self._standings: dict[str, _Standing] = {}

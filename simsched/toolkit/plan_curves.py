@@ -17,7 +17,6 @@ class PlanCurves:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Start with nothing known."""
         self._cluster = cluster
         self._rates: dict[tuple[str, int, str], dict[int, float]] = {}
 

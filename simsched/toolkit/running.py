@@ -43,7 +43,6 @@ class Running:
     __slots__ = ("budget", "gpus", "items")
 
     def __init__(self) -> None:
-        """Start with none."""
         self.items: list[Item] = []
         self.gpus = 0
         self.budget = 0
@@ -69,7 +68,6 @@ class Waiting:
     __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        """Start with none."""
         self.queues: dict[tuple[int, str, tuple[int, ...]], list[Item]] = {}
 
     def push(self, entry: Entry) -> None:

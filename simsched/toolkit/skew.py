@@ -22,8 +22,7 @@ class SkewPlacement:
     def __init__(self, placement: PlacementName, limit: float) -> None:
         """Take the way to place jobs; raises `ValueError` for a limit that is not a share."""
         if not 0 <= limit <= 1:
-            message = f"skew_limit must be from 0 to 1, not {limit}"
-            raise ValueError(message)
+            raise ValueError(f"skew_limit must be from 0 to 1, not {limit}")
         self._same = None if placement == "skew" else PLACERS[placement]
         self._limit = limit
         self._skewed: set[str] = set()

@@ -71,7 +71,6 @@ class SpeedModels:
     """The models of several jobs, each refitted only when its samples change."""
 
     def __init__(self) -> None:
-        """Know none."""
         self._models: dict[str, tuple[tuple[SpeedSample, ...], SpeedModel]] = {}
 
     def of(self, job_id: str, samples: tuple[SpeedSample, ...], batch_size: int) -> SpeedModel:

@@ -86,8 +86,7 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
         elif begun.get(fault):
             yield Outage(node, begun[fault].pop(0), time_s)
         else:
-            message = f"a fault of node {event['node_id']} ends that has not begun"
-            raise ValueError(message)
+            raise ValueError(f"a fault of node {event['node_id']} ends that has not begun")
 
 
 def _days(given: Any) -> float:
@@ -119,19 +118,16 @@ def _outage(row: Mapping[str, str | None], nodes: int | None) -> Outage:
     try:
         node, down_s, up_s = int(row["node"] or ""), float(row["down"] or ""), float(row["up"] or "")
     except ValueError:
-        message = f"'{row['node']},{row['down']},{row['up']}' is no node with two times in seconds"
-        raise ValueError(message) from None
+        raise ValueError(f"'{row['node']},{row['down']},{row['up']}' is no node with two times in seconds") from None
     if node < 0 or (nodes is not None and node >= nodes):
         message = f"there is no node {node}; " + (
             "count from 0" if nodes is None else f"the nodes are 0 to {nodes - 1}"
         )
         raise ValueError(message)
     if not abs(up_s) <= MOST_SECONDS:
-        message = f"node {node} is up again at {up_s:g} s, which is beyond any time"
-        raise ValueError(message)
+        raise ValueError(f"node {node} is up again at {up_s:g} s, which is beyond any time")
     if not 0 <= down_s <= up_s:
-        message = f"node {node} is up again at {up_s:g} s, before it goes down at {down_s:g} s"
-        raise ValueError(message)
+        raise ValueError(f"node {node} is up again at {up_s:g} s, before it goes down at {down_s:g} s")
     kind = (row.get("kind") or "").strip()
     return Outage(node, down_s, up_s, kind) if kind else Outage(node, down_s, up_s)
 

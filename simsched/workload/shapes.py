@@ -34,10 +34,11 @@ SHAPE_COLUMNS: Mapping[str, ShapeColumn] = MappingProxyType(
         "group_limit": ShapeColumn("how many jobs of its group run at once; 0: all", 0),
         "licences": ShapeColumn("licences that it takes, as in `matlab:2 ansys:1`", ""),
         "waited_s": ShapeColumn("seconds that it had waited elsewhere when it came, which count for its age", 0),
+        "held_nodes": ShapeColumn("nodes that it held when the replay begins, as in `a100:0 a100:5`", ""),
     }
 )
 _SHAPE = ("num_gpus", "num_nodes", "gpu_types", "cpu_milli", "memory_mib", "exclusive")
-_TERMS = ("reservation", "after", "group_limit", "licences", "waited_s")
+_TERMS = ("reservation", "after", "group_limit", "licences", "waited_s", "held_nodes")
 
 
 def shapes_of(table: pd.DataFrame) -> dict[str, list[Any]]:
@@ -80,7 +81,10 @@ def _shape(
     return shape if named or shape.binds else None
 
 
-def _terms(reservation: str, after: str, group_limit: int, licences: str, waited_s: int) -> Terms | None:
+def _terms(
+    reservation: str, after: str, group_limit: int, licences: str, waited_s: int, held_nodes: str
+) -> Terms | None:
     counted = tuple((name, int(count or 1)) for name, _, count in (one.partition(":") for one in licences.split()))
-    terms = Terms(reservation, tuple(after.split()), int(group_limit), counted, int(waited_s))
+    held = tuple(held_nodes.split())
+    terms = Terms(reservation, tuple(after.split()), int(group_limit), counted, int(waited_s), held)
     return terms if terms != Terms() else None

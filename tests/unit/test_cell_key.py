@@ -171,6 +171,8 @@ def test_shipped_applications_count_with_the_code_that_names_their_folder(tmp_pa
     monkeypatch.setattr(sources, "data_folder", lambda name: {"workloads": copied}[name])
     before = code.__wrapped__()
     assert list(before.data) == ["workloads"]
+    (copied / "README.md").write_text("another page\n")
+    assert code.__wrapped__().digest == before.digest
     with (copied / "applications" / "ncf.yaml").open("a") as file:
         file.write("# changed\n")
     assert code.__wrapped__().digest != before.digest

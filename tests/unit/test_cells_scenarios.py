@@ -98,7 +98,7 @@ class Replay:
         assert step["gang"] not in self.cells.groups
 
     def guaranteed(self, step: dict[str, Any]) -> None:
-        assert not self.cells.is_opportunistic(step["gang"])
+        assert self.cells.groups[step["gang"]].virtual
         assert self.cells.groups[step["gang"]].running
 
     def priority(self, step: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ U, V = "u", "v"
 
 
 def flow(step_s, *across, level=0):
-    return Flow(step_s, tuple((exposed_s, frozenset(links)) for exposed_s, links in across), level)
+    return Flow(step_s, tuple((exposed_s, tuple(links)) for exposed_s, links in across), level)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from simsched.model.application import ApplicationFacts, BatchChoice, facts_of
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobRequest, JobSpec
 from simsched.model.placement import Site
-from simsched.policy import Decision, Decline, Policy, Stop, Triggers, View
+from simsched.policy import Decision, Decline, Policy, Stop, Traits, Triggers, View
 from simsched.policy.signals import REMAINING_WORK
 from simsched.testing.builders import (
     Applications,
@@ -292,3 +292,15 @@ def test_the_shipped_pool_is_as_the_project_writes_it() -> None:
     assert pool_text(pool) == path.read_text(encoding="utf-8")
     assert {"bert", "cifar10", "imagenet"} <= set(pool.applications)
     assert {kind for name in pool.applications for kind in pool[name].profiles} == {"t4"}
+
+
+@pytest.mark.parametrize(("every_s", "triggers"), [(90, Triggers(interval_s=90)), (None, Triggers.on_events())])
+def test_a_trait_names_the_parameter_that_holds_the_interval(every_s, triggers) -> None:
+    class Every(Policy):
+        name = "every"
+        traits = Traits(interval="every_s")
+
+        def __init__(self, every_s: float | None) -> None:
+            self.every_s = every_s
+
+    assert Every(every_s).triggers == triggers

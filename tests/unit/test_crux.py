@@ -1,22 +1,25 @@
 """Crux on jobs that share leaves: the more intense communicates first, and levels are few."""
 
+import zlib
+from math import sqrt
 from types import SimpleNamespace
 
 import pytest
 
+from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
 from simsched.model import JobSpec
 from simsched.model.plans import Plan, PlannedJob, StepParts
-from simsched.policy import registry
+from simsched.policy import Decision, Place, Policy, Traits, registry
 from simsched.testing.builders import run
 
-#: Two leaves whose nodes alternate, so that jobs on neighbouring nodes cross both.
-LEVELS = (
-    {"level": "node", "nodes": 1, "uplink_gb_s": 100},
-    {"level": "leaf", "domains": ((0, 2, 4, 6), (1, 3, 5, 7)), "uplink_gb_s": 10},
-)
-CLUSTER = ClusterSpec.model_validate({"nodes": 8, "gpus_per_node": 1, "topology": LEVELS}).build()
+
+def cluster(paths=1):
+    """Two leaves whose nodes alternate, so that jobs on neighbouring nodes cross both."""
+    leaf = {"level": "leaf", "domains": ((0, 2, 4, 6), (1, 3, 5, 7)), "uplink_gb_s": 10, "paths": paths}
+    levels = ({"level": "node", "nodes": 1, "uplink_gb_s": 100}, leaf)
+    return ClusterSpec.model_validate({"nodes": 8, "gpus_per_node": 1, "topology": levels}).build()
 
 
 class Steps:
@@ -51,11 +54,11 @@ class Source:
         return Job(float(request.application))
 
 
-def ends(*applications, policy="crux", gpus=4, **params):
+def ends(*applications, policy="crux", gpus=4, paths=1, **params):
     options = EngineOptions(restart_delay_s=0, tick_s=0, contention=True)
     jobs = [JobSpec(str(i), 0, gpus, one) for i, one in enumerate(applications)]
     made = registry.load(policy)(placement="any", **params)
-    recorder = run(made, jobs, cluster=CLUSTER, applications=Source(), options=options)
+    recorder = run(made, jobs, cluster=cluster(paths), applications=Source(), options=options)
     return [job.end_time_s for job in sorted(recorder.jobs, key=lambda job: job.job_id)]
 
 
@@ -79,3 +82,44 @@ def test_each_job_that_meets_others_has_a_level_of_its_own_up_to_the_last():
     two = ends("1", "2", "3", "4", gpus=2, most_levels=2)
     assert two[3] == pytest.approx(500)
     assert two[2] > four[2]
+
+
+def test_jobs_get_paths_of_their_own_while_there_are_any():
+    """Alone steps take 2, 3, 4 and 5 s. Of four paths each has one."""
+    assert ends("1", "2", "3", "4", gpus=2, paths=4) == pytest.approx([200, 300, 400, 500])
+    assert sum(ends("1", "2", "3", "4", gpus=2)) > 1450
+
+
+def test_the_least_intense_job_takes_the_path_that_is_less_busy():
+    """Of two paths the jobs of 5 and 4 s take one each, that of 3 s meets the first, and that of 2 s the second.
+
+    The first sends 1 s of 5, which leaves the third 4/5 of the time, 1.25 s for its own; the second leaves 3/4.
+    """
+    assert ends("1", "2", "3", "4", gpus=2, paths=2) == pytest.approx([100 * (1 + 4 / 3), 325, 400, 500])
+
+
+def test_a_hashed_path_is_always_the_same_one():
+    """The uplinks of a leaf have half the bandwidth each; jobs that meet on one are those of equal CRC-32, modulo 2."""
+    assert cluster(2).levels[0].uplink.bytes_per_s == 5e9
+    odd = [zlib.crc32(f"{job} leaf".encode()) % 2 for job in range(4)]
+    found = ends("1", "1", "1", "1", gpus=2, paths=2, policy="fifo")
+    assert [round(end) for end in found] == [_together(odd.count(path)) for path in odd]
+
+
+def _together(jobs):
+    """Return the seconds of 100 steps of so many equal jobs: x = 1 + (n - 1) x / (1 + x)."""
+    x = (jobs - 1 + sqrt((jobs - 1) ** 2 + 4)) / 2
+    return round(100 * (1 + x))
+
+
+def test_paths_that_are_not_there_are_refused():
+    class Astray(Policy):
+        name = "astray"
+        traits = Traits()
+
+        def decide(self, view, rng):
+            return Decision({job: Place(((0, 1), (1, 1)), uplink_paths=(2,)) for job in view.jobs})
+
+    options = EngineOptions(contention=True)
+    with pytest.raises(InfeasibleDecisionError, match=r"paths \(2,\), and the levels of the cluster have \(2,\)"):
+        run(Astray(), [JobSpec("a", 0, 2, "1")], cluster=cluster(2), applications=Source(), options=options)

@@ -99,7 +99,7 @@ def test_nobody_grows_beyond_use():
     plans = plan_all([only], 8)
     assert plans["a"].tolist() == [1, 1]
     assert scale_up([only], plans, 8) == {"a": 2}
-    assert marginal_return(only, 2, plans["a"][1:]) == 0
+    assert marginal_return(only, 2, plans["a"][1:]) is None
 
 
 def running(name: str, work: float, held: int, restart_slots: float, slots: int = 50) -> DeadlineJob:

@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 from simsched.errors import InputError
 from simsched.paths import data_folder
 from simsched.workload.generator import MONDAY, STRETCH_DAYS, GeneratorOptions, generate, generate_from_seed, stretch_of
-from simsched.workload.generator.rates import MEMORY_WEEKS, NOISE, WEEK_H, stream, wander
+from simsched.workload.generator.trace import MEMORY_WEEKS, NOISE, WEEK_H, stream, wander
 from simsched.workload.philly_statistics import (
     BUCKETS,
     LEVELS,

@@ -38,6 +38,8 @@ def values_of(body: str, before: str = "") -> dict[str, object]:
         ('fmt.Sprintf("n-%d", 3)', "n-3"),
         ("append([]int{1}, 2, 3)", (1, 2, 3)),
         ("append([]int{1}, []int{2, 3}...)", (1, 2, 3)),
+        ("append([]int{1, 2, 3}[:1], []int{1, 2, 3}[2:]...)", (1, 3)),
+        ("slices.Concat([]int{1}, nil, slices.Clone([]int{2, 3})[0:1])", (1, 2)),
         ("any(T{N: 3}.N)", Call("any", None, (3,))),
         ('[]string{\n\t"a", // first\n\t/* second */ "b",\n}[1]', "b"),
     ],

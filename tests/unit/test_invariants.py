@@ -6,7 +6,14 @@ import pytest
 
 from simsched.engine.errors import InvariantError
 from simsched.engine.invariants import CheckingRecorder, check_state
-from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, MemoryRecorder
+from simsched.engine.records import (
+    AllocationRecord,
+    DecisionRecord,
+    JobRecord,
+    MemoryRecorder,
+    OutageRecord,
+    ReasonRecord,
+)
 from simsched.engine.state import ClusterState
 from simsched.model.cluster import Cluster
 from simsched.model.job import FIXED_DURATION
@@ -45,7 +52,10 @@ def test_a_run_that_adds_up_is_passed_on_whole():
     checking.allocation(interval(4, 10))
     checking.job(finished())
     checking.decision(decision(10))
-    assert (len(inner.jobs), len(inner.allocations), len(inner.decisions)) == (1, 2, 2)
+    checking.outage(OutageRecord(0, 0, 10, "off", True))
+    checking.reason(ReasonRecord(10, "a", 0, 1, "", "", ""))
+    assert [len(kept) for kept in (inner.jobs, inner.allocations, inner.decisions)] == [1, 2, 2]
+    assert [len(kept) for kept in (inner.outages, inner.reasons)] == [1, 1]
 
 
 def test_a_job_finishes_once():
@@ -56,7 +66,16 @@ def test_a_job_finishes_once():
         checking.job(finished(gpu_s=0))
 
 
-@pytest.mark.parametrize("later", [lambda one: one.decision(decision(9)), lambda one: one.job(finished(end_s=9))])
+@pytest.mark.parametrize(
+    "later",
+    [
+        lambda one: one.decision(decision(9)),
+        lambda one: one.job(finished(end_s=9)),
+        lambda one: one.allocation(interval(0, 9)),
+        lambda one: one.outage(OutageRecord(0, 0, 9, "off", True)),
+        lambda one: one.reason(ReasonRecord(9, "a", 0, 1, "", "", "")),
+    ],
+)
 def test_the_clock_never_goes_back(later):
     checking = recorder()
     checking.decision(decision(10))

@@ -10,7 +10,7 @@ from simsched.applications.catalogue import catalogue
 from simsched.applications.file_format import document_of, read_document
 from simsched.engine.truth import LEAST_REPORTS, LossReporter
 from simsched.errors import InputError
-from simsched.experiment.running.losses import loss_table
+from simsched.experiment.running.cell import loss_table
 from simsched.model.application import LossCurve, facts_of
 from simsched.model.job import JobSpec
 from simsched.model.scaled import ScaledApplication

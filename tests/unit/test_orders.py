@@ -60,6 +60,12 @@ def test_published_values_that_are_close_rank_nothing(tmp_path):
     assert ranks(close, "jct_mean_s") == []
 
 
+def test_what_is_just_so_far_apart_or_alike_is_not_separated(tmp_path):
+    assert ranks(write_run(tmp_path / "near", {"a": [1, 1], "b": [2, 2]}, {"a": 20, "b": 21}), "jct_mean_s") == []
+    (found,) = ranks(write_run(tmp_path / "alike", {"a": [10, 11], "b": [10, 11]}, {"a": 1, "b": 2}), "jct_mean_s")
+    assert found.undecided_pairs == ("a < b",)
+
+
 def test_one_seed_separates_nothing(tmp_path):
     (found,) = ranks(write_run(tmp_path / "one", {"a": [1], "b": [2]}, {"a": 1, "b": 2}), "jct_mean_s")
     assert (found.pairs, found.separated, found.verdict) == (1, 0, UNDECIDED)

@@ -14,7 +14,7 @@ from simsched.toolkit.programs.min_jct import min_jct
 from simsched.toolkit.programs.pop import partitioned
 from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, pairs_of_kinds, proportional
 from simsched.toolkit.programs.random_packing import RandomPacking
-from simsched.toolkit.programs.throughput import throughput_value, total_throughput
+from simsched.toolkit.programs.throughput import total_throughput
 from simsched.toolkit.programs.water_filling import Entities, water_filling
 from tests.validation.oracles.objectives import fair_value, jct_value, makespan_value
 
@@ -146,7 +146,7 @@ def test_total_throughput_takes_the_best_job_of_each_type():
     shares = total_throughput(problem)
     # 3 + 2 beats 4 + .5.
     assert shares == pytest.approx(np.array([[0, 1], [1, 0]]), abs=1e-7)
-    assert throughput_value(problem, shares) == pytest.approx(5)
+    assert problem.rates(shares).sum() == pytest.approx(5)
 
 
 def test_normalised_throughput_does_not_favour_short_steps():
@@ -199,8 +199,8 @@ def test_classes_of_kinds_lose_nothing_against_single_jobs():
         check_feasible(problem, alike)
         check_feasible(problem, single)
         assert fair_value(problem, alike) == pytest.approx(fair_value(apart, single), rel=1e-6)
-        total = throughput_value(problem, total_throughput(problem))
-        assert total == pytest.approx(throughput_value(apart, total_throughput(apart)), rel=1e-6)
+        total = problem.rates(total_throughput(problem)).sum()
+        assert total == pytest.approx(apart.rates(total_throughput(apart)).sum(), rel=1e-6)
 
 
 STEPS = np.random.default_rng(9).integers(5, 500, 12).astype(float)

@@ -195,7 +195,8 @@ def written(expected: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("table", "equal", "word"), [("cycle", 10, "colour"), ("balanced_placement", 7, "domain.colour")]
+    ("table", "equal", "word"),
+    [("cycle", 10, "colour"), ("balanced_placement", 9, "domain.colour"), ("builders", 12, "Colour of a workload")],
 )
 def test_tables_worked_by_hand(table: str, equal: int, word: str) -> None:
     report = check_file(DATA / "quota" / f"{table}_test.go.txt")

@@ -11,6 +11,7 @@ from simsched_policies.production.kueue.cycle import Rules, admit, run_cycle
 from simsched_policies.production.kueue.gates import gates
 from simsched_policies.production.kueue.model import (
     Asking,
+    Assigned,
     ClusterQueue,
     Cohort,
     PodSet,
@@ -22,12 +23,11 @@ from simsched_policies.production.kueue.model import (
 from simsched_policies.production.kueue.policy import Kueue
 from simsched_policies.production.kueue.prospects import Prospects
 from simsched_policies.production.kueue.queues import Waiting
+from simsched_policies.production.kueue.topology import HOSTNAME, Domains, Node
 from simsched_policies.production.kueue.tree import QuotaTree
 
 from simsched.engine.options import EngineOptions
-from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
-from simsched.model.tenants import Tenant
+from simsched.model import Cluster, JobSpec, Level, Tenant, with_levels
 from simsched.testing.builders import run
 
 GPU = ("a100", "gpu")
@@ -118,7 +118,7 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     "rules",
     [
@@ -127,6 +127,9 @@ TREE = {
         {"borrowing_preempts": True},
         {"fair_sharing": True, "within": "never"},
         {"strict_fifo": True},
+        {"topology": "required rack"},
+        {"topology": "preferred rack", "reclaim": "lower-priority"},
+        {"topology": "unconstrained"},
     ],
 )
 def test_short_cuts_change_no_decision(rules: dict[str, object], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +142,7 @@ def test_short_cuts_change_no_decision(rules: dict[str, object], seed: int, monk
         records = run(
             Kueue(TREE, **rules),
             jobs,
-            cluster=Cluster.uniform(4, 4),
+            cluster=with_levels(Cluster.uniform(4, 4), [Level("rack", ((0, 1), (2, 3)))]),
             options=EngineOptions(restart_delay_s=0),  # type: ignore[arg-type]
         )
         return [(one.job_id, one.start_time_s, one.end_time_s, one.restarts) for one in records.jobs]
@@ -147,7 +150,32 @@ def test_short_cuts_change_no_decision(rules: dict[str, object], seed: int, monk
     short = times()
     monkeypatch.setattr(Prospects, "needs", lambda *_: None)
     monkeypatch.setattr(classical, "_may_reclaim", lambda *_: True)
+    monkeypatch.setattr("simsched_policies.production.kueue.cycle.may_fit", lambda *_: True)
     assert times() == short
+
+
+def test_who_waits_for_a_place_is_asked_when_its_pods_may_fit() -> None:
+    """Hosts of 4 with 3, 2 and 2 in use: a pod of 3 fits once the own workload of lower priority has left the third."""
+    hosts = [Node(name, {HOSTNAME: name}, {"gpu": 4}) for name in ("x1", "x2", "x3")]
+    domains = Domains((HOSTNAME,), hosts)
+    tree = QuotaTree([ClusterQueue("q", "all", {GPU: Quota(9)}, within=Within.LOWER_PRIORITY, reclaim=Reclaim.ANY)])
+    tree.use({"a100": domains})
+    for name, host, gpus, priority in (("high", "x1", 3, 2), ("mine", "x2", 2, 2), ("low", "x3", 2, 0)):
+        one = Assigned("main", 1, {"gpu": gpus}, {"gpu": "a100"}, (((host,), 1),), {"gpu": gpus})
+        tree.admit(Workload(name, "q", {GPU: gpus}, priority, assigned=(one,)))
+    prospects = Prospects(tree, fair_sharing=False)
+
+    def asked(gpus: int, priority: int, count: int = 1) -> bool:
+        asking = Asking("new", "q", (PodSet("main", count, {"gpu": gpus}),), priority)
+        needs, homes = prospects.needs(asking), prospects.homes(asking)
+        prospects.look()
+        return needs is None or homes is None or prospects.may_be_placed(asking, needs, homes)
+
+    tree.add("q", {GPU: 2})  # the quota is in use, so that nobody else gives any back
+    assert [asked(2, 0), asked(2, 0, 2), asked(2, 0, 3), asked(3, 0), asked(3, 1), asked(4, 1)] == [
+        *(True, True, False, False, True, True),
+    ]
+    assert [asked(3, 1, 2), asked(2, 1, 3), asked(2, 1, 4)] == [False, True, False]
 
 
 def test_what_a_queue_could_get_follows_from_the_cohorts_above_it() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -166,6 +167,27 @@ def test_a_limit_holds_back_its_jobs_and_blocks_nobody(who, limits) -> None:
     assert starts(SlurmBackfill(limits=limits), jobs, cluster) == {"first": 0, "second": 100, "other": 2}
 
 
+@pytest.mark.parametrize("kind", ["none", "easy", "conservative"])
+def test_who_comes_beyond_a_limit_by_a_start_of_the_same_pass_blocks_nobody(kind) -> None:
+    # All three come at once; the first takes the user to the limit, and the node has room for two.
+    jobs = [asks("first", 0, 4, 100, user="u"), asks("second", 0, 4, 100, user="u"), asks("other", 0, 4, 10, user="v")]
+    limited = SlurmBackfill(Backfill(kind), limits=Limits(users={"u": Caps(gpus=4)}))
+    assert starts(limited, jobs) == {"first": 0, "second": 100, "other": 0}
+
+
+def test_a_job_that_held_nodes_when_the_replay_began_is_placed_on_them() -> None:
+    # Packed anew the first two would share a node, and the last would have the other.
+    jobs = [asks("a", 0, 4, 50), asks("b", 0, 4, 70), asks("eight", 1, 8, 10)]
+    assert starts(SlurmBackfill(), jobs, TWO_OF_EIGHT)["eight"] == 1
+    held = [replace(job, terms=Terms(held_nodes=(f"a100:{i}",))) for i, job in enumerate(jobs[:2])]
+    assert starts(SlurmBackfill(), [*held, jobs[2]], TWO_OF_EIGHT) == {"a": 0, "b": 0, "eight": 50}
+    # On fewer nodes, or where another job has the place, any node will do.
+    gone = [replace(job, terms=Terms(held_nodes=("a100:2",))) for job in jobs[:2]]
+    assert starts(SlurmBackfill(), [*gone, jobs[2]], TWO_OF_EIGHT)["eight"] == 1
+    taken = replace(jobs[2], terms=Terms(held_nodes=("a100:0",)))
+    assert starts(SlurmBackfill(), [jobs[0], taken], TWO_OF_EIGHT) == {"a": 0, "eight": 1}
+
+
 def test_a_tenants_own_limit_counts_with_that_of_its_parent() -> None:
     jobs = [asks(name, i, 3, 100, tenant=name, user=name) for i, name in enumerate(("a", "b"))]
     tenants = {"a": Tenant(parent="all"), "b": Tenant(parent="all"), "all": Tenant(max_gpus=4)}
@@ -264,6 +286,8 @@ def test_so_many_tasks_of_an_array_run_at_once() -> None:
     # "Job Array Support": --array=0-3%2.
     jobs = [asks(f"{i}", 0, 1, 10, user="u", group="7", terms=Terms(group_limit=2)) for i in range(4)]
     assert list(starts(SlurmBackfill(), jobs).values()) == [0, 0, 10, 10]
+    full = [asks(f"{i}", i, 4, 100, user="u", group="7", terms=Terms(group_limit=1)) for i in range(2)]
+    assert starts(SlurmBackfill(), [*full, asks("other", 2, 4, 10)])["other"] == 2  # they hold nothing back
 
 
 def test_a_job_waits_for_those_that_it_depends_on() -> None:

@@ -70,6 +70,10 @@ def test_a_tier_alone_needs_no_levels():
         ([{"level": "leaf", "nodes": 2, "oversubscription": 2}], "needs the uplinks of the tier below it"),
         ([{"level": "leaf", "nodes": 2, "latency_us": 2}], "counts only with 'uplink_gb_s' or 'oversubscription'"),
         ([{"level": "gpu", "gpus": 1}], "tier 'gpu' within a node needs an uplink"),
+        (
+            [{"level": "node", "nodes": 1, "uplink_gb_s": 9, "paths": 2}],
+            "'paths' of 'node' are those of the uplinks of",
+        ),
         ([{"level": "node", "nodes": 1, "uplink_gb_s": 9, "sync_factor": 2}], "no .sync_factor."),
         ([{"level": "leaf", "nodes": 2, "uplink_gb_s": 9, "oversubscription": 2}], "not both"),
         ([{"level": "island", "gpus": 16, "uplink_gb_s": 9}], "does not lie between the tier before it and nodes of 8"),

@@ -209,6 +209,17 @@ def test_a_page_has_means_to_as_many_decimals_as_were_published(tmp_path: Path) 
     assert "| c | - | - | 7.0 |" in text
 
 
+@pytest.mark.parametrize("over", ["", " over a"])
+def test_a_page_has_differences_from_a_policy_run_by_run(tmp_path: Path, over: str) -> None:
+    write_run(tmp_path / "one", {"a": [100, 200], "b": [150, 301]}, {"a": 10, "b": 15})
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- simsched: differences one jct_mean_s{over} -->\n<!-- simsched: end -->\n")
+    assert CliRunner().invoke(cli, ["verdicts", str(tmp_path), "--page", str(page)]).exit_code == 0
+    # 50 and 50.5 %, hence a standard error of 0.25 %, of which 12.7 are the half width with one degree of freedom.
+    assert "| b | +50.2 ±3.18 \\* |\n" in page.read_text()
+    assert "the interval leaves zero out" in page.read_text()
+
+
 def test_what_cannot_be_filled_or_judged_is_said(tmp_path: Path) -> None:
     write_run(tmp_path / "one", {"a": [100], "b": [150]}, {"a": 10, "b": 15})
     bare = tmp_path / "bare.md"

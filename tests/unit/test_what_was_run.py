@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from simsched.results.reader import published_values_hold
 from simsched.results.what_was_run import (
     physics_of,
-    published_values_hold,
     what_policies_become,
     what_was_run,
     who_cannot_differ,

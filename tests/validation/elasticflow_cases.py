@@ -47,9 +47,9 @@ def write_trace(
             writer.writerow((index, submit_s, iterations, model, deadline_s, batch, gpus, duration_s, 0))
 
 
-def run(trace: Path, rates: Path, out: Path, label: str):
-    """Run the experiment for a label; returns the run, and the rows of the log that it leaves beside its tables."""
-    changes = {"workload.path": str(trace), "applications.path": str(rates), "report.reference": label}
+def run(trace: Path, rates: Path, out: Path, label: str, **others):
+    """Run the experiment for a label, with other changes; returns the run, and the rows of its log."""
+    changes = {"workload.path": str(trace), "applications.path": str(rates), "report.reference": label, **others}
     done = sim.run("validation/elasticflow", changes, out=out / label, policies=[label], in_process=True)
     (log,) = done.folder.glob("cells/*/job.csv")
     with log.open(newline="") as stream:

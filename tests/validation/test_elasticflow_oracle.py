@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from tests.validation.oracles import elasticflow, elasticflow_plans
+from tests.validation.oracles import elasticflow, elasticflow_gandiva, elasticflow_plans
 
 COLUMNS = {
     "time": "noticed_s", "num_gpu": "gpus", "start_time": "start_s", "end_time": "end_s", "executed_time": "executed_s",
@@ -43,6 +43,36 @@ def test_themis_has_the_figures_of_its_description(shared):
     assert max(ends.values()) == 740_400
     assert sum(ends[job.id] <= job.deadline_s for job in jobs) == 99
     assert sum(ends[job.id] - job.submit_s for job in jobs) / len(jobs) == pytest.approx(51_242.94)
+
+
+def gandiva(shared, trace, **variant):
+    jobs = jobs_of(shared, trace)
+    replay = elasticflow_gandiva.Gandiva(jobs, **variant)
+    return replay, {row.job_id: row for row in replay.replay()}, {job.id: job.deadline_s for job in jobs}
+
+
+@pytest.mark.parametrize(
+    ("trace", "variant", "met", "mean_s"),
+    [
+        ("trace", {}, 79, "63852.78"),
+        ("trace", {"always_anew": True}, 77, "57834.9"),
+        ("trace", {"never_still": True}, None, "63759.8"),
+        ("trace_busy", {}, 56, "46766.93"),
+    ],
+)
+def test_gandiva_has_the_figures_of_its_description(shared, trace, variant, met, mean_s):
+    _, rows, deadlines_s = gandiva(shared, trace, **variant)
+    decimals = len(mean_s.partition(".")[2])
+    assert f"{sum(row.jct_s for row in rows.values()) / len(deadlines_s):.{decimals}f}" == mean_s
+    assert met is None or sum(row.end_s <= deadlines_s[job_id] for job_id, row in rows.items()) == met
+
+
+def test_gandiva_decides_and_deals_as_often_as_described(shared):
+    replay, rows, _ = gandiva(shared, "trace")
+    assert max(row.end_s for row in rows.values()) == 740_211
+    assert replay.decisions == 2_453 - 1  # lines with a heading
+    _, anew, _ = gandiva(shared, "trace", always_anew=True)
+    assert sum(anew[job_id] != row for job_id, row in rows.items()) == 51
 
 
 #: ElasticFlow's most GPUs where they are fewer than for EDF, by model and batch size.

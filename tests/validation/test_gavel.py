@@ -21,7 +21,7 @@ from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.toolkit.programs.max_min import max_min
 from simsched.toolkit.programs.problem import ShareProblem
-from simsched.toolkit.programs.throughput import throughput_value, total_throughput
+from simsched.toolkit.programs.throughput import total_throughput
 from simsched.toolkit.programs.water_filling import Entities, water_filling
 from simsched.workload.gavel.job import TEMPLATES
 from simsched.workload.gavel.trace_file import read_shockwave_jobs
@@ -101,7 +101,7 @@ def test_recorded_programs_have_the_same_objective(shared, policy, count):
             problem = problem.agnostic()
             ours, published = fair_value(problem, max_min(problem)), fair_value(problem, theirs)
         else:
-            ours, published = throughput_value(problem, total_throughput(problem)), throughput_value(problem, theirs)
+            ours, published = problem.rates(total_throughput(problem)).sum(), problem.rates(theirs).sum()
         assert ours == pytest.approx(published, rel=1e-6)
 
 

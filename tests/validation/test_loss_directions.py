@@ -13,7 +13,7 @@ from simsched_policies.queues.fair_share import FairShare
 
 from simsched.applications.catalogue import catalogue
 from simsched.engine.options import EngineOptions
-from simsched.experiment.running.losses import loss_tables
+from simsched.experiment.running.cell import loss_tables
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.results.quality import lives, mean_loss

@@ -12,6 +12,8 @@ from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 def run_shipped(name, out, *overrides):
     """Run a shipped experiment; the cells by label."""

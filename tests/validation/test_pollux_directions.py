@@ -18,6 +18,8 @@ from simsched.experiment.validation import read_experiment
 from simsched.results.compare import comparison
 from simsched.results.reader import Run, read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 TIRESIAS = {"name": "tiresias", "params": {"queue_thresholds_gpu_s": [57600], "interval_s": 60}}
 OPTIMUS = {"name": "optimus", "params": {"interval_s": 60}}
 #: The directions hold for seeds 2 and 3. Under seed 1 three of them do not: in its two hours Pollux's mean JCT is the

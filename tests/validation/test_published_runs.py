@@ -20,6 +20,8 @@ from simsched.model.cluster import Cluster
 from simsched.workload.readers import read_trace
 from simsched.workload.recipes.pollux import PolluxRecipe, draw_workload
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 POLICIES = {"tiresias": Tiresias, "optimus": Optimus}
 
 

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from simsched.cli.main import cli
 from simsched.results.reader import read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 HAND_MADE = Path(__file__).resolve().parents[1] / "data" / "shockwave"
 
 

@@ -4,7 +4,8 @@ Everything peculiar to the published simulator of ElasticFlow (Gu et al., ASPLOS
 """
 
 from .edf import Edf
+from .gandiva import Gandiva
 from .themis import Themis
 from .tiresias import Tiresias
 
-__all__ = ["Edf", "Themis", "Tiresias"]
+__all__ = ["Edf", "Gandiva", "Themis", "Tiresias"]

@@ -107,6 +107,11 @@ class Books:
         gpus = {account.id: account.gpus for account in known if account.gpus}
         self.turns.append(Turn(now_s, gpus, {account.id: account.left for account in known}, declined))
 
+    @property
+    def restarts(self) -> bool:
+        """Return whether all jobs restart in the decision that is noted next."""
+        return len(self.turns) > 0 and len(self.turns) % RESTART_EVERY == 0
+
     def runs_at_its_end(self, account: Account) -> bool:
         """Return whether a job runs when it ends by the log; else it was over, and preempted before that was seen."""
         turn = max((turn for turn in self.turns if turn.now_s < account.end_s), key=lambda turn: turn.now_s)
@@ -138,7 +143,6 @@ class Bookkeeper(NoBatchAgent, LeasingAgent):
     """Runs a job from decision to decision, until the second at which the books end it."""
 
     def __init__(self, policy: Artifact, job_id: str) -> None:
-        """Belong to a job."""
         self._policy = policy
         self._id = job_id
 

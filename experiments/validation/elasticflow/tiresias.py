@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from .books import RESTART_EVERY, RESTART_S, SLOT_S, Account, Artifact, Books, gathered, stand_still_s
+from .books import RESTART_S, SLOT_S, Account, Artifact, Books, gathered, stand_still_s
 
 _LIMITS_GPU_S = (3250, 7200)
 
@@ -71,8 +71,7 @@ class _Queues:
             if now_s == arrives_s:
                 self._arrive(now_s)
             self._run(now_s)
-            restart = len(self.books.turns) > 0 and len(self.books.turns) % RESTART_EVERY == 0
-            self._predict(now_s, restart=restart)
+            self._predict(now_s, restart=self.books.restarts)
             self.books.turn(now_s, [served.account for served in self.active])
             arrives_s = gathered(now_s, [one.submit_s for one in self.coming]) if self.coming else math.inf
             last_s = now_s

@@ -88,7 +88,6 @@ class Bookkeeper(NoBatchAgent, LeasingAgent):
     """Runs a job until the second that the books name."""
 
     def __init__(self, account: Account) -> None:
-        """Look at an account."""
         self._account = account
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:

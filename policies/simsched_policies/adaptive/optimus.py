@@ -27,7 +27,7 @@ from simsched.model import (
     consolidated_shape,
     split_batch,
 )
-from simsched.policy import REMAINING_WORK, STEP_TIMES, Decision, JobView, Policy, Traits, Triggers, View
+from simsched.policy import REMAINING_WORK, STEP_TIMES, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import TypePool, available_gpus, fixed_batch, place_counts, required_limits, type_pools
 
 
@@ -40,17 +40,12 @@ class Optimus(Policy):
     """
 
     name: ClassVar[str] = "optimus"
-    traits: ClassVar[Traits] = Traits(needs={STEP_TIMES, REMAINING_WORK}, rigid=False)
+    traits: ClassVar[Traits] = Traits(interval="interval_s", needs={STEP_TIMES, REMAINING_WORK}, rigid=False)
 
     interval_s: int = 60
     count_current_epoch: bool = False
     plain_one_gpu: bool = False
     _step_times: dict[tuple[str, str, int, int], float] = field(default_factory=dict, init=False, repr=False)
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted; refuse jobs that know only a duration."""

@@ -98,8 +98,7 @@ class OptimusOnline(Optimus):
     def __post_init__(self) -> None:
         """Refuse thresholds and errors that leave nothing to estimate."""
         if self.threshold < 0 or self.calm_epochs < 1 or self.prior_epochs <= 0 or self.initial_samples < 0:
-            message = "calm_epochs and prior_epochs must be above 0, threshold and initial_samples not below it"
-            raise ValueError(message)
+            raise ValueError("calm_epochs and prior_epochs must be above 0, threshold and initial_samples not below it")
         if not (0 <= self.convergence_error < 1 and 0 <= self.speed_error < 1):
             raise ValueError("convergence_error and speed_error must lie in [0, 1)")
 

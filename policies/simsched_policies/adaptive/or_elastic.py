@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.agent import Agent, Measurement
+from simsched.agent import Agent, UnlearningAgent
 from simsched.errors import input_error
 from simsched.model import (
     Allocation,
@@ -34,17 +34,13 @@ from simsched.model import (
     JobRequest,
     Site,
     batch_for_target,
-    gpus_of,
 )
 from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Speed, Traits, Triggers, View
-from simsched.toolkit import TypePool, required_limits, tell_counts, type_pools
+from simsched.toolkit import TypePool, required_limits, tell_allocations, type_pools
 
 
-class ThroughputAgent:
+class ThroughputAgent(UnlearningAgent):
     """Runs a job at the batch with the largest throughput: as many examples on each GPU as fit."""
-
-    stale = False
-    goodput = None
 
     def __init__(self, limits: BatchLimits, fixed_batch_size: int | None) -> None:
         """Choose within limits, or keep to the only batch size."""
@@ -56,9 +52,6 @@ class ThroughputAgent:
         limits, gpus = self.limits, site.gpus
         largest = max(min(limits.max_local_bsz * gpus, limits.max_batch_size), limits.init_batch_size)
         return batch_for_target(limits, self.fixed_batch_size or largest, gpus)
-
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing: the largest throughput is that of the largest batch."""
 
 
 @dataclass
@@ -91,11 +84,9 @@ class OrElastic(Policy):
     def __post_init__(self) -> None:
         """Refuse steps of nothing."""
         if self.start_nodes < 1 or self.step_nodes < 1:
-            message = "start_nodes and step_nodes must be at least 1"
-            raise ValueError(message)
+            raise ValueError("start_nodes and step_nodes must be at least 1")
         if self.min_batches < 0 or not 0 <= self.threshold <= 1:
-            message = "min_batches must not be negative and threshold must lie in [0, 1]"
-            raise ValueError(message)
+            raise ValueError("min_batches must not be negative and threshold must lie in [0, 1]")
 
     @property
     def triggers(self) -> Triggers:
@@ -131,7 +122,7 @@ class OrElastic(Policy):
             if held:
                 allocations[job.id] = held
         if view.reasons is not None:
-            tell_counts({job_id: gpus_of(allocations.get(job_id, ())) for job_id in view.jobs}, view.reasons)
+            tell_allocations(view.jobs, allocations, view.reasons)
         wanted = sorted({*provisioned, *(node for held in allocations.values() for node, _ in held)})
         return Decision(allocations, nodes=wanted or [0])
 

@@ -37,7 +37,6 @@ from simsched.policy import (
     Place,
     Policy,
     Traits,
-    Triggers,
     View,
 )
 from simsched.toolkit import BEST_FIT, PlanCurves, available_by_type, tell_counts
@@ -68,6 +67,7 @@ class Sia(Policy):
 
     name: ClassVar[str] = "sia"
     traits: ClassVar[Traits] = Traits(
+        interval="interval_s",
         type_aware=True,
         wants={GPU_TYPES: Becomes("chooses numbers of GPUs alone")},
         needs={GOODPUT, OFFLINE_PROFILES, PLANS},
@@ -94,11 +94,6 @@ class Sia(Policy):
             raise ValueError("fairness must not be 0, and most_gpus at least 1")
         if self.fairness < 0 and self.penalty <= 1:  # the worth of the configuration that a job runs worst on is 1
             raise ValueError("penalty must be more than 1 where fairness is negative, or jobs may wait for ever")
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide once a round."""
-        return Triggers(interval_s=self.interval_s)
 
     def begin(self, cluster: Cluster) -> None:
         """Know nothing yet of how plans scale."""

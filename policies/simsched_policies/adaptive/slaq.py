@@ -32,17 +32,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import (
-    LOSSES,
-    MEASURED_SPEEDS,
-    Decision,
-    JobView,
-    LossReports,
-    Policy,
-    Traits,
-    Triggers,
-    View,
-)
+from simsched.policy import LOSSES, MEASURED_SPEEDS, Decision, JobView, LossReports, Policy, Traits, View
 from simsched.toolkit import (
     FEWEST,
     Fit,
@@ -80,7 +70,7 @@ class Slaq(Policy):
     """
 
     name: ClassVar[str] = "slaq"
-    traits: ClassVar[Traits] = Traits(needs={LOSSES, MEASURED_SPEEDS}, rigid=False)
+    traits: ClassVar[Traits] = Traits(interval="interval_s", needs={LOSSES, MEASURED_SPEEDS}, rigid=False)
 
     interval_s: int = 60
     decay: float = 0.9
@@ -91,13 +81,7 @@ class Slaq(Policy):
     def __post_init__(self) -> None:
         """Refuse weights that do not decay."""
         if not 0 < self.decay <= 1:
-            message = f"decay must lie in (0, 1], not {self.decay}"
-            raise ValueError(message)
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
+            raise ValueError(f"decay must lie in (0, 1], not {self.decay}")
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted; refuse jobs that report no losses."""
@@ -154,15 +138,7 @@ class Slaq(Policy):
         return lambda gpus: each * gpus
 
 
-def _gain(
-    fit: Fit,
-    reports: LossReports,
-    largest: float,
-    rate: Rate,
-    interval_s: float,
-    most: int,
-    gpus: int,
-) -> float:
+def _gain(fit: Fit, reports: LossReports, largest: float, rate: Rate, interval_s: float, most: int, gpus: int) -> float:
     if not gpus:
         return 0.0
     epochs = interval_s * rate(min(gpus, most)) / reports.epoch_progress

@@ -23,18 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.model import Allocation
-from simsched.policy import (
-    DEADLINES,
-    REMAINING_WORK,
-    Becomes,
-    Decision,
-    Decline,
-    JobView,
-    Policy,
-    Traits,
-    Triggers,
-    View,
-)
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, Decline, JobView, Policy, Traits, View
 from simsched.toolkit import TypePool, available_gpus, run_in_order, type_pools
 from simsched.toolkit.programs import reserve, usable_seconds
 
@@ -45,10 +34,9 @@ class Chronus(Policy):
 
     name: ClassVar[str] = "chronus"
     traits: ClassVar[Traits] = Traits(
+        interval="slot_s",
         needs={REMAINING_WORK},
-        wants={
-            DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots"),
-        },
+        wants={DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots")},
     )
 
     lease_s: int = 3600
@@ -61,13 +49,7 @@ class Chronus(Policy):
     def __post_init__(self) -> None:
         """Refuse leases that do not end with a slot."""
         if self.slot_s < 1 or self.lease_s < self.slot_s or self.lease_s % self.slot_s or self.horizon_leases < 1:
-            message = f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1"
-            raise ValueError(message)
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every slot."""
-        return Triggers(interval_s=self.slot_s)
+            raise ValueError(f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1")
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Renew the leases where a period begins, judge the jobs that have arrived, and fill what is left."""

@@ -29,18 +29,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
-from simsched.policy import (
-    DEADLINES,
-    REMAINING_WORK,
-    Becomes,
-    Decision,
-    Decline,
-    JobView,
-    Policy,
-    Traits,
-    Triggers,
-    View,
-)
+from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, Decline, JobView, Policy, Traits, View
 from simsched.toolkit import (
     Counts,
     DeadlineJob,
@@ -66,10 +55,9 @@ class ElasticFlow(Policy):
 
     name: ClassVar[str] = "elasticflow"
     traits: ClassVar[Traits] = Traits(
+        interval="slot_s",
         needs={REMAINING_WORK},
-        wants={
-            DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time"),
-        },
+        wants={DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time")},
         rigid=False,
     )
 
@@ -90,11 +78,6 @@ class ElasticFlow(Policy):
         """Refuse slots and restarts that cannot be planned with."""
         if self.slot_s < 1 or self.horizon_slots < 1 or self.spare_restarts < 0 or self.rounding_s < 0:
             raise ValueError("slot_s and horizon_slots must be at least 1, spare_restarts and rounding_s at least 0")
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every slot."""
-        return Triggers(interval_s=self.slot_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted, by the best plan if any; refuse jobs that know only a duration."""

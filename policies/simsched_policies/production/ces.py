@@ -57,11 +57,9 @@ class Ces(Policy):
     def __post_init__(self) -> None:
         """Refuse windows of nothing."""
         if self.spare_nodes < 0 or self.recent_rise < 0 or self.future_rise < 0:
-            message = "spare_nodes, recent_rise and future_rise must not be negative"
-            raise ValueError(message)
+            raise ValueError("spare_nodes, recent_rise and future_rise must not be negative")
         if self.check_interval_s <= 0 or self.recent_s <= 0 or self.ahead_s <= 0 or self.season_s < self.ahead_s:
-            message = "check_interval_s, recent_s and ahead_s must be above 0, and season_s at least ahead_s"
-            raise ValueError(message)
+            raise ValueError("check_interval_s, recent_s and ahead_s must be above 0, and season_s at least ahead_s")
         self._inner = ORDERS[self.order](placement=self.placement)
         self._demand = NodeDemand(self.season_s)
 

@@ -191,7 +191,9 @@ class Expressions(Cursor):
         start = self._at
         self._expect("[")
         try:
-            key = self._expression()
+            key: Value = None if self._peek() == ":" else self._expression()
+            if self._take(":"):
+                key = slice(key, None if self._peek() == "]" else self._expression())
             self._expect("]")
         except NotReadError:
             self._at = start
@@ -218,6 +220,10 @@ class Expressions(Cursor):
 
     def _called(self, name: str, receiver: Value, args: tuple[Value, ...]) -> Value:
         if isinstance(receiver, Name) and receiver.text in _POINTERS and len(args) == 1:
+            return args[0]
+        if receiver == Name("slices") and name == "Concat" and all(isinstance(arg, tuple | None) for arg in args):
+            return tuple(item for arg in args for item in arg or ())
+        if receiver == Name("slices") and name == "Clone":
             return args[0]
         if receiver == Name("fmt") and name == "Sprintf" and all(isinstance(arg, str | int) for arg in args):
             return args[0].replace("%v", "%s") % args[1:]

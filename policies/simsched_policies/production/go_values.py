@@ -9,6 +9,7 @@ stays a `Call`. Loops and conditions in the function itself are passed over.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -54,7 +55,8 @@ class GoFile(Expressions):
         for at in range(of.body, end):
             if self._tokens[at][1].startswith(builders) and self._tokens[at - 1][1] == ".":
                 self._at = at - 2
-                found.append(self._expression())
+                with contextlib.suppress(NotReadError):
+                    found.append(self._expression())
         return tuple(found)
 
     def _run(self, function: Function, args: tuple[Value, ...]) -> dict[str, Value]:

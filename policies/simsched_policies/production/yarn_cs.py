@@ -85,8 +85,7 @@ class YarnCs(Policy):
         """Open the queues; refuse invalid shares."""
         rest = 1 - ordered_sum(self.capacities.values())
         if rest < -1e-9 or any(not 0 < share <= 1 for share in self.capacities.values()):
-            message = f"capacities must be above 0 and at most 1 in all, not {dict(self.capacities)}"
-            raise ValueError(message)
+            raise ValueError(f"capacities must be above 0 and at most 1 in all, not {dict(self.capacities)}")
         self._queues = {tenant: _Queue(share) for tenant, share in self.capacities.items()}
         if rest > 1e-9:
             self._queues[_OTHERS] = _Queue(rest)

@@ -1,17 +1,18 @@
 """Crux: jobs that keep the most GPUs busy for each second on the network communicate first.
 
 Source: Crux (SIGCOMM'24), section 4. The intensity of a job is its computation divided by the time that its traffic
-takes on the slowest link; where jobs meet on uplinks, the one of higher intensity is served first. Levels are few: a
-job gets the level after those of higher intensity that it meets, up to the last, which the rest share.
+takes on the slowest link. By falling intensity each job gets, at each level, the path whose uplinks are least busy with
+those before it; where jobs meet all the same, the one of higher intensity is served first. Levels are few: a job gets
+the level after those of higher intensity that it meets, up to the last, which the rest share.
 
-Deviations: a domain has one uplink, so that there are no paths to choose among. The factor that favours short steps and
-little overlap is not published as a formula and is left out; only exposed traffic counts. Which
-jobs start is decided as first come, first served.
+Deviations: how busy a job keeps an uplink is the share of its steps that wait for it, as if it were alone. The factor
+that favours short steps and little overlap is not published as a formula and is left out; only exposed traffic counts.
+Which jobs start is decided as first come, first served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
@@ -22,67 +23,86 @@ from simsched.model import Allocation, Cluster, site_of
 from simsched.policy import PLANS, Decision, JobView, Place, Traits, View
 from simsched_policies.queues.by_key import Fifo
 
+#: How urgent a job's communication is, 0 most, and the path that it takes at each level.
+_Route = tuple[int, tuple[int, ...]]
+
 
 @dataclass
 class Crux(Fifo):
-    """Starts jobs as `fifo` does, and gives each of those that meet on uplinks one of `most_levels` by intensity."""
+    """Starts jobs as `fifo` does, and gives those on uplinks their paths and one of `most_levels` by intensity."""
 
     name: ClassVar[str] = "crux"
     traits: ClassVar[Traits] = Traits(needs={PLANS})
 
     most_levels: int = 8
     _cluster: Cluster | None = field(default=None, init=False, repr=False)
-    _levels: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _routes: dict[str, _Route] = field(default_factory=dict, init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> None:
         """Learn which uplinks there are."""
         self._cluster = cluster
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start the longest waiting, and rank all that run on the uplinks that they share."""
+        """Start the longest waiting, and route all that run over the uplinks that they share."""
         decision = super().decide(view, rng)
         cluster = self._cluster
         if cluster is None or not cluster.tiered or (not decision.jobs and not view.finished and not view.lost):
             return decision
         held = {job.id: job.allocation for job in view.jobs.values() if job.running} | decision.allocations
-        levels = self._ranked({view.jobs[job_id]: at for job_id, at in held.items() if at}, cluster)
-        known, self._levels = self._levels, levels
+        routes = self._routed({view.jobs[job_id]: at for job_id, at in held.items() if at}, cluster)
+        known, self._routes = self._routes, routes
         jobs = dict(decision.jobs)
-        for job_id, level in levels.items():
-            if job_id in jobs or known.get(job_id) != level:
-                jobs[job_id] = Place(held[job_id], uplink_level=level)
+        for job_id, (level, paths) in routes.items():
+            if job_id in jobs or known.get(job_id) != (level, paths):
+                jobs[job_id] = Place(held[job_id], uplink_level=level, uplink_paths=paths)
         return decision._replace(jobs=jobs)
 
-    def _ranked(self, held: dict[JobView, Allocation], cluster: Cluster) -> dict[str, int]:
-        """Return the level of each job: after all jobs of higher intensity with which it shares an uplink."""
+    def _routed(self, held: dict[JobView, Allocation], cluster: Cluster) -> dict[str, _Route]:
+        """Return the paths of each job, and its level: after all jobs of higher intensity that share an uplink."""
         used: dict[Hashable, int] = {}
-        levels: dict[str, int] = {}
-        order = sorted(held.items(), key=lambda pair: -_intensity(pair[0], pair[1], cluster))
-        for job, at in order:
-            links = _uplinks(at, cluster)
-            level = min(max((used.get(link, 0) for link in links), default=0), self.most_levels - 1)
-            used |= dict.fromkeys(links, level + 1)
-            levels[job.id] = level
-        return levels
+        busy: dict[Hashable, float] = {}
+        routes: dict[str, _Route] = {}
+        traffic = [(_traffic(job, at, cluster), job, at) for job, at in held.items()]
+        for (_, waits), job, at in sorted(traffic, key=lambda one: -one[0][0]):
+            links: list[Hashable] = [("node", node) for node, _ in at] if len(at) > 1 else []
+            paths = []
+            for level, uplinks in zip(cluster.levels, _uplinks(at, cluster), strict=True):
+                path = _least_busy(uplinks, busy)
+                busy |= {one: busy.get(one, 0.0) + waits.get(level.name, 0.0) for one in uplinks[path]}
+                links += uplinks[path]
+                paths.append(path)
+            urgency = min(max((used.get(link, 0) for link in links), default=0), self.most_levels - 1)
+            used |= dict.fromkeys(links, urgency + 1)
+            routes[job.id] = urgency, tuple(paths)
+        return routes
 
 
-def _intensity(job: JobView, at: Allocation, cluster: Cluster) -> float:
-    """Return the GPU-seconds of computation for each second that a step waits for its slowest uplink."""
+def _uplinks(at: Allocation, cluster: Cluster) -> Iterator[list[list[Hashable]]]:
+    """Yield for each level the uplinks that an allocation crosses by each path: of every domain that holds some."""
+    for place, level in enumerate(cluster.levels):
+        domains = sorted({cluster.nodes[node].domains[place] for node, _ in at})
+        crossed = domains if level.uplink is not None and len(domains) > 1 else []
+        yield [[(level.name, domain, path) for domain in crossed] for path in range(level.paths)]
+
+
+def _least_busy(uplinks: Sequence[Sequence[Hashable]], busy: Mapping[Hashable, float]) -> int:
+    """Return the path whose busiest uplink has most time left, the first of equals."""
+    most = [max((busy.get(one, 0.0) for one in path), default=0.0) for path in uplinks]
+    return most.index(min(most))
+
+
+def _traffic(job: JobView, at: Allocation, cluster: Cluster) -> tuple[float, dict[str, float]]:
+    """Return a job's intensity, and the share of its steps that wait for the uplinks of each level.
+
+    The intensity is the GPU-seconds of computation for each second that a step waits for its slowest uplink.
+    """
     plans = job[PLANS]
     if plans is None:
-        return 0.0
+        return 0.0, {}
     site, batch, asked = site_of(cluster, at), job.request.batch_size, job.request.plan
     fits = asked is not None and asked.gpus == site.gpus
     parts = plans.parts(asked, site, batch) if asked is not None and fits else plans.best(site, batch).parts
-    waits = max(parts.across, default=0.0)
-    return float(site.gpus * parts.compute / waits) if waits else inf
-
-
-def _uplinks(at: Allocation, cluster: Cluster) -> set[Hashable]:
-    """Return the uplinks that an allocation crosses: of its nodes, and of its domains at each level."""
-    found: set[Hashable] = {("node", node) for node, _ in at} if len(at) > 1 else set()
-    for place, level in enumerate(cluster.levels):
-        domains = {cluster.nodes[node].domains[place] for node, _ in at}
-        if level.uplink is not None and len(domains) > 1:
-            found |= {(level.name, domain) for domain in domains}
-    return found
+    names = [one.name for one in cluster.within] + [one.name for one in cluster.levels if one.uplink is not None]
+    waits = {name: seconds / parts.total for name, seconds in zip(names, parts.across, strict=True)}
+    most = max(parts.across, default=0.0)
+    return (float(site.gpus * parts.compute / most) if most else inf), waits

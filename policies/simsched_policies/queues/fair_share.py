@@ -16,7 +16,7 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import Decision, Policy, Traits, Triggers, View
+from simsched.policy import Decision, Policy, Traits, View
 from simsched.toolkit import available_gpus, place_counts, refuse_unknown_counts, share_evenly, type_pools, usable_gpus
 
 
@@ -25,14 +25,9 @@ class FairShare(Policy):
     """Divides the GPUs equally among the jobs, every `interval_s`."""
 
     name: ClassVar[str] = "fair-share"
-    traits: ClassVar[Traits] = Traits(rigid=False)
+    traits: ClassVar[Traits] = Traits(interval="interval_s", rigid=False)
 
     interval_s: int = 60
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch as submitted; raises `InputError` for a job that can only have the GPUs asked for."""

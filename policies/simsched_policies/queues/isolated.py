@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import Decision, JobView, Policy, Triggers, View
+from simsched.policy import Decision, JobView, Policy, Traits, View
 from simsched.toolkit import available_gpus, run_in_order
 
 
@@ -25,13 +25,9 @@ class Isolated(Policy):
     """Runs, in rounds of `round_s` seconds, the jobs that are furthest behind an equal share; ties by arrival."""
 
     name: ClassVar[str] = "isolated"
+    traits: ClassVar[Traits] = Traits(interval="round_s")
 
     round_s: int = 360
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide once a round."""
-        return Triggers(interval_s=self.round_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Admit by how far jobs are behind."""

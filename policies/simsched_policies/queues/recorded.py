@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from simsched.model import Cluster, Node
-from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Triggers, View
+from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import Recording, available_by_type
 from simsched.toolkit.rounds import RoundOptions, Rounds, Seats, Unit
 
@@ -37,6 +37,7 @@ class Recorded(Policy):
     """
 
     name: ClassVar[str] = "recorded"
+    traits: ClassVar[Traits] = Traits(interval="round_s")
 
     shares_path: Annotated[str | None, INPUT_FILE] = None
     round_s: float = 360
@@ -58,11 +59,6 @@ class Recorded(Policy):
     def longest_pause_s(self) -> float:
         """Return the time between two computations of shares, for which jobs that came in between wait."""
         return self.min_reset_s
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide once a round."""
-        return Triggers(interval_s=self.round_s)
 
     def begin(self, cluster: Cluster) -> None:
         """Learn the GPU types."""

@@ -38,11 +38,9 @@ class Static(Policy):
     def __post_init__(self) -> None:
         """Refuse shares of nothing."""
         if self.gpus < 1:
-            message = f"gpus must be at least 1, not {self.gpus}"
-            raise ValueError(message)
+            raise ValueError(f"gpus must be at least 1, not {self.gpus}")
         if self.batch_per_gpu is not None and self.batch_per_gpu < 1:
-            message = f"batch_per_gpu must be at least 1, not {self.batch_per_gpu}"
-            raise ValueError(message)
+            raise ValueError(f"batch_per_gpu must be at least 1, not {self.batch_per_gpu}")
 
     def begin(self, cluster: Cluster) -> None:
         """Look for the largest node."""

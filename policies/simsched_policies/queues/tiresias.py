@@ -32,7 +32,7 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import ApplicationFacts, JobRequest
-from simsched.policy import Decision, JobView, Policy, Traits, Triggers, View, Wants
+from simsched.policy import Decision, JobView, Policy, Traits, View, Wants
 from simsched.toolkit import Key, Levels, PlacementName, PriorityScheduler, SkewPlacement, start_order
 
 
@@ -47,7 +47,7 @@ class Tiresias(Policy):
     """
 
     name: ClassVar[str] = "tiresias"
-    traits: ClassVar[Traits] = Traits(forgets=True)
+    traits: ClassVar[Traits] = Traits(interval="interval_s", forgets=True)
 
     queue_thresholds_gpu_s: Sequence[int] = (57_600,)
     interval_s: float | None = 60
@@ -68,11 +68,6 @@ class Tiresias(Policy):
     def counts_on(self) -> Wants:
         """Return the tensors of models where placement goes by them."""
         return self._placement.wants
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`, or whenever something happens."""
-        return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Keep the batch size submitted, and note the skew of the model."""

@@ -66,8 +66,7 @@ class TiresiasG(Policy):
         """Start with empty queues."""
         self._levels = Levels(self.queue_thresholds_gpu_s, self.promote_knob)
         if self.ranks < 1:
-            message = f"ranks must be at least 1, not {self.ranks}"
-            raise ValueError(message)
+            raise ValueError(f"ranks must be at least 1, not {self.ranks}")
         self._history = ServiceHistory(self.history_gpu_s, self.history_file)
         self._placement = SkewPlacement(self.placement, self.skew_limit)
         if self._history.distribution is not None:

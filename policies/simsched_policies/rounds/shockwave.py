@@ -21,18 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.policy import (
-    BATCH_RULES,
-    REMAINING_WORK,
-    STEPS,
-    Becomes,
-    Decision,
-    JobView,
-    Policy,
-    Traits,
-    Triggers,
-    View,
-)
+from simsched.policy import BATCH_RULES, REMAINING_WORK, STEPS, Becomes, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import available_gpus, gpu_types, run_in_order
 from simsched.toolkit.programs import (
     Flags,
@@ -71,7 +60,6 @@ class Planner:
     """Says which jobs run in each round; replans when jobs or batches change, or every `replan_rounds`."""
 
     def __init__(self, options: PlanOptions) -> None:
-        """Start without a plan."""
         self._options = options
         self._fair_s: dict[str, float] = {}
         self._known: object = None
@@ -120,7 +108,9 @@ class Shockwave(Policy):
 
     name: ClassVar[str] = "shockwave"
     traits: ClassVar[Traits] = Traits(
-        needs={REMAINING_WORK, STEPS}, wants={BATCH_RULES: Becomes("foresees batches that stay as they are")}
+        interval="round_s",
+        needs={REMAINING_WORK, STEPS},
+        wants={BATCH_RULES: Becomes("foresees batches that stay as they are")},
     )
 
     rounds: int = 20
@@ -144,11 +134,6 @@ class Shockwave(Policy):
             replan_rounds=self.replan_rounds,
         )
         self._planner = Planner(options)
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide once a round."""
-        return Triggers(interval_s=self.round_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Run the next round of the plan."""

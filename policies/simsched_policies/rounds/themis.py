@@ -33,17 +33,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.policy import (
-    GROUPS,
-    REMAINING_WORK,
-    Becomes,
-    Decision,
-    JobView,
-    Policy,
-    Quantum,
-    Traits,
-    View,
-)
+from simsched.policy import GROUPS, REMAINING_WORK, Becomes, Decision, JobView, Policy, Quantum, Traits, View
 from simsched.toolkit import available_gpus, bid_of, finish_time_ratio, least_fair, partial_allocation, run_in_order
 
 #: The GPUs with which a waiting application is ranked: all that it can use, or none.

@@ -27,7 +27,6 @@ class UsualJobs:
     """The most frequent requests so far: GPUs, the part wanted of each, and the share of jobs that want this."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._counts: Counter[tuple[int, float]] = Counter()
         self._classes: list[tuple[int, float, float]] | None = None
 
@@ -96,9 +95,7 @@ class Fractional(Policy):
 
     name: ClassVar[str] = "fractional"
     traits: ClassVar[Traits] = Traits(
-        wants={
-            GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"}),
-        }
+        wants={GPU_PARTS: Becomes("gives whole GPUs, first in, first out", "fifo", {"placement": "fragments"})}
     )
 
     rule: Literal["best-fit", "worst-fit", "first-fit", "fgd"] = "best-fit"

@@ -61,11 +61,7 @@ class Lucid(Policy):
 
     name: ClassVar[str] = "lucid"
     traits: ClassVar[Traits] = Traits(
-        needs={GPU_BUSY},
-        wants={
-            SHARED_GPUS: UNPACKED,
-            BUSY_GPUS: Becomes("gives every job the medium share score"),
-        },
+        needs={GPU_BUSY}, wants={SHARED_GPUS: UNPACKED, BUSY_GPUS: Becomes("gives every job the medium share score")}
     )
 
     profile_s: int = 500
@@ -86,8 +82,7 @@ class Lucid(Policy):
     def __post_init__(self) -> None:
         """Start without history."""
         if self.profile_s < 0 or self.profiling_nodes < 0:
-            message = "profile_s and profiling_nodes must not be negative"
-            raise ValueError(message)
+            raise ValueError("profile_s and profiling_nodes must not be negative")
         self._expected = LearnedDurations(DurationHistory(prior_s=self.prior_s, window=self.window))
 
     def begin(self, cluster: Cluster) -> None:

@@ -36,7 +36,6 @@ from simsched.policy import (
     Place,
     Policy,
     Traits,
-    Triggers,
     View,
     Wants,
 )
@@ -70,13 +69,14 @@ UNGROUPED = Becomes("merges nobody, as with most_jobs: 1", params={"most_jobs": 
 class _Muri(Policy):
     """What both have in common."""
 
-    traits: ClassVar[Traits] = Traits(wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")})
+    traits: ClassVar[Traits] = Traits(
+        interval="interval_s", wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")}
+    )
 
     def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:
         """Group up to `most_jobs` jobs every `interval_s` seconds."""
         if not 1 <= most_jobs <= _MOST:
-            message = f"most_jobs must lie in 1 to {_MOST}, not {most_jobs}"
-            raise ValueError(message)
+            raise ValueError(f"most_jobs must lie in 1 to {_MOST}, not {most_jobs}")
         self.interval_s = interval_s
         self.most_jobs = most_jobs
         self._model = StageInterleaving()
@@ -85,11 +85,6 @@ class _Muri(Policy):
     def counts_on(self) -> Wants:
         """Return what grouping takes, where jobs are grouped."""
         return {} if self.most_jobs == 1 else self.traits.wants
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
 
     @abstractmethod
     def key(self, job: JobView) -> float:

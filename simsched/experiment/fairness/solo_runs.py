@@ -25,7 +25,7 @@ from simsched.model import (
     TabulatedJob,
     consolidated_shape,
 )
-from simsched.policy import Decision, Policy, Traits, Triggers, View
+from simsched.policy import Decision, Policy, Traits, View
 
 #: `best`: the batch follows the known goodput; `submitted`: it stays as submitted.
 Batch = Literal["best", "submitted"]
@@ -36,18 +36,13 @@ class _SoloPolicy(Policy):
     """Gives the only job all GPUs once, on as few nodes as possible."""
 
     name: ClassVar[str] = "solo"
-    traits: ClassVar[Traits] = Traits(rigid=False)
+    traits: ClassVar[Traits] = Traits(interval="interval_s", rigid=False)
 
     allocation: Allocation = ()
     interval_s: float | None = None
     batch: Batch = "best"
     shared: Shared = field(default_factory=Shared)
     priors: Mapping[str, Prior] = field(default_factory=dict)
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide when the policy under study would."""
-        return Triggers.on_events() if self.interval_s is None else Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Adapt the batch to a known goodput, or keep it."""

@@ -6,25 +6,27 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+import numpy as np
+
 from simsched.agent import AgentFactory
 from simsched.applications import catalogue, with_speeds
+from simsched.arithmetic import exp, log
 from simsched.engine import EngineError, features_of, simulate
 from simsched.errors import InputError, said
 from simsched.experiment.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.experiment.physics import colocation_of
 from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
-from simsched.experiment.running.losses import loss_tables
 from simsched.experiment.running.store import Store
 from simsched.experiment.running.third_party import Restored, code_of
 from simsched.experiment.task import Task
-from simsched.model import ApplicationSource
+from simsched.model import Application, ApplicationSource, JobSpec, LossCurve
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
 from simsched.results import (
@@ -33,6 +35,7 @@ from simsched.results import (
     SUMMARY_FILE,
     TABLES,
     TRIALS_FILE,
+    LossTable,
     Power,
     TableWriter,
     json_text,
@@ -96,11 +99,7 @@ def run_cell(
 
 
 def write_cell(
-    task: Task,
-    folder: Path,
-    environment: Mapping[str, Any],
-    fill: Callable[[Path], Filled],
-    limits: Limits = NO_LIMITS,
+    task: Task, folder: Path, environment: Mapping[str, Any], fill: Callable[[Path], Filled], limits: Limits = NO_LIMITS
 ) -> float:
     """Have `fill` write the tables of a cell, and write what follows from them; returns and raises as `run_cell`."""
     store = Store(folder)
@@ -197,11 +196,7 @@ def raised_by_user(error: BaseException) -> bool:
 
 
 def _simulated(
-    task: Task,
-    applications: ApplicationSource,
-    temporary: Path,
-    progress: ProgressCallback | None,
-    limits: Limits,
+    task: Task, applications: ApplicationSource, temporary: Path, progress: ProgressCallback | None, limits: Limits
 ) -> Filled:
     policy = task.policy.make()
     if limits.decision_s is not None:
@@ -257,8 +252,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
     """Write a policy's artifacts beside the tables; `ValueError` for a bad or reserved file name."""
     for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
-            message = f"an artifact cannot be called '{name}'"
-            raise ValueError(message)
+            raise ValueError(f"an artifact cannot be called '{name}'")
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -275,3 +269,26 @@ def _original_only() -> Iterator[None]:
 
 class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)
     """The run is stopping; the cell ends once it notices."""
+
+
+_POINTS = 400
+
+
+def loss_tables(jobs: Sequence[JobSpec], applications: ApplicationSource) -> dict[str, LossTable]:
+    """Return a loss table for each of the jobs' applications with a loss curve."""
+    found: dict[str, LossTable] = {}
+    for job in {job.request.application: job for job in jobs}.values():
+        app = applications.for_job(job.request, job.truth)
+        if app.loss_curve is not None:
+            found[app.name] = loss_table(app, app.loss_curve)
+    return found
+
+
+def loss_table(app: Application, curve: LossCurve) -> LossTable:
+    """Return the losses of a full training, from 1 to 0, at points denser at the start."""
+    epochs = exp(np.linspace(0, log(1.0 + app.epochs), _POINTS)) - 1.0
+    losses = curve.at(epochs)
+    ends = [0.0, *(app.epoch_end(epoch) for epoch in range(app.epochs))]
+    progress = np.interp(epochs, np.arange(app.epochs + 1.0), ends)
+    normalised = (losses - losses[-1]) / (losses[0] - losses[-1])
+    return LossTable(tuple(progress.tolist()), tuple(normalised.tolist()))

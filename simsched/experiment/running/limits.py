@@ -91,5 +91,4 @@ class TimedPolicy:
             signal.signal(signal.SIGALRM, before)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        message = f"a decision lasted longer than {self._seconds:g} s"
-        raise DecisionTimeoutError(message)
+        raise DecisionTimeoutError(f"a decision lasted longer than {self._seconds:g} s")

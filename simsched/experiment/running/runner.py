@@ -46,43 +46,31 @@ class Listener(Protocol):
 
     def began(self, cells: int, reused: int) -> None:
         """Receive the number of cells, and how many are reused."""
+        return
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Receive running cells, each with its simulated second and finished jobs."""
+        return
 
     def damaged(self, cell: GridCell, fault: str) -> None:
         """Receive an existing cell that is damaged and runs again."""
+        return
 
     def workers(self, number: int) -> None:
         """Receive the number of remote workers."""
+        return
 
     def finished(self, cell: GridCell, wall_s: float) -> None:
         """Receive a finished cell."""
+        return
 
     def failed(self, cell: GridCell, message: str) -> None:
         """Receive a failed cell."""
+        return
 
 
-class Silence:
+class Silence(Listener):
     """A listener that ignores everything."""
-
-    def began(self, cells: int, reused: int) -> None:
-        """Ignore it."""
-
-    def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
-        """Ignore it."""
-
-    def damaged(self, cell: GridCell, fault: str) -> None:
-        """Ignore it."""
-
-    def workers(self, number: int) -> None:
-        """Ignore it."""
-
-    def finished(self, cell: GridCell, wall_s: float) -> None:
-        """Ignore it."""
-
-    def failed(self, cell: GridCell, message: str) -> None:
-        """Ignore it."""
 
 
 def run_grid(

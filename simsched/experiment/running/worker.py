@@ -14,14 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from multiprocessing import (
-    connection,
-    forkserver,
-    get_all_start_methods,
-    get_context,
-    parent_process,
-    resource_tracker,
-)
+from multiprocessing import connection, forkserver, get_all_start_methods, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path

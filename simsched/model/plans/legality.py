@@ -37,10 +37,7 @@ _RULES = (
         lambda s, h, p, batch: batch % (p.data * p.micro_batch) != 0,
         "the global batch of {batch} is not divisible by d x b = {p.data} x {p.micro_batch}",
     ),
-    _Rule(
-        _uneven_stages,
-        "{s.layers} layers are not divisible by p x v = {p.pipeline} x {p.interleave}",
-    ),
+    _Rule(_uneven_stages, "{s.layers} layers are not divisible by p x v = {p.pipeline} x {p.interleave}"),
     _Rule(lambda s, h, p, batch: s.heads % p.tensor != 0, "{s.heads} heads are not divisible by t = {p.tensor}"),
     _Rule(
         lambda s, h, p, batch: s.kv_heads % p.tensor != 0,

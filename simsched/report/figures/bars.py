@@ -84,8 +84,7 @@ def _panel(axes: Axes, part: pd.DataFrame, labels: Sequence[str], styles: Mappin
     reach = 0.0
     for row in part.itertuples(index=False):
         reach = max(reach, _bar(axes, row, labels.index(str(row.policy)), shown, styles[str(row.policy)]))
-    axes.set_xlim(0, reach * 1.05 if reach > 0 else 1)
-    axes.set_title(shown.title(reading.title))
+    axes.set(xlim=(0, reach * 1.05 if reach > 0 else 1), title=shown.title(reading.title))
     if reading.better:
         axes.set_xlabel(f"{reading.better} is better", size=7.5, color="#444444")
     axes.grid(visible=False, axis="y")

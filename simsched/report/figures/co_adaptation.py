@@ -97,8 +97,7 @@ def co_adaptation(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint
                 plain_log(axes, "y")
             else:
                 axes.set_ylim(0, 103 if panel == "efficiency" else None)
-        panels[-1].set_xlim(0, None)
-        panels[-1].set_xlabel("time since the start of the workload (h)")
+        panels[-1].set(xlim=(0, None), xlabel="time since the start of the workload (h)")
         legend_above(figure, panels[1])
         figure.align_ylabels(panels)
     return figure, data

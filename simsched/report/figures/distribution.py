@@ -59,8 +59,7 @@ def jct_cdf(
             (curve,) = axes.plot(part["jct_s"], 100 * part["share"], **style)
             if spans:
                 span(curve, 100 * part["low"], 100 * part["high"], look, place, len(parts))
-        axes.set_ylabel("share of jobs (%)")
-        axes.set_ylim(0, 101)
+        axes.set(ylabel="share of jobs (%)", ylim=(0, 101))
         duration_axis(axes, "job completion time (logarithmic)")
         legend_above(figure, axes)
     return figure, data
@@ -100,5 +99,4 @@ def duration_axis(axes: Axes, title: str, most_ticks: int = _MOST_TICKS) -> None
         ticks = ticks[::2]
     axes.set_xticks(ticks, [duration(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
-    axes.set_xlim(low, high)
-    axes.set_xlabel(title)
+    axes.set(xlim=(low, high), xlabel=title)

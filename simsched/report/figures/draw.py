@@ -60,11 +60,7 @@ _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
 
 
 def draw_run(
-    run: Run,
-    folder: Path,
-    replicate_over: Collection[str] = (),
-    formats: Sequence[str] = FORMATS,
-    style: str = "page",
+    run: Run, folder: Path, replicate_over: Collection[str] = (), formats: Sequence[str] = FORMATS, style: str = "page"
 ) -> list[Path]:
     """Draw a run into `folder` and return the files written.
 

@@ -56,9 +56,7 @@ def checkpoint_interval(
             )
             far = [100 * (part["mean"] - part["low"]).clip(0), 100 * (part["high"] - part["mean"]).clip(0)]
             axes.errorbar(part["value"], 100 * part["mean"], yerr=far, fmt="none", ecolor=look.colour, capsize=2)
-        axes.set_xscale("log")
-        axes.set_title("effective training time (%)")
-        axes.set_ylim(0, 100)
+        axes.set(xscale="log", title="effective training time (%)", ylim=(0, 100))
         if physics is not None:
             _closed_forms(axes, physics, data["value"].min(), data["value"].max())
         values = values_in_order(data["value"])

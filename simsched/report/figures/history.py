@@ -164,8 +164,7 @@ def gain_figure(
                 low, high = published[group]
                 place = groups.index(group)
                 axes.fill_between([100 * low, 100 * high], place - 0.45, place + 0.45, color="#BBBBBB", linewidth=0)
-            axes.set_title(point)
-            axes.set_xlabel("change of mean JCT (%)")
+            axes.set(title=point, xlabel="change of mean JCT (%)")
         panels[0].set_yticks(range(len(groups)), groups)
         panels[0].set_ylim(len(groups) - 0.4, -0.6)
         _clip(panels[0], data, horizontal=True)
@@ -306,8 +305,7 @@ def _panels(
                     places, 100 * part["mean"], yerr=_errors(part), color=look.colour, linestyle=look.dash,
                     marker=look.marker, markersize=4.5, capsize=2, linewidth=1.2, label=name or None,
                 )  # fmt: skip
-            axes.set_title(group)
-            axes.set_xlabel(axis)
+            axes.set(title=group, xlabel=axis)
             axes.set_xticks(range(len(values)), values)
             axes.set_xlim(-0.5, len(values) - 0.5)
             axes.grid(visible=False, axis="x")

@@ -65,8 +65,7 @@ def jct_parts(data: pd.DataFrame, key: str, *, title: str, source: str = "") -> 
         axes.set_xticks(
             list(places), [f"{value:g}" if isinstance(value, float) else str(value) for value in data["value"]]
         )
-        axes.set_xlabel(axis_title(key))
-        axes.set_ylabel(unit.title("mean completion time"))
+        axes.set(xlabel=axis_title(key), ylabel=unit.title("mean completion time"))
         axes.grid(visible=False, axis="x")
         legend_above(figure, axes)
     return figure, data

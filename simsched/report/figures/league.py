@@ -60,8 +60,7 @@ def _ratio_axis(axes: Axes, data: pd.DataFrame) -> None:
     most = float(data["ratio"].max())
     low = max(float(data["low"].fillna(1).min()), 1 / _BEYOND) * 0.98
     high = min(float(data["high"].fillna(1).max()), most * _BEYOND) * 1.02
-    axes.set_xscale("log")
-    axes.set_xlim(low, max(high, most * 1.05))
+    axes.set(xscale="log", xlim=(low, max(high, most * 1.05)))
     ticks = [tick for tick in _TICKS if low <= tick <= high]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.set_xticks([], minor=True)
@@ -98,8 +97,7 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
         least = max(_LEAST_WAY, min(0.0, *(float(part["way"].min()) for part in panels.values() if len(part))) - 0.05)
         for axes, ((row, column), part) in zip(grid.flat, panels.items(), strict=True):
             _way_panel(axes, part, styles)
-            axes.set_ylim(least, 1.02)
-            axes.set_title(f"{column}\n{row}")
+            axes.set(ylim=(least, 1.02), title=f"{column}\n{row}")
         for axes in grid[-1]:
             axes.set_xlabel("offered load")
         for axes in grid[:, 0]:

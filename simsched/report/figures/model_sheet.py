@@ -87,12 +87,8 @@ def _throughput_axes(axes: Axes, counts: Sequence[int]) -> None:
     plain_log(axes, "y")
     axes.set_xticks(counts, [f"{count}" for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("GPUs")
-    axes.set_ylabel("examples/s")
+    axes.set(xlabel="GPUs", ylabel="examples/s")
 
 
 def _efficiency_axes(axes: Axes) -> None:
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 103)
-    axes.set_xlabel("training done (%)")
-    axes.set_ylabel("efficiency (%)")
+    axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)", ylabel="efficiency (%)")

@@ -26,8 +26,7 @@ def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
         left, right = figure.subplots(1, 2, sharey=True)
         _family(left, model, measured, "gpus", "batch_size", "batch size")
         _family(right, model, measured, "batch_size", "gpus", "GPUs")
-        left.set_xlabel("GPUs")
-        left.set_ylabel("throughput (examples/s)")
+        left.set(xlabel="GPUs", ylabel="throughput (examples/s)")
         right.set_xlabel("total batch size (examples)")
     return figure, _stacked(model, measured)
 
@@ -49,8 +48,7 @@ def types_figure(model: pd.DataFrame, *, title: str, unit: str = "examples/s") -
                 part = line.sort_values("gpus")
                 label = f"{size:,}" if size else "none"
                 axes.plot(part["gpus"], part["throughput"], "o-", color=shades[size], label=label, markersize=3)
-            axes.set_title(str(kind).upper())
-            axes.set_xlabel("GPUs")
+            axes.set(title=str(kind).upper(), xlabel="GPUs")
         _log_axes(panels[0], sorted(model["gpus"].unique()))
         panels[0].set_ylabel(f"throughput ({unit})")
         lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
@@ -81,10 +79,7 @@ def efficiency_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
         ]
         if scaled[0] is not None:
             _family(axes, scaled[0], scaled[1], "progress", "batch_size", "batch size", "efficiency", log=False)
-        axes.set_xlim(0, 100)
-        axes.set_ylim(0, 103)
-        axes.set_xlabel("training done (%)")
-        axes.set_ylabel("statistical efficiency (%)")
+        axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)", ylabel="statistical efficiency (%)")
     return figure, _stacked(model, measured)
 
 

@@ -89,16 +89,15 @@ def nodes_over_time(
                     spanned(curve, part, name, factor, look, place, several)
         for axes, point_of, _ in shown:
             _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
-        panels[0].set_title("Nodes rented" if rented else "Nodes up")
-        panels[0].set_ylabel("nodes")
-        panels[0].set_ylim(0, 1.08 * float(data["nodes_high"].max()))
+        panels[0].set(
+            title="Nodes rented" if rented else "Nodes up",
+            ylabel="nodes",
+            ylim=(0, 1.08 * float(data["nodes_high"].max())),
+        )
         panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
         if trains:
-            panels[1].set_title("Mean statistical efficiency of running jobs")
-            panels[1].set_ylabel("efficiency (%)")
-            panels[1].set_ylim(0, 103)
-        panels[-1].set_xlim(0, None)
-        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+            panels[1].set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
+        panels[-1].set(xlim=(0, None), xlabel=unit.title("time since the start of the workload"))
         legend_above(figure, panels[0])
     return figure, data
 

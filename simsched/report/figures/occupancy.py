@@ -73,8 +73,7 @@ def occupancy(
                 _bands(axes, outages[label].assign(**times), out_of_use, tops)
             _panel(axes, own, tops, unit, {job: colours[group] for job, group in groups.items()}, failed)
             axes.set_title(label)
-        panels[-1].set_xlim(0, last_s * unit.factor)
-        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
         handles = [] if by == "job" else [Patch(color=colour, label=name) for name, colour in colours.items()]
         handles += [Patch(**look, label=_OFF_LABEL if kind == OFF else kind) for kind, look in out_of_use.items()]
         legend_above(figure, panels[0], handles)
@@ -211,14 +210,12 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
             heights = [waiting[name].to_numpy() for name in colours]
             axes.stackplot(edges[:-1] * unit.factor, heights, colors=list(colours.values()), step="post",
                            labels=list(colours))  # fmt: skip
-            axes.set_title(label)
-            axes.set_ylabel("jobs")
+            axes.set(title=label, ylabel="jobs")
             frames.append(waiting.assign(policy=label, time_s=edges[:-1]))
         panels[0].set_ylim(0, None)
         whole = panels[0].get_ylim()[1] >= _LEAST_WHOLE
         panels[0].yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=whole))
-        panels[-1].set_xlim(0, last_s * unit.factor)
-        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
         if by == "tenant":
             legend_above(figure, panels[0])
     return figure, pd.concat(frames, ignore_index=True)

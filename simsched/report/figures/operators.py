@@ -40,8 +40,7 @@ def capacity_curve(
         panels = figure.subplots(1, 2 if priced else 1, sharey=True, squeeze=False)[0]
         _capacity_panel(panels[0], data, "nodes", bound)
         panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-        panels[0].set_xlabel("nodes of the type, the others as they are")
-        panels[0].set_ylabel(metric)
+        panels[0].set(xlabel="nodes of the type, the others as they are", ylabel=metric)
         if priced:
             _capacity_panel(panels[1], data.assign(cost=data["cost"] / 1000), "cost", bound)
             panels[1].set_xlabel("cost of the cluster (thousand dollars a month)")
@@ -115,13 +114,11 @@ def wait_comparison(jobs: pd.DataFrame, *, title: str) -> Drawn:
                 places = np.arange(len(names)) + 0.4 * (number - 0.5)
                 axes.bar(places, part[part["panel"] == by]["value"], width=0.36, color=colour)
         duration_axis(left, "wait (logarithmic)", most_ticks=6)
-        left.set_ylabel("share of jobs (%)")
-        left.set_ylim(0, 100)
+        left.set(ylabel="share of jobs (%)", ylim=(0, 100))
         for axes, (by, names) in zip(bars, groups.items(), strict=True):
             tilt = 30 if max(map(len, names)) * len(names) > _LETTERS else 0
             axes.set_xticks(range(len(names)), names, rotation=tilt, ha="right" if tilt else "center")
-            axes.set_xlabel(f"by {by}")
-            axes.set_ylabel("90th percentile of waits (h)")
+            axes.set(xlabel=f"by {by}", ylabel="90th percentile of waits (h)")
         legend_above(figure, left)
     return figure, data
 
@@ -163,7 +160,6 @@ def allocation_curves(
                     part["demand"] * 100, part["low"] * 100, part["high"] * 100, color=colour, alpha=BAND_ALPHA
                 )
         axes.plot([0, 100], [0, 100], color="#999999", linewidth=1.2, zorder=0)
-        axes.set_xlabel("GPUs asked for (% of the cluster)")
-        axes.set_ylabel("GPUs allocated (%)")
+        axes.set(xlabel="GPUs asked for (% of the cluster)", ylabel="GPUs allocated (%)")
         legend_above(figure, axes)
     return figure, data

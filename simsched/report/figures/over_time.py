@@ -109,10 +109,7 @@ def over_time(
     with styled():
         trains = bool((data["efficiency"].dropna() < 1).any())  # of jobs that know only their duration there is none
         figure = new_figure(
-            7.2,
-            4.6 if trains else 2.6,
-            title,
-            _caption(seeds, width_s, span_words(several) if spans else "", trains),
+            7.2, 4.6 if trains else 2.6, title, _caption(seeds, width_s, span_words(several) if spans else "", trains)
         )
         panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
         above, last = panels[0], panels[-1]
@@ -126,16 +123,11 @@ def over_time(
                     spanned(curve, part, name, factor, look, place, several)
         if total_gpus:
             above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
-        above.set_title("GPUs allocated")
-        above.set_ylabel("GPUs")
-        above.set_ylim(0, None)
+        above.set(title="GPUs allocated", ylabel="GPUs", ylim=(0, None))
         above.yaxis.set_major_locator(MaxNLocator(integer=True))
         if trains:
-            last.set_title("Mean statistical efficiency of running jobs")
-            last.set_ylabel("efficiency (%)")
-            last.set_ylim(0, 103)
-        last.set_xlim(0, None)
-        last.set_xlabel(unit.title("time since the start of the workload"))
+            last.set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
+        last.set(xlim=(0, None), xlabel=unit.title("time since the start of the workload"))
         legend_above(figure, above)
     return figure, data
 

@@ -29,10 +29,7 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
             yield f"deadlines-{key.rsplit('.', 1)[-1]}", sweep_lines(data, key, title=title, styles=styles)
         if len(rows) <= most_rows:
             title = f"{run.name}: deadlines"
-            yield (
-                "deadlines",
-                metric_bars(bar_data(rows, _DEADLINES), title=title, styles=row_looks(run, rows)),
-            )
+            yield ("deadlines", metric_bars(bar_data(rows, _DEADLINES), title=title, styles=row_looks(run, rows)))
     if len(swept) == 1 and compares_agents(rows):
         title = f"{run.name}: agents under schedulers over {axis_title(swept[0])}"
         reference = run.reference or ""

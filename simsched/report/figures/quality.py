@@ -75,12 +75,15 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
             part = below[below["policy"] == label]
             right.plot(100 * part["x"], part["y"] * until.factor, color=look.colour, linestyle=look.dash,
                        marker=look.marker, markersize=4)  # fmt: skip
-        left.set_title("Mean normalised loss")
-        left.set_ylim(0, None)
-        left.set_xlim(0, None)
-        left.set_xlabel(over.title("time since the start of the workload"))
-        right.set_title(until.title("Mean time to a quality"))
-        right.set_xlabel("loss reduction (% of that of the whole training)")
+        left.set(
+            title="Mean normalised loss",
+            ylim=(0, None),
+            xlim=(0, None),
+            xlabel=over.title("time since the start of the workload"),
+        )
+        right.set(
+            title=until.title("Mean time to a quality"), xlabel="loss reduction (% of that of the whole training)"
+        )
         plain_log(right, "y")
         legend_above(figure, left)
     return figure, data
@@ -140,11 +143,8 @@ def predictions(data: pd.DataFrame, *, title: str) -> Drawn:
             left.set_yscale("symlog", linthresh=100)
             left.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
             right.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-            left.set_title(f"{label}: predicted completion")
-            left.set_ylabel("error (%)")
-            left.set_xlabel("training done (%)")
-            right.set_title("predicted step time")
-            right.set_xlabel("GPUs")
+            left.set(title=f"{label}: predicted completion", ylabel="error (%)", xlabel="training done (%)")
+            right.set(title="predicted step time", xlabel="GPUs")
         legend_above(figure, grid[0, 0])
     return figure, data
 

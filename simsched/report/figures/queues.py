@@ -71,11 +71,8 @@ def quotas_over_time(data: pd.DataFrame, last_s: float = 0.0, *, title: str) -> 
             )
             axes.step(x, quota, where="post", color=_QUOTA, linestyle="--", linewidth=1, label="quota")
             axes.step(x, back, where="post", color=_RECLAIMED, linewidth=1, label="reclaimed so far")
-            axes.set_title(name)
-            axes.set_ylabel("GPUs")
-            axes.set_ylim(0, None)
-        panels[-1].set_xlim(0, last_s * unit.factor)
-        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+            axes.set(title=name, ylabel="GPUs", ylim=(0, None))
+        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
         legend_above(figure, panels[0])
     return figure, data
 
@@ -100,8 +97,7 @@ def domains_over_time(cells: Mapping[str, Cell], level: str, domains: Sequence[S
             axes.set_yticks(np.arange(len(domains)) + 0.5, [str(number) for number in range(len(domains))])
             axes.invert_yaxis()
             axes.grid(visible=False)
-            axes.set_ylabel(level)
-            axes.set_title(label)
+            axes.set(ylabel=level, title=label)
             for number, row in enumerate(shares):
                 frames.append(pd.DataFrame({"policy": label, "domain": number, "time_s": edges[:-1], "share": row}))
         panels[-1].set_xlabel(unit.title("time since the start of the workload"))

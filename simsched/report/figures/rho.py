@@ -86,5 +86,4 @@ def _panel(axes: Axes, data: pd.DataFrame, label: str, look: Look, curves: Seque
     above = 1 - float(np.interp(1, own["rho"], own["share"]))
     text = f"{100 * above:.0f} % above 1\nlargest {float(own['largest'].iloc[0]):.1f}"
     axes.text(0.97, 0.06, text, transform=axes.transAxes, ha="right", va="bottom", size=8)
-    axes.set_xlim(0, _LIMIT)
-    axes.set_ylim(0, 102)
+    axes.set(xlim=(0, _LIMIT), ylim=(0, 102))

@@ -15,12 +15,7 @@ from simsched.report.figures.style import FORMATS, NO_DATES, Figure, styled
 
 
 def save(
-    figure: Figure,
-    data: pd.DataFrame,
-    folder: Path,
-    name: str,
-    formats: Sequence[str] = FORMATS,
-    style: str = "page",
+    figure: Figure, data: pd.DataFrame, folder: Path, name: str, formats: Sequence[str] = FORMATS, style: str = "page"
 ) -> list[Path]:
     """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
 

@@ -66,11 +66,7 @@ _SETTINGS = MappingProxyType(
         "ytick.labelsize": 8.5,
     }
 )
-NO_DATES: dict[str, dict[str, Any]] = {
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None},
-    "svg": {"Date": None},
-}
+NO_DATES: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 #: What matplotlib calls that which was given no name.
 _UNNAMED = re.compile(r"_(nolegend_|(child|container)\d+)")
 #: Stands for a blank at which no line is broken.

@@ -157,8 +157,7 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
         part["mean"].max(), part["published"].max(skipna=True) if part["published"].notna().any() else 0
     )
     highest = part["high"].max() * shown.factor if part["high"].notna().any() else tallest
-    axes.set_ylim(0, 1.06 * min(max(highest, tallest), 2 * tallest) or 1)
-    axes.set_title(shown.title(reading.title))
+    axes.set(ylim=(0, 1.06 * min(max(highest, tallest), 2 * tallest) or 1), title=shown.title(reading.title))
 
 
 def beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:

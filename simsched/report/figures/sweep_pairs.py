@@ -122,8 +122,7 @@ def sweep_map(data: pd.DataFrame, keys: tuple[str, str], metric: str, *, title: 
             axes.grid(visible=False)
             axes.set_xticks(range(len(across)), [shown_value(keys[0], value) for value in across])
             axes.set_yticks(range(len(up)), [shown_value(keys[1], value) for value in up])
-            axes.set_title(label_text(name))
-            axes.set_xlabel(axis_title(keys[0], across))
+            axes.set(title=label_text(name), xlabel=axis_title(keys[0], across))
             for (row, column), value in np.ndenumerate(grid) if max(len(up), len(across)) <= _MOST_NUMBERS else ():
                 if not np.isnan(value):
                     dark = float(image.norm(value)) > 0.6

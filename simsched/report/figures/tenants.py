@@ -24,10 +24,7 @@ def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]
         data = tenant_waits(
             {row.shown_name: pd.concat(cell.table("jobs", _COLUMNS) for cell in row.cells) for row in rows}
         )
-        yield (
-            "tenants",
-            draw_tenant_waits(data, title=f"{run.name}: who waits", styles=row_looks(run, rows)),
-        )
+        yield ("tenants", draw_tenant_waits(data, title=f"{run.name}: who waits", styles=row_looks(run, rows)))
 
 
 def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -50,14 +50,12 @@ def job_timeline(
                 x, y = _steps(part, column)
                 look = styles[str(label)]
                 axes.plot(x * unit.factor, y * factor, color=look.colour, linestyle=look.dash, label=str(label))
-            axes.set_ylabel(name)
-            axes.set_ylim(0, 103 if column == "efficiency" else None)
+            axes.set(ylabel=name, ylim=(0, 103 if column == "efficiency" else None))
             if column == "gpus":
                 axes.yaxis.set_major_locator(MaxNLocator(integer=True))
             if len(lives) == 1:
                 _shade_restarts(axes, data, unit.factor)
-        panels[-1].set_xlim(0, None)
-        panels[-1].set_xlabel(unit.title("time since the job's submission"))
+        panels[-1].set(xlim=(0, None), xlabel=unit.title("time since the job's submission"))
         legend_above(figure, panels[0])
         figure.align_ylabels(panels)
     return figure, data

@@ -98,10 +98,12 @@ def _draw_arrivals(axes: Axes, part: pd.DataFrame) -> None:
     axes.stairs(
         part["y"].to_numpy(), edges, fill=True, color=PALETTE[0], alpha=0.8 if len(start) * HOUR_S < 30 * DAY_S else 1
     )
-    axes.set_title("Arrivals")
-    axes.set_xlabel(unit.title("time since the start of the trace"))
-    axes.set_ylabel("jobs per hour")
-    axes.set_xlim(0, edges[-1])
+    axes.set(
+        title="Arrivals",
+        xlabel=unit.title("time since the start of the trace"),
+        ylabel="jobs per hour",
+        xlim=(0, edges[-1]),
+    )
 
 
 def _draw_mix(axes: Axes, part: pd.DataFrame) -> None:
@@ -113,16 +115,12 @@ def _draw_mix(axes: Axes, part: pd.DataFrame) -> None:
         axes.bar(places, [own[name] for name in shown], width=0.36, color=colour, label=f"share of {series}")
     axes.set_xticks(range(len(shown)), shown)
     axes.grid(visible=False, axis="x")
-    axes.set_title("Mix of GPU counts")
-    axes.set_xlabel("GPUs asked for")
-    axes.set_ylabel("share (%)")
+    axes.set(title="Mix of GPU counts", xlabel="GPUs asked for", ylabel="share (%)")
     axes.legend()
 
 
 def _draw_durations(axes: Axes, part: pd.DataFrame) -> None:
-    axes.set_title("Durations")
-    axes.set_ylabel("share of jobs (%)")
-    axes.set_ylim(0, 101)
+    axes.set(title="Durations", ylabel="share of jobs (%)", ylim=(0, 101))
     drawn = part[part["series"] != ""]
     if drawn.empty:
         axes.text(0.5, 0.5, "no durations known", transform=axes.transAxes, ha="center")

@@ -40,11 +40,7 @@ def _best_so_far(accuracies: np.ndarray) -> np.ndarray:
 
 
 def trials_over_time(
-    data: pd.DataFrame,
-    *,
-    seeds: int,
-    title: str = "Hyper-parameter tuning",
-    styles: Mapping[str, Look] | None = None,
+    data: pd.DataFrame, *, seeds: int, title: str = "Hyper-parameter tuning", styles: Mapping[str, Look] | None = None
 ) -> Drawn:
     """Draw the accuracy of the five best trials and the trials finished over time; `data` is of `trials_data`."""
     styles = styles or looks(data["policy"])
@@ -60,13 +56,14 @@ def trials_over_time(
                 (curve,) = axes.plot(x, part[name], color=look.colour, linestyle=look.dash, label=str(label))
                 if spans:
                     spanned(curve, part, name, 1, look, place, several)
-        above.set_title("Mean accuracy of the five best trials so far")
-        above.set_ylabel("accuracy (%)")
-        below.set_title("Trials finished")
-        below.set_ylabel("trials")
-        below.set_ylim(0, None)
-        below.set_xlim(0, None)
-        below.set_xlabel(unit.title("time since the start of tuning"))
+        above.set(title="Mean accuracy of the five best trials so far", ylabel="accuracy (%)")
+        below.set(
+            title="Trials finished",
+            ylabel="trials",
+            ylim=(0, None),
+            xlim=(0, None),
+            xlabel=unit.title("time since the start of tuning"),
+        )
         legend_above(figure, above)
     return figure, data
 

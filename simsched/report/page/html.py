@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
@@ -16,7 +17,7 @@ from simsched.outlets import html_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
 from simsched.report.figures.purposes import type_metrics
 from simsched.report.figures.svg import Picture, inline_svg
-from simsched.report.page.interactive import interactive_occupancy, occupancy_script, waits_of
+from simsched.report.page.interactive import interactive_occupancy, occupancy_script
 from simsched.report.page.provenance import experiment_text, provenance
 from simsched.report.tables import TextTable, comparison_table, difference_table, runs_tables, seeds_table
 from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences
@@ -39,6 +40,11 @@ class Part:
     run: Run
     reproduction: Reproduction
     replicate_over: Collection[str] = ()
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """The run's policies compared."""
+        return comparison(self.run, self.replicate_over)
 
 
 #: A section to compose: its run, its anchor and its heading.
@@ -75,8 +81,7 @@ def compose(wanted: Sequence[Wanted]) -> list[str]:
 
 def _side_by_side(parts: Sequence[Part]) -> str:
     """Show each metric of all runs in one table, whose numbers lead to the cells and jobs behind them."""
-    runs = {f"{number}. {part.run.name}": comparison(part.run, part.replicate_over)
-            for number, part in enumerate(parts, start=1)}  # fmt: skip
+    runs = {f"{number}. {part.run.name}": part.rows for number, part in enumerate(parts, start=1)}
     places = [{row.shown_name: f"run{number}-behind{place}" for place, row in enumerate(rows)}
               for number, rows in enumerate(runs.values(), start=1)]  # fmt: skip
     blocks = []
@@ -119,7 +124,7 @@ def _first_sentence(run: Run) -> str:
 
 def _section(part: Part, anchor: str, heading: str) -> str:
     run = part.run
-    rows = comparison(run, part.replicate_over)
+    rows = part.rows
     reference = run.reference or rows[0].policy
     table = comparison_table(rows, title="Policies compared", published_source=run.published_source, run=run)
     blocks = [
@@ -214,7 +219,7 @@ def behind(row: Row, rows: Sequence[Row], anchor: str) -> str:
 
 def jobs_table(cell: Cell) -> TextTable:
     """Show the jobs of a cell that took longest, and why they waited where that is kept."""
-    jobs, waits = cell.columns("jobs", _JOB_COLUMNS), waits_of(cell)
+    jobs, waits = cell.columns("jobs", _JOB_COLUMNS), cell.waits
     longest = np.argsort(-jobs["jct_s"], kind="stable")[:_MOST_JOBS]
     lines = tuple(
         (str(job), str(application), waits.get(str(job), ""), f"{gpus:,}", *(f"{value:,.10g}" for value in numbers))

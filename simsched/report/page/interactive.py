@@ -10,7 +10,6 @@ from simsched.outlets import html_data, html_text
 from simsched.report.figures.draw import placements
 from simsched.report.figures.style import REST, area_colours
 from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, node_sizes, stays
-from simsched.words import counted
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8
@@ -101,7 +100,7 @@ def _choices(names: Sequence[str]) -> str:
 def _panel(cell: Cell, nodes: int, places: dict[str, int], last: int) -> dict[str, Any]:
     jobs = cell.table("jobs", ["job_id", *_JOB_FACTS])
     found = stays(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
-    waits = waits_of(cell)
+    waits = cell.waits
     return {
         "jobs": {row[0]: [*row[1:], waits.get(row[0], "")] for row in jobs.astype(object).itertuples(index=False)},
         "stays": [
@@ -111,18 +110,6 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int], last: int) -> dict[st
         ],
         "outages": _outages(cell, nodes),
     }  # fmt: skip
-
-
-def waits_of(cell: Cell) -> dict[str, str]:
-    """Say of each job why it waited, and at how many decisions, where reasons are kept."""
-    said = cell.table("reasons", ["job_id", "gpus", "why", "rank"])
-    said = said[said["gpus"] == 0]
-    told: dict[str, list[str]] = {}
-    for (job_id, why), rows in said.groupby(["job_id", "why"], sort=True):
-        ranks = sorted(set(rows["rank"]) - {0})
-        place = f", place {ranks[0]}{f' to {ranks[-1]}' if len(ranks) > 1 else ''} in line" if ranks else ""
-        told.setdefault(str(job_id), []).append(f"{why} at {counted(len(rows), 'decision')}{place}")
-    return {job_id: "; ".join(parts) for job_id, parts in told.items()}
 
 
 def _outages(cell: Cell, nodes: int) -> list[list[Any]]:

@@ -39,8 +39,7 @@ def inflated(pods: Sequence[Pod], gpu_milli: int, demand: float, rng: np.random.
     of its GPUs). Raises `ValueError` where no pod asks for a GPU.
     """
     if not any(pod.total_milli for pod in pods):
-        message = "no pod asks for a GPU"
-        raise ValueError(message)
+        raise ValueError("no pod asks for a GPU")
     by_name = sorted(range(len(pods)), key=lambda i: pods[i].name)
     chosen = [by_name[i] for i in rng.permutation(len(pods))]
     asked, most = sum(pod.total_milli for pod in pods), demand * gpu_milli

@@ -63,20 +63,6 @@ def _largest(goal: Floats, rows: Rows, bound: Floats, method: Method) -> float |
     return None if best is None else best.value * max(unit, 0.0)
 
 
-def throughput_value(
-    problem: ShareProblem, shares: Floats, *, normalised: bool = False, price: Floats | None = None
-) -> float:
-    """Return the objective of `total_throughput` under `shares`."""
-    classes = classify(problem, np.arange(problem.num_jobs, dtype=np.float64))
-    goal = _goal(classes, price, normalised=normalised).reshape(-1, len(classes.type_order))
-    jobs = problem.num_jobs
-    value = (goal[: classes.num_classes][classes.member] * shares[:jobs, classes.type_order]).sum()
-    if problem.pairs is not None:
-        paired = goal[classes.num_classes :] / classes.partners[:, None]
-        value += (paired[classes.pair_member] * shares[jobs:, classes.type_order]).sum()
-    return float(value)
-
-
 def _goal(classes: Classes, price: Floats | None, *, normalised: bool) -> Floats:
     best = classes.best_rates
     per_class = classes.count.astype(np.float64)

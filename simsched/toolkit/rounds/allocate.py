@@ -19,7 +19,6 @@ class Allocator:
     """
 
     def __init__(self) -> None:
-        """Know no cluster yet."""
         self._free = Capacity((), (), ())
 
     def allocate(self, grants: Iterable[Grant], view: View) -> Decision:
@@ -80,8 +79,7 @@ def _shared(grants: Sequence[Grant], view: View) -> dict[str, Allocation | Actio
 def _take(free: Capacity, grant: Grant) -> Allocation:
     found = free.place(BEST_FIT, grant.num_gpus, (free.types.index(grant.gpu_type),))
     if found is None:
-        message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
-        raise ValueError(message)
+        raise ValueError(f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free")
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from simsched.agent import Agent, Lease, LeasingAgent, Measurement
+from simsched.agent import Agent, Lease, LeasingAgent, UnlearningAgent
 from simsched.arithmetic import ordered_sum, times
 from simsched.errors import input_error
 from simsched.model import Allocation, BatchChoice, Site
@@ -24,11 +24,8 @@ _NEVER_S = 1e9
 _SLACK = 1e-6
 
 
-class FluidAgent(LeasingAgent):
+class FluidAgent(UnlearningAgent, LeasingAgent):
     """Has its job make progress at the rate that the policy has set."""
-
-    stale = False
-    goodput = None
 
     def __init__(self, inner: Agent) -> None:
         """Begin at rest, with the batch that `inner` chooses."""
@@ -39,9 +36,6 @@ class FluidAgent(LeasingAgent):
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Choose as without fractions."""
         return self._inner.choose(site, epoch)
-
-    def observe(self, measurement: Measurement) -> None:
-        """Learn nothing."""
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
         """Run until the job is done, unless shares change before."""
@@ -56,7 +50,6 @@ class Fluid:
     """The jobs of an ideal run: their agents, and where they were put."""
 
     def __init__(self) -> None:
-        """Begin without jobs."""
         self._agents: dict[str, FluidAgent] = {}
 
     def agent(self, job_id: str, inner: Agent) -> FluidAgent:

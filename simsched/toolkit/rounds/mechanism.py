@@ -289,8 +289,7 @@ class Rounds:
         """Admit units that are considered on the types of these columns, without shares."""
         for unit, gpus in num_gpus.items():
             if unit in self._row:
-                message = f"unit {'+'.join(unit)} is known already"
-                raise ValueError(message)
+                raise ValueError(f"unit {'+'.join(unit)} is known already")
             self._row[unit] = len(self._units)
             self._units.append(unit)
             self._num_gpus.append(gpus)

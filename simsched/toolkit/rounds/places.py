@@ -63,8 +63,7 @@ def _first_fit(rows: list[list[int]], grant: Grant) -> tuple[int, ...]:
         gpus += row[:count]
         del row[:count]
     if len(gpus) < grant.num_gpus:
-        message = f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free"
-        raise ValueError(message)
+        raise ValueError(f"{'+'.join(grant.unit)} needs {grant.num_gpus} GPUs of {grant.gpu_type}, too few are free")
     return tuple(sorted(gpus))
 
 

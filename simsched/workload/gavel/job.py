@@ -37,8 +37,7 @@ def split_template(template: str) -> tuple[str, int]:
     """
     match = _TEMPLATE.fullmatch(template)
     if match is None:
-        message = f"'{template}' is not a job type such as 'LM (batch size 10)'"
-        raise ValueError(message)
+        raise ValueError(f"'{template}' is not a job type such as 'LM (batch size 10)'")
     return match["model"], int(match["batch"] or 0)
 
 

@@ -1,7 +1,7 @@
-from .options import GeneratorOptions as GeneratorOptions
 from .trace import (
     MONDAY as MONDAY,
     STRETCH_DAYS as STRETCH_DAYS,
+    GeneratorOptions as GeneratorOptions,
     generate as generate,
     generate_from_seed as generate_from_seed,
     stretch_of as stretch_of,

@@ -1,28 +1,110 @@
-"""Puts weeks together: a stretch of a trace that has no end."""
+"""Generates a stretch of a trace that has no end: its options, the batches expected in each hour, and its weeks."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import input_error
+from simsched.arithmetic import exp
+from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.workload.generator.batches import Jobs, draw_batches, jobs_of
-from simsched.workload.generator.options import GeneratorOptions
-from simsched.workload.generator.rates import BATCHES, CRON, CRON_PHASE, JOBS, OTHERS, WEEK_H, expected_batches, stream
 from simsched.workload.philly_statistics import (
     BUCKETS,
     WEEKDAYS,
+    Cell,
     Floats,
     Integers,
     PhillyStatistics,
     Quantiles,
+    Wandering,
     bucket_of,
 )  # fmt: skip
 from simsched.workload.trace import Trace, sorted_trace
+
+STATUS_CHOICES = ("pass", "all")
+
+
+@dataclass(frozen=True)
+class GeneratorOptions:
+    """What to generate: `days` from a `weekday` of the week `first_week` on, at `scale` times Philly's rate of batches.
+
+    `statuses` is `pass` for jobs that passed, as in the Pollux artifact's Philly, or `all` to add jobs that were killed
+    or failed, with attempts (estimates). `cron` adds the one-minute job that Philly's tenant 11cb48 submits every ten
+    minutes, about one job in eight. `jobs` ends the trace after that many and overrides `days`.
+    """
+
+    days: int = 7
+    scale: float = 1.0
+    weekday: str = "Mon"
+    statuses: str = "pass"
+    cron: bool = True
+    jobs: int | None = None
+    first_week: int = 0
+
+    def check(self) -> None:
+        """Raise `InputError` with everything that is out of range or unknown."""
+        problems = []
+        for key in ("days", "scale", "jobs"):
+            value = getattr(self, key)
+            if value is not None and not 0 < value < float("inf"):
+                problems.append(Problem(key, f"{value} is out of range", "give a number above 0"))
+        if self.first_week < 0:
+            problems.append(Problem("first_week", f"{self.first_week} is out of range", "give a number from 0 on"))
+        for key, value, known in (("weekday", self.weekday, WEEKDAYS), ("statuses", self.statuses, STATUS_CHOICES)):
+            if value not in known:
+                problems.append(Problem(key, f"'{value}' is unknown", nearest(value, known)))
+        if problems:
+            raise InputError(*problems)
+
+
+WEEK_H = 168
+#: The factors of a week depend on noise of this many weeks before it: nine times the longest memory (72 h).
+MEMORY_WEEKS = 4
+#: The purposes for which a week has random streams of its own.
+NOISE, BATCHES, JOBS, OTHERS, CRON, CRON_PHASE = range(6)
+
+
+def stream(root: int, week: int, purpose: int) -> np.random.Generator:
+    """Make the generator of one week and purpose; weeks may be negative, down to -`MEMORY_WEEKS` - 1."""
+    return np.random.default_rng(np.random.SeedSequence([root, week + MEMORY_WEEKS + 1, purpose]))
+
+
+def wander(processes: Sequence[Wandering], root: int, first_week: int, weeks: int) -> Floats:
+    """Return what each process adds to the logarithm of a rate, of shape (processes, hours); exp of it has mean 1.
+
+    The processes are autoregressive, which makes the batches a log-Gaussian Cox process (Moller et al. 1998).
+    """
+    span = range(first_week - MEMORY_WEEKS, first_week + weeks)
+    noise = np.concatenate([stream(root, w, NOISE).normal(size=(len(processes), WEEK_H)) for w in span], axis=1)
+    log = np.empty((len(processes), weeks * WEEK_H))
+    for row, process in enumerate(processes):
+        keep = exp(-1 / process.hours)
+        scale = np.sqrt(process.variance * (1 - keep**2))
+        remembered = _autoregressive(keep, scale * noise[row])
+        log[row] = remembered[MEMORY_WEEKS * WEEK_H :] - process.variance / 2
+    return log
+
+
+def _autoregressive(keep: float, noise: Floats) -> Floats:
+    """Return y with y[0] = noise[0] and y[i] = keep y[i-1] + noise[i]."""
+    return np.fromiter(accumulate(noise.tolist(), lambda last, new: keep * last + new), float, len(noise))
+
+
+def expected_batches(
+    cells: Sequence[Cell], processes: Sequence[Wandering], root: int, first_week: int, weeks: int
+) -> Floats:
+    """Return the expected batches of each cell in each hour, of shape (weeks, cells, 168)."""
+    log = wander(processes, root, first_week, weeks)
+    factor = exp([log[list(cell.follows)].sum(axis=0) for cell in cells])
+    hourly = np.array([cell.hourly for cell in cells])
+    return hourly * factor.reshape(len(cells), weeks, WEEK_H).transpose(1, 0, 2)
+
 
 #: A Monday, from which generated traces count: their days are days of the week, not dates of Philly.
 MONDAY = datetime(2001, 1, 1)

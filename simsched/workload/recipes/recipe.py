@@ -67,8 +67,7 @@ def load_key() -> Any:
 def trace_of(ingredients: Ingredients) -> Trace:
     """Return the trace that a recipe needs."""
     if ingredients.trace is None:
-        message = "this recipe needs a trace"
-        raise ValueError(message)
+        raise ValueError("this recipe needs a trace")
     return ingredients.trace
 
 

@@ -4,7 +4,7 @@ Written from a description of the published simulator (pkusys/ElasticFlow, Apach
 neither the engine's code nor an earlier replay. EDF and Tiresias give every row of the recorded logs; of Themis the
 description has only how many deadlines are met, the mean completion time and the last end, and it gives these.
 
-ElasticFlow itself and Gandiva are not here: what their description says did not suffice for an oracle.
+ElasticFlow itself is not here: what its description says did not suffice for an oracle.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,12 +96,15 @@ Group = tuple[float, list[Job]]
 def grouped(timed: list[Group], tolerance: float = 1e-9) -> list[Group]:
     """Join times that are relatively that close to the first of a group: the first group found wins."""
     groups: list[Group] = []
+    times: list[tuple[float, int]] = []  # of the groups, in order, to look only at those that may be close
     for time_s, jobs in timed:
-        for group_s, members in groups:
-            if abs(group_s - time_s) <= tolerance * max(abs(group_s), abs(time_s)):
-                members.extend(jobs)
-                break
+        far_s = 2 * tolerance * abs(time_s)
+        near = times[bisect_left(times, (time_s - far_s, -1)) : bisect_right(times, (time_s + far_s, len(groups)))]
+        close = [at for group_s, at in near if abs(group_s - time_s) <= tolerance * max(abs(group_s), abs(time_s))]
+        if close:
+            groups[min(close)][1].extend(jobs)
         else:
+            insort(times, (time_s, len(groups)))
             groups.append((time_s, list(jobs)))
     return sorted(groups, key=lambda group: group[0])
 

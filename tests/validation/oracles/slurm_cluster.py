@@ -217,10 +217,15 @@ def _choose(job: Job, mine: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) 
 
 
 class Cluster:
-    """Runs jobs on a site from an empty cluster until all have ended or `until_s`."""
+    """Runs jobs on a site from an empty cluster."""
 
-    def __init__(self, site: Site, jobs: Sequence[Job]) -> None:
-        """Begin with nobody running; `jobs` are copied."""
+    def __init__(self, site: Site, jobs: Sequence[Job], *, plays_every_pass: bool = False) -> None:
+        """Begin with nobody running; `jobs` are copied.
+
+        Unless it `plays_every_pass`, passes of backfill are left out that find what the last one found: it started
+        nothing, planned all that it looked at, and no job has come or ended since.
+        """
+        self.plays_every_pass = plays_every_pass
         self.site, self.jobs = site, [replace(job, start_s=None, held=(), planned_s=None) for job in jobs]
         self.nodes = _Nodes(site)
         self.queue: list[Job] = []
@@ -229,31 +234,34 @@ class Cluster:
         self._rank = dict(site.qos)
         self._tier = {one.name: one.tier for one in site.partitions}
         self.now_s = 0
+        self._tie, self._due_s = count(), 0
+        self._events: list[tuple[int, int, int, Job | None]] = [
+            (job.submit_s, 1, next(self._tie), job) for job in self.jobs
+        ]
+        heapq.heapify(self._events)
+        #: Whether the last pass started nothing and planned all that it looked at, and nothing has come or ended since.
+        self.settled = False
 
     def run(self, until_s: float = float("inf")) -> list[Job]:
-        """Return all jobs with their starts."""
-        tie = count()
-        events: list[tuple[int, int, int, Job | None]] = [(job.submit_s, 1, next(tie), job) for job in self.jobs]
-        heapq.heapify(events)
-        due = False
+        """Go on until then, and return all jobs with their starts so far."""
+        events, tie = self._events, self._tie
         while events and events[0][0] <= until_s:
             self.now_s = now = events[0][0]
-            backfills = False
             while events and events[0][0] == now:
                 _, what, _, job = heapq.heappop(events)
-                if job is None:
-                    backfills, due = True, False
-                elif what == 0:
+                self.settled = self.settled and job is None
+                if job is not None and what == 0:
                     self._finish(job)
-                else:
+                elif job is not None:
                     self.queue.append(job)
             self.queue.sort(key=self._order)
+            backfills = now % BF_INTERVAL_S == 0
             started = self._main() + (self._backfill() if backfills else [])
             for job in started:
                 heapq.heappush(events, (job.end_s or 0, 0, next(tie), job))
-            if self.queue and not due and not backfills:
-                due = True
-                heapq.heappush(events, ((now // BF_INTERVAL_S + 1) * BF_INTERVAL_S, 2, next(tie), None))
+            if self.queue and self._due_s <= now and not (self.settled and not self.plays_every_pass):
+                self._due_s = (now // BF_INTERVAL_S + 1) * BF_INTERVAL_S
+                heapq.heappush(events, (self._due_s, 2, next(tie), None))
         return self.jobs
 
     def _order(self, job: Job) -> tuple[int, int, int, int]:
@@ -297,24 +305,29 @@ class Cluster:
     def _backfill(self) -> list[Job]:
         """Plan the tested jobs one after the other, and start those whose plan begins now."""
         slots = BF_WINDOW_S // BF_RESOLUTION_S
+        first_s = self.now_s // BF_RESOLUTION_S * BF_RESOLUTION_S
         plan = np.repeat(self.nodes.free[:, :, None], slots, axis=2)
         for job in self.running.values():
             assert job.start_s is not None
-            slot = -(-(job.start_s + job.limit_s - self.now_s) // BF_RESOLUTION_S)
+            slot = -(-(job.start_s + job.limit_s - first_s) // BF_RESOLUTION_S)
             self._book(plan, job, job.held, slot, slots, -1)
         started = []
+        self.settled = True
         for job in self.queue[:BF_MAX_JOB_TEST]:
             if self._capped(job):
                 continue
             lasts = -(-job.limit_s // BF_RESOLUTION_S)
-            slot, held = self._earliest(plan, job, lasts)
+            at_once = -(-(self.now_s + job.limit_s - first_s) // BF_RESOLUTION_S)
+            slot, held = self._earliest(plan, job, lasts, at_once)
             if held is None:
+                self.settled = False
                 continue
-            self._book(plan, job, held, slot, slot + lasts, 1)
-            job.planned_s = self.now_s + slot * BF_RESOLUTION_S
+            self._book(plan, job, held, slot, slot + lasts if slot else at_once, 1)
+            job.planned_s = max(first_s + slot * BF_RESOLUTION_S, self.now_s)
             if slot == 0:
                 self._start(job, held)
                 started.append(job)
+                self.settled = False
         self.queue = [job for job in self.queue if job.start_s is None]
         return started
 
@@ -325,17 +338,23 @@ class Cluster:
             for row, amount in enumerate((job.gpus, job.cpus, job.memory_mb)):
                 plan[row, node, begin:end] -= sign * amount
 
-    def _earliest(self, plan: npt.NDArray[np.int64], job: Job, lasts: int) -> tuple[int, tuple[int, ...] | None]:
-        """Find the first slot from which enough nodes have room for the whole limit, and the fullest of these."""
+    def _earliest(
+        self, plan: npt.NDArray[np.int64], job: Job, lasts: int, at_once: int
+    ) -> tuple[int, tuple[int, ...] | None]:
+        """Find the first slot from which enough nodes have room for so many slots, and the fullest of these.
+
+        From the first slot on, which has begun, they are the slots `at_once`.
+        """
         mine = self.nodes.of_partition[job.partition]
         part = plan[:, mine]
         room = (part[0] >= job.gpus) & (part[1] >= job.cpus) & (part[2] >= job.memory_mb)
         slots = room.shape[1]
         # What lies beyond the window is taken to be free.
-        lacking = np.zeros((len(mine), slots + lasts + 1), dtype=np.int32)
+        lacking = np.zeros((len(mine), slots + max(lasts, at_once) + 1), dtype=np.int32)
         np.cumsum(~room, axis=1, out=lacking[:, 1 : slots + 1])
         lacking[:, slots + 1 :] = lacking[:, slots : slots + 1]
         whole = lacking[:, lasts : lasts + slots] == lacking[:, :slots]
+        whole[:, 0] = lacking[:, at_once] == 0
         enough = whole.sum(axis=0) >= job.nodes
         slot = int(enough.argmax())
         if not enough[slot]:

@@ -214,8 +214,9 @@ def write_all(
     folder.mkdir(parents=True, exist_ok=True)
     begin_s, end_s = warm_days * DAY_S, int((warm_days + days) * DAY_S)
     now_s = end_s if queue_days is None else int((warm_days + queue_days) * DAY_S)
-    truth = Cluster(site, jobs).run()
-    then = Cluster(site, jobs).run(now_s)
+    cluster = Cluster(site, jobs)
+    queue = squeue(site, cluster.run(now_s), now_s)
+    truth = cluster.run()
     texts = {
         "log.txt": sacct(site, truth, begin_s, end_s),
         "cluster.txt": show_node(site),
@@ -223,7 +224,7 @@ def write_all(
         "partitions.txt": show_partition(site),
         "qos.txt": show_qos(site),
         "assoc.txt": show_assoc(jobs),
-        "squeue.json": squeue(site, then, now_s),
+        "squeue.json": queue,
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -66,11 +66,9 @@ class PolluxAutoscale(Pollux):
         """Refuse bands that no utility could stay in."""
         super().__post_init__()
         if not 0 <= self.low_utility <= self._target <= self.high_utility <= 1:
-            message = "low_utility, target_utility and high_utility must ascend within 0 to 1"
-            raise ValueError(message)
+            raise ValueError("low_utility, target_utility and high_utility must ascend within 0 to 1")
         if self.window < 1 or self.min_nodes < 1:
-            message = "window and min_nodes must be at least 1"
-            raise ValueError(message)
+            raise ValueError("window and min_nodes must be at least 1")
 
     @property
     def triggers(self) -> Triggers:

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent import Agent, TypeReport, check_noise
-from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
-from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Traits, Triggers, View
-from simsched.toolkit import TypePool, tell_counts, type_pools
+from simsched.model import Allocation, ApplicationFacts, JobRequest
+from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Traits, View
+from simsched.toolkit import TypePool, tell_allocations, type_pools
 from simsched_policies.adaptive.pollux.priors import PriorSource
 from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,
@@ -58,7 +58,7 @@ class Pollux(Policy):
     """
 
     name: ClassVar[str] = "pollux"
-    traits: ClassVar[Traits] = Traits(needs={GOODPUT}, rigid=False, diagnostics="trace")
+    traits: ClassVar[Traits] = Traits(interval="interval_s", needs={GOODPUT}, rigid=False, diagnostics="trace")
 
     fairness: float = -1.0
     interval_s: int = 60
@@ -79,18 +79,14 @@ class Pollux(Policy):
     def __post_init__(self) -> None:
         """Refuse what the search could not work with."""
         if not math.isfinite(self.fairness):
-            message = f"fairness must be a finite number, not {self.fairness}"
-            raise ValueError(message)
+            raise ValueError(f"fairness must be a finite number, not {self.fairness}")
         if self.max_gpus_per_job < 1 or not self.effort > 0:
-            message = "max_gpus_per_job must be at least 1 and effort positive"
-            raise ValueError(message)
+            raise ValueError("max_gpus_per_job must be at least 1 and effort positive")
         unknown = sorted(set(self.trace) - {"gap"})
         if unknown:
-            message = f"trace knows only 'gap', not {', '.join(unknown)}"
-            raise ValueError(message)
+            raise ValueError(f"trace knows only 'gap', not {', '.join(unknown)}")
         if self.pool_path is not None and self.prior != "pool":
-            message = f"pool_path is of no use with 'prior: {self.prior}', only with 'prior: pool'"
-            raise ValueError(message)
+            raise ValueError(f"pool_path is of no use with 'prior: {self.prior}', only with 'prior: pool'")
         check_noise(self.noise)
         self._priors = PriorSource(self.prior, self.pool_path, skip_doubling=self.skip_doubling, noise=self.noise)
 
@@ -107,11 +103,6 @@ class Pollux(Policy):
     def own_agents(self) -> bool:
         """Return whether agents are told what is known before their jobs run."""
         return self.prior != "none"
-
-    @property
-    def triggers(self) -> Triggers:
-        """Decide every `interval_s`."""
-        return Triggers(interval_s=self.interval_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Let every job adapt its batch to its goodput."""
@@ -142,7 +133,7 @@ class Pollux(Policy):
             kind = "" if len(pools) == 1 else f"[{pool.gpu_type}]"
             diagnostics |= {f"{name}{kind}": value for name, value in self._diagnose(problem, found).items()}
             if pool.view.reasons is not None:
-                tell_counts({job.id: gpus_of(allocations.get(job.id, ())) for job in jobs}, pool.view.reasons)
+                tell_allocations((job.id for job in jobs), allocations, pool.view.reasons)
         return Decision(allocations, diagnostics=diagnostics)
 
     def _problem(self, jobs: Sequence[JobView], pool: TypePool) -> AllocationProblem:

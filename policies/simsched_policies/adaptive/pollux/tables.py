@@ -30,7 +30,6 @@ class GoodputTables:
     """Caches the goodput tables of jobs until their models change."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._known: dict[str, _Known] = {}
 
     def forget(self, job_id: str) -> None:

@@ -18,7 +18,6 @@ class Board:
     """The GPUs of all jobs as planned so far, and what is free; starts from what they hold."""
 
     def __init__(self, view: View, curves: PlanCurves, overdue_s: float) -> None:
-        """Start from a view."""
         self.room = Capacity.of(view)
         self.at: dict[str, Allocation] = {job.id: job.allocation for job in view.jobs.values() if job.running}
         self._jobs, self._curves, self._overdue_s = view.jobs, curves, overdue_s

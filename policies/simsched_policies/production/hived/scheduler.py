@@ -70,10 +70,6 @@ class CellScheduler:
         """Mark a node as bad or healthy; gangs on a bad node stay until they are released."""
         self.bindings.set_health(node, healthy=healthy)
 
-    def is_opportunistic(self, name: str) -> bool:
-        """Say whether a gang runs without a guarantee, as asked or because it was demoted."""
-        return not self.groups[name].virtual
-
     def _check(self, gang: Gang) -> None:
         where = f"gang '{gang.name}'"
         if gang.tenant not in self.tenants:
@@ -92,8 +88,7 @@ class CellScheduler:
         known = self.chains if gang.priority == OPPORTUNISTIC else tenant.roots
         types = {self.chains[chain].types[0] for chain in known}
         if gang.gpu_type and not gang.pinned and gang.gpu_type not in types:
-            message = f"GPU type '{gang.gpu_type}' is not the tenant's"
-            raise input_error(where, message, nearest(gang.gpu_type, types))
+            raise input_error(where, f"GPU type '{gang.gpu_type}' is not the tenant's", nearest(gang.gpu_type, types))
 
     def _chains_for(self, gang: Gang) -> Iterator[str]:
         for gpu_type in sorted({chain.types[0] for chain in self.chains.values()}):

@@ -206,9 +206,7 @@ def _of_workload(group: Group, workload: Workload, nodes: Sequence[NodeFacts], a
         account.problems.append(workload.owner.problem((), message, "give nodes with the labels that it asks for"))
     all_pods = least >= sum(one.count for one in with_gpus)
     return replace(
-        group,
-        min_member=None if all_pods else group.min_member,
-        nodes=None if len(suited) == len(nodes) else suited,
+        group, min_member=None if all_pods else group.min_member, nodes=None if len(suited) == len(nodes) else suited
     )
 
 

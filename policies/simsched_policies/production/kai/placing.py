@@ -14,7 +14,6 @@ class Placing:
     """Places pods on the nodes of a board."""
 
     def __init__(self, board: Board, topologies: Mapping[str, Sequence[str]]) -> None:
-        """Sort the nodes into domains."""
         self._board, self._domains = board, Domains(board.room, topologies)
 
     def place(self, job: Job, pods: Sequence[Pod], *, start: bool) -> bool:

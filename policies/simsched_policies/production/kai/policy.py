@@ -186,8 +186,7 @@ class Kai(Policy):
                         "asks for too much" if most == quota.limit else "is guaranteed and asks for more than deserved"
                     )
                     message = f"{what}: {gpus:g} GPUs, and queue '{name}' has {most:g}"
-                    remedy = "give the queue more, or have the job ask for less"
-                    raise input_error(f"job {job.id}", message, remedy)
+                    raise input_error(f"job {job.id}", message, "give the queue more, or have the job ask for less")
                 name = queue.parent
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:

@@ -36,7 +36,6 @@ class Room:
     """Free resources of nodes; nodes are ordered by name, so that ties go to the lowest index."""
 
     def __init__(self, nodes: Iterable[Node], rules: Rules) -> None:
-        """Start with empty nodes."""
         self.nodes = sorted(nodes, key=lambda node: node.name)
         self.index = {node.name: number for number, node in enumerate(self.nodes)}
         self._rules = rules

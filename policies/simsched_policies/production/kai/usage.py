@@ -29,7 +29,6 @@ class UsageWindow:
     """What queues held in the last `window_s` seconds; with a half-life (above 0) the later the more."""
 
     def __init__(self, window_s: float, half_life_s: float = 0.0) -> None:
-        """Begin with nothing known."""
         self._window_s, self._half_life_s = window_s, half_life_s
         self._stretches: deque[_Stretch] = deque()
 

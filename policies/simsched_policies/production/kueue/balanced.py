@@ -6,7 +6,7 @@ Source: Kueue, topology-aware scheduling, gate TASBalancedPlacement.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -129,13 +129,15 @@ def _entropy(placer: Placer, choice: _Choice) -> dict[int, float]:
     level = placer.wanted.level
     parents, pods = placer.domains.levels[level + 1].parents, placer.rooms[level + 1].pods
     return {
-        int(domain): -sum(
-            share * math.log2(share)
-            for child in choice.kept[parents[choice.kept] == domain]
-            if (share := int(pods[child]) / max(int(choice.room.pods[domain]), 1)) > 0
-        )
+        int(domain): entropy_of([int(pods[child]) for child in choice.kept[parents[choice.kept] == domain]])
         for domain in choice.domains
     }
+
+
+def entropy_of(amounts: Sequence[int]) -> float:
+    """Return how evenly amounts share their sum, in bits."""
+    whole = max(sum(amounts), 1)
+    return -sum(amount / whole * math.log2(amount / whole) for amount in amounts if amount)
 
 
 def chosen_domains(

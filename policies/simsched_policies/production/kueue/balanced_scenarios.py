@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from simsched_policies.production.kueue.balanced import chosen_domains, dealt, filled
+from simsched_policies.production.kueue.balanced import chosen_domains, dealt, entropy_of, filled
 from simsched_policies.production.kueue.placing import Part, Placer, Room, Unplaced, Wanted
 from simsched_policies.production.kueue.topology import Domains
 
@@ -18,7 +18,7 @@ _ROOM = ("pods", "slices", "pods_led", "slices_led", "leaders")
 
 def compared(case: Json) -> tuple[object, object]:
     """Return what is expected of a case, and what is found; domains with equal room are preferred by name."""
-    names = sorted(one["id"] for one in case["domains"])
+    names = [one["id"] for one in sorted(case["domains"], key=lambda one: (one.get("values", ()), one["id"]))]
     by_name = {one["id"]: one for one in case["domains"]}
     led = {"pods_led": "pods", "slices_led": "slices"}
     counts = {
@@ -29,13 +29,16 @@ def compared(case: Json) -> tuple[object, object]:
     wanted = Wanted(case["wanted_slices"] * size, 0, ((0, size),), leader=bool(case.get("leader", False)))
     placer = Placer(Domains((), ()), wanted, [Room(**counts, scores=None)])
     expected = case["balanced"]
-    found = _found(placer, np.arange(len(names)), case.get("threshold", 0), names)
+    parts = {number: by_name[name].get("children", ()) for number, name in enumerate(names)}
+    evenness = {number: entropy_of([one.get("pods", 0) for one in children]) for number, children in parts.items()}
+    found = _found(placer, case.get("threshold", 0), names, evenness if case.get("entropy", False) else None)
     return expected, {key: found[key] for key in expected}
 
 
-def _found(placer: Placer, among: Any, threshold: int, names: list[str]) -> dict[str, object]:
+def _found(placer: Placer, threshold: int, names: list[str], evenness: dict[int, float] | None) -> dict[str, object]:
+    among = np.arange(len(names))
     needed = filled(placer, placer.rooms[0], among)
-    chosen = needed and chosen_domains(placer, placer.rooms[0], among, needed[0], threshold)
+    chosen = needed and chosen_domains(placer, placer.rooms[0], among, needed[0], threshold, evenness)
     try:
         parts: list[Part] | None = dealt(placer, 0, among, threshold)
     except Unplaced:
@@ -43,6 +46,7 @@ def _found(placer: Placer, among: Any, threshold: int, names: list[str]) -> dict
     return {
         "fits": needed is not None,
         "needed": needed[0] if needed else 0,
+        "threshold": min(placer.wanted.slices // needed[0], needed[1]) if needed else 0,
         "chosen": sorted(names[part.domain] for part in chosen or ()),
         "dealt": {names[part.domain]: part.amount for part in parts or ()},
         "leader_in": [names[part.domain] for part in parts or () if part.leader],

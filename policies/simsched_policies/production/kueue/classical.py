@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
 
-from simsched_policies.production.kueue.candidates import (
-    exceeds_any,
-    in_order,
-    own_candidates,
-    reclaimable,
-    uses,
-)
+from simsched_policies.production.kueue.candidates import exceeds_any, in_order, own_candidates, reclaimable, uses
 from simsched_policies.production.kueue.model import (
     Amounts,
     ClusterQueue,

@@ -23,6 +23,7 @@ _CASE = {
     *("pods", "used", "used_by_others", "pod_sets", "assigned", "unhealthy_nodes", "owners", "is_pod_group"),
     *("placement", "asking", "topologies", "foreseen", "replaced", "assignment", "compared", "preference"),
     *("first_preferred", "checks", "balanced", "domains", "wanted_slices", "slice_size", "leader", "threshold"),
+    "entropy",
     *("nominated", "later", "held", "now", "counted", "borrowing_level", "borrows"),
 }
 _QUEUE = {
@@ -33,7 +34,8 @@ _QUEUE = {
 _WORKLOAD = {
     *("id", "queue", "usage", "priority", "created_s", "admitted_s", "evicted", "local_queue_usage", "request"),
     *("assigned", "pod_sets", "local_queue", "namespace", "admission_checks", "replaces", "preemption_gated"),
-    *("flavours", "holds", "second_pass", "unhealthy_nodes", "elastic"),
+    *("flavours", "holds", "second_pass", "unhealthy_nodes", "elastic", "owners"),
+    "is_pod_group",
 }
 _POD_SET = {
     *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
@@ -51,8 +53,8 @@ _KNOWN: Mapping[str, set[str]] = {
     "pod set": _POD_SET,
     "flavour": {"name", "labels", "taints", "tolerations", "topology"},
     "topology": {"required", "preferred", "unconstrained", "slices"},
-    "domain": {"id", "pods", "slices", "pods_led", "slices_led", "leaders"},
-    "balanced": {"fits", "needed", "chosen", "dealt", "leader_in"},
+    "domain": {"id", "pods", "slices", "pods_led", "slices_led", "leaders", "values", "children"},
+    "balanced": {"fits", "needed", "chosen", "dealt", "leader_in", "threshold"},
     "node": {"name", "labels", "allocatable", "taints", "ready", "schedulable"},
 }
 _VALUES: Mapping[str, set[str]] = {
@@ -130,6 +132,9 @@ def _of_gates(case: Json) -> Iterator[str]:
     except InputError as error:
         yield str(error)
         return
+    held = {one["id"] for one in case.get("admitted", []) if any("places" in part for part in one.get("holds", ()))}
+    if switched["ElasticJobsViaWorkloadSlicesWithTAS"] and held & {w.get("replaces") for w in case.get("pending", ())}:
+        yield "another slice of a workload that has places is not placed in a cycle"
     gated = any("preemption_gated" in workload for workload in case.get("pending", []))
     if switched["MultiKueueOrchestratedPreemption"] and not gated:
         yield "the case does not say which workload has a closed gate of preemption"

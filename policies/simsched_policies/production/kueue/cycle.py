@@ -8,7 +8,7 @@ from functools import cached_property
 
 from simsched_policies.production.kueue.assign import Assignment, Chosen, Found, Grade, Market, assign
 from simsched_policies.production.kueue.classical import classical_victims
-from simsched_policies.production.kueue.cycle_places import placed, settled
+from simsched_policies.production.kueue.cycle_places import may_fit, placed, settled
 from simsched_policies.production.kueue.fair import BOTH, Rule, fair_victims
 from simsched_policies.production.kueue.gates import DEFAULTS
 from simsched_policies.production.kueue.matching import Labels
@@ -62,7 +62,7 @@ class Pending:
     """A head of a queue, with what an earlier cycle left: its flavours, and whether its victims are still leaving.
 
     One that has quota (`holds`) comes for a second pass: for places that it still lacks, or for the pods that lay on
-    nodes that `failed`.
+    nodes that `failed`, unless it `keeps` its places whatever fails.
     """
 
     asking: Asking
@@ -70,6 +70,7 @@ class Pending:
     preempting: bool = False
     holds: Workload | None = None
     failed: tuple[str, ...] = ()
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,13 +224,16 @@ class _Cycle:
         """Find places for pods, or victims that free some; without victims, what they would have on empty nodes."""
         topologies, gates, flavours = self.tree.topologies, self.rules.gates, self.rules.flavours
         there, why = settled(found, topologies, gates, flavours)
+        if there.grade.mode is not Mode.PREEMPT:
+            return Entry(asking, there, why=why)
 
         def place() -> tuple[Assignment, str]:
             return placed(there, topologies, gates, flavours=flavours)
 
-        if there.grade.mode is not Mode.PREEMPT:
-            return Entry(asking, there, why=why)
-        victims = self._victims(asking, there.usage, there.contested(), lambda: not place()[1])
+        def has_place() -> bool:
+            return may_fit(there, topologies) and not place()[1]
+
+        victims = self._victims(asking, there.usage, there.contested(), has_place)
         if victims:
             with self.tree.without_all(victim.workload for victim in victims):
                 there, _ = place()
@@ -252,7 +256,7 @@ class _Cycle:
             Assignment(found, {}, Grade.FIT, 0),
             self.tree.topologies,
             self.rules.gates,
-            earlier=Earlier(had, one.failed),
+            earlier=Earlier(had, one.failed, one.keeps),
             flavours=self.rules.flavours,
         )
         return Entry(one.asking, there._replace(grade=Grade.NO_FIT) if why else there, why=why, holds=held)
@@ -399,6 +403,8 @@ def inactive(node: Node, rules: Rules) -> str:
     """Return why a queue takes nobody, empty if it does: it is stopped, or names a flavour that does not exist."""
     if node.queue is None or node.queue.stop is not Stop.NONE:
         return "the ClusterQueue is stopped"
+    if any(name in rules.checks and not rules.checks[name].active for name in node.queue.checks):
+        return "an admission check of the ClusterQueue is not active"
     flavours = {} if rules.flavours is None else {flavour for flavour, _ in node.quotas} - set(rules.flavours)
     return f"the ClusterQueue names flavors that do not exist: {', '.join(sorted(flavours))}" if flavours else ""
 

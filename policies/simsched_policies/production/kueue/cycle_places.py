@@ -8,7 +8,7 @@ from simsched_policies.production.kueue.assign import Assignment, Attempt, Found
 from simsched_policies.production.kueue.model import ResourceFlavor, Topology
 from simsched_policies.production.kueue.reasons import Unfit, Why
 from simsched_policies.production.kueue.topology import Domains, Node
-from simsched_policies.production.kueue.topology_assignment import Earlier, assign
+from simsched_policies.production.kueue.topology_assignment import Earlier, assign, most_pods
 
 
 def domains_by_flavour(
@@ -52,6 +52,16 @@ def placed(
                 return _without(assignment, number, flavour, result.reasons[pods]), result.reasons[pods]
             found[number] = found[number]._replace(places=result.assigned.get(pods))
     return assignment._replace(found=tuple(found)), ""
+
+
+def may_fit(assignment: Assignment, domains: Mapping[str, Domains]) -> bool:
+    """Say whether there is room for each set of pods that a topology places, were it alone: quicker than a search."""
+    return all(
+        one.pods.count <= most_pods(domains[flavour], one.pods)
+        for one in assignment.found
+        for flavour in {chosen.flavour for chosen in one.flavours.values()}
+        if flavour in domains
+    )
 
 
 def _without(assignment: Assignment, number: int, flavour: str, reason: str) -> Assignment:

@@ -11,7 +11,7 @@ from simsched_policies.production.kueue.cycle_places import domains_by_flavour
 from simsched_policies.production.kueue.fair import BOTH, Rule
 from simsched_policies.production.kueue.forms import asking_of, flavour_of, node_of, tree_of
 from simsched_policies.production.kueue.model import AdmissionCheck, Asking, Topology, Victim
-from simsched_policies.production.kueue.topology_scenarios import written
+from simsched_policies.production.kueue.topology_scenarios import keeps_places, written
 from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
@@ -34,7 +34,7 @@ def cycle(case: Json) -> tuple[object, object]:
     _place(case, tree, rules)
     pending = [asking_of(entry, case) for entry in case["pending"]]
     second = [
-        _second_pass(entry, case, tree)
+        _second_pass(entry, case, tree, rules.gates)
         for entry in case.get("admitted", ())
         if entry.get("second_pass", False)
         and (not entry.get("unhealthy_nodes") or rules.gates["TASFailedNodeReplacement"])
@@ -71,9 +71,10 @@ def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
     tree.use(topologies)
 
 
-def _second_pass(entry: Json, case: Json, tree: QuotaTree) -> Pending:
+def _second_pass(entry: Json, case: Json, tree: QuotaTree, gates: Mapping[str, bool]) -> Pending:
     held = tree.queues[entry["queue"]].held[entry["id"]]
-    return Pending(asking_of(entry, case), holds=held, failed=tuple(entry.get("unhealthy_nodes", ())))
+    failed, keeps = tuple(entry.get("unhealthy_nodes", ())), keeps_places(entry, gates)
+    return Pending(asking_of(entry, case), holds=held, failed=failed, keeps=keeps)
 
 
 def _outcome(out: Outcome, pending: Iterable[Asking], *, failed: bool) -> dict[str, object]:

@@ -10,14 +10,7 @@ from simsched_policies.production.kueue.assign import Assignment, Attempt, Found
 from simsched_policies.production.kueue.coverage import gates_of
 from simsched_policies.production.kueue.cycle import Entry
 from simsched_policies.production.kueue.cycle_places import domains_by_flavour, settled
-from simsched_policies.production.kueue.forms import (
-    amounts_of,
-    asking_of,
-    assigned_of,
-    flavour_of,
-    node_of,
-    tree_of,
-)
+from simsched_policies.production.kueue.forms import amounts_of, asking_of, assigned_of, flavour_of, node_of, tree_of
 from simsched_policies.production.kueue.model import (
     Asking,
     Assigned,

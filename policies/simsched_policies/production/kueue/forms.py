@@ -129,11 +129,15 @@ def asking_of(entry: Json, case: Json) -> Asking:
         entry.get("created_s", 0),
         frozenset(entry["flavours"]) if "flavours" in entry else None,
         namespace=namespace,
-        invalid=_beyond_limits(pod_sets, namespace, case),
+        invalid=_beyond_limits(pod_sets, namespace, case) or _checked(entry),
         replaces=entry.get("replaces", ""),
         gated=entry.get("preemption_gated", False),
         elastic=entry.get("elastic", False),
     )
+
+
+def _checked(entry: Json) -> str:
+    return "" if entry.get("admission_checks", True) else "an admission check is to be tried again, or rejected it"
 
 
 def _beyond_limits(pod_sets: Iterable[Json], namespace: str, case: Json) -> str:

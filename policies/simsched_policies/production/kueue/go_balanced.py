@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from simsched_policies.production.go_values import Call, Composite
-from simsched_policies.production.kueue.go_objects import Json, fields_of, unread, word
+from simsched_policies.production.kueue.go_builders import unread
+from simsched_policies.production.kueue.go_objects import Json, fields_of, word
 
 #: What a domain says of its room.
 _ROOM = {
@@ -21,58 +23,73 @@ _ROOM = {
     "leaderCount": "leaders",
     "leaderState": "leaders",
 }
+#: What a case asks or expects, by the first of these words that the name of its field has.
 _ASKED = {
-    "sliceCount": "wanted_slices",
-    "slices": "wanted_slices",
-    "totalSlices": "wanted_slices",
-    "sliceSize": "slice_size",
+    "domains": "domains",
+    "leader": "leader",
     "threshold": "threshold",
-    "balanceThreshold": "threshold",
+    "entropy": "entropy",
+    "size": "slice_size",
+    "slice": "wanted_slices",
+    "slices": "wanted_slices",
 }
-#: What is expected: whether all fit, how many domains are needed, that there is no choice, and which it is.
-_FITS = ("wantFits", "wantFit")
-_NEEDED = ("wantDomainCount", "wantDomainsCount", "wantSelectedDomainsCount")
-_ERROR = ("wantErr", "wantError")
-_WANTED = ("want", "wantDomains", "wantResult")
+_EXPECTED = {"fits": "fits", "fit": "fits", "threshold": "threshold", "err": "failed", "error": "failed",
+             "count": "needed", "": "choice"}  # fmt: skip
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     """Return one case; a word that our form does not have is an `InputError` that names it."""
     made: Json = {"name": name}
     for key, given in case.fields.items():
-        if key == "domains":
-            made["domains"] = [domain(one) for one in given or ()]
-        elif key == "leaderCount":
-            made["leader"] = given > 0
-        elif key in _ASKED:
-            made[_ASKED[key]] = given
-        elif key not in ("name", *_FITS, *_NEEDED, *_ERROR, *_WANTED):
+        if key == "name" or _expects(key):
+            continue
+        asked = _meaning(key, _ASKED)
+        if asked is None:
             raise unread(Call(str(key), None, (given,)))
-    fields = fields_of(values)
+        made[asked] = given
+    if "wanted_slices" not in made:
+        raise unread(Call("a table that places no slices", None, tuple(case.fields)))
+    made["domains"] = [domain(one) for one in made.get("domains") or ()]
+    made["leader"] = bool(made.get("leader", False))
+    return made | {"balanced": _outcome(case, fields_of(values), with_shares="threshold" in made)}
+
+
+def _expects(key: str) -> bool:
+    return key.startswith(("want", "expect"))
+
+
+def _meaning(key: str, meanings: Mapping[str, str]) -> str | None:
+    """Return what the name of a field means, by the words that it is made of."""
+    words = [one.lower() for one in re.findall("[A-Z]?[a-z]+", key)]
+    return next((meaning for one, meaning in meanings.items() if one in words), meanings.get(""))
+
+
+def _outcome(case: Composite, fields: Iterable[str], *, with_shares: bool) -> Json:
+    """Return what is expected; what another case of the table expects, and this one does not, is nothing."""
+    given = {_meaning(key, _EXPECTED): case.get(key) for key in fields if _expects(key)}
     expected: Json = {}
-    if any(key in fields for key in _FITS):
-        expected["fits"] = bool(_given(case, _FITS))
-    if any(key in fields for key in _NEEDED):
-        expected["needed"] = _given(case, _NEEDED) or 0
-    if any(key in fields for key in _WANTED):
-        failed = bool(_given(case, _ERROR))
-        expected |= _wanted(() if failed else _given(case, _WANTED) or (), with_shares="threshold" in made)
-    return made | {"balanced": expected}
-
-
-def _given(case: Composite, names: tuple[str, ...]) -> Any:
-    return next((case.get(name) for name in names if case.get(name) is not None), None)
+    if "fits" in given:
+        expected["fits"] = bool(given["fits"])
+    for number in {"needed", "threshold"} & set(given):
+        expected[number] = given[number] or 0
+    if "choice" in given:
+        expected |= _wanted(() if given.get("failed") else given["choice"] or (), with_shares=with_shares)
+    return expected
 
 
 def domain(value: Any) -> Json:
-    """Return a domain with its room; what hangs below it has no part in the choice."""
+    """Return a domain with its room, and that of its children, if any."""
     if not isinstance(value, Composite):
         raise unread(value)
     made: Json = {"id": word(value.get("id"))}
     for key, given in value.fields.items():
         if key in _ROOM:
             made[_ROOM[key]] = given
-        elif key not in ("id", "levelValues"):
+        elif key == "levelValues":
+            made["values"] = [word(one) for one in given]
+        elif key == "children":
+            made["children"] = [domain(one) for one in given or ()]
+        elif key != "id":
             raise unread(Call(f"domain.{key}", None, (given,)))
     return made
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simsched.errors import input_error
 from simsched.manifests import quantity as parsed
 from simsched_policies.production.go_values import Call, Composite, Name
+from simsched_policies.production.kueue.go_builders import calls, unread
 
 Json = dict[str, Any]
 
@@ -20,6 +20,14 @@ KNOWN: Mapping[str, Any] = {
     "corev1.ResourceEphemeralStorage": "ephemeral-storage",
     "corev1.LabelHostname": "kubernetes.io/hostname",
     "kueue.DefaultPodSetName": "main",
+    "tasBlockLabel": "cloud.com/topology-block",
+    "tasRackLabel": "cloud.com/topology-rack",
+    "tasHostLabel": "kubernetes.io/hostname",
+    **{
+        f"{package}.Default{of}TopologyLevel": f"cloud.com/topology-{of.lower()}"
+        for package in ("utiltesting", "utiltestingapi")
+        for of in ("Block", "Rack")
+    },
     "time.Second": 1,
     "time.Minute": 60,
     "time.Hour": 3600,
@@ -30,8 +38,6 @@ _TABLE = ("cases", "testCases", "testcases", "tests", "tc")
 _EXPRESSION = {"key": "Key", "operator": "Operator", "values": "Values"}
 _LAYERS = "PodsetSliceRequiredTopologyConstraints"
 _PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "LabelSelectorOp", "Pod", "Condition")
-#: Steps of a chain that change nothing: an end, a copy, the object inside a builder.
-_SAME = {"Obj", "Clone", "DeepCopy", ".Workload", ".Cohort", ".ClusterQueue", ".ResourceFlavor", ".Topology", ".Node"}
 
 
 def word(value: Any) -> str:
@@ -50,11 +56,6 @@ def word(value: Any) -> str:
     raise unread(value)
 
 
-def unread(value: Any) -> Exception:
-    """Return the error of a value of Go that has no place in our form."""
-    return input_error("Go table", f"{str(value)[:200]} is not understood", "write the case in the JSON form")
-
-
 def quantity(text: Any, resource: str) -> int:
     """Return a quantity of Kubernetes as a whole number: thousandths of a core, bytes, pods, devices."""
     if isinstance(text, Call) and text.name in ("MustParse", "NewQuantity", "NewMilliQuantity"):
@@ -62,6 +63,11 @@ def quantity(text: Any, resource: str) -> int:
             return quantity(text.args[0], resource)
         return int(text.args[0]) * (1000 if resource == "cpu" and text.name == "NewQuantity" else 1)
     return math.ceil(parsed(str(text)) * (1000 if resource == "cpu" else 1))
+
+
+def words(value: Mapping[Any, Any]) -> dict[str, str]:
+    """Return labels, a selector or notes with their keys and values as text."""
+    return {word(key): word(of) for key, of in value.items()}
 
 
 def requests(value: Any) -> dict[str, int]:
@@ -73,13 +79,6 @@ def requests(value: Any) -> dict[str, int]:
         (name := word(key)): amount if isinstance(amount, int) else quantity(amount, name)
         for key, amount in entries.items()
     }
-
-
-def calls(value: Any) -> list[Call]:
-    """Return the calls of a builder, without those that change nothing."""
-    if not isinstance(value, Call):
-        raise unread(value)
-    return [call for call in value.chain() if call.name not in _SAME]
 
 
 def table_of(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -99,14 +98,14 @@ def fields_of(values: Mapping[str, Any]) -> set[str]:
 def node(value: Any) -> Json:
     """Return a node; one that is not ready or closed to new pods says so."""
     made: Json = {"name": "", "labels": {}, "allocatable": {}, "taints": [], "ready": False}
-    for call in calls(value):
+    for call in calls(value, "node"):
         match call.name, call.args:
             case "MakeNode" | "Name", (name,):
                 made["name"] = name
-            case "Clone" | "Obj", _:
-                pass
             case "Label", (key, of):
                 made["labels"][word(key)] = word(of)
+            case "Labels", (labels,):
+                made["labels"] |= words(labels)
             case "StatusAllocatable", (amounts,):
                 made["allocatable"] |= requests(amounts)
             case "Ready", ():
@@ -115,8 +114,8 @@ def node(value: Any) -> Json:
                 made["ready"] = False
             case "StatusConditions", conditions:
                 for one in conditions:
-                    healthy = word(one.get("Type")) == "NodeReady"
-                    made["ready"] = (made["ready"] or healthy) and (word(one.get("Status")) == "True") is healthy
+                    if word(one.get("Type")) in ("NodeReady", "Ready"):
+                        made["ready"] = word(one.get("Status")) == "True"
             case "Unschedulable", ():
                 made["schedulable"] = False
             case "Taints", taints:
@@ -139,6 +138,18 @@ def toleration(value: Composite) -> Json:
     """Return a toleration: key (empty: all), operator, value, effect (empty: all)."""
     given = {"key": "Key", "operator": "Operator", "value": "Value", "effect": "Effect"}
     return {ours: word(value.get(theirs)) for ours, theirs in given.items() if value.get(theirs) is not None}
+
+
+def affinity(value: Composite | None) -> Json:
+    """Return what pods require and prefer of nodes: nothing, or terms that are alternatives and weighted ones."""
+    if value is None:
+        return {}
+    if set(value.fields) & {"PodAffinity", "PodAntiAffinity"}:
+        raise unread(value)
+    value = value.get("NodeAffinity", value)
+    required = value.get("RequiredDuringSchedulingIgnoredDuringExecution")
+    preferred = value.get("PreferredDuringSchedulingIgnoredDuringExecution")
+    return {"affinity": None if required is None else terms(required), "preferred_affinity": preferred_terms(preferred)}
 
 
 def terms(value: Any) -> list[list[Json]]:
@@ -206,21 +217,36 @@ def assignment(value: Any) -> Json | None:
     if value is None:
         return None
     if isinstance(value, Composite):
-        return {
-            "levels": list(value.get("Levels", ())),
-            "domains": [domain(one) for one in value.get("Domains", ())],
-        }
-    chain = calls(value)
-    if chain[0].name != "MakeTopologyAssignment":
-        raise unread(value)
-    domains = [domain(one) for call in chain[1:] for one in call.args]
-    given = chain[0].args[0]
-    return {"levels": [] if isinstance(given, Call) else [word(level) for level in given], "domains": domains}
+        return {"levels": list(value.get("Levels", ())), "domains": [domain(one) for one in value.get("Domains", ())]}
+    made: Json = {"levels": [], "domains": []}
+    for call in calls(value, "topology assignment"):
+        match call.name, call.args:
+            case "MakeTopologyAssignment" | "Levels", levels:
+                given = levels[0] if len(levels) == 1 else levels
+                made["levels"] = [word(level) for level in given] if isinstance(given, tuple) else []
+            case "Domain" | "Domains", domains:
+                made["domains"] += [domain(one) for each in domains for one in _each(each)]
+    return made
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    """Return the items of a list that is given as such, or the one item."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def domain(value: Composite | Call) -> Json:
     """Return one domain of an assignment."""
-    if isinstance(value, Call):
-        values, count = value.chain()[0].args[:2]
-        return {"values": [word(v) for v in values], "count": count}
-    return {"values": [word(v) for v in value.get("Values")], "count": value.get("Count")}
+    if isinstance(value, Composite):
+        return {"values": [word(v) for v in value.get("Values")], "count": value.get("Count")}
+    made: Json = {"values": [], "count": 1}
+    for call in calls(value, "domain"):
+        match call.name, call.args:
+            case "MakeTopologyDomainAssignment", (values, count):
+                made |= {"values": [word(v) for v in values], "count": count}
+            case "Count", (count,):
+                made["count"] = count
+            case "Values", values:
+                made["values"] = [word(v) for each in values for v in _each(each)]
+            case _:
+                raise unread(call)
+    return made

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from simsched_policies.production.go_values import Call, Composite
-from simsched_policies.production.kueue.go_objects import Json, assignment, calls, quantity, word
+from simsched_policies.production.kueue.go_objects import Json, assignment, quantity, word
 from simsched_policies.production.kueue.go_queues import amounts, cluster_queue, fungibility, pod_set
 from simsched_policies.production.kueue.go_topology import usage
+from simsched_policies.production.kueue.go_workloads import workload as built_workload
 from simsched_policies.production.kueue.reasons import Unfit, Why
 from simsched_policies.production.kueue.topology import HOSTNAME
 
@@ -101,14 +102,7 @@ def _workload(value: Any) -> tuple[list[Json], bool]:
         meta = value.get("ObjectMeta")
         notes = {} if meta is None else meta.get("Annotations")
         return [pod_set(one) for one in value.get("Spec").get("PodSets")], "kueue.x-k8s.io/elastic-job" in notes
-    sets: list[Json] = []
-    for call in calls(value):
-        if call.name == "PodSets":
-            sets = [pod_set(one) for one in call.args]
-        elif call.name == "Request":
-            resource = word(call.args[0])
-            sets[0]["request"][resource] = quantity(call.args[1], resource)
-    return sets, False
+    return built_workload(value, {})["pod_sets"], False
 
 
 def _error_branch(name: str, case: Composite, _: Mapping[str, Any]) -> Json:

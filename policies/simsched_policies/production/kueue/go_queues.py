@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from simsched_policies.production.go_values import Call, Composite
+from simsched_policies.production.kueue.go_builders import calls, unread
 from simsched_policies.production.kueue.go_objects import (
     Json,
-    calls,
+    affinity,
+    preferred_terms,
     quantity,
     requests,
     taint,
     terms,
     toleration,
     topology_request,
-    unread,
     word,
+    words,
 )
 
 #: Kueue's words of rules, and ours.
@@ -27,7 +29,7 @@ def cluster_queue(value: Any) -> Json:
     """Return a cluster queue of a builder; the builder's queues take any namespace."""
     made: Json = {"name": "", "quotas": []}
     groups: list[list[str]] = []
-    for call in calls(value):
+    for call in calls(value, "cluster queue"):
         match call.name, call.args:
             case "MakeClusterQueue" | "Name", (name,):
                 made["name"] = name
@@ -53,8 +55,6 @@ def cluster_queue(value: Any) -> Json:
                 made["checks"] = {word(one): [] for one in names}
             case (("AdmissionCheckStrategy" | "AdmissionChecksStrategy"), rules):
                 made["checks"] = dict(map(_check, rules))
-            case (("AdmissionMode" | "Generation" | "Active" | "Condition"), _):
-                pass
             case _:
                 raise unread(call)
     return made | ({"groups": groups} if groups else {})
@@ -64,10 +64,7 @@ def _check(rule: Any) -> tuple[str, list[str]]:
     """Return an admission check and the flavours that it is for, none for all."""
     if isinstance(rule, Composite):
         return word(rule.get("Name")), [word(one) for one in rule.get("OnFlavors") or ()]
-    made, *more = calls(rule)
-    if made.name != "MakeAdmissionCheckStrategyRule" or more:
-        raise unread(rule)
-    name, *flavours = map(word, made.args)
+    name, *flavours = (word(given) for call in calls(rule, "check rule") for given in call.args)
     return name, flavours
 
 
@@ -95,8 +92,8 @@ def _preemption(rules: Composite) -> Json:
 
 def _selector(value: Composite) -> list[Json]:
     expressions = terms((value,))[0] if value.get("MatchExpressions") else []
-    labels = (value.get("MatchLabels") or {}).items()
-    return [*expressions, *({"key": word(key), "operator": "In", "values": [word(of)]} for key, of in labels)]
+    labels = words(value.get("MatchLabels") or {}).items()
+    return [*expressions, *({"key": key, "operator": "In", "values": [of]} for key, of in labels)]
 
 
 def _weight(value: Any) -> float:
@@ -106,7 +103,7 @@ def _weight(value: Any) -> float:
 def cohort(value: Any) -> Json:
     """Return a cohort of a builder."""
     made: Json = {"name": "", "quotas": []}
-    for call in calls(value):
+    for call in calls(value, "cohort"):
         match call.name, call.args:
             case "MakeCohort", (name,):
                 made["name"] = word(name)
@@ -126,7 +123,7 @@ def flavour_quotas(value: Any) -> list[Json]:
     made: list[Json] = []
     flavour = ""
     keys = {"NominalQuota": "nominal", "BorrowingLimit": "borrowing_limit", "LendingLimit": "lending_limit"}
-    for call in calls(value):
+    for call in calls(value, "flavor quotas"):
         match call.name, call.args:
             case "MakeFlavorQuotas", (name,):
                 flavour = word(name)
@@ -138,8 +135,6 @@ def flavour_quotas(value: Any) -> list[Json]:
                 made.append({"flavour": flavour, "resource": word(resource), "nominal": 0})
             case (("NominalQuota" | "BorrowingLimit" | "LendingLimit"), (amount,)):
                 made[-1][keys[call.name]] = quantity(amount, made[-1]["resource"])
-            case "Append", _:
-                pass
             case _:
                 raise unread(call)
     return made
@@ -148,12 +143,14 @@ def flavour_quotas(value: Any) -> list[Json]:
 def flavour(value: Any) -> Json:
     """Return a resource flavour of a builder."""
     made: Json = {"name": "", "labels": {}, "taints": [], "tolerations": []}
-    for call in calls(value):
+    for call in calls(value, "resource flavor"):
         match call.name, call.args:
             case "MakeResourceFlavor", (name,):
                 made["name"] = word(name)
             case "NodeLabel", (key, of):
                 made["labels"][word(key)] = word(of)
+            case "NodeLabels", (labels,):
+                made["labels"] |= words(labels)
             case "Taint", (entry,):
                 made["taints"].append(taint(entry))
             case "Toleration", (entry,):
@@ -170,22 +167,24 @@ def flavour(value: Any) -> Json:
 def pod_set(value: Any) -> Json:
     """Return a set of pods of a builder; requests are those of one pod."""
     made: Json = {"name": "main", "count": 1, "request": {}}
-    for call in calls(value):
+    for call in calls(value, "pod set"):
         match call.name, call.args:
             case "MakePodSet", (name, count):
                 made |= {"name": word(name), "count": count}
-            case "Request", (resource, amount):
-                made["request"][word(resource)] = quantity(amount, word(resource))
-            case "Limit", (resource, amount):
-                made.setdefault("limits", {})[word(resource)] = quantity(amount, word(resource))
+            case (("Request" | "Limit" | "RequestAndLimit"), given):
+                ask(made, call.name, *given)
+            case "PodOverHead", (amounts,):
+                _more(made["request"], requests(amounts))
             case "SetMinimumCount", (least,):
                 made["min_count"] = least
             case "NodeSelector", (labels,):
-                made["selector"] = {word(key): word(of) for key, of in labels.items()}
-            case "RequiredDuringSchedulingIgnoredDuringExecution", (entry,):
-                made["affinity"] = terms(entry)
-            case "PreferredDuringSchedulingIgnoredDuringExecution", _:
-                pass
+                made["selector"] = words(labels)
+            case "Affinity", (given,):
+                made |= affinity(given)
+            case "RequiredDuringSchedulingIgnoredDuringExecution", given:
+                made["affinity"] = [term for one in given for term in terms((one,) if _is_term(one) else one)]
+            case "PreferredDuringSchedulingIgnoredDuringExecution", (given,):
+                made["preferred_affinity"] = preferred_terms(given)
             case "Toleration", (entry,):
                 made.setdefault("tolerations", []).append(toleration(entry))
             case "PodSetGroup", (name,):
@@ -193,8 +192,7 @@ def pod_set(value: Any) -> Json:
             case "Containers", containers:
                 for one in containers:
                     one = one.args[0] if isinstance(one, Call) and one.name == "..." else one
-                    for resource, amount in requests(_container_requests(one)).items():
-                        made["request"][resource] = made["request"].get(resource, 0) + amount
+                    _more(made["request"], requests(_container_requests(one)))
             case (("RequiredTopologyRequest" | "PreferredTopologyRequest"), (level,)):
                 kind = call.name.removesuffix("TopologyRequest").lower()
                 made["topology"] = {**made.get("topology", {}), kind: word(level)}
@@ -204,18 +202,34 @@ def pod_set(value: Any) -> Json:
                 _slice(made)["level"] = word(level)
             case (("SliceSizeTopologyRequest" | "PodSetSliceSize"), (size,)):
                 _slice(made)["size"] = size
-            case (
-                ("SliceRequiredTopologyConstraints" | "PodsetSliceRequiredTopologyConstraints"),
-                constraints,
-            ):
+            case (("SliceRequiredTopologyConstraints" | "PodsetSliceRequiredTopologyConstraints"), constraints):
                 layers = constraints[0] if isinstance(constraints[0], tuple) else constraints
                 sizes = [{"level": word(one.get("Topology")), "size": one.get("Size")} for one in layers]
                 made["topology"] = {**made.get("topology", {}), "slices": sizes}
-            case (("PodIndexLabel" | "SubGroupIndexLabel" | "SubGroupCount" | "Annotations" | "Labels" | "Image"), _):
-                pass
             case _:
                 raise unread(call)
     return made
+
+
+def ask(made: Json, method: str, resource: Any, amount: Any) -> None:
+    """Add what a pod requests of a resource, or its limit, which is what it requests where it does not say."""
+    name = word(resource)
+    given = quantity(amount, name)
+    if method == "Limit":
+        made["request"].setdefault(name, given)
+    else:
+        made["request"][name] = given
+    if method != "Request":
+        made.setdefault("limits", {})[name] = given
+
+
+def _more(wanted: dict[str, int], more: dict[str, int]) -> None:
+    for resource, amount in more.items():
+        wanted[resource] = wanted.get(resource, 0) + amount
+
+
+def _is_term(value: Any) -> bool:
+    return isinstance(value, Composite) and "NodeSelectorTerms" not in value.fields
 
 
 def _slice(made: Json) -> Json:
@@ -227,18 +241,18 @@ def _slice(made: Json) -> Json:
 def _container_requests(value: Any) -> Any:
     if isinstance(value, Composite):
         return value.get("Resources").get("Requests")
-    wanted: dict[str, int] = {}
-    for call in calls(value):
-        if call.name == "SingleContainerForRequest":
-            return call.args[0]
+    made: Json = {"request": {}}
+    for call in calls(value, "container"):
         match call.name, call.args:
-            case "WithResourceReq", (resource, amount):
-                wanted[word(resource)] = quantity(amount, word(resource))
-            case "MakeContainer" | "Name" | "Image", _:
+            case "SingleContainerForRequest", (given,):
+                return given
+            case (("WithResourceReq" | "WithResourceLimit"), given):
+                ask(made, call.name.replace("WithResourceReq", "Request").removeprefix("WithResource"), *given)
+            case "MakeContainer", _:
                 pass
             case _:
                 raise unread(call)
-    return wanted
+    return made["request"]
 
 
 def pod_set_of_spec(value: Any) -> Json:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from simsched_policies.production.go_values import Call, Composite
-from simsched_policies.production.kueue.go_objects import Json, calls, unread, word
+from simsched_policies.production.kueue.go_builders import calls, known_calls, unread
+from simsched_policies.production.kueue.go_objects import Json, word
 from simsched_policies.production.kueue.go_queues import amounts, cluster_queue, cohort
 from simsched_policies.production.kueue.go_schedule import gates_of_case
 from simsched_policies.production.kueue.go_workloads import workload
@@ -23,12 +24,9 @@ def victims(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     asking = workload(case.get("incoming"), {})
     named = [case.get("targetCQ"), asking["queue"], *(one["name"] for one in made["queues"])]
     return made | {
-        "gates": gates_of_case(case),
+        "gates": gates_of_case(case, values),
         "incoming": {key: asking[key] for key in ("id", "priority", "created_s") if key in asking}
-        | {
-            "queue": next(word(one) for one in named if one),
-            "assigned": _assigned(case, asking["pod_sets"]),
-        },
+        | {"queue": next(word(one) for one in named if one), "assigned": _assigned(case, asking["pod_sets"])},
         "victims": _victims(case, {one["id"] for one in made["admitted"] if one.get("evicted")}),
     }
 
@@ -91,7 +89,7 @@ def _victims(case: Composite, before: set[str]) -> dict[str, str]:
         return dict(_reason_of(one) for one in _members(case.get("wantPreempted")))
     found = {}
     for one in wanted:
-        for call in calls(one):
+        for call in known_calls(one, "workload"):
             if call.name == "Condition" and word(call.args[0].get("Type")).endswith("Preempted"):
                 found[workload(one, {})["id"]] = _reason(call.args[0].get("Reason"))
     return {name: reason for name, reason in found.items() if name not in before}
@@ -113,7 +111,7 @@ def _members(value: Any) -> tuple[Any, ...]:
 
 def candidates(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     """Return a case of the order of candidates; the boost of an annotation is added to the priority."""
-    gates = gates_of_case(case)
+    gates = gates_of_case(case, values)
     return {
         "name": name,
         "preemptor_queue": word(values["preemptorCq"]),
@@ -125,11 +123,15 @@ def candidates(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 
 def _candidate(value: Any, *, boosted: bool) -> Json:
     made: Json = {}
-    for call in calls(value):
+    for call in calls(value, "candidate"):
         match call.name, call.args:
             case "NewInfo", (given,):
                 made |= workload(given, {})
-                boost = [step.args[1] for step in calls(given) if step.name == "Annotation" and _boosts(step)]
+                boost = [
+                    step.args[1]
+                    for step in known_calls(given, "workload")
+                    if step.name == "Annotation" and _boosts(step)
+                ]
                 if boosted:
                     made["priority"] = made.get("priority", 0) + sum(int(one) for one in boost if _is_whole(one))
             case "LocalQueueFSUsage=", (usage,):

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simsched_policies.production.go_values import Call, Composite
-from simsched_policies.production.kueue.go_objects import (
-    Json,
-    calls,
-    fields_of,
-    node,
-    quantity,
-    unread,
-    word,
-)
+from simsched_policies.production.go_values import Call, Composite, Name
+from simsched_policies.production.kueue.go_builders import calls, unread
+from simsched_policies.production.kueue.go_objects import Json, fields_of, node, quantity, word
 from simsched_policies.production.kueue.go_queues import cluster_queue, cohort, flavour
 from simsched_policies.production.kueue.go_topology import pod
 from simsched_policies.production.kueue.go_workloads import admission, workload
@@ -27,8 +20,8 @@ _DEFAULT_LEVELS = {
 }
 #: Names under which tables list what exists and what is expected.
 _QUEUES = ("clusterQueues", "additionalClusterQueues", "cqs")
-#: Objects that a test may make outside its table, by the start of their builders' names.
-BUILT = ("MakeLocalQueue", "MakeNamespace")
+#: What a test may make or switch outside its table, by the start of the names of builders, functions and types.
+BUILT = ("MakeLocalQueue", "MakeNamespace", "SetFeatureGateDuringTest", "FairSharing")
 _LOCAL = ("queues", "localQueues", "additionalLocalQueues", "additionalQueues", "allQueues")
 _FLAVOURS = ("resourceFlavors", "additionalResourceFlavors", "flavors")
 _LISTED = {
@@ -44,13 +37,12 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     for key, given in case.fields.items():
         if key not in _LISTED and given and not str(key).startswith(("want", "eventCmp", "cmp")):
             raise unread(Call(str(key), None, (given,)))
-    built = {of: [one for one in values.get("built", ()) if one.chain()[0].name.startswith(of)] for of in BUILT}
-    local = dict(map(local_queue, (*built["MakeLocalQueue"], *_listed(case.fields, *_LOCAL))))
+    local = dict(map(local_queue, (*built(values, "MakeLocalQueue"), *_listed(case.fields, *_LOCAL))))
     queues = _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES))
     workloads = [workload(one, local) for one in case.get("workloads") or ()]
     made: Json = {
         "name": name,
-        "gates": gates_of_case(case),
+        "gates": gates_of_case(case, values),
         "nodes": [node(one) for one in case.get("nodes") or ()],
         "pods": [found for one in case.get("pods") or () if (found := pod(one)) is not None],
         "topologies": dict(topology(one) for one in case.get("topologies") or ()),
@@ -62,20 +54,38 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
         "pending": [one for one in workloads if "holds" not in one and one["queue"] in {q["name"] for q in queues}],
         "limit_ranges": [limit_range(one) for one in case.get("objects") or ()],
     }
-    if built["MakeNamespace"]:
-        made["namespaces"] = dict(map(namespace_of, built["MakeNamespace"]))
+    if namespaces := built(values, "MakeNamespace"):
+        made["namespaces"] = dict(map(namespace_of, namespaces))
     if case.get("admissionError") is not None:
         made["admission_error"] = True
     if case.get("disablePartialAdmission"):
         made["gates"]["PartialAdmission"] = False
-    if case.get("enableFairSharing") or case.get("fairSharing") is not None:
+    if (fair := case.get("fairSharing") or _fair_sharing_of_test(case, values)) or case.get("enableFairSharing"):
         made["fair_sharing"] = True
+        if isinstance(fair, Composite) and fair.get("PreemptionStrategies"):
+            made["strategies"] = [word(one) for one in fair.get("PreemptionStrategies")]
     return made | {"outcome": outcome(case, made, fields_of(values))}
 
 
-def gates_of_case(case: Composite) -> dict[str, bool]:
-    """Return the gates that a case switches."""
-    return {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))}
+def gates_of_case(case: Composite, values: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the gates that a case or its test switches; a test's that depend on a loop or a case are left out."""
+    switched = [one.args[1:] for one in built(values, "SetFeatureGateDuringTest")]
+    of_test = {word(gate): on for gate, on in switched if isinstance(gate, Name) and isinstance(on, bool)}
+    of_case = {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))}
+    return of_test | of_case
+
+
+def built(values: Mapping[str, Any], maker: str) -> list[Call]:
+    """Return what the body of a test makes with a builder or a function, by the start of its name."""
+    made = (one for one in values.get("built", ()) if isinstance(one, Call))
+    return [one for one in made if one.chain()[0].name.startswith(maker)]
+
+
+def _fair_sharing_of_test(case: Composite, values: Mapping[str, Any]) -> Composite | None:
+    """Return what the body of a test configures of fair sharing, where its cases do not say whether they have it."""
+    if fields_of(values) & {"enableFairSharing", "fairSharing"}:
+        return None
+    return next((one for one in values.get("built", ()) if isinstance(one, Composite)), None)
 
 
 def _listed(fields: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
@@ -96,7 +106,7 @@ def _gates(value: Any) -> Iterable[tuple[Any, bool]]:
 def topology(value: Any) -> tuple[str, list[str]]:
     """Return the name and the levels of a topology."""
     name, levels = "", list[str]()
-    for call in calls(value):
+    for call in calls(value, "topology"):
         match call.name, call.args:
             case made, (of,) if made in _DEFAULT_LEVELS:
                 name, levels = word(of), _DEFAULT_LEVELS[made]
@@ -112,7 +122,7 @@ def topology(value: Any) -> tuple[str, list[str]]:
 def local_queue(value: Any) -> tuple[str, str]:
     """Return a local queue, by its namespace and name, and its cluster queue, none for one that is stopped."""
     key, queue, stopped = "", "", False
-    for call in calls(value):
+    for call in calls(value, "local queue"):
         match call.name, call.args:
             case "MakeLocalQueue", (name, namespace):
                 key = f"{word(namespace)}/{word(name)}"
@@ -120,8 +130,6 @@ def local_queue(value: Any) -> tuple[str, str]:
                 queue = word(name)
             case "StopPolicy", (policy,):
                 stopped = word(policy).removeprefix("StopPolicy") != "None"
-            case (("FairSharing" | "Condition" | "Generation" | "Active"), _):
-                pass
             case _:
                 raise unread(call)
     return key, "" if stopped else queue
@@ -130,7 +138,7 @@ def local_queue(value: Any) -> tuple[str, str]:
 def namespace_of(value: Any) -> tuple[str, Json]:
     """Return the name and the labels of a namespace."""
     name, labels = "", dict[str, str]()
-    for call in calls(value):
+    for call in calls(value, "namespace"):
         match call.name, call.args:
             case (("MakeNamespace" | "MakeNamespaceWrapper"), (of,)):
                 name = word(of)
@@ -144,7 +152,7 @@ def namespace_of(value: Any) -> tuple[str, Json]:
 def limit_range(value: Any) -> Json:
     """Return the bounds that a namespace sets on what a container asks."""
     made: Json = {"namespace": ""}
-    for call in calls(value):
+    for call in calls(value, "limit range"):
         match call.name, call.args:
             case "MakeLimitRange", (_, namespace):
                 made["namespace"] = word(namespace)
@@ -160,7 +168,7 @@ def limit_range(value: Any) -> Json:
 def admission_check(value: Any) -> Json:
     """Return an admission check; one of provisioning requests has nodes provided first."""
     made: Json = {"name": ""}
-    for call in calls(value):
+    for call in calls(value, "admission check"):
         match call.name, call.args:
             case "MakeAdmissionCheck", (name,):
                 made["name"] = word(name)
@@ -168,8 +176,8 @@ def admission_check(value: Any) -> Json:
                 made["provisions"] = "rovision" in word(controller)
             case "Active", (state,):
                 made["active"] = word(state) in ("True", "ConditionTrue")
-            case (("Parameters" | "Condition" | "Generation"), _):
-                pass
+            case "Condition", (given,) if word(given.get("Type")).removeprefix("AdmissionCheck") == "Active":
+                made["active"] = word(given.get("Status")).removeprefix("Condition") == "True"
             case _:
                 raise unread(call)
     return made

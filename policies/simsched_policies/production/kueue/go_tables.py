@@ -40,10 +40,10 @@ SHAPES: Sequence[tuple[frozenset[str], Reader]] = (
     (frozenset({"workloads", "wantLeft"}), go_schedule.case_of),
     (frozenset({"workloads", "wantNewAssignments"}), go_schedule.case_of),
     (frozenset({"admitted", "incoming", "targetCQ", "wantPreempted"}), go_quotas.victims),
-    (frozenset({"domains", "sliceCount"}), go_balanced.case_of),
+    (frozenset({"domains"}), go_balanced.case_of),
 )
 #: What a test names that sets rules outside its table: its table is only read by its name.
-_OTHER_RULES = ("FairSharing", "AdmissionFairSharing")
+_OTHER_RULES = ("AdmissionFairSharing",)
 
 
 def cases_of(path: Path) -> list[Json]:
@@ -58,7 +58,7 @@ def cases_of(path: Path) -> list[Json]:
         values = file.values(table) | {"built": file.built(table, go_schedule.BUILT)}
         entries = table_of(values)
         reader = TABLES.get(table)
-        if reader is None and not file.built(table, _OTHER_RULES):
+        if reader is None and not file.built(table, _OTHER_RULES) and len(file.built(table, ("schedule",))) < 2:
             reader = _by_shape(fields_of(values))
         known |= reader is not None
         found += [_read(reader, name, entry, values) for name, entry in entries]

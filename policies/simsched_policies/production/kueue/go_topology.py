@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from simsched_policies.production.go_values import Call, Composite
+from simsched_policies.production.kueue.go_builders import calls, unread
 from simsched_policies.production.kueue.go_objects import (
     Json,
+    affinity,
     assignment,
-    calls,
     node,
-    preferred_terms,
-    quantity,
     requests,
-    terms,
     toleration,
     topology_request,
-    unread,
     word,
 )
+from simsched_policies.production.kueue.go_queues import ask
+from simsched_policies.production.kueue.go_workloads import workload as built_workload
+
+#: How the labels and notes end by which Kueue tells that a topology placed a pod, as constants and as text.
+_PLACED = ("TASLabel", "kueue.x-k8s.io/tas", "TopologyAnnotation", "-topology")
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
@@ -65,7 +67,6 @@ def outcome(entry: Composite) -> Json | None:
 
 def pod_set(entry: Composite) -> Json:
     """Return a set of pods with what it asks for."""
-    affinity = entry.get("nodeAffinity")
     made: Json = {
         "name": entry.get("podSetName", ""),
         "count": entry.get("count"),
@@ -73,13 +74,10 @@ def pod_set(entry: Composite) -> Json:
         "tolerations": [toleration(one) for one in entry.get("tolerations") or ()],
         "selector": dict(entry.get("nodeSelector") or {}),
         "topology": topology_request(entry.get("topologyRequest")),
+        **affinity(entry.get("nodeAffinity")),
     }
     if entry.get("podSetGroupName") is not None:
         made["group"] = entry.get("podSetGroupName")
-    if affinity is not None:
-        required = affinity.get("RequiredDuringSchedulingIgnoredDuringExecution")
-        made["affinity"] = terms(required) if required is not None else None
-        made["preferred_affinity"] = preferred_terms(affinity.get("PreferredDuringSchedulingIgnoredDuringExecution"))
     if entry.get("previousAssignment") is not None:
         made["previous"] = assignment(entry.get("previousAssignment"))
     return made
@@ -97,46 +95,29 @@ def usage(entry: Composite) -> Json:
 def pod(value: Any) -> Json | None:
     """Return a pod that topology does not place, on its node; None for one that a topology placed."""
     made: Json = {"node": "", "request": {}, "ended": False}
-    for call in calls(value):
+    for call in calls(value, "pod"):
         match call.name, call.args:
             case "NodeName", (name,):
                 made["node"] = name
-            case "Request", (resource, amount):
-                made["request"][word(resource)] = quantity(amount, word(resource))
+            case (("Request" | "Limit" | "RequestAndLimit"), given):
+                ask(made, call.name, *given)
             case "StatusPhase", (phase,):
                 made["ended"] = word(phase) in ("Succeeded", "Failed")
-            case "Label", (key, _) if word(key) in ("TASLabel", "kueue.x-k8s.io/tas"):
+            case (("Label" | "Annotation"), (key, _)) if word(key).endswith(_PLACED):
                 return None
-            case (("MakePod" | "Label" | "Annotation" | "UID" | "NodeSelector" | "Queue" | "Name" | "Finalizer"), _):
+            case (("MakePod" | "Label" | "Annotation"), _):
                 pass
             case _:
                 raise unread(call)
-    return made
+    return {key: made[key] for key in ("node", "request", "ended")}
 
 
 def workload(value: Call) -> Json:
     """Return the workload whose pods were placed before: its placement, the nodes that failed, who owns it."""
-    made: Json = {"assigned": {}, "unhealthy_nodes": [], "owners": [], "is_pod_group": False}
-    for call in calls(value):
-        match call.name, call.args:
-            case "MakeWorkload", _:
-                pass
-            case "UnhealthyNodes", names:
-                made["unhealthy_nodes"] += names
-            case "OwnerReference", (kind, *_):
-                made["owners"].append(kind.args[0] if isinstance(kind, Call) else kind.get("Kind"))
-            case "Annotations", (given,):
-                made["is_pod_group"] = any(word(key).startswith("IsGroupWorkload") for key in given)
-            case "Admission", (admission, *_):
-                for step in calls(admission):
-                    if step.name == "PodSets":
-                        for one in step.args:
-                            made["assigned"] |= _assigned(one)
-            case _:
-                raise unread(call)
-    return made
-
-
-def _assigned(value: Call) -> Json:
-    chain = {call.name: call.args for call in calls(value)}
-    return {word(chain["MakePodSetAssignment"][0]): assignment(chain["TopologyAssignment"][0])}
+    made = built_workload(value, {})
+    return {
+        "assigned": {one["name"]: one["places"] for one in made.get("holds", ()) if one.get("places") is not None},
+        "unhealthy_nodes": made.get("unhealthy_nodes", []),
+        "owners": made.get("owners", []),
+        "is_pod_group": made.get("is_pod_group", False),
+    }

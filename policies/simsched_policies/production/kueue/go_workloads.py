@@ -6,29 +6,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from simsched_policies.production.go_values import Call, Composite, Name
-from simsched_policies.production.kueue.go_objects import Json, assignment, calls, quantity, toleration, unread, word
-from simsched_policies.production.kueue.go_queues import pod_set_of_spec
+from simsched_policies.production.kueue.go_builders import calls, known_calls, unread
+from simsched_policies.production.kueue.go_objects import Json, assignment, quantity, toleration, word, words
+from simsched_policies.production.kueue.go_queues import ask, pod_set_of_spec
 
 #: When a workload was made that does not say when, in seconds after `now`.
 _LONG_AGO = -1e10
-#: The annotation that names the workload of which this is another slice, as a constant and as text.
+#: How the keys of annotations end, as constants and as text: which workload this is another slice of, which node
+#: failed, who has yet to let it in, whether there may be other slices of it, and whether it is a group of pods.
 _REPLACES = ("WorkloadSliceReplacementFor", "workload-slice-replacement-for")
-#: What is said about a workload that has no part in a cycle.
-_NO_MATTER = {
-    *("UID", "JobUID", "ResourceVersion", "Finalizers", "Generation", "Label", "Labels", "MaximumExecutionTimeSeconds"),
-    *(
-        "OwnerReference",
-        "ControllerReference",
-        "Active",
-        "Admitted",
-        "RuntimeClass",
-        "AdmittedAt",
-        "PastAdmittedTime",
-        "ClusterName",
-    ),
-    *("SchedulingStatsEviction", "RequeueState", "PriorityClass", "PriorityClassRef", "WorkloadPriorityClassRef"),
-    *("PodPriorityClassRef", "PriorityClassSource", "Clone", "PodsReady", "NominatedClusterNames"),
-}
+_FAILED = ("NodeToReplaceAnnotation", "node-to-replace")
+_GATED = ("AdmissionGatedByAnnotation", "AdmissionGatedBy", "admission-gated-by")
+_ELASTIC = ("workloadslicing.EnabledAnnotationKey", "elastic-job")
+_POD_GROUP = ("IsGroupWorkloadAnnotationKey", "is-group-workload")
+#: Evictions that move a workload to the end of its queue. Source: Kueue, queue timestamps.
+_MOVING = ("PodsReadyTimeout", "AdmissionCheck")
 
 
 def seconds(value: Any) -> float:
@@ -40,7 +32,9 @@ def seconds(value: Any) -> float:
         return base + (-1 if value.name == "-" else 1) * seconds(value.args[0])
     if isinstance(value, Call) and value.name in ("NewTime", "Time", "To", "new"):
         return seconds(value.args[0])
-    if isinstance(value, Call) and value.name in ("Now", "Truncate", "Date", "Unix"):
+    if isinstance(value, Call) and value.name in ("Truncate", "Round", "UTC", "Local") and value.receiver is not None:
+        return seconds(value.receiver)
+    if isinstance(value, Call) and value.name in ("Now", "Date", "Unix"):
         return 0.0
     if isinstance(value, Name | Composite) or value is None:
         return 0.0
@@ -48,124 +42,210 @@ def seconds(value: Any) -> float:
 
 
 def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Json:
-    """Return a workload; one with an admission says what it `holds`. One that is switched off is in no queue.
+    """Return a workload; one with an admission says what it `holds`. One that may not be queued is in no queue.
 
     Only part of how it is `after` a test is compared, so that unknown words do not matter.
     """
-    made: Json = {"id": "", "queue": "", "pod_sets": [{"name": "main", "count": 1, "request": {}}]}
-    made["created_s"] = _LONG_AGO
-    ready, unhealthy, pending_places, finished = True, list[str](), False, dict[str, int]()
-    updates: list[Composite] = []
-    for call in calls(value):
-        first = made["pod_sets"][0]
+    reader = _Workload(local)
+    for call in known_calls(value, "workload") if after else calls(value, "workload"):
+        reader.read(call)
+    return reader.made_of()
+
+
+class _Workload:
+    """What the calls of a builder said of a workload so far."""
+
+    def __init__(self, local: Mapping[str, str]) -> None:
+        self.local = local
+        self.made: Json = {"id": "", "queue": "", "created_s": _LONG_AGO}
+        self.pod_sets: list[Json] = [{"name": "main", "count": 1, "request": {}}]
+        self.queued, self.finished, self.late = True, False, False
+        self.states: list[str] = []
+        self.unhealthy: list[str] = []
+        self.done: dict[str, int] = {}
+        self.updates: list[Composite] = []
+
+    def read(self, call: Call) -> None:
+        """Add what one call says."""
+        made, first = self.made, self.pod_sets[0]
         match call.name, call.args:
-            case "MakeWorkload", (name, namespace):
-                made["id"] = f"{word(namespace)}/{word(name)}"
-            case "MakeWorkloadWithGeneratedUID", (name, namespace, *_):
+            case (("MakeWorkload" | "MakeWorkloadWithGeneratedUID"), (name, namespace, *_)):
                 made["id"] = f"{word(namespace)}/{word(name)}"
             case "Name", (name,):
                 made["id"] = f"{made['id'].partition('/')[0]}/{word(name)}"
             case "Queue", (name,):
                 made["local_queue"] = word(name)
-                namespace = made["id"].partition("/")[0]
-                made["queue"] = local.get(f"{namespace}/{word(name)}", "")
-            case "Active", (False,):
-                local = {}
-                made["queue"] = ""
+                made["queue"] = self.local.get(f"{made['id'].partition('/')[0]}/{word(name)}", "")
+            case "Active", (active,):
+                self.queued &= bool(active)
             case "Priority", (priority,):
                 made["priority"] = priority
             case "Creation", (time,):
                 made["created_s"] = seconds(time)
             case "PodSets", sets:
-                made["pod_sets"] = [pod_set_of_spec(one) for one in sets]
-            case "Request", (resource, amount):
-                first["request"][word(resource)] = quantity(amount, word(resource))
-            case "Limit", (resource, amount):
-                first.setdefault("limits", {})[word(resource)] = quantity(amount, word(resource))
+                self.pod_sets = [pod_set_of_spec(one) for one in sets]
+            case (("Request" | "Limit" | "RequestAndLimit"), given):
+                ask(first, call.name, *given)
             case (("PreemptionGate" | "PreemptionGates"), _):
                 made["preemption_gated"] = True
             case "ReclaimablePods", done:
-                finished |= {word(one.get("Name")): one.get("Count") for one in done}
+                self.done |= {word(one.get("Name")): one.get("Count") for one in done}
             case "Toleration", (entry,):
                 first.setdefault("tolerations", []).append(toleration(entry))
             case "NodeSelector", (labels,):
-                first["selector"] = {word(key): word(of) for key, of in labels.items()}
+                first["selector"] = words(labels)
+            case (("Annotation" | "Annotations"), given):
+                self._annotated(given[0] if isinstance(given[0], Mapping) else dict([given]))
+            case "OwnerReference" | "ControllerReference", (kind, *_):
+                owner = kind.args[0] if isinstance(kind, Call) else kind.get("Kind")
+                made.setdefault("owners", []).append(word(owner))
+            case _:
+                self._read_status(call)
+
+    def _read_status(self, call: Call) -> None:
+        made = self.made
+        match call.name, call.args:
             case (("ReserveQuota" | "ReserveQuotaAt" | "Admission"), (admitted, *times)):
                 if admitted is not None:
-                    made["queue"], made["holds"], pending_places = admission(admitted)
+                    made["queue"], made["holds"], self.late = admission(admitted)
                     made["admitted_s"] = seconds(times[0]) if times else 0.0
             case "SimpleReserveQuota", (queue, flavour_name, time):
+                first = self.pod_sets[0]
                 held = dict.fromkeys(first["request"], word(flavour_name))
                 made["queue"], made["admitted_s"] = word(queue), seconds(time)
                 made["holds"] = [{**first, "request": dict(first["request"]), "flavours": held}]
-            case (("Annotation" | "Annotations"), given):
-                pairs = given[0].items() if isinstance(given[0], Mapping) else [given]
-                unhealthy += [word(node) for key, node in pairs if word(key).endswith("NodeToReplaceAnnotation")]
-                old = [word(of) for key, of in pairs if word(key).endswith(_REPLACES)]
-                made |= {"replaces": old[0]} if old else {}
+            case "QuotaReservedTime", (time,):
+                made["admitted_s"] = seconds(time)
             case "UnhealthyNodes", names:
-                unhealthy += [word(one.get("Name")) if isinstance(one, Composite) else word(one) for one in names]
+                self.unhealthy += [word(one.get("Name")) if isinstance(one, Composite) else word(one) for one in names]
             case (("AdmissionCheck" | "AdmissionChecks"), states):
-                ready &= all(word(one.get("State")).removeprefix("CheckState") == "Ready" for one in states)
-                updates += [update for one in states for update in one.get("PodSetUpdates") or ()]
+                self.states += [word(one.get("State", "Pending")).removeprefix("CheckState") for one in states]
+                self.updates += [update for one in states for update in one.get("PodSetUpdates") or ()]
             case (("Condition" | "Conditions" | "SetOrReplaceCondition"), conditions):
-                made["evicted"] = made.get("evicted", False) or any(_is_eviction(one) for one in conditions)
+                for one in conditions:
+                    self._condition(one)
             case (("Evicted" | "EvictedAt"), _):
                 made["evicted"] = True
-            case _ if after or call.name in _NO_MATTER:
-                pass
+            case (("Finished" | "FinishedAt"), _):
+                self.finished = True
+            case "RequeueState", (_, at):
+                self.queued &= at is None or seconds(at) <= 0
             case _:
                 raise unread(call)
-    for update in updates:
-        _update(made["pod_sets"], update)
-    for one in (*made["pod_sets"], *made.get("holds", ())):
-        if one["name"] in finished and one.get("places") is not None:
-            raise unread(Call("ReclaimablePods", None, (finished,)))
-        one["count"] -= finished.get(one["name"], 0)
-    if "holds" in made and (unhealthy or (pending_places and ready)):
-        made |= {"second_pass": True, "unhealthy_nodes": unhealthy}
-    return made
+
+    def _annotated(self, given: Mapping[Any, Any]) -> None:
+        for key, of in given.items():
+            name = word(key)
+            if name.endswith(_FAILED):
+                self.unhealthy.append(word(of))
+            elif name.endswith(_REPLACES):
+                self.made["replaces"] = word(of)
+            elif name.endswith(_GATED):
+                self.queued &= not word(of)
+            elif (key.text if isinstance(key, Name) else name).endswith(_ELASTIC):
+                self.made["elastic"] = True
+            elif name.endswith(_POD_GROUP):
+                self.made["is_pod_group"] = True
+
+    def _condition(self, one: Any) -> None:
+        if not isinstance(one, Composite):
+            raise unread(one)
+        kind, on = word(one.get("Type", "")).removeprefix("Workload"), word(one.get("Status", "")) in _TRUE
+        if kind == "Evicted" and on:
+            self.made["evicted"] = True
+            if word(one.get("Reason", "")).endswith(_MOVING) and one.get("LastTransitionTime") is not None:
+                self.made["created_s"] = seconds(one.get("LastTransitionTime"))
+        elif kind == "Requeued":
+            self.queued &= on
+        elif kind == "Finished":
+            self.finished |= on
+
+    def made_of(self) -> Json:
+        """Return the workload of all calls."""
+        made = {**self.made, "pod_sets": self.pod_sets}
+        for update in self.updates:
+            _update(self.pod_sets, update)
+        for one in (*self.pod_sets, *made.get("holds", ())):
+            if one["name"] in self.done and one.get("places") is not None:
+                raise unread(Call("ReclaimablePods", None, (self.done,)))
+            one["count"] -= self.done.get(one["name"], 0)
+        if self.finished:
+            made.pop("holds", None)
+        if "holds" not in made:
+            if not self.queued or self.finished:
+                made["queue"] = ""
+            if {"Retry", "Rejected"} & set(self.states):
+                made["admission_checks"] = False
+        elif self.queued and (self.unhealthy or (self.late and {*self.states} <= {"Ready"})):
+            made |= {"second_pass": True, "unhealthy_nodes": self.unhealthy}
+        return made
+
+
+#: How the status of a condition is written.
+_TRUE = ("True", "ConditionTrue")
 
 
 def _update(pod_sets: Iterable[Json], update: Composite) -> None:
     """Add to a set of pods where an admission check lets it run."""
     for one in pod_sets:
         if one["name"] == word(update.get("Name")):
-            labels = {word(key): word(of) for key, of in (update.get("NodeSelector") or {}).items()}
+            labels = words(update.get("NodeSelector") or {})
             tolerations = [toleration(given) for given in update.get("Tolerations") or ()]
             one["selector"] = {**one.get("selector", {}), **labels}
             one["tolerations"] = [*one.get("tolerations", ()), *tolerations]
 
 
-def _is_eviction(condition: Any) -> bool:
-    return (
-        isinstance(condition, Composite)
-        and word(condition.get("Type", "")) in ("WorkloadEvicted", "Evicted")
-        and word(condition.get("Status", "")) in ("True", "ConditionTrue")
-    )
-
-
 def admission(value: Any) -> tuple[str, list[Json], bool]:
     """Return the queue of an admission, what each set of pods holds, and whether one still lacks its places."""
-    queue, sets, postponed = "", list[Json](), False
-    for call in calls(value):
+    queue, sets = "", list[Json]()
+    given = _as_calls(value) if isinstance(value, Composite) else calls(value, "admission")
+    for call in given:
         match call.name, call.args:
             case "MakeAdmission", (name, *names):
-                queue, sets = word(name), [{"name": word(one), "count": 1} for one in names]
-            case "PodSets", given:
-                found = [_assigned(calls(one)) for one in given]
-                sets, postponed = [one for one, _ in found], any(late for _, late in found)
+                queue, sets = word(name), [{"name": word(one), "count": 1} for one in names or ("main",)]
+            case "PodSets", assignments:
+                sets = [_assigned(_steps(one)) for one in assignments]
+            case name, (int() as number, *rest) if name.endswith("WithIndex"):
+                sets[number] = _assigned([Call(name.removesuffix("WithIndex"), None, tuple(rest))], sets[number])
             case _:
-                one, late = _assigned([call], sets[0] if sets else {"name": "main", "count": 1})
-                sets, postponed = [one, *sets[1:]], postponed or late
+                sets[0] = _assigned([call], sets[0])
+    late = [one.pop("late", False) for one in sets]
     for one in sets:
+        one.setdefault("flavours", {})
         totals = one.pop("totals", {})
         one["request"] = {resource: amount // max(one["count"], 1) for resource, amount in totals.items()}
-    return queue, sets, postponed
+    return queue, sets, any(late)
 
 
-def _assigned(chain: Iterable[Call], made: Json | None = None) -> tuple[Json, bool]:
-    made, late = made or {"name": "main", "count": 1}, False
+def _as_calls(value: Composite) -> list[Call]:
+    """Return the calls that would build an admission written as a struct."""
+    return [
+        Call("MakeAdmission", None, (value.get("ClusterQueue", ""),)),
+        Call("PodSets", None, tuple(value.get("PodSetAssignments") or ())),
+    ]
+
+
+def _steps(value: Any) -> list[Call]:
+    """Return the calls that build what a set of pods holds, from a builder or a struct."""
+    if not isinstance(value, Composite):
+        return calls(value, "assignment of a pod set")
+    maps = [("Flavor", value.get("Flavors")), ("ResourceUsage", value.get("ResourceUsage"))]
+    return [
+        Call("MakePodSetAssignment", None, (value.get("Name", "main"),)),
+        *(Call(name, None, (resource, of)) for name, given in maps for resource, of in _entries(given)),
+        Call("Count", None, (value.get("Count", 1),)),
+        Call("TopologyAssignment", None, (value.get("TopologyAssignment"),)),
+        Call("DelayedTopologyRequest", None, (value.get("DelayedTopologyRequest", ""),)),
+    ]
+
+
+def _entries(given: Any) -> Iterable[tuple[Any, Any]]:
+    fields = given.fields if isinstance(given, Composite) else given
+    return (fields or {}).items()
+
+
+def _assigned(chain: Iterable[Call], made: Json | None = None) -> Json:
+    made = made or {"name": "main", "count": 1}
     flavours, totals = made.setdefault("flavours", {}), made.setdefault("totals", {})
     for call in chain:
         match call.name, call.args:
@@ -183,7 +263,7 @@ def _assigned(chain: Iterable[Call], made: Json | None = None) -> tuple[Json, bo
             case "TopologyAssignment", (places,):
                 made["places"] = None if places is None else assignment(places)
             case "DelayedTopologyRequest", (state,):
-                late = word(state).endswith("Pending")
+                made["late"] = word(state).endswith("Pending")
             case _:
                 raise unread(call)
-    return made, late
+    return made

@@ -27,8 +27,7 @@ class Levels:
         """Read the wish; its level is known when the cluster is."""
         kind, _, level = wish.partition(" ")
         if (kind == "unconstrained") == bool(level) or kind not in ("required", "preferred", "unconstrained"):
-            message = f"topology '{wish}' is none of 'required LEVEL', 'preferred LEVEL' and 'unconstrained'"
-            raise ValueError(message)
+            raise ValueError(f"topology '{wish}' is none of 'required LEVEL', 'preferred LEVEL' and 'unconstrained'")
         self._wish = wish
         self._request = TopologyRequest(kind, level)  # type: ignore[arg-type]
         self._labels: tuple[str, ...] = ()

@@ -136,8 +136,7 @@ class Kueue(Policy):
         told = [one.name for one in fields(self) if one.init and getattr(self, one.name) != _default(one)]
         both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics"})
         if both:
-            message = f"manifests and {both[0]} exclude each other: the manifests say all of it"
-            raise ValueError(message)
+            raise ValueError(f"manifests and {both[0]} exclude each other: the manifests say all of it")
         self._desk = Desk(manifests, [one for one in self.allow if one != NEVER], grows=self.grows)
         past = self._desk.setup.fair_admission
         if past is not None:

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from simsched_policies.production.kueue.model import Asking, FlavourResource, Reclaim, Within
+from simsched_policies.production.kueue.model import Asking, FlavourResource, PodSet, Reclaim, Within
+from simsched_policies.production.kueue.topology import PODS, Domains
+from simsched_policies.production.kueue.topology_assignment import most_pods
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 #: For every set of pods and resource group the flavours that would do, each with its amounts by number of a bound.
 Needs = Sequence[Sequence[Sequence[tuple[int, int]]]]
+#: The sets of pods that a topology places, each with its flavour.
+Homes = Sequence[tuple[str, PodSet]]
 #: More than anybody asks for; sums of it along a path stay whole numbers of 64 bits.
 _ENDLESS = 1 << 56
 _NOBODY = np.iinfo(np.int64).max
@@ -56,6 +60,8 @@ class Prospects:
         self._at = np.zeros((0, 2), np.int64)
         self._lower, self._least, self._bounds = (np.zeros(0, np.int64) for _ in range(3))
         self._most: list[int] = []
+        #: The part of each bound that counts where other queues are to give quota back.
+        self._claims: list[int] = []
 
     def _table(self, amounts: Sequence[dict[FlavourResource, int]], default: int = 0) -> npt.NDArray[np.int64]:
         return np.array([[min(one.get(key, default), _ENDLESS) for key in self._keys] for one in amounts], np.int64)
@@ -113,6 +119,7 @@ class Prospects:
         at = (self._at[:, 0], self._at[:, 1])
         self._bounds = np.maximum(np.maximum(available, left)[at] + self._lower, reach[at])
         self._most = self._bounds.tolist()
+        self._claims = np.maximum(left[at] + self._lower, reach[at]).tolist()
 
     def allow(self, needs: Needs) -> bool:
         """Say whether a workload may get what it needs at least, as of the last look."""
@@ -128,6 +135,50 @@ class Prospects:
                 return False
         return True
 
+    def homes(self, asking: Asking) -> Homes | None:
+        """Return in the topology of which flavour each set of pods needs a place, None where nothing can be ruled out.
+
+        That is only where every resource has one flavour.
+        """
+        node, found = self._tree.queues[asking.queue], list[tuple[str, PodSet]]()
+        for pods in asking.pod_sets:
+            offered = {node.groups[name][1] for name in pods.requests if name in node.groups}
+            placed = {flavour for flavours in offered for flavour in flavours} & set(self._tree.topologies)
+            if placed and (len(placed) > 1 or any(len(flavours) > 1 for flavours in offered)):
+                return None
+            found += [(flavour, pods) for flavour in placed]
+        return found
+
+    def may_be_placed(self, asking: Asking, needs: Needs, homes: Homes) -> bool:
+        """Say whether one that has quota, but no place, may find one now, by victims too, as of the last look.
+
+        Other queues have victims for it only where it claims quota; else its pods must fit in what is free and what
+        those hold that it may preempt in its own queue.
+        """
+        claims = self._claims
+        if all(amount <= claims[number] for (wanted,) in needs for number, amount in wanted):
+            return True
+        for flavour, pods in homes:
+            domains = self._tree.topologies[flavour]
+            lacks = (pods.count if pods.min_count is None else pods.min_count) - most_pods(domains, pods)
+            if lacks > 0 and self._freed(asking, domains, pods) < lacks:
+                return False
+        return True
+
+    def _freed(self, asking: Asking, domains: Domains, pods: PodSet) -> int:
+        """Return how many more pods fit once those are gone that a workload may preempt in its own queue."""
+        node = self._tree.queues[asking.queue]
+        most, gone = _highest_victim(node, asking.priority), dict[int, dict[str, int]]()
+        if not any(any(amounts.values()) for other, amounts in node.held_by.items() if other <= most):
+            return 0
+        for part in (part for one in node.held.values() if one.priority <= most for part in one.assigned):
+            for values, number in part.places or ():
+                if (leaf := domains.leaf(values)) is not None:
+                    freed = gone.setdefault(leaf, {})
+                    for resource, amount in {**part.pod, PODS: 1}.items():
+                        freed[resource] = freed.get(resource, 0) + number * amount
+        return sum(domains.more_pods(leaf, pods.requests, freed) for leaf, freed in gone.items())
+
     def wait(self, queue: str, waiting: Iterable[Needs]) -> None:
         """Note all that is waited for in a queue."""
         self._least[[number for number, _, _ in self._of_queue.get(queue, ())]] = _NOBODY
@@ -140,9 +191,15 @@ class Prospects:
         return {self._queues[number] for number in np.flatnonzero(self._bounds >= self._least)}
 
 
+def _highest_victim(node: Node, priority: int) -> float:
+    """Return up to which priority a workload of one may preempt others of its queue."""
+    within = Within.NEVER if node.queue is None else node.queue.within
+    if within is Within.NEVER:
+        return -np.inf
+    return priority if within is Within.LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
+
+
 def _of_lower(node: Node, key: FlavourResource, priority: int) -> int:
     """Return what workloads of the queue hold that one of a priority may preempt, at most."""
-    within = Within.NEVER if node.queue is None else node.queue.within
-    most = priority if within is Within.LOWER_OR_NEWER_EQUAL_PRIORITY else priority - 1
-    held = (amounts.get(key, 0) for other, amounts in node.held_by.items() if other <= most)
-    return 0 if within is Within.NEVER else sum(held)
+    most = _highest_victim(node, priority)
+    return sum(amounts.get(key, 0) for other, amounts in node.held_by.items() if other <= most)

@@ -9,7 +9,7 @@ from operator import itemgetter
 from simsched_policies.production.kueue.assign import Assignment
 from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
 from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
-from simsched_policies.production.kueue.prospects import Needs, Prospects
+from simsched_policies.production.kueue.prospects import Homes, Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 #: Where those are parked that anything that leaves may help.
@@ -23,15 +23,16 @@ _Key = tuple[float, int, float, str]
 class _Alike:
     """Workloads of one queue and shape, oldest first; `parked` is the round in which one was found to fit nowhere.
 
-    `hope` tells when asking again may help, None: whenever something leaves. `needs` is what they need at least.
+    `hope` tells when asking again may help, None: whenever something leaves. `needs` is what they need at least. Those
+    that are `placeless` have quota, and wait for a place in a topology.
     """
 
-    __slots__ = ("heap", "hope", "needs", "parked", "priority")
+    __slots__ = ("first", "heap", "homes", "hope", "needs", "parked", "placeless")
 
-    def __init__(self, priority: int, needs: Needs | None) -> None:
+    def __init__(self, first: Asking, needs: Needs | None, homes: Homes | None) -> None:
         self.heap: list[tuple[float, str]] = []
-        self.priority = priority
-        self.needs = needs
+        self.first, self.needs, self.homes = first, needs, homes
+        self.placeless = False
         self.parked = -1
         self.hope: Needs | None = None
 
@@ -106,7 +107,8 @@ class Waiting:
         shape = self._shapes[asking.id] = self._kinds.setdefault(self._shape(asking), len(self._kinds))
         alike = queue.alike.get(shape)
         if alike is None:
-            alike = queue.alike[shape] = _Alike(asking.priority, self._prospects.needs(asking))
+            bounds = self._prospects
+            alike = queue.alike[shape] = _Alike(asking, bounds.needs(asking), bounds.homes(asking))
         heappush(alike.heap, (asking.created_s, asking.id))
         queue.order = None
         if alike.parked != queue.round:
@@ -164,7 +166,7 @@ class Waiting:
             if not self._remember(entry):
                 placeless = entry.mode is Mode.PREEMPT and entry.why
                 hopes = not entry.usage or entry.mode is Mode.NO_FIT
-                self._park(entry.asking.id, root=_ANY if placeless else "", hopes=hopes)
+                self._park(entry.asking.id, root=_ANY if placeless else "", hopes=hopes, placeless=bool(placeless))
         for entry in outcome.skipped:
             self._remember(entry)
         for entry in (*outcome.preempting, *outcome.deferred):
@@ -203,6 +205,8 @@ class Waiting:
 
     def _helped(self, alike: _Alike) -> bool:
         """Say whether asking may help: they were not refused before, or could get what they need now."""
+        if alike.placeless and alike.needs is not None and alike.homes is not None:
+            return self._prospects.may_be_placed(alike.first, alike.needs, alike.homes)
         return alike.hope is None or self._prospects.allow(alike.hope)
 
     def _head(self, queue: _Queue) -> Asking | None:
@@ -222,7 +226,9 @@ class Waiting:
                 alike.parked = queue.round
                 queue.due += 1
                 self._after.pop(name, None)
-                self._parked.setdefault(queue.root.name, set()).add(queue.node.name)
+                self._parked.setdefault(_ANY if alike.placeless else queue.root.name, set()).add(queue.node.name)
+                if alike.placeless:
+                    self._loose.add(queue.node.name)
             queue.at += 1
         queue.due = 0
         return None
@@ -236,7 +242,7 @@ class Waiting:
                 heappop(heap)
             if heap:
                 created_s, name = heap[0]
-                waiting.append(((used(known[name]) if used else 0.0, -alike.priority, created_s, name), alike))
+                waiting.append(((used(known[name]) if used else 0.0, -alike.first.priority, created_s, name), alike))
             elif alike.parked != queue.round:
                 empty.append(shape)
         for shape in empty:
@@ -245,7 +251,9 @@ class Waiting:
             self._prospects.wait(queue.node.name, [one.hope for one in queue.alike.values() if one.hope is not None])
         return sorted(waiting, key=itemgetter(0))
 
-    def _park(self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False) -> None:
+    def _park(
+        self, workload: str, root: str = "", *, passes: bool = False, hopes: bool = False, placeless: bool = False
+    ) -> None:
         """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.
 
         One that `hopes` reserves nothing while it waits: it is asked again only where that may help.
@@ -261,6 +269,7 @@ class Waiting:
             return
         alike = queue.alike[self._shapes[workload]]
         alike.parked = queue.round
+        alike.placeless = placeless and queue.reclaims_any
         hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
         if hope is None:
             self._loose.add(asking.queue)

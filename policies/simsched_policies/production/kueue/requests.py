@@ -36,8 +36,7 @@ def topology_request(notes: Mapping[str, str]) -> TopologyRequest | None:
     given = {key: notes[f"{PREFIX}/podset-{key}"] for key in _TOPOLOGY if f"{PREFIX}/podset-{key}" in notes}
     kinds = [kind for kind in ("required", "preferred", "unconstrained") if f"{kind}-topology" in given]
     if len(kinds) > 1:
-        message = f"asks for {kinds[0]} and {kinds[1]} topology, and only one of them is possible"
-        raise ValueError(message)
+        raise ValueError(f"asks for {kinds[0]} and {kinds[1]} topology, and only one of them is possible")
     slices = _slices(given)
     if not kinds:
         return TopologyRequest("unconstrained", "", slices) if slices else None
@@ -60,12 +59,10 @@ def _slices(given: Mapping[str, str]) -> tuple[Slice, ...]:
     level, size = given.get("slice-required-topology"), given.get("slice-size")
     if layers is None:
         if (level is None) != (size is None):
-            message = "a slice needs both podset-slice-required-topology and podset-slice-size"
-            raise ValueError(message)
+            raise ValueError("a slice needs both podset-slice-required-topology and podset-slice-size")
         return () if level is None or size is None else (Slice(level, _size(size)),)
     if level is not None or size is not None:
-        message = "gives slices both by podset-slice-required-topology and by its constraints"
-        raise ValueError(message)
+        raise ValueError("gives slices both by podset-slice-required-topology and by its constraints")
     try:
         told = json.loads(layers)
         found = tuple(Slice(str(one["topology"]), _size(one["size"])) for one in told)
@@ -73,14 +70,12 @@ def _slices(given: Mapping[str, str]) -> tuple[Slice, ...]:
         message = f"podset-slice-required-topology-constraints is not a list of topology and size: {layers:.60}"
         raise ValueError(message) from None
     if len(found) > _MOST_LAYERS or any(outer.size % inner.size for outer, inner in pairwise(found)):
-        message = "slices have at most three layers, each size a divisor of the one before it"
-        raise ValueError(message)
+        raise ValueError("slices have at most three layers, each size a divisor of the one before it")
     return found
 
 
 def _size(value: Any) -> int:
     text = str(value)
     if not text.isdigit() or int(text) < 1:
-        message = f"'{text}' is not a size of a slice"
-        raise ValueError(message)
+        raise ValueError(f"'{text}' is not a size of a slice")
     return int(text)

@@ -25,11 +25,7 @@ from simsched_policies.production.kueue.coverage import gates_of, left_out, plai
 from simsched_policies.production.kueue.cycle_scenarios import cycle, reasons_of, strategies_of
 from simsched_policies.production.kueue.fair import Tournament, fair_victims
 from simsched_policies.production.kueue.flavour_scenarios import assigned, borrowing, counted, preference
-from simsched_policies.production.kueue.forms import (
-    amounts_of,
-    tree_of,
-    workload_of,
-)
+from simsched_policies.production.kueue.forms import amounts_of, tree_of, workload_of
 from simsched_policies.production.kueue.go_tables import cases_of
 from simsched_policies.production.kueue.model import FlavourResource, Incoming
 from simsched_policies.production.kueue.share import dominant_share

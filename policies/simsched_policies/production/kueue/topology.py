@@ -98,6 +98,8 @@ class Domains:
         #: What was found before in a state of the nodes, by what was asked; `state` is 0 where nothing is used.
         self.known: dict[Hashable, Any] = {}
         self.state = 0
+        #: How many pods of a request fit at most below one domain of a level, each with the state.
+        self.most: dict[Hashable, tuple[int, int]] = {}
         self.has: dict[str, Counts] = {}
         self.used: dict[str, Counts] = {}
         for number, group in enumerate(self._nodes):
@@ -125,6 +127,7 @@ class Domains:
     def occupy(self, node: str, requests: Amounts) -> None:
         """Take a pod that topology does not place from what its node has."""
         self.known.clear()
+        self.most.clear()
         for number, group in enumerate(self._nodes):
             if any(one.name == node for one in group):
                 for resource, amount in {**requests, PODS: 1}.items():
@@ -159,6 +162,15 @@ class Domains:
         for resource, free in self._free(requests, taken, beside, empty=empty):
             most = np.minimum(most, free // requests.get(resource, 1))
         return np.maximum(most, 0)
+
+    def more_pods(self, leaf: int, requests: Amounts, freed: Amounts) -> int:
+        """Return how many more pods fit in a leaf once `freed` is."""
+        now, then = MANY, MANY
+        for resource, amount in {**requests, PODS: 1}.items():
+            if amount > 0:
+                free = int(self._of(self.has, resource)[leaf] - self._of(self.used, resource)[leaf])
+                now, then = min(now, free // amount), min(then, (free + freed.get(resource, 0)) // amount)
+        return max(then, 0) - max(now, 0)
 
     def scarce(
         self, requests: Amounts, taken: Mapping[str, Counts], full: NDArray[np.bool_], *, empty: bool = False

@@ -64,6 +64,22 @@ def assign(
     return domains.known[key]  # type: ignore[no-any-return]
 
 
+def most_pods(domains: Domains, pods: PodSet) -> int:
+    """Return how many pods of a set fit in what is free, in one domain where they are required to lie in one."""
+    wish, level = pods.topology, -1
+    if wish is not None and wish.kind == "required" and wish.level in domains.labels:
+        level = domains.labels.index(wish.level)
+    key = (tuple(pods.requests.items()), level)
+    state, most = domains.most.get(key, (None, 0))
+    if state != domains.state:
+        room = domains.fitting(pods.requests, {})
+        for at in reversed(domains.levels[level:-1] if level >= 0 else ()):
+            room = np.add.reduceat(room, at.starts[:-1])
+        most = int(room.sum() if level < 0 else room.max(initial=0))
+        domains.most[key] = (domains.state, most)
+    return most
+
+
 def _searched(search: _Search, pod_sets: Sequence[PodSet]) -> Result:
     found: dict[str, Places] = {}
     for leader, workers in _groups(pod_sets):
@@ -92,14 +108,7 @@ def _groups(pod_sets: Sequence[PodSet]) -> Iterator[tuple[PodSet | None, PodSet]
 class _Search:
     """A search for assignments, with what those found already take."""
 
-    def __init__(
-        self,
-        domains: Domains,
-        gates: Mapping[str, bool],
-        earlier: Earlier,
-        empty: bool,
-        name: str,
-    ) -> None:
+    def __init__(self, domains: Domains, gates: Mapping[str, bool], earlier: Earlier, empty: bool, name: str) -> None:
         self.domains, self.gates, self.earlier, self.empty, self.name = domains, gates, earlier, empty, name
         self.taken: dict[str, Counts] = {}
 

@@ -38,9 +38,13 @@ def domains_of(case: Json) -> Domains:
 def _earlier(case: Json, gates: Mapping[str, bool]) -> Earlier:
     had = {entry.get("name", "main"): entry["previous"] for entry in case["pod_sets"] if entry.get("previous")}
     assigned = {name: assignment_of(one) for name, one in {**had, **case.get("assigned", {})}.items()}
-    single = case.get("owners") == ["Pod"] and not case.get("is_pod_group", False)
-    keeps = single and gates["SkipReassignmentForPodOwnedWorkloads"]
-    return Earlier(assigned, tuple(case.get("unhealthy_nodes", ())), keeps)
+    return Earlier(assigned, tuple(case.get("unhealthy_nodes", ())), keeps_places(case, gates))
+
+
+def keeps_places(workload: Json, gates: Mapping[str, bool]) -> bool:
+    """Say whether a workload keeps its places whatever fails: it is a single pod, owned by nothing else."""
+    single = workload.get("owners") == ["Pod"] and not workload.get("is_pod_group", False)
+    return single and gates["SkipReassignmentForPodOwnedWorkloads"]
 
 
 def written(assignment: Places) -> list[tuple[list[str], int]]:

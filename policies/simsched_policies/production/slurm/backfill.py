@@ -29,7 +29,6 @@ class Releases:
     """When running jobs will have to give back what they hold, by their limits, sorted: GPUs, or more in each row."""
 
     def __init__(self, width: int = 1) -> None:
-        """Begin with no running job."""
         self._ends = array("q")
         self._held = [array("q") for _ in range(width)]
 
@@ -111,14 +110,7 @@ class Releases:
             free -= wanted
 
     def conservative(
-        self,
-        free: int,
-        now: int,
-        gpus: Ints,
-        limits: Ints,
-        *,
-        max_jobs: int = MAX_JOBS,
-        window: int | None = WINDOW_S,
+        self, free: int, now: int, gpus: Ints, limits: Ints, *, max_jobs: int = MAX_JOBS, window: int | None = WINDOW_S
     ) -> Ints:
         """Plan the start of every waiting job, in the order given; none delays an earlier one.
 
@@ -146,16 +138,7 @@ def _find(ends: Ints, count: int, end: int) -> int:
 
 
 @jit
-def _plan(
-    ends: Ints,
-    amounts: Ints,
-    free: int,
-    now: int,
-    gpus: Ints,
-    limits: Ints,
-    horizon: int,
-    starts: Ints,
-) -> None:
+def _plan(ends: Ints, amounts: Ints, free: int, now: int, gpus: Ints, limits: Ints, horizon: int, starts: Ints) -> None:
     """Fill in planned starts."""
     times = np.empty(len(ends) + 2 * len(gpus) + 2, dtype=np.int64)
     levels = np.empty(len(ends) + 2 * len(gpus) + 2, dtype=np.int64)

@@ -18,6 +18,18 @@ class Conditions:
         self._tasks: Counter[tuple[str, str]] = Counter()
         self._missing: dict[str, set[str]] = {}
         self._followers: dict[str, list[str]] = {}
+        #: The jobs that have an array or licences to wait for.
+        self._bound: dict[str, JobRequest] = {}
+
+    @property
+    def any(self) -> bool:
+        """Return whether there are jobs that such things bind."""
+        return bool(self._bound)
+
+    def note(self, request: JobRequest) -> None:
+        """Remember what binds a job that waits."""
+        if request.terms is not None and (request.terms.group_limit or request.terms.licences):
+            self._bound[request.id] = request
 
     def must_wait(self, request: JobRequest, active: Collection[str]) -> bool:
         """Say whether a job that arrives waits for others to end, and remember it."""
@@ -31,12 +43,18 @@ class Conditions:
     def ended(self, job_id: str) -> list[str]:
         """Return the jobs that waited for the last time, now that one has ended."""
         found = []
+        self._bound.pop(job_id, None)
         for one in self._followers.pop(job_id, ()):
             self._missing[one].discard(job_id)
             if not self._missing[one]:
                 del self._missing[one]
                 found.append(one)
         return found
+
+    def allows(self, job_id: str) -> bool:
+        """Say whether a job that waits may start."""
+        request = self._bound.get(job_id)
+        return request is None or self.allow(request)
 
     def allow(self, request: JobRequest) -> bool:
         """Say whether a job may start: its array has a place, and its licences are there."""

@@ -13,7 +13,6 @@ class Cycle:
     """
 
     def __init__(self, options: Backfill) -> None:
-        """Begin outside of any cycle."""
         self._options = options
         self._depth = 0
         #: When the cycle goes on, None where none is under way.

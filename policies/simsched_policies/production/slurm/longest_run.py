@@ -9,7 +9,6 @@ class LongestRun:
     """When the jobs that run will have run for as long as they may."""
 
     def __init__(self) -> None:
-        """Begin with no job."""
         self._ends: list[tuple[float, str]] = []
         self._end_of: dict[str, float] = {}
 

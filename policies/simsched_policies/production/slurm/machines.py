@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,11 @@ class Machines:
     """All nodes, the wants of jobs by number, and when running jobs give back what they hold."""
 
     def __init__(self, nodes: Sequence[Node], reservations: Sequence[Reservation]) -> None:
-        """Begin idle."""
         self._nodes = nodes
         self._named = {name for node in nodes for name in node.partitions}
+        #: Nodes by the type of their GPUs and their number among those of the type.
+        kinds: dict[str, Iterator[int]] = {node.gpu_type: count() for node in nodes}
+        self._labels = {f"{node.gpu_type}:{next(kinds[node.gpu_type])}": node.index for node in nodes}
         #: The number of each reservation with a name, that of the first where it repeats.
         self._reserved = {one.name: i for i, one in reversed([*enumerate(reservations, 1)]) if one.name}
         self._reservations = reservations
@@ -39,7 +42,8 @@ class Machines:
         room = Room.of(nodes)
         self._whole = np.stack([room.gpus, room.cpu_milli, room.memory_mib, np.zeros_like(room.gpus)], axis=1)
         self._wants: dict[tuple[int, ...], int] = {}
-        self._masks: dict[tuple[bool, ...], int] = {}
+        #: The nodes allowed, of each partition apart: who waits in one holds back nobody in another.
+        self._masks: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._tables: tuple[Ints, npt.NDArray[np.bool_]] | None = None
         self._releases = Releases(width=4)
         #: Of each want its shape, and the bits of the nodes allowed.
@@ -51,10 +55,11 @@ class Machines:
         self._room_now: dict[int, Allocation | None] = {}
         self._room_of: tuple[Capacity | None, int] = (None, 0)
 
-    def want_of(self, job: JobView, partition: Partition) -> int:
+    def want_of(self, job: JobView, partition: Partition, free: Capacity) -> int:
         """Return the number of what a job wants of the nodes of its partition and its types.
 
-        A job of several nodes, or of any number, is bound to one type: of those with room the least in demand.
+        A job of several nodes, or of any number, is bound to one type: of those with room the least in demand. One that
+        held nodes when the replay began is bound to these, if they have room for it now.
         """
         request, facts = job.request, job.facts
         named = request.terms.reservation if request.terms is not None else ""
@@ -64,10 +69,15 @@ class Machines:
         if choices is None:
             reserved = self._reserved.get(named, 0)
             allowed = [self._allows(node, job, partition, reserved) for node in self._nodes]
-            choices = self._choices[key] = self._bound(shape, allowed, reserved)
+            queue = request.queue if request.queue in self._named else ""
+            choices = self._choices[key] = self._bound(shape, queue, allowed, reserved)
         want, kind, _ = min(choices, key=lambda one: self._demand.get(one[1], 0) / one[2])
         if shape.nodes != 1:
             self._demand[kind] = self._demand.get(kind, 0) + request.num_gpus
+        held = {self._labels.get(name, -1) for name in request.terms.held_nodes} if request.terms is not None else set()
+        if held and -1 not in held:
+            mine = self._number(shape, request.queue, [node.index in held for node in self._nodes], 0)
+            want = mine if self.place_now(mine, free) is not None else want
         return want
 
     def _allows(self, node: Node, job: JobView, partition: Partition, reserved: int) -> bool:
@@ -79,24 +89,26 @@ class Machines:
             return job.request.queue in node.partitions
         return not partition.gpu_type or partition.gpu_type == node.gpu_type
 
-    def _bound(self, shape: NodeShape, allowed: Sequence[bool], reserved: int) -> list[tuple[int, str, int]]:
+    def _bound(
+        self, shape: NodeShape, queue: str, allowed: Sequence[bool], reserved: int
+    ) -> list[tuple[int, str, int]]:
         """List the wants among which a job is to choose one, each with its GPU type and how many GPUs that has."""
         by_type: dict[str, list[int]] = {}
         for node, may in zip(self._nodes, allowed, strict=True):
             if may:
                 by_type.setdefault(node.gpu_type, []).append(node.index)
         if shape.nodes == 1 or len(by_type) < 2:
-            return [(self._number(shape, allowed, reserved), next(iter(by_type), ""), 1)]
+            return [(self._number(shape, queue, allowed, reserved), next(iter(by_type), ""), 1)]
         found = []
         for kind, nodes in by_type.items():
             gpus = sum(self._nodes[node].gpus for node in nodes)
             if gpus >= max(shape.nodes, 1) * shape.each.gpus and len(nodes) >= shape.nodes:
                 own = [may and node.gpu_type == kind for node, may in zip(self._nodes, allowed, strict=True)]
-                found.append((self._number(shape, own, reserved), kind, max(gpus, 1)))
-        return found or [(self._number(shape, allowed, reserved), "", 1)]
+                found.append((self._number(shape, queue, own, reserved), kind, max(gpus, 1)))
+        return found or [(self._number(shape, queue, allowed, reserved), "", 1)]
 
-    def _number(self, shape: NodeShape, allowed: Sequence[bool], reserved: int) -> int:
-        mask, each = self._masks.setdefault(tuple(allowed), len(self._masks)), shape.each
+    def _number(self, shape: NodeShape, queue: str, allowed: Sequence[bool], reserved: int) -> int:
+        mask, each = self._masks.setdefault((queue, tuple(allowed)), len(self._masks)), shape.each
         bits = sum(1 << node.index for node, may in zip(self._nodes, allowed, strict=True) if may)
         row = (shape.nodes, each.gpus, each.cpu_milli, each.memory_mib, mask, int(shape.exclusive), reserved)
         self._tables = None
@@ -126,7 +138,10 @@ class Machines:
     def _arrays(self) -> tuple[Ints, npt.NDArray[np.bool_]]:
         if self._tables is None:
             wants = np.array(list(self._wants), dtype=np.int64).reshape(-1, 7)
-            self._tables = wants, np.array(list(self._masks), dtype=np.bool_).reshape(len(self._masks), -1)
+            self._tables = (
+                wants,
+                np.array([one for _, one in self._masks], dtype=np.bool_).reshape(len(self._masks), -1),
+            )
         return self._tables
 
     def hold(self, held: Held, sign: int = 1) -> None:

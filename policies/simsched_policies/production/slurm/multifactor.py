@@ -1,4 +1,4 @@
-"""Slurm's multifactor priority: weighted factors of a job, and fair share by the classic rule or the fair tree."""
+"""Slurm's multifactor priority: factors of a job, and fair share by the fair tree."""
 
 from __future__ import annotations
 
@@ -15,45 +15,6 @@ HALF_LIFE_S = 7 * 86400.0
 UPDATE_S = 300.0
 
 
-@dataclass(frozen=True)
-class Weights:
-    """What each factor counts (`PriorityWeightAge` and so on); all are 0 by default, as in Slurm."""
-
-    age: float = 0.0
-    fair_share: float = 0.0
-    size: float = 0.0
-    partition: float = 0.0
-    qos: float = 0.0
-
-
-@dataclass(frozen=True)
-class Factors:
-    """The factors of a job, each from 0 to 1."""
-
-    age: float = 0.0
-    fair_share: float = 0.0
-    size: float = 0.0
-    partition: float = 0.0
-    qos: float = 0.0
-
-
-def priority(factors: Factors, weights: Weights, nice: float = 0.0) -> float:
-    """Return the weighted sum of the factors less `nice`; higher goes first. Source: Slurm, priority/multifactor."""
-    return (
-        weights.age * factors.age
-        + weights.fair_share * factors.fair_share
-        + weights.size * factors.size
-        + weights.partition * factors.partition
-        + weights.qos * factors.qos
-        - nice
-    )
-
-
-def age_factor(waited_s: float, max_age_s: float = MAX_AGE_S) -> float:
-    """Return the share of `max_age_s` that a job has waited, at most 1."""
-    return min(1.0, max(0.0, waited_s) / max_age_s)
-
-
 def size_factor(gpus: int, total: int, *, favour_small: bool = False) -> float:
     """Return the share of the cluster's GPUs that a job asks for; with `favour_small`, the share that it leaves."""
     share = gpus / total
@@ -64,14 +25,6 @@ def relative_factor(value: float, values: Mapping[str, float]) -> float:
     """Return the priority of a partition or QOS over the highest of all; 0 where all are 0."""
     highest = max(values.values(), default=0.0)
     return value / highest if highest > 0 else 0.0
-
-
-def classic_fair_share(usage: float, shares: float, dampening: float = 1.0) -> float:
-    """Return 2 ** (-usage / (shares * dampening)), both normalised; 0 where there are no shares.
-
-    Source: Slurm, classic fair share.
-    """
-    return 2.0 ** (-usage / (shares * dampening)) if shares > 0 else 0.0
 
 
 def decayed(usage: float, elapsed_s: float, half_life_s: float = HALF_LIFE_S) -> float:
@@ -93,8 +46,8 @@ class Account:
 class AccountTree:
     """The accounts of a cluster and their decayed usage in GPU-seconds.
 
-    Usage is charged to a user and counts in all accounts above. Both rules of fair share read it. Raises `InputError`
-    for unknown parents, duplicate names and cycles.
+    Usage is charged to a user and counts in all accounts above. Raises `InputError` for unknown parents, duplicate
+    names and cycles.
     """
 
     accounts: tuple[Account, ...]
@@ -152,24 +105,6 @@ class AccountTree:
     def _part(self, name: str) -> float:
         total = ordered_sum(account.shares for account in self._siblings(name))
         return self._by_name[name].shares / total if total > 0 else 0.0
-
-    def normal_shares(self, name: str) -> float:
-        """Return the part of the cluster that is an account's or user's by its shares and those above it."""
-        return math.prod(self._part(step) for step in self._up(name))
-
-    def effective_usage(self, name: str) -> float:
-        """Return the part of all usage that counts for an account: its own, and some of its parent's.
-
-        It is U + (U_E(parent) - U) * shares / siblings' shares, and U at the top. Source: Slurm, classic fair share.
-        """
-        total = sum(self.usage(account.name) for account in self._children[""])
-        own = self.usage(name) / total if total > 0 else 0.0
-        parent = self._by_name[name].parent
-        return own + (self.effective_usage(parent) - own) * self._part(name) if parent else own
-
-    def classic(self, name: str, dampening: float = 1.0) -> float:
-        """Return the classic fair-share factor of a user."""
-        return classic_fair_share(self.effective_usage(name), self.normal_shares(name), dampening)
 
     def level_fair_share(self, name: str) -> float:
         """Return shares over usage, both among siblings; infinite without usage, 0 without shares."""

@@ -46,13 +46,14 @@ class Pass(NamedTuple):
     ) -> tuple[Ints, list[tuple[int, tuple[tuple[int, int], ...]]]]:
         """Plan waiting jobs in the order given, each one of `wants` (by `kinds`) with a limit.
 
-        Returns the planned starts (`NEVER` without one), and for those that start now their place in the order and
-        their nodes with GPUs. Ends are planned at multiples of `step`.
+        Returns the planned starts (`NEVER` without one; those beyond the horizon, which reserve nothing, with a minus
+        sign), and for those that start now their place in the order and their nodes with GPUs. Ends are planned at
+        multiples of `step`.
         """
         starts = np.full(len(kinds), NEVER, dtype=np.int64)
         blocks = self.blocks
         if len(blocks):  # no job is planned to run while the others last
-            blocks = blocks[(blocks[:, 2] > now) & (blocks[:, 1] < horizon + int(limits.max(initial=0)))]
+            blocks = blocks[(blocks[:, 2] > now) & (blocks[:, 1] < horizon + int(limits.max(initial=0)) + step)]
         state = self._replace(blocks=blocks)
         picked = np.empty((64 + 4 * len(self.free), 3), dtype=np.int64)
         while True:
@@ -128,31 +129,16 @@ def _plan(
 ) -> int:
     """Fill in planned starts and what is picked now; return how many rows were, -1 where there was no room for them."""
     first_times = _times(ends, blocks, now, step)
-    most = len(first_times) + 2 * len(kinds) + 2
+    most, count = len(first_times) + 2 * len(kinds) + 2, len(first_times)
     times, order = np.empty(most, dtype=np.int64), np.arange(most)
     levels = np.empty((most, len(free), 4), dtype=np.int64)
-    count, at = len(first_times), 0
     times[:count] = first_times
-    for i in range(count):
-        levels[i] = free if i == 0 else levels[i - 1]
-        while at < len(ends) and max(-(-ends[at] // step) * step, now + 1) <= times[i]:
-            node = rows[at, 0]
-            if whole[node, 0] >= 0:
-                for column in range(3):
-                    levels[i, node, column] += rows[at, 1 + column]
-            at += 1
-        for node in range(len(free)):
-            levels[i, node, 3] = 0
-        for b in range(len(blocks)):
-            if blocks[b, 1] <= times[i] < blocks[b, 2]:
-                levels[i, blocks[b, 0], 3] = blocks[b, 3]
-    used = count
+    _fill(levels, first_times, free, whole, ends, rows, blocks, now, step)
     bounds = np.zeros((len(wants), 2), dtype=np.int64)
     waits, failed = np.zeros(len(masks), dtype=np.bool_), np.zeros(len(wants), dtype=np.int64)
     chosen, written = np.empty((len(free), 2), dtype=np.int64), 0
     for job in range(len(kinds)):
-        kind, limit = kinds[job], limits[job]
-        want = wants[kind]
+        kind, limit, want = kinds[job], limits[job], wants[kinds[job]]
         if how == 0 and waits[want[4]]:
             continue
         last = 0 if how == 0 or (how == 1 and waits[want[4]]) else count - 1
@@ -167,25 +153,53 @@ def _plan(
             failed[kind] = limit
         if how == 2 and (known or bounds[kind, 1] == 0):
             bounds[kind, 0], bounds[kind, 1] = times[place] if place >= 0 else np.iinfo(np.int64).max, limit
-        if place < 0 or times[place] > horizon:
+        if place >= 0:
+            starts[job] = times[place] if times[place] <= horizon else -times[place]
+        if starts[job] < 0:
             continue
-        starts[job] = times[place]
         end = -(-(times[place] + limit) // step) * step
         until = np.searchsorted(times[:count], end)
-        if until == count or times[until] != end:
-            for i in range(count, until, -1):
-                times[i], order[i] = times[i - 1], order[i - 1]
-            times[until], order[until] = end, used
-            levels[used] = levels[order[until - 1]]
-            used, count = used + 1, count + 1
+        count = _divide(times, order, levels, count, until, end)
         parts = _reserve(levels, order, place, until, want, chosen)
         if place == 0:
             if written + parts > len(picked):
                 return -1
-            for i in range(parts):
-                picked[written, 0], picked[written, 1], picked[written, 2] = job, chosen[i, 0], chosen[i, 1]
-                written += 1
+            picked[written : written + parts, 0], picked[written : written + parts, 1:] = job, chosen[:parts]
+            written += parts
     return written
+
+
+@jit
+def _fill(
+    levels: Ints, times: Ints, free: Ints, whole: Ints, ends: Ints, rows: Ints, blocks: Ints, now: int, step: int
+) -> None:
+    """Fill in what is free of each node at each time, and the reservation that it is in then."""
+    at = 0
+    for i in range(len(times)):
+        levels[i] = free if i == 0 else levels[i - 1]
+        while at < len(ends) and max(-(-ends[at] // step) * step, now + 1) <= times[i]:
+            node = rows[at, 0]
+            if whole[node, 0] >= 0:
+                for column in range(3):
+                    levels[i, node, column] += rows[at, 1 + column]
+            at += 1
+        for node in range(len(free)):
+            levels[i, node, 3] = 0
+        for b in range(len(blocks)):
+            if blocks[b, 1] <= times[i] < blocks[b, 2]:
+                levels[i, blocks[b, 0], 3] = blocks[b, 3]
+
+
+@jit
+def _divide(times: Ints, order: Ints, levels: Ints, count: int, place: int, time: int) -> int:
+    """Let a step begin at a time, which is to have a place, with the level of the one before; count the steps."""
+    if place < count and times[place] == time:
+        return count
+    for i in range(count, place, -1):
+        times[i], order[i] = times[i - 1], order[i - 1]
+    times[place], order[place] = time, count
+    levels[count] = levels[order[place - 1]]
+    return count + 1
 
 
 @jit

@@ -83,7 +83,12 @@ class Priority:
     @cached_property
     def weighs(self) -> bool:
         """Return whether any factor counts."""
-        return bool(self.age or self.fair_share or self.size or self.partition or self.qos)
+        return bool(self.drifts or self.size or self.partition or self.qos)
+
+    @property
+    def drifts(self) -> bool:
+        """Return whether priorities change while jobs wait."""
+        return bool(self.age or self.fair_share)
 
 
 @dataclass(frozen=True)

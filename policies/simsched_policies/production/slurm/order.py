@@ -16,7 +16,6 @@ class Order:
     """The factors of jobs, and whether they stand in their order as they were added."""
 
     def __init__(self, priority: Priority, limits: Limits, usage: Usage) -> None:
-        """Begin with jobs in order."""
         self._priority, self._usage = priority, usage
         self._tier_of = {name: one.tier for name, one in limits.partitions.items()}
         self._of_partitions = {name: one.priority for name, one in limits.partitions.items()}

@@ -38,7 +38,7 @@ from simsched.policy import (
     Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.slurm.backfill import Ints
+from simsched_policies.production.slurm.backfill import NEVER, Ints
 from simsched_policies.production.slurm.conditions import Conditions
 from simsched_policies.production.slurm.cycle import Cycle
 from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
@@ -49,7 +49,7 @@ from simsched_policies.production.slurm.options import Backfill, Limits, Preempt
 from simsched_policies.production.slurm.order import Order
 from simsched_policies.production.slurm.preemption import Changes, Claim, Preemption, Running
 from simsched_policies.production.slurm.usage import Usage
-from simsched_policies.production.slurm.waiting import Held, TypePool, WaitingJob, first_of_each, first_units
+from simsched_policies.production.slurm.waiting import Held, TypePool, Waiting, WaitingJob, first_of_each, first_units
 
 #: The tier of jobs that may preempt others: above all partitions.
 _PREEMPTS = 1 << 40
@@ -94,7 +94,9 @@ class SlurmBackfill(Policy):
     _alone: int = field(default=0, init=False, repr=False)
     _reserved: tuple[Reservation, ...] = field(default=(), init=False, repr=False)
     _stops: Preemption = field(init=False, repr=False)
-    _changed: bool = field(default=True, init=False, repr=False)
+    #: From when on the next pass of backfill may find what this one did not: what ran and waited being the same, it
+    #: finds the same until then.
+    _ripens_s: float = field(default=math.inf, init=False, repr=False)
     _cycle: Cycle = field(init=False, repr=False)
     #: How many jobs backfill looks at in this decision, None where it does not run.
     _depth: int | None = field(default=None, init=False, repr=False)
@@ -138,16 +140,16 @@ class SlurmBackfill(Policy):
             changes.cancel[job_id] = None
         if self._stops.on:
             self._preempt(view, changes)
-        waiting_jobs = sum([len(pool.waiting.jobs) for pool in self._pools])
-        self._depth = self._cycle.depth(now_s, waiting_jobs, changed=bool(view.arrived or view.finished or view.lost))
-        self._changed = self._depth is None or self.priority.weighs
-        how = self.backfill.kind if self._depth is not None else "none"
+        waiting_jobs, self._ripens_s = sum([len(pool.waiting.jobs) for pool in self._pools]), math.inf
+        changed = bool(view.arrived or view.finished or view.lost)
+        self._depth = self._cycle.depth(now_s, waiting_jobs, changed=changed)
         kept = self._stops.keep_back(self._free) if self._stops.on else ()
-        for kind, pool in enumerate(self._pools):
-            if pool.waiting.jobs and (
-                self._machines is not None or self._free.total_of(kind) >= pool.waiting.least_gpus
-            ):
-                self._start(kind, pool, view, changes.start, how)
+        if self._depth is None or (changed and self.backfill.interval_s):
+            self._pass(view, changes.start, "none")
+        if self._depth is not None:
+            self._pass(view, changes.start, self.backfill.kind)
+        if self._depth is None or self.priority.drifts or changes.start or changes.stop:
+            self._ripens_s = now_s
         if view.reasons is not None:
             self._tell(view, view.reasons)
         if kept:
@@ -172,8 +174,9 @@ class SlurmBackfill(Policy):
             change_s = None if self._machines is None else self._machines.next_change_s(now_s)
             times += [] if change_s is None else [change_s]
             times += [] if self._cycle.next_s is None else [self._cycle.next_s]
-            if self.backfill.interval_s and self._changed:
-                times.append((now_s // self.backfill.interval_s + 1) * self.backfill.interval_s)
+            every_s = self.backfill.interval_s
+            if every_s and self._ripens_s < math.inf:
+                times.append(max(now_s // every_s + 1, math.ceil(self._ripens_s / every_s)) * every_s)
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
@@ -267,20 +270,47 @@ class SlurmBackfill(Policy):
             self._longest.begin(job_id, now_s, self._book.longest_s(request))
         self._count(held, now_s, 1)
 
+    def _pass(self, view: View, start: dict[str, Allocation], how: str) -> None:
+        """Look at the jobs that wait in all pools."""
+        for kind, pool in enumerate(self._pools):
+            if pool.waiting.jobs and (
+                self._machines is not None or self._free.total_of(kind) >= pool.waiting.least_gpus
+            ):
+                self._start(kind, pool, view, start, how)
+
     def _start(self, kind: int, pool: TypePool, view: View, start: dict[str, Allocation], how: str) -> None:
+        """Start who may start now; where a start takes others beyond their limits, the rest is planned without them."""
         waiting, gone = pool.waiting, list[int]()
-        for place, planned in self._chosen(kind, pool, view, how):
-            request = view.jobs[waiting.jobs[place].id].request
-            if not self._allows(request):
-                continue
-            allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
-            if allocation is None:
-                continue
-            self._begin(request, place, kind, allocation, view.now_s)
-            start[request.id] = allocation
-            gone.append(place)
+        order = self._looked_at(pool, view, how)
+        while len(order):
+            ahead = order
+            for place, planned in self._chosen(kind, pool, order, math.floor(view.now_s), how):
+                request = view.jobs[waiting.jobs[place].id].request
+                allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
+                if allocation is None:
+                    continue
+                self._begin(request, place, kind, allocation, view.now_s)
+                start[request.id] = allocation
+                gone.append(place)
+                ahead = ahead[ahead != place]
+                within = self._within(pool, ahead)
+                if len(within) < len(ahead):
+                    break
+            else:
+                break
+            order = within
         if gone:
             waiting.remove(gone)
+
+    def _looked_at(self, pool: TypePool, view: View, how: str) -> Ints:
+        """Return the places of the jobs that a pass looks at, in the order of priority."""
+        options, keys = self.backfill, pool.waiting.keys
+        order = self._in_order(pool, view.now_s)
+        if how == "conservative":
+            if options.max_jobs_per_user:
+                order = order[first_of_each(keys[order], options.max_jobs_per_user)]
+            return self._tested(pool, order, self._depth or 0)
+        return self._tested(pool, order, options.queue_depth) if options.interval_s and how == "none" else order
 
     def _tell(self, view: View, reasons: Reasons) -> None:
         """Say in which order jobs wait, and of those for which GPUs are free what keeps them from these."""
@@ -307,8 +337,11 @@ class SlurmBackfill(Policy):
 
     def _in_order(self, pool: TypePool, now_s: float) -> Ints:
         """Return the places of waiting jobs in the order of priority, without those beyond their limits."""
+        return self._within(pool, self._order.places(pool.waiting, now_s))
+
+    def _within(self, pool: TypePool, places: Ints) -> Ints:
+        """Return those of some places whose jobs limits, licences and their arrays let start."""
         waiting = pool.waiting
-        places = self._order.places(waiting, now_s)
         if self._book.any:
             amounts = np.zeros((len(waiting), 6), dtype=np.int64)
             amounts[:, 0], amounts[:, 4] = waiting.gpus, 1
@@ -316,6 +349,9 @@ class SlurmBackfill(Policy):
                 amounts[:, 1:4] = self._machines.amounts[waiting.wants]
             within: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = amounts <= self._book.room()[waiting.numbers]
             places = places[np.all(within, axis=1)[places]]
+        if self._conditions.any:
+            allow = self._conditions.allows
+            places = np.array([place for place in places.tolist() if allow(waiting.jobs[place].id)], dtype=np.int64)
         return places
 
     @property
@@ -332,35 +368,14 @@ class SlurmBackfill(Policy):
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
 
-    def _chosen(self, kind: int, pool: TypePool, view: View, how: str) -> _Chosen:
-        """Return the places of the jobs that start now, in the order of priority."""
-        waiting, options, machines, state = pool.waiting, self.backfill, self._machines, None
-        fitting: list[int] = []
-        alone = len(waiting.jobs) == 1 and options.max_jobs > 0 and options.queue_depth > 0
-        if machines is None:
-            free = self._free.total_of(kind)
-            if alone and waiting.least_gpus <= free:
-                return [(0, None)]  # nobody else is there to wait for
-        elif not self._reserved:
-            places = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
-            fitting = [want for want, place in places.items() if place is not None]
-            if alone or not fitting:
-                return [(0, places[want]) for want in fitting]
+    def _chosen(self, kind: int, pool: TypePool, order: Ints, now: int, how: str) -> _Chosen:
+        """Return the places of the jobs that start now, of those in an order."""
+        waiting, options, machines = pool.waiting, self.backfill, self._machines
         if machines is not None:
-            state = machines.begin(self._free)
-        order, now = self._in_order(pool, view.now_s), math.floor(view.now_s)
-        if how == "conservative":
-            if options.max_jobs_per_user:
-                order = order[first_of_each(waiting.keys[order], options.max_jobs_per_user)]
-            order = self._tested(pool, order, self._depth or 0)
-        elif options.interval_s and how == "none":
-            order = self._tested(pool, order, options.queue_depth)
-        if state is not None:
-            if not self._reserved:  # who comes behind the last that fits cannot start now, whatever is planned
-                order = order[: np.flatnonzero(np.append(True, np.isin(waiting.wants[order], fitting)))[-1]]
-            wants, limits, horizon = waiting.wants[order], waiting.limits[order], now + options.window_s
-            _, begun = state.plan(now, wants, limits, horizon, _HOW[how], options.resolution_s)
-            return [(int(order[job]), at) for job, at in begun]
+            return self._on_nodes(waiting, machines, order, now, how)
+        free = self._free.total_of(kind)
+        if len(order) == 1:  # nobody else is there to wait for
+            return [(int(order[0]), None)] if waiting.gpus[order[0]] <= free else []
         gpus, limits = waiting.gpus[order], waiting.limits[order]
         starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
         if how == "none":
@@ -369,8 +384,30 @@ class SlurmBackfill(Policy):
             starts = pool.releases.easy(free, now, gpus, limits)
         else:
             most, window = len(order), options.window_s
-            starts = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window) == now
+            planned = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window)
+            starts = planned == now
+            if (planned == NEVER).any():  # one beyond the window may come into it
+                self._ripens_s = now
         return [(place, None) for place in order[starts].tolist()]
+
+    def _on_nodes(self, waiting: Waiting, machines: Machines, order: Ints, now: int, how: str) -> _Chosen:
+        """Return the places of the jobs that start now, of those in an order, with their nodes."""
+        options = self.backfill
+        if not self._reserved:
+            fitting = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
+            fitting = {want: place for want, place in fitting.items() if place is not None}
+            if len(order) == 1 or not fitting:
+                return [(place, fitting[want]) for place in order for want in fitting if waiting.wants[place] == want]
+            # Who comes behind the last that fits cannot start now, whatever is planned.
+            able = np.append(True, np.isin(waiting.wants[order], list(fitting)))
+            order = order[: np.flatnonzero(able)[-1]]
+        wants, limits, horizon = waiting.wants[order], waiting.limits[order], now + options.window_s
+        state = machines.begin(self._free)
+        planned, begun = state.plan(now, wants, limits, horizon, _HOW[how], options.resolution_s)
+        beyond = planned[planned < NEVER]
+        if len(beyond):
+            self._ripens_s = min(self._ripens_s, -int(beyond.max()) - options.window_s)
+        return [(int(order[job]), at) for job, at in begun]
 
     def _look(self, view: View, now_s: float, changes: Changes) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
@@ -446,7 +483,7 @@ class SlurmBackfill(Policy):
         """Put a job among those that wait."""
         request = job.request
         partition = self.limits.partitions.get(request.queue, ANY_PARTITION)
-        want = 0 if self._machines is None else self._machines.want_of(job, partition)
+        want = 0 if self._machines is None else self._machines.want_of(job, partition, self._free)
         pool = self._pools[0 if self._machines is not None else self._pool_of(job)]
         default_h = partition.default_time_h
         asked_s = request.time_limit_s or (self.backfill.default_limit_s if default_h is None else default_h * 3600)
@@ -461,6 +498,7 @@ class SlurmBackfill(Policy):
         fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s - waited_s
         one = WaitingJob(job.id, request.num_gpus, limit, user, number, submit_s, fixed, tier, unit, want)
         pool.waiting.add(one)
+        self._conditions.note(request)
         pool.demand += request.num_gpus
         self._order.added(one)
 

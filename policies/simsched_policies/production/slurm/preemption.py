@@ -56,8 +56,7 @@ class Preemption:
     def __post_init__(self) -> None:
         """Refuse rules that say nothing."""
         if self.on and not any(self.preempts.values()):
-            message = f"preemption '{self.mode}' needs 'limits.qos', as in {{urgent: {{preempts: [normal]}}}}"
-            raise ValueError(message)
+            raise ValueError(f"preemption '{self.mode}' needs 'limits.qos', as in {{urgent: {{preempts: [normal]}}}}")
 
     @cached_property
     def on(self) -> bool:

@@ -19,7 +19,6 @@ class Usage:
     """
 
     def __init__(self, tenants: Mapping[str, Tenant], half_life_s: float) -> None:
-        """Begin with nothing used."""
         self._tenants = dict(tenants)
         self._accounts: set[str] = set()
         self._tree = AccountTree((), half_life_s)

@@ -53,7 +53,6 @@ class Waiting:
     """Waiting jobs in the order in which they were added; `key` numbers what the job belongs to, say its user."""
 
     def __init__(self) -> None:
-        """Begin with no job."""
         self.jobs: list[WaitingJob] = []
         #: How many jobs ask for so many GPUs, and for the same of nodes.
         self._sizes: dict[tuple[int, int], int] = {}
@@ -161,7 +160,6 @@ class TypePool:
     """The GPUs of one type: how many there are, who waits for them and when they will be given back."""
 
     def __init__(self, capacity: int) -> None:
-        """Begin idle."""
         self.capacity = capacity
         self.waiting = Waiting()
         self.releases = Releases()

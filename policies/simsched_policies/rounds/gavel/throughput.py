@@ -47,9 +47,7 @@ class MinCost(SharesPolicy):
     name: ClassVar[str] = "gavel-min-cost"
     traits: ClassVar[Traits] = replace(
         SharesPolicy.traits,
-        wants={
-            DEADLINES: Becomes("heeds prices alone, as with slos: false", params={"slos": False}),
-        },
+        wants={DEADLINES: Becomes("heeds prices alone, as with slos: false", params={"slos": False})},
     )
     idle_without_share: ClassVar[bool] = True
 

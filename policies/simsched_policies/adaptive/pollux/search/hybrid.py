@@ -20,17 +20,7 @@ from simsched.arithmetic import log
 from ._anneal import Plan, anneal
 from ._start import load, price_gpus, share_gpus
 from ._state import COUNT, KEPT, TOTAL, FloatArray, IntArray, Problem, State
-from ._tables import (
-    build,
-    capacity_choices,
-    empty_state,
-    longest_row,
-    middle,
-    pack_rows,
-    stages,
-    unpack_rows,
-    worth,
-)
+from ._tables import build, capacity_choices, empty_state, longest_row, middle, pack_rows, stages, unpack_rows, worth
 from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
@@ -115,12 +105,7 @@ def _search_exponent(
 
 
 def _start(
-    problem: AllocationProblem,
-    tables: Problem,
-    starts: list[IntArray],
-    price: float,
-    top: FloatArray,
-    random: IntArray,
+    problem: AllocationProblem, tables: Problem, starts: list[IntArray], price: float, top: FloatArray, random: IntArray
 ) -> State:
     """Load the best of the starts, and of the first without the rows that jobs would not buy again at the price."""
     bought = starts[0].copy()
