@@ -90,7 +90,6 @@ def test_calibration_finds_the_policy_that_was_in_force(simsched: Callable, log:
     assert "1 job: line is cut short (line 63: 901)" in said
     wrong = simsched("calibrate", "log.txt", *OPTIONS, "-o", "policy.backfill.kind=none")
     found = json.loads(wrong.stdout)
-    assert found["rows"][0]["simulated_mean_s"]["value"] > row["recorded_mean_s"]["value"]
     assert found["rows"][0]["skill"] < 1
     assert all(Path(path).is_file() for path in found["figures"])
     assert {row["group"] for row in found["rows"] if row["kind"] == "queue"} == {"batch", "large"}
@@ -99,6 +98,7 @@ def test_calibration_finds_the_policy_that_was_in_force(simsched: Callable, log:
     simulated = drawn[(drawn["kind"] == "simulated") & (drawn["x"] == "large")]["value"].item()
     (row,) = [row for row in found["rows"] if row["group"] == "large"]
     assert simulated > 0
+    assert row["simulated_mean_s"]["value"] > row["recorded_mean_s"]["value"]  # jobs of the other partition pass them
     assert row["jobs"] < 60
 
 

@@ -143,7 +143,8 @@ def test_reservations_count_from_the_begin_of_the_log(tmp_path: Path) -> None:
         ("DAILY", [7, 31, 54, 78]),
         ("WEEKDAY", [7, 78, 102, 126]),
         ("WEEKEND", [31, 54, 198, 222]),
-        ("HOURLY", [12 * 24 + 6]),
+        # It lasts an hour, and so the next one begins as it ends.
+        ("HOURLY", [0, 1, 2, 3]),
     ],
 )
 def test_a_reservation_repeats_at_its_time_of_day(flag: str, hours: list[int], tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_reservation_repeats_at_its_time_of_day(flag: str, hours: list[int], t
     params = found.params_from(datetime(2024, 3, 29), ["g1"], "Europe/Berlin", lasts_s=86400)
     starts = [one["start_s"] / 3600 for one in params["limits"]["reservations"]]
     assert starts[:4] == hours
-    assert found.said() == ("  not modelled: reservation flag HOURLY" if flag == "HOURLY" else "")
+    assert found.said() == ""
 
 
 def test_what_is_read_makes_a_policy(tmp_path: Path) -> None:
@@ -178,3 +179,19 @@ def test_errors_name_file_line_and_remedy(tmp_path: Path, text: str, said: str) 
     with pytest.raises(InputError) as error:
         settings(tmp_path, conf=text)
     assert said in str(error.value)
+
+
+def test_what_bears_on_waits_and_is_not_modelled_is_listed(tmp_path: Path) -> None:
+    conf = (
+        "ClusterName=c\nSelectType=select/linear\nSelectTypeParameters=CR_CPU\nInclude more.conf\n"
+        "PartitionName=p Nodes=ALL OverSubscribe=EXCLUSIVE State=DRAIN\n"
+    )
+    qos = "Name|Preempt|UsageFactor|GrpTRESMins|PreemptMode\nnormal||2.000000|gres/gpu=100|suspend\n"
+    assoc = "Account|User|MaxWall\nlab||1-00:00:00\n"
+    said = settings(tmp_path, conf=conf, qos=qos, assoc=assoc).said()
+    for what in (
+        "SelectType=select/linear", "SelectTypeParameters without memory", "Include more.conf",
+        "partition oversubscribe=EXCLUSIVE", "partition state DRAIN", "QOS UsageFactor", "QOS GrpTRESMins",
+        "QOS PreemptMode", "association MaxWall",
+    ):  # fmt: skip
+        assert what in said

@@ -25,7 +25,7 @@ _GIB = {"K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2, 
 #: Keys of slurm.conf that say nothing of who runs when.
 _IDLE = re.compile(
     r"(log|port|dir|user$|host|addr|file|pid|timeout|auth|mail|debug|state|cred|cluster|proctrack|task|launch|mpi|return|"
-    r"accounting|jobcomp|jobacct|switch|prolog|epilog|health|slurm(d|ctld)|srun|include|select|grestypes|interval$)"
+    r"accounting|jobcomp|jobacct|switch|prolog|epilog|health|slurm(d|ctld)|srun|select|grestypes|interval$)"
 )
 _SCHEDULER: Mapping[str, tuple[str, Callable[[str], float]]] = {
     "bf_max_job_test": ("max_jobs", int),
@@ -71,7 +71,7 @@ class SlurmSettings:
         reserved, start = [], (origin or datetime(1970, 1, 1)).replace(tzinfo=UTC)
         for one in self.reservations if origin is not None else ():
             known = [place[name] for name in one["nodes"] if name in place]
-            for times in _occurrences(one, start, lasts_s) if known else ():
+            for times in _occurrences(one, start, lasts_s, ZoneInfo(time_zone)) if known else ():
                 local = (at.replace(tzinfo=at.tzinfo or ZoneInfo(time_zone)) for at in times)
                 begin, end = ((at - start).total_seconds() for at in local)
                 if end > 0:
@@ -182,6 +182,10 @@ def _conf_key(name: str, value: str, found: SlurmSettings) -> bool:
     elif name == "accountingstorageenforce":
         if not {"limits", "safe", "qos", "all"} & set(low.split(",")):
             found.unused.append("limits of associations (AccountingStorageEnforce does not name them, and they count)")
+    elif name == "selecttype" and low == "select/linear":
+        found.unused.append("SelectType=select/linear (jobs share nodes unless the log says that they hold them whole)")
+    elif name == "selecttypeparameters" and "memory" not in low:
+        found.unused.append("SelectTypeParameters without memory (memory counts where nodes and jobs name it)")
     elif name == "prioritytype":
         return low in ("priority/multifactor", "priority/basic")
     else:
@@ -228,6 +232,10 @@ def _partition(path: Path, line: int, fields: Mapping[str, str], found: SlurmSet
         found.partition_nodes[name] = tuple(expand_nodes(nodes))
     if name.upper() != "DEFAULT":
         found.limits.setdefault("partitions", {})[name] = {key: value for key, value in one.items() if value}
+    if given.get("oversubscribe", "").lower().startswith("exclusive"):
+        found.unused.append("partition oversubscribe=EXCLUSIVE (jobs hold what AllocTRES says)")
+    if given.get("state", "up").lower() != "up":
+        found.unused.append(f"partition state {given['state']}")
     modelled = ("state", "default", "totalcpus", "totalnodes", "tres", "trackable", "oversubscribe", "jobdefaults")
     told = {key for key, value in given.items() if value.lower() not in (*_UNLIMITED, "all", "no", "0", "yes", "up")}
     found.unused += [f"partition {key}" for key in sorted(told - set(modelled)) if not _IDLE.search(key)]
@@ -242,13 +250,21 @@ def _reservation(path: Path, line: int, fields: Mapping[str, str], found: SlurmS
     name = "" if "MAINT" in flags else fields["ReservationName"]
     days: Collection[int] = {day for flag in flags for day in _DAYS.get(flag, ())}
     days = {times["begin"].weekday()} if "WEEKLY" in flags and times["begin"] else days
-    found.reservations.append({**times, "nodes": expand_nodes(fields.get("Nodes", "")), "name": name, "days": days})
-    found.unused += ["reservation flag HOURLY"] if "HOURLY" in flags else []
+    again = {"days": days, "hourly": "HOURLY" in flags}
+    found.reservations.append({**times, "nodes": expand_nodes(fields.get("Nodes", "")), "name": name, **again})
 
 
-def _occurrences(one: Mapping[str, Any], start: datetime, lasts_s: int) -> Iterator[tuple[datetime, datetime]]:
-    """Yield when a reservation begins and ends, at the same time of each of its days while a log lasts."""
+def _occurrences(
+    one: Mapping[str, Any], start: datetime, lasts_s: int, zone: ZoneInfo
+) -> Iterator[tuple[datetime, datetime]]:
+    """Yield when a reservation begins and ends, at the same time of each of its days or hours while a log lasts."""
     begin, lasts = one["begin"], one["end"] - one["begin"]
+    if one["hourly"]:  # by the time that passes, not by the clock
+        begin = begin.replace(tzinfo=begin.tzinfo or zone).astimezone(UTC)
+        hour, first = timedelta(hours=1), (start - begin - lasts) // timedelta(hours=1)
+        for i in range(first, first + (lasts + timedelta(seconds=lasts_s + _ON_S)) // hour + 3):
+            yield begin + i * hour, begin + i * hour + lasts
+        return
     if not one["days"]:
         yield begin, one["end"]
         return
@@ -274,7 +290,7 @@ def _qos(path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) ->
     if grace_s:
         found.preemption["grace_s"] = max(grace_s, found.preemption.get("grace_s", 0.0))
     found.limits.setdefault("qos", {})[row["Name"]] = {key: value for key, value in one.items() if value}
-    take.rest("QOS", {"Name", "Preempt", "GraceTime", "UsageFactor", "PreemptMode"})
+    take.rest("QOS", {"Name", "Preempt", "GraceTime", "MaxWall"})
 
 
 def _association(path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) -> None:
@@ -305,7 +321,7 @@ class _Caps:
 
     def __init__(self, path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) -> None:
         self._path, self._line, self._row, self._found = path, line, row, found
-        self._read: set[str] = {"", "MaxWall"}
+        self._read: set[str] = {""}
 
     def number(self, column: str) -> float:
         """Return a number, 0 where there is none."""
