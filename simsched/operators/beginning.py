@@ -20,6 +20,7 @@ _ENOUGH = 30
 #: The cluster counts as full from when it first holds this part of the GPUs that it holds at the median moment.
 _FULL = 0.9
 _SEED = 26
+_ROUND_S = 3600
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,13 @@ def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int
     ran = (table["start_s"] <= from_s).to_numpy("bool")
     waited = ~ran & (table["eligible_s"] < from_s).to_numpy("bool")
     come = np.where(ran, table["start_s"], np.where(waited, from_s, table["eligible_s"]))
+    # Schedulers look at their queues at round times of the clock, and so the replay begins at one of these.
+    longer = np.where((come == come.min()) & ran, come % _ROUND_S, 0)
+    come = come - longer
     placed = table.assign(
         eligible_s=come,
+        duration_s=table["duration_s"] + longer,
+        time_limit_s=table["time_limit_s"] + np.where(table["time_limit_s"] > 0, longer, 0),
         waited_s=np.where(waited, from_s - table["eligible_s"], 0),
         held_nodes=held_nodes(found, table, ran),
     )

@@ -95,5 +95,5 @@ def _both(log: ClusterLog, cell: Cell, begin: Beginning) -> pd.DataFrame:
         }
     )
     both = recorded.merge(cell.jobs[["job_id", "start_time_s"]], on="job_id")
-    both["simulated_s"] = (both.pop("start_time_s") + begin.zero_s - both["submit_s"]).astype("float64")
+    both["simulated_s"] = (both.pop("start_time_s") + begin.zero_s - both["submit_s"]).clip(lower=0).astype("float64")
     return both.sort_values("submit_s", kind="stable", ignore_index=True)

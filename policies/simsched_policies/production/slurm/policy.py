@@ -283,7 +283,6 @@ class SlurmBackfill(Policy):
         waiting, gone = pool.waiting, list[int]()
         order = self._looked_at(pool, view, how)
         while len(order):
-            ahead = order
             for place, planned in self._chosen(kind, pool, order, math.floor(view.now_s), how):
                 request = view.jobs[waiting.jobs[place].id].request
                 allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
@@ -292,25 +291,30 @@ class SlurmBackfill(Policy):
                 self._begin(request, place, kind, allocation, view.now_s)
                 start[request.id] = allocation
                 gone.append(place)
-                ahead = ahead[ahead != place]
-                within = self._within(pool, ahead)
-                if len(within) < len(ahead):
+                at = int(np.flatnonzero(order == place)[0])
+                behind = self._within(pool, order[at + 1 :])
+                changed = len(behind) < len(order) - at - 1
+                order = np.concatenate([order[:at], behind])  # those before it keep their reservations in this pass
+                if changed:
                     break
             else:
                 break
-            order = within
         if gone:
             waiting.remove(gone)
 
     def _looked_at(self, pool: TypePool, view: View, how: str) -> Ints:
-        """Return the places of the jobs that a pass looks at, in the order of priority."""
-        options, keys = self.backfill, pool.waiting.keys
-        order = self._in_order(pool, view.now_s)
+        """Return the places of the jobs that a pass looks at, in the order of priority, without those beyond limits.
+
+        Jobs beyond their limits have been looked at: they count for the depth.
+        """
+        options, order = self.backfill, self._order.places(pool.waiting, view.now_s)
         if how == "conservative":
             if options.max_jobs_per_user:
-                order = order[first_of_each(keys[order], options.max_jobs_per_user)]
-            return self._tested(pool, order, self._depth or 0)
-        return self._tested(pool, order, options.queue_depth) if options.interval_s and how == "none" else order
+                order = order[first_of_each(pool.waiting.keys[order], options.max_jobs_per_user)]
+            order = self._tested(pool, order, self._depth or 0)
+        elif options.interval_s and how == "none":
+            order = self._tested(pool, order, options.queue_depth)
+        return self._within(pool, order)
 
     def _tell(self, view: View, reasons: Reasons) -> None:
         """Say in which order jobs wait, and of those for which GPUs are free what keeps them from these."""
