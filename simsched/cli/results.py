@@ -241,7 +241,8 @@ def print_comparison(
     if layout == "csv":
         click.echo(to_csv(rows, metrics or None, run.lost), nl=False)
         return
-    shown = [_with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run)]
+    own = run.name if run.folder.name.startswith(run.name) else f"{run.folder.name} ({run.name})"
+    shown = [_with_source(comparison_table(rows, metrics or None, title=own, run=run), run)]
     found = _differences(rows, reference) if differences else []
     if found:
         shown.append(difference_table(found, metrics or None))
