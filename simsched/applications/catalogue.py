@@ -215,9 +215,20 @@ def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
         raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
 
 
-@lru_cache(maxsize=4)
 def catalogue(options: ApplicationsOptions = ApplicationsOptions()) -> ApplicationCatalogue:
-    """Load the applications that an experiment asks for, by default the shipped ones, once in each process."""
+    """Load the applications that an experiment asks for, by default the shipped ones, once while their files stay."""
+    return _kept(options, () if options.path is None else _state_of(Path(options.path)))
+
+
+def _state_of(place: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return name, time of change and size of a file, or of each file in a folder."""
+    files = sorted(place.rglob("*")) if place.is_dir() else [place]
+    states = [(str(file), file.stat()) for file in files if file.is_file()]
+    return tuple((name, at.st_mtime_ns, at.st_size) for name, at in states)
+
+
+@lru_cache(maxsize=4)
+def _kept(options: ApplicationsOptions, _: tuple[tuple[str, int, int], ...]) -> ApplicationCatalogue:
     path = None if options.path is None else Path(options.path)
     found = ApplicationCatalogue.load(path, gpu_type=options.gpu_type, bounds=options.bounds)
     return found if options.extra_types is None else _with_sia_types(found)

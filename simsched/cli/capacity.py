@@ -62,8 +62,7 @@ def capacity(
 
 
 def _print(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target, paths: Sequence[Path]) -> None:
-    from simsched.cli.answers import say
-    from simsched.cli.gate import marked
+    from simsched.cli.gate import marked, say
     from simsched.cli.tables import print_table
 
     click.echo(found.verdict.said())
@@ -73,8 +72,7 @@ def _print(found: Calibration, answers: Sequence[Answer], target: str, wanted: T
 
 
 def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target) -> list[Path]:
-    from simsched.cli.answers import publish
-    from simsched.cli.gate import marked, titled, under_banner
+    from simsched.cli.gate import marked, publish, titled, under_banner
     from simsched.report.figures import capacity_curve
     from simsched.report.page import Section
     from simsched.results import find_metric

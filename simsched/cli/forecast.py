@@ -136,8 +136,7 @@ def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
 
 
 def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable, verdict: Verdict) -> Path:
-    from simsched.cli.answers import publish
-    from simsched.cli.gate import under_banner
+    from simsched.cli.gate import publish, under_banner
     from simsched.report.page import Section
 
     heading, words = "When will waiting jobs start?", under_banner(said, verdict)

@@ -1,17 +1,21 @@
-"""The gate's verdict as tables, and the banner of answers that it does not let pass."""
+"""`simsched calibrate`: the verdict on a replay, the banner of answers that it does not let pass, and their page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from simsched.cli.operator_options import make_plan, operator_options
+from simsched.cli.output import json_option, print_json
+
 if TYPE_CHECKING:
     from simsched.operators import Calibration, GateRow, Interval, ReplayPlan, Verdict
     from simsched.report import TextTable
+    from simsched.report.page import Section
 
 #: Stands on every table, page and picture of an answer that was asked for against the verdict.
 BANNER = "NOT TRUSTED, the replay does not match this log"
@@ -89,7 +93,6 @@ def _off(row: GateRow) -> str:
 
 def publish_verdict(found: Calibration) -> list[Path]:
     """Put the verdict on top of the log's page, with its picture."""
-    from simsched.cli.answers import publish
     from simsched.report.figures import wait_comparison
     from simsched.report.page import Section
 
@@ -119,8 +122,45 @@ def print_verdict(found: Calibration) -> None:
 
 def refused(found: Calibration, plan: ReplayPlan, what: str, paths: Sequence[Path]) -> None:
     """Answer with the misfit alone."""
-    from simsched.cli.answers import say
-
     print_verdict(found)
     click.echo(f"No {what}. --trust-anyway answers all the same, with a banner.")
+    say(paths)
+
+
+def publish(plan: ReplayPlan, section: Section) -> list[Path]:
+    """Save an answer's figures and add it to the log's page; returns the files written."""
+    from simsched.report.figures import save
+    from simsched.report.page import write_answer
+
+    paths: list[Path] = []
+    for number, drawn in enumerate(section.drawn):
+        paths += save(*drawn, plan.folder / "figures", f"{section.key}{number + 1 if number else ''}")
+    return [*paths, write_answer(section, plan.folder, f"Waiting for GPUs: {plan.folder.name}")]
+
+
+def say(paths: Iterable[Path]) -> None:
+    """Print paths."""
+    for path in paths:
+        click.echo(f"{path}")
+
+
+@click.command()
+@operator_options()
+@click.option("--skip-h", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Leave out as warm-up.")
+@click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
+@json_option
+def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> None:
+    """Replay a log under the policy that was in force, and judge the replay by the waits that were recorded.
+
+    LOG is `sacct -P` output or a table of jobs with submission, start and end (docs/operators.md). The verdict, which
+    what-if and capacity give first too, goes onto the page answers.html of the log's results.
+    """
+    from simsched.operators import calibrate as replay
+
+    found = replay(make_plan(**options), skip_h=skip_h)
+    paths = [] if no_plots else publish_verdict(found)
+    if as_json:
+        print_json({**verdict_json(found), "figures": [str(path) for path in paths]})
+        return
+    print_verdict(found)
     say(paths)

@@ -63,7 +63,10 @@ def learn(
     search = Evolution(generations, population, episodes, range(int(ends[1]), int(ends[2]) + 1), workers)
 
     def heard(generation: int, hours: float) -> None:
-        click.echo(f"generation {generation} of {generations}: {hours:.3f} h, the best mean JCT", err=True)
+        click.echo(
+            f"generation {generation} of {generations}: {hours:.3f} h, the best mean JCT on its own draw of workloads",
+            err=True,
+        )
 
     weights = evolve(experiment, changes_of(overrides), features=features, search=search, heard=heard)
     write_text(path, policy_text(module.replace("_", "-"), weights, experiment, search))

@@ -27,8 +27,8 @@ COMMANDS: Mapping[str, str] = {
     "run": "run", "validate": "experiment", "schema": "experiment", "list": "listing", "show": "results",
     "compare": "results", "compare-runs": "compare_runs", "validate-run": "results", "verdicts": "verdicts",
     "plot": "results", "report": "report", "export": "export", "trace": "trace", "workload": "workload",
-    "application": "application", "check": "check", "new": "new", "clean": "clean", "verify": "verify",
-    "calibrate": "calibrate", "capacity": "capacity", "what-if": "what_if", "forecast": "forecast", "pack": "pack",
+    "application": "application", "check": "check", "new": "new", "clean": "clean", "verify": "clean",
+    "calibrate": "gate", "capacity": "capacity", "what-if": "what_if", "forecast": "forecast", "pack": "pack",
     "bound": "bound", "data": "data", "learn": "learn", "why": "why", "step": "step",
     "league": "league", "plan": "plan", "explain": "explain",
 }  # fmt: skip

@@ -52,7 +52,7 @@ from simsched.model import batch_for_target
 
 
 @dataclass
-class {kind}Agent:
+class OfJob:
     """Stands beside one job and picks its batch."""
 
     limits: object  # the application's: init_batch_size, max_batch_size, min_local_bsz, max_local_bsz
@@ -87,7 +87,7 @@ class {kind}(AgentFactory):
         if facts.limits is None:  # a job that knows only its duration, or trains by plans
             return fixed_agent(request, facts)
         first = request.batch_size or facts.limits.init_batch_size
-        return {kind}Agent(facts.limits, first, self.every_epochs)
+        return OfJob(facts.limits, first, self.every_epochs)
 '''
 
 _EXPERIMENT = """\

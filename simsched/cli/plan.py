@@ -38,7 +38,9 @@ def plan(folder: Path, metric: str, difference: float, as_json: bool) -> None:
         )
         for one in found
     ]
-    click.echo(table(("comparison", "pilot's seeds", "ratio", "sd of its logarithm", "seeds needed"), rows))
+    click.echo(
+        table(("comparison", "pilot's seeds", f"ratio of {metric}", "sd of its logarithm", "seeds needed"), rows)
+    )
     most = max((one.needed or 0 for one in found), default=0)
     if all(one.needed for one in found):
         click.echo(f"All at once, for a difference of {100 * difference:g} %: -o seeds={most}")

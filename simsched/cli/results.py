@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,17 @@ metrics_option = click.option(
 )  # fmt: skip
 
 
+def layout_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command print its tables for other programs."""
+    for layout, told in (
+        ("latex", "LaTeX (booktabs)"),
+        ("markdown", "Markdown"),
+        ("csv", "CSV, a row for each metric"),
+    ):
+        command = click.option(f"--{layout}", "layout", flag_value=layout, help=f"Print as {told}.")(command)
+    return command
+
+
 @click.command()
 @click.argument("folder", metavar="RUN_OR_CELL|policy", type=click.Path(path_type=Path))
 @click.argument("name", required=False, metavar="[POLICY]")
@@ -38,9 +50,7 @@ metrics_option = click.option(
 @click.option(
     "--by", type=click.Choice(["tenant", "queue", "user", "size"]), help="Show who waited and who used what instead."
 )
-@click.option("--csv", "layout", flag_value="csv", help="Print the table as CSV, one row a policy and metric.")
-@click.option("--markdown", "layout", flag_value="markdown", help="Print the table as Markdown.")
-@click.option("--latex", "layout", flag_value="latex", help="Print the table as LaTeX (booktabs).")
+@layout_options
 @json_option
 def show(
     folder: Path, name: str | None, metrics: tuple[str, ...], by: str | None, layout: str | None, as_json: bool
@@ -61,16 +71,7 @@ def show(
         if as_json:
             print_json(comparison_json(run, None))
         else:
-            from simsched.cli.tables import print_table
-            from simsched.report import comparison_table
-            from simsched.results import comparison
-
-            rows = comparison(run, run.replicated_over)
-            shown = _with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run)
-            if layout is None:
-                print_table(shown)
-            else:
-                click.echo(_laid_out(shown, rows, metrics, layout, run), nl=False)
+            print_comparison(run, None, metrics, layout, differences=False)
         return
     cell = read_cell(folder)
     if as_json:
@@ -79,20 +80,13 @@ def show(
         _print_cell(cell, metrics)
 
 
-def _laid_out(shown: TextTable, rows: list[Row], metrics: tuple[str, ...], layout: str, run: Run) -> str:
-    from simsched.report import to_csv, to_latex, to_markdown
-
-    if layout == "csv":
-        return to_csv(rows, metrics or None, run.lost)
-    return to_latex(shown) if layout == "latex" else to_markdown(shown)
-
-
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--reference", metavar="LABEL", help="Policy to compare the others with. [default: the first]")
 @metrics_option
+@layout_options
 @json_option
-def compare(folder: Path, reference: str | None, metrics: tuple[str, ...], as_json: bool) -> None:
+def compare(folder: Path, reference: str | None, metrics: tuple[str, ...], layout: str | None, as_json: bool) -> None:
     """Compare the policies of a run with a reference, seed by seed."""
     from simsched.results import read_run
 
@@ -100,7 +94,7 @@ def compare(folder: Path, reference: str | None, metrics: tuple[str, ...], as_js
     if as_json:
         print_json(comparison_json(run, reference))
     else:
-        print_comparison(run, reference, metrics)
+        print_comparison(run, reference, metrics, layout)
 
 
 def _show_policy(what: Path, name: str, *, as_json: bool) -> None:
@@ -230,18 +224,35 @@ def _some(name: str, known: set[str]) -> str:
     return hint if hint.startswith("did") else f"there are {len(known)}, for instance '{min(known, default='')}'"
 
 
-def print_comparison(run: Run, reference: str | None, metrics: tuple[str, ...] = ()) -> None:
+def print_comparison(
+    run: Run,
+    reference: str | None,
+    metrics: tuple[str, ...] = (),
+    layout: str | None = None,
+    *,
+    differences: bool = True,
+) -> None:
     """Print a run's metrics, and differences from the reference if there are other policies."""
     from simsched.cli.tables import print_table
-    from simsched.report import comparison_table, difference_table
+    from simsched.report import comparison_table, difference_table, pivoted, to_csv, to_latex, to_markdown
     from simsched.results import comparison
 
     rows = comparison(run, run.replicated_over)
-    differences = _differences(rows, reference)
-    print_table(_with_source(comparison_table(rows, metrics or None, title=run.name, run=run), run))
-    if differences:
-        click.echo()
-        print_table(difference_table(differences, metrics or None))
+    if layout == "csv":
+        click.echo(to_csv(rows, metrics or None, run.lost), nl=False)
+        return
+    own = run.name if run.folder.name.startswith(run.name) else f"{run.folder.name} ({run.name})"
+    shown = [_with_source(comparison_table(rows, metrics or None, title=own, run=run), run)]
+    found = _differences(rows, reference) if differences else []
+    if found:
+        shown.append(difference_table(found, metrics or None))
+    for number, one in enumerate(map(pivoted, shown)):
+        if number:
+            click.echo()
+        if layout is None:
+            print_table(one)
+        else:
+            click.echo((to_latex if layout == "latex" else to_markdown)(one), nl=False)
 
 
 def _with_source(shown: TextTable, run: Run) -> TextTable:

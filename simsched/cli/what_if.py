@@ -76,7 +76,7 @@ def what_if(
 def _print(
     shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict, paths: Sequence[Path]
 ) -> None:
-    from simsched.cli.answers import say
+    from simsched.cli.gate import say
     from simsched.cli.tables import print_table
 
     click.echo(verdict.said())
@@ -108,8 +108,7 @@ def _publish(
 ) -> list[Path]:
     import pandas as pd
 
-    from simsched.cli.answers import publish
-    from simsched.cli.gate import titled, under_banner
+    from simsched.cli.gate import publish, titled, under_banner
     from simsched.report.figures import wait_changes
     from simsched.report.page import Section
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from simsched.engine.state import JobState
@@ -33,20 +34,20 @@ class _Units:
     def stranded(self, free: Sequence[int], wanted: Iterable[int]) -> int:
         """Count the free GPUs that no job of sizes `wanted` can get on as few units as it needs."""
         left = sorted((sum(free[node] for node in nodes) for nodes in self.nodes_of), reverse=True)
-        least = min((self._least(left, gpus) for gpus in wanted), default=left[0] + 1)
+        least = min((self._least(left, gpus) for gpus in wanted), default=inf)
         return sum(gpus for gpus in left if gpus < least)
 
-    def _least(self, left: Sequence[int], gpus: int) -> int:
-        """Return the fewest free GPUs that make a unit useful to a job, more than any has if none is."""
+    def _least(self, left: Sequence[int], gpus: int) -> float:
+        """Return the fewest free GPUs that make a unit useful to a job, infinity if none is."""
         before = 0
         missing = gpus
         for size, has in zip(self._sizes, left, strict=True):
             if missing <= size:
                 least = gpus - before
-                return max(least, 1) if has >= least else left[0] + 1
+                return max(least, 1) if has >= least else inf
             missing -= size
             before += has
-        return left[0] + 1
+        return inf
 
 
 class StrandedGpus:

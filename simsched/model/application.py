@@ -262,6 +262,11 @@ class ApplicationFacts:
         """Return whether the application can run on GPUs of a type."""
         return self.gpu_types is None or gpu_type in self.gpu_types
 
+    @cached_property
+    def without_plans(self) -> ApplicationFacts:
+        """Return what is known beside the plans."""
+        return replace(self, plans=None)
+
 
 #: What is known of a job that knows only its duration.
 _NO_FACTS = ApplicationFacts("fixed-duration", other_counts=False)

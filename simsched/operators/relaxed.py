@@ -24,7 +24,9 @@ from simsched.model import (
     consolidated_shape,
 )
 from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
+from simsched.model.plans import PlannedJob
 from simsched.operators.fitted_speeds import fitted_speeds
+from simsched.operators.planned_speeds import planned_speeds
 
 #: Parts of a GPU in which widths are counted where GPUs differ or are given out in parts.
 _PARTS = 1000
@@ -43,6 +45,7 @@ FITTED = (
     "a trained job has the best batch and placement at every moment, and gains by GPUs what it does in the epoch that "
     "gains most"
 )
+_PLANS = "a large model trains at every moment by the fastest plan that fits its GPUs' memory, the GPUs as in one node"
 _SHARING = "GPUs together do {sum:g} times the work that they do unshared, the most that sharing jobs do on one"
 _SHORTER = "jobs are shorter by half a tick for each epoch, as completions are rounded to ticks"
 
@@ -118,6 +121,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         _TYPES: len(types) > 1,
         _ELASTIC: elastic,
         FITTED: any(isinstance(app, FittedApplication) for app in applications),
+        _PLANS: any(isinstance(app, PlannedJob) for app in applications),
         _SHARING.format(sum=gained): sharing is not None,
         _SHORTER: not exact and task.engine.tick_s > 0,
     }
@@ -161,11 +165,16 @@ def _points(
         key: tuple[object, ...] = (app.model, app.asked)
     elif isinstance(app, FittedApplication):
         key = (type(app), app.name)
+    elif isinstance(app, PlannedJob):
+        key = (app.plans.name, app.global_batch, job.plan)
     else:
         key = (type(app), app.name, job.num_gpus, job.speedup, job.profile)
     if key not in known:
         if isinstance(app, FittedApplication):
             found = _fitted(app, cluster, on_one_gpu=on_one_gpu)
+        elif isinstance(app, PlannedJob):
+            gpus = sum(node.gpus for node in cluster.nodes)
+            found = planned_speeds(app, job.plan, _counts(app, job, gpus), cluster)
         else:
             found = _tabulated(app, cluster) if isinstance(app, TabulatedJob) else _by_count(app, job, cluster)
         if not found:
@@ -194,10 +203,9 @@ def _tabulated(app: TabulatedJob, cluster: Cluster) -> _Points:
 def _by_count(app: Application, job: JobSpec, cluster: Cluster) -> _Points:
     """Return the speeds of a job that does not gain by being spread over nodes."""
     if not isinstance(app, FixedDuration | TensorModelJob | StagedJob):
-        message = "has no bound, as its speed is known by measurements or plans with no known largest value"
-        raise input_error(
-            f"application '{app.name}'", message, "bound jobs known by durations, profiles, rates or fitted models"
-        )
+        message = "has no bound, as its speed is known by measurements with no known largest value"
+        remedy = "bound jobs known by durations, profiles, rates, plans or fitted models"
+        raise input_error(f"application '{app.name}'", message, remedy)
     found: dict[tuple[str, int], float] = {}
     for kind in cluster.gpu_types:
         nodes = [node.gpus for node in cluster.nodes if node.gpu_type == kind]

@@ -7,7 +7,6 @@ declare are absent.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Node, describe
@@ -91,7 +90,7 @@ class JobView:
     def facts(self) -> ApplicationFacts:
         """What a user or a profiler knows of the application, but for its plans, which are a signal."""
         facts = self._state.facts
-        return facts if facts.plans is None else replace(facts, plans=None)
+        return facts if facts.plans is None else facts.without_plans
 
     @property
     def limits(self) -> BatchLimits | None:

@@ -18,6 +18,7 @@ from .tables import (
     difference_table as difference_table,
     estimate_text as estimate_text,
     marks_legend as marks_legend,
+    pivoted as pivoted,
     to_csv as to_csv,
     to_latex as to_latex,
     to_markdown as to_markdown,

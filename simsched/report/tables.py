@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 
 from simsched.knowledge import legend
@@ -28,6 +28,12 @@ from simsched.results import (
 _EFFICIENCY = "statistical_efficiency"
 #: Beyond three times the reference a difference is shown as a factor, as per cent of so little say nothing.
 _FACTOR = 3.0
+#: Begins a cell that shows a difference in its own unit.
+_ITSELF = "Δ "
+#: A factor beyond this, or below its inverse, is over almost nothing: the difference itself says more.
+_NOTHING = 100.0
+#: Tables with more rows are set out by the last swept key, a column for each of its values.
+_MOST_ROWS = 12
 
 
 @dataclass(frozen=True)
@@ -237,32 +243,50 @@ def difference_table(
 ) -> TextTable:
     """Show the relative differences from the reference policy in per cent, seed by seed, with 95 % intervals.
 
-    An asterisk marks differences whose interval excludes zero.
+    An asterisk marks differences whose interval excludes zero. Where the reference has nothing, or next to it, the
+    difference itself is shown, in the unit that reads best.
     """
     wanted = usual_metrics(one.row for one in found) if metrics is None else metrics
     readings = [find_metric(name) for name in wanted]
     readings = [reading for reading in readings if any(reading.key in one.differences for one in found)]
     if metrics is None and not _trains([row for one in found for row in (one.row, one.reference)]):
         readings = [reading for reading in readings if reading.key != _EFFICIENCY]
-    rows = tuple((one.row.shown_name, *(_difference(one, reading.key) for reading in readings)) for one in found)
-    reference = found[0].reference.policy if found else "the reference"
-    notes = ["Mean of the relative differences seed by seed ±95 % interval; * the interval leaves zero out."]
-    if any(cell.startswith("x ") for row in rows for cell in row[1:]):
-        notes.append("x: more than four times as much, or that uncertain: the factor with its interval, by logarithms.")
-    return TextTable(
-        title or f"Difference from {reference}",
-        ("policy", *(f"{reading.title} (%)" for reading in readings)),
-        rows,
-        tuple(notes),
+    swept = list(dict.fromkeys(key for one in found for key in one.row.point))
+    short = short_keys(swept)
+    shown = [_shown(reading, [row for one in found for row in (one.row, one.reference)], False) for reading in readings]
+    rows = tuple(
+        (
+            one.row.shown_policy,
+            *(str(one.row.point.get(key, "")) for key in swept),
+            *(_difference(one, reading.key, unit) for reading, unit in zip(readings, shown, strict=True)),
+        )
+        for one in found
     )
+    reference = found[0].reference.policy if found else "the reference"
+    estimates = [each.relative or each.absolute for one in found for each in one.differences.values()]
+    notes = [
+        "Mean of the relative differences seed by seed ±95 % interval; * the interval leaves zero out."
+        if any(one.half_width is not None for one in estimates)
+        else "One seed, hence no interval."
+    ]
+    cells = [cell for row in rows for cell in row[1 + len(swept) :]]
+    if any(cell.startswith("x ") for cell in cells):
+        notes.append("x: more than four times as much, or that uncertain: the factor with its interval, by logarithms.")
+    if any(cell.startswith(_ITSELF) for cell in cells):
+        notes.append(f"{_ITSELF.strip()}: the difference itself, as {reference} has nothing or almost nothing.")
+    headers = ("policy", *(short[key] for key in swept), *(f"{reading.title} (%)" for reading in readings))
+    return TextTable(title or f"Difference from {reference}", headers, rows, tuple(notes), 1 + len(swept))
 
 
-def _difference(one: DifferenceRow, key: str) -> str:
+def _difference(one: DifferenceRow, key: str, unit: Shown) -> str:
     difference = one.differences.get(key)
-    if difference is None or difference.relative is None:
+    if difference is None:
         return "-"
     relative = difference.relative
     factor = ratio(one.row.values.get(key, {}), one.reference.values.get(key, {})) if _is_beyond(relative) else None
+    if relative is None or (factor is not None and factor.mean > _NOTHING):
+        text = estimate_text(difference.absolute, unit.factor, lambda value: f"{value:+,.2f}")
+        return " ".join([f"{_ITSELF}{text}", *filter(None, [unit.unit, "*" * difference.absolute.excludes_zero])])
     if factor is not None and factor.low is not None and factor.high is not None and factor.low > 0:
         text = f"x {number(factor.mean)} {_range(factor.low, factor.high)}"
         return f"{text} *" if factor.low > 1 or factor.high < 1 else text
@@ -270,8 +294,33 @@ def _difference(one: DifferenceRow, key: str) -> str:
     return f"{text} *" if relative.excludes_zero else text
 
 
-def _is_beyond(relative: Estimate) -> bool:
-    return max(abs(relative.mean), relative.half_width or 0.0) > _FACTOR
+def _is_beyond(relative: Estimate | None) -> bool:
+    """Return whether per cent say little: far more than the reference, or an interval down to less than nothing."""
+    if relative is None:
+        return False
+    return max(abs(relative.mean), relative.half_width or 0.0) > _FACTOR or (
+        relative.low is not None and relative.low < -1 <= relative.mean
+    )
+
+
+def pivoted(table: TextTable) -> TextTable:
+    """Set a table of many rows out by its last swept key: a column for each value, a line for each metric and policy.
+
+    Policies that the key does not concern have the same in all columns. Other tables stay as they are.
+    """
+    key = table.text_columns - 1
+    values = [value for value in dict.fromkeys(row[key] for row in table.rows) if value]
+    if key < 1 or len(table.rows) <= _MOST_ROWS or len(values) < 2:
+        return table
+    lines = []
+    for column in range(table.text_columns, len(table.headers)):
+        groups: dict[tuple[str, ...], dict[str, str]] = {}
+        for row in table.rows:
+            groups.setdefault(row[:key], {})[row[key]] = row[column]
+        for names, cells in groups.items():
+            lines.append((table.headers[column], *names, *(cells.get(value, cells.get("", "-")) for value in values)))
+    headers = ("metric", *table.headers[:key], *(f"{table.headers[key]} {value}" for value in values))
+    return replace(table, headers=headers, rows=tuple(lines), text_columns=1 + key)
 
 
 def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Sequence[str] = ()) -> str:

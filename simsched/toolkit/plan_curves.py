@@ -19,6 +19,7 @@ class PlanCurves:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._rates: dict[tuple[str, int, str], dict[int, float]] = {}
+        self._of_job: dict[tuple[str, str], dict[int, float]] = {}
 
     def rate(self, job: JobView, gpus: int, kind: str) -> float:
         """Return the rate on so many GPUs, 0 where none of its plans fits.
@@ -26,11 +27,15 @@ class PlanCurves:
         What adds 1 % or less adds nothing, so that equal rates tell how many are enough. Beyond a node, whole nodes are
         compared.
         """
+        known = self._of_job.get((job.id, kind))
+        if known is not None and gpus in known:
+            return known[gpus]
         plans = job[PLANS]
         if plans is None or not job.facts.runs_on(kind):
             return float(gpus >= job.num_gpus and job.facts.runs_on(kind))
         batch = job.request.batch_size
         rates = self._rates.setdefault((plans.name, batch, kind), {0: 0.0})
+        self._of_job[job.id, kind] = rates
         if gpus not in rates:
             before = 0.0
             for count in self.counts(gpus, kind):

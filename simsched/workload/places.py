@@ -9,10 +9,8 @@ from pathlib import Path
 
 from simsched.errors import Problem
 from simsched.workload.readers import head_of, plain, published_csv, read_trace
-from simsched.workload.readers.elasticflow import is_elasticflow_trace
+from simsched.workload.readers.artifact_lists import ARTIFACT_LISTS
 from simsched.workload.readers.format import is_workload
-from simsched.workload.readers.morphling import is_morphling_trace
-from simsched.workload.readers.muri import is_muri_trace
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _NAMED = re.compile(r"^workload, job '(.*)'$")
@@ -39,8 +37,7 @@ def _at(problem: Problem, file: Path, line: int) -> Problem:
 def _lines_of_jobs(file: Path) -> Mapping[str, int]:
     """Return the line of each job by its id; empty for formats in which a job is not a line."""
     head = head_of(file)
-    named = is_workload(head) or is_morphling_trace(head)
-    column = "name" if named else "job_id" if is_muri_trace(head) or is_elasticflow_trace(head) else ""
+    column = "name" if is_workload(head) else next((one.id for one in ARTIFACT_LISTS if one.matches(head)), "")
     if column:
         sheet = open_sheet(file, ())
         return _lines(sheet, sheet.text(column), sheet.rows)

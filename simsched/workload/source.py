@@ -19,10 +19,8 @@ from simsched.workload import readers
 from simsched.workload.gavel.trace_file import is_gavel_trace, is_shockwave_trace, read_gavel_jobs, read_shockwave_jobs
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
-from simsched.workload.readers.elasticflow import is_elasticflow_trace, read_elasticflow_jobs
+from simsched.workload.readers.artifact_lists import ARTIFACT_LISTS
 from simsched.workload.readers.format import Head, head_of, is_workload, workload_files
-from simsched.workload.readers.morphling import is_morphling_trace, read_morphling_jobs
-from simsched.workload.readers.muri import is_muri_trace, read_muri_jobs
 from simsched.workload.recipes.as_is import AsIsRecipe, RuntimeFrom
 from simsched.workload.recipes.gavel import GavelRecipe
 from simsched.workload.recipes.llm import LlmRecipe
@@ -321,9 +319,7 @@ JOB_LISTS = (
     JobList("workload", is_workload, lambda path: readers.read_workload(path)),
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
     JobList("shockwave", is_shockwave_trace, read_shockwave_jobs),
-    JobList("muri", is_muri_trace, read_muri_jobs),
-    JobList("morphling", is_morphling_trace, read_morphling_jobs),
-    JobList("elasticflow", is_elasticflow_trace, read_elasticflow_jobs),
+    *(JobList(one.name, one.matches, one.read) for one in ARTIFACT_LISTS),
 )
 
 

@@ -13,7 +13,7 @@ from simsched.model.cluster import Cluster
 from simsched.policy import registry
 from simsched.toolkit.grouping.matching import exact_matching
 from simsched.toolkit.recording import Recording, play
-from simsched.workload.readers.muri import read_muri_jobs
+from simsched.workload.readers.artifact_lists import MURI
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -33,7 +33,7 @@ def matchings():
 
     cluster = Cluster.uniform(8, 8, "v100")
     muri = registry.load("muri/__init__.py:Muri", folder=ROOT / "experiments" / "validation")()
-    views = views_at_submission(read_muri_jobs(TRACE), cluster, catalogue(ApplicationsOptions()), muri.signals)
+    views = views_at_submission(MURI.read(TRACE), cluster, catalogue(ApplicationsOptions()), muri.signals)
     muri.begin(cluster)
     muri._match = match
     play(muri, views, cluster)

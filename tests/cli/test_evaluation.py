@@ -10,6 +10,8 @@ from simsched.errors import InputError
 from simsched.experiment.shipped import find_experiment
 from simsched.results.reader import read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 RENAME = ("-o", "name=other")
 
 

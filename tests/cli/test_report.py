@@ -19,6 +19,8 @@ from simsched.experiment.validation import read_experiment
 from simsched.report.page import html
 from simsched.results.reader import Cell, Run, read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(12))
 ATTACK = '<script>alert(1)</script> & "it\'s"'
 EXPERIMENT = """\

@@ -17,7 +17,10 @@ from click.testing import CliRunner
 from simsched.cli.main import cli
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium (for instance Debian's package 'chromium')")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="needs Chromium (for instance Debian's package 'chromium')"),
+    pytest.mark.usefixtures("in_this_process"),
+]
 
 PHONE, DESK, HEIGHT = 375, 1280, 2400
 FLAGS = (

@@ -9,6 +9,8 @@ import pytest
 import simsched as sim
 from simsched.experiment.validation import read_experiment
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ADDED = """\
 name: added
 cluster: {nodes: 2, gpus_per_node: 4}

@@ -7,6 +7,8 @@ from click.testing import CliRunner
 
 from simsched.cli.main import cli
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 LM = "('LM (batch size 5)', {})"
 
 

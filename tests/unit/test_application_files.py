@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from simsched.applications.calibration.application_fit import fit_folder, write_documents
-from simsched.applications.catalogue import ApplicationCatalogue
+from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOptions, catalogue
 from simsched.applications.file_format import document_of, read_document, template
 from simsched.errors import InputError
 from simsched.model.application import BatchChoice, BatchLimits
@@ -254,3 +254,10 @@ def test_an_unwritable_folder_is_named(measurements, tmp_path):
     blocker.write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         write_documents(fit_folder(measurements), blocker)
+
+
+def test_a_file_changed_within_a_process_is_read_again(file):
+    options = ApplicationsOptions(str(file))
+    assert catalogue(options) is catalogue(options)
+    change(file, "name: toy", "name: doll")
+    assert set(catalogue(options).applications) == {"doll"}

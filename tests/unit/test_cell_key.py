@@ -209,7 +209,6 @@ def copied_package(copy_of_the_package, monkeypatch):
     ("module", "counts"),
     [
         ("experiment/running/cell.py", True),
-        ("experiment/running/losses.py", True),
         ("experiment/physics.py", True),
         ("engine/ledger.py", True),
         ("model/goodput.py", True),

@@ -214,8 +214,9 @@ def test_a_batch_waits_for_the_narrowest_uplinks_that_it_crosses(nodes, local_bs
     allocation = tuple((node, 1) for node in nodes)
     step = SimpleNamespace(step_s=0.5, sync_s=0.2)
     job = SimpleNamespace(
+        request=SimpleNamespace(id="a"),
         site=site_of(cluster, allocation), batch=SimpleNamespace(local_bsz=local_bsz, accum_steps=accum_steps),
-        app=SimpleNamespace(step_time=lambda site, local_bsz: step), gpus=len(nodes), uplink_level=0,
+        app=SimpleNamespace(step_time=lambda site, local_bsz: step), gpus=len(nodes), uplink_level=0, uplink_paths=None,
         allocation=allocation,
     )  # fmt: skip
     found = flow_of(job, cluster)
@@ -262,7 +263,7 @@ def planned(name, cluster, nodes):
     allocation = tuple((node, 1) for node in nodes)
     return SimpleNamespace(
         request=SimpleNamespace(id=name), site=site_of(cluster, allocation), app=Waits(), batch=None, gpus=len(nodes),
-        uplink_level=0, allocation=allocation, congestion=0.5,
+        uplink_level=0, uplink_paths=None, allocation=allocation, congestion=0.5,
     )  # fmt: skip
 
 

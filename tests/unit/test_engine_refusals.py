@@ -122,6 +122,13 @@ def test_jobs_that_could_never_run_are_refused_before_anything_runs(jobs: list[J
     assert reason in str(caught.value)
 
 
+@pytest.mark.parametrize(("wrong", "named"), [(19, 19), (20, 20), (25, 20)])
+def test_of_many_jobs_that_could_never_run_twenty_are_named(wrong: int, named: int) -> None:
+    with pytest.raises(InputError) as caught:
+        run(Fifo(), [fixed(f"j{number}", duration_s=0) for number in range(wrong)])
+    assert len(caught.value.problems) == named
+
+
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

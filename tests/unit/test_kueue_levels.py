@@ -6,10 +6,10 @@ import pytest
 from simsched_policies.production.kueue.levels import Levels
 from simsched_policies.production.kueue.policy import Kueue
 
-from simsched.engine.options import EngineOptions
+from simsched.engine import EngineOptions, FailureOptions, MemoryRecorder, simulate
 from simsched.errors import InputError
-from simsched.model import Amount, Cluster, JobSpec, Level, NodeShape, Tenant, with_levels
-from simsched.testing.builders import Applications, fresh_view, run
+from simsched.model import Amount, Cluster, JobSpec, Level, NodeShape, Outage, Tenant, with_levels
+from simsched.testing.builders import Applications, fresh_view, toy_application
 
 #: Four nodes of four GPUs, in two racks.
 RACKS = with_levels(Cluster.uniform(4, 4), [Level("rack", ((0, 1), (2, 3)))])
@@ -23,10 +23,23 @@ def job(name: str, at: int, gpus: int, lasts: int = 100, priority: float = 0) ->
     return JobSpec(name, at, gpus, duration_s=lasts, tenant=name[0], user=name, priority=priority)
 
 
-def ran(policy: Kueue, jobs: list[JobSpec]) -> dict[str, list[tuple[float, str]]]:
+def ran(policy: Kueue, jobs: list[JobSpec], *outages: Outage) -> dict[str, list[tuple[float, str]]]:
     """Return when each job started, and how many GPUs it had on which nodes."""
     found: dict[str, list[tuple[float, str]]] = {}
-    for one in run(policy, jobs, cluster=RACKS, options=EngineOptions(restart_delay_s=0)).allocations:
+    records, failures = MemoryRecorder(), FailureOptions(outages=outages)
+    options = EngineOptions(restart_delay_s=0)
+    simulate(
+        RACKS,
+        jobs,
+        Applications(toy_application()),
+        policy,
+        options,
+        1,
+        records,
+        check_invariants=True,
+        failures=failures,
+    )
+    for one in records.allocations:
         found.setdefault(one.job_id, []).append((one.start_s, one.placement))
     return found
 
@@ -65,6 +78,27 @@ def test_queues_without_a_common_cohort_wake_each_other_for_places() -> None:
     jobs = [job("a1", 0, 4, 300), job("b0", 1, 4, 49), job("a2", 2, 4, 58), job("b1", 55, 8)]
     found = ran(Kueue({"a": own, "b": own}, topology="required rack"), jobs)
     assert found["b1"] == [(60, "2:4 3:4")]
+
+
+@pytest.mark.parametrize(
+    ("wish", "others", "again"),
+    [
+        # the pod on node 1 goes elsewhere, the other stays: placed anew, both would share the second rack
+        ("preferred rack", [], (50, "0:3 2:3")),
+        ("unconstrained", [], (50, "0:3 2:3")),
+        # no node is left in its rack: it is evicted, and admitted anew
+        ("required rack", [], (50, "2:3 3:3")),
+        # one of its priority is there first, and the one that needs no quota is not held up by who waits for it
+        ("preferred rack", [job("a2", 1, 8)], (101, "2:3 3:3")),
+        ("preferred rack", [job("a2", 1, 4), job("a3", 2, 8, 10, 9)], (50, "0:3 3:3")),
+    ],
+)
+def test_only_the_pods_of_a_failed_node_go_elsewhere(
+    wish: str, others: list[JobSpec], again: tuple[float, str]
+) -> None:
+    """Two pods of 3 lie on nodes 0 and 1 when node 1 fails."""
+    found = ran(Kueue(topology=wish, within="never"), [job("a1", 0, 6, 300), *others], Outage(1, 50, 9000))
+    assert found["a1"][:2] == [(0, "0:3 1:3"), again]
 
 
 def test_pods_are_as_large_as_a_node_allows() -> None:

@@ -136,6 +136,12 @@ MISTAKES = {
         "JobSet language/language-01, metadata.labels.kueue.x-k8s.io/queue-name: names no queue",
         "--allow JobSet.metadata.labels.kueue.x-k8s.io/queue-name",
     ),
+    "a job that may start with fewer pods": (
+        "workloads.yaml", 'simsched/submit-s: "360", ',
+        'simsched/submit-s: "360", kueue.x-k8s.io/job-min-parallelism: "1", ',
+        "Job search/search-03, metadata.annotations.kueue.x-k8s.io/job-min-parallelism: starts a job with fewer pods",
+        "--allow Job.metadata.annotations.kueue.x-k8s.io/job-min-parallelism",
+    ),
     "no kind": (
         "nodes.yaml", "kind: Node\n", "", "document 1, object (unnamed), kind: is missing", "apiVersion and kind",
     ),
@@ -201,6 +207,15 @@ def test_a_field_that_is_allowed_passes(tmp_path):
     (folder / file).write_text((folder / file).read_text().replace(text, other, 1))
     with pytest.warns(UserWarning, match=r"1 ClusterQueue: fields that are not modelled: spec\.cohrtName"):
         Kueue(manifests=str(folder), allow=("ClusterQueue.spec.cohrtName",))
+
+
+def test_waiting_for_pods_is_told_since_pods_are_ready_when_they_start(tmp_path):
+    folder = tmp_path / "manifests"
+    shutil.copytree(SAMPLE, folder)
+    text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {blockAdmission: true}\n"
+    (folder / "kueue.yaml").write_text(text)
+    with pytest.warns(UserWarning, match="1 Configuration: fields that are not modelled: waitForPodsReady"):
+        Kueue(manifests=str(folder))
 
 
 def test_manifests_and_other_rules_exclude_each_other():

@@ -12,7 +12,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest
 from simsched.policy import registry
 from simsched.testing.builders import run
-from simsched.workload.readers.muri import read_muri_jobs
+from simsched.workload.readers.artifact_lists import MURI
 
 VALIDATION = Path(__file__).resolve().parents[2] / "experiments" / "validation"
 HEADER = (
@@ -29,7 +29,7 @@ def ends(tmp_path, policy, *rows, nodes=1, gpus=8):
     """Run jobs of (submission in ms, iterations, ms of an iteration) on one GPU each; a restart of bert takes 10 s."""
     lines = [f"{i},1,{at},{count},bert,1,1000,{ms},100,100,0,0" for i, (at, count, ms) in enumerate(rows)]
     (tmp_path / "trace.csv").write_text("\n".join([HEADER, *lines]) + "\n")
-    jobs = read_muri_jobs(tmp_path / "trace.csv")
+    jobs = MURI.read(tmp_path / "trace.csv")
     options = EngineOptions(restart_delay_s=0, tick_s=0, max_jobs_per_gpu=4)
     records = run(
         policy,

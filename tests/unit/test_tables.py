@@ -5,7 +5,16 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.policy import registry
-from simsched.report.tables import comparison_table, difference_table, estimate_text, to_csv, to_latex, to_markdown
+from simsched.report.tables import (
+    TextTable,
+    comparison_table,
+    difference_table,
+    estimate_text,
+    pivoted,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
 from simsched.report.units import number, shown_unit, time_unit
 from simsched.results.compare import comparison, paired_differences
 from simsched.results.reader import Cell, Run
@@ -104,6 +113,52 @@ def test_swept_keys_have_columns_of_their_own():
     assert table.headers == ("policy", "load", "mean JCT (h)")
     assert table.rows == (("p", "0.5", "1.00"), ("p", "2.0", "3.00"))
     assert table.text_columns == 2
+
+
+def test_a_long_table_is_set_out_by_its_last_key_with_a_column_for_each_value():
+    policies = [f"p{number}" for number in range(5)]
+    points = {load: {name: [load + number] for number, name in enumerate(policies)} for load in (1, 2, 3)}
+    table = comparison_table(rows(points, key="workload.load"), ["jct_mean_s", "gpu_utilisation"])
+    shown = pivoted(table)
+    assert shown.headers == ("metric", "policy", "load 1", "load 2", "load 3")
+    assert shown.text_columns == 2
+    assert shown.rows[0] == ("mean JCT (h)", "p0", "1.00", "2.00", "3.00")
+    assert shown.rows[4] == ("mean JCT (h)", "p4", "5.00", "6.00", "7.00")
+    assert shown.rows[5] == ("GPU utilisation (%)", "p0", "50.0", "50.0", "50.0")
+    assert len(shown.rows) == 10
+    assert shown.notes == table.notes
+    short = replace(table, rows=table.rows[:12])
+    assert pivoted(short) is short
+
+
+def test_a_policy_without_the_key_has_the_same_in_all_columns_of_a_long_table():
+    table = TextTable(
+        "t", ("policy", "load", "m"), (("all", "", "9"), *((f"p{i}", str(i % 2), "1") for i in range(12)))
+    )
+    shown = pivoted(replace(table, text_columns=2))
+    assert shown.rows[0] == ("m", "all", "9", "9")
+    assert shown.rows[1] == ("m", "p0", "1", "-")
+
+
+def test_differences_from_nothing_and_from_next_to_nothing_are_shown_themselves():
+    found = paired_differences(rows({"none": [0, 1], "some": [2, 5]}), "none")
+    table = difference_table(found, ["jct_mean_s"])
+    assert table.rows == (("some", "Δ +3.00 ±12.7 h"),)  # 2 and 4 hours more: t(1) = 12.706, s / sqrt(2) = 1
+    assert table.notes[-1] == "Δ: the difference itself, as none has nothing or almost nothing."
+    found = paired_differences(rows({"least": [0.01, 0.03], "much": [2, 6]}), "least")
+    assert difference_table(found, ["jct_mean_s"]).rows == (("much", "Δ +3.98 ±25.3 h"),)  # 200 times as much
+
+
+def test_an_interval_below_nothing_at_all_is_a_factor():
+    # 0.5 and 1.5 times as much: 0 % on average, and t(1) s / sqrt(2) = 12.7 * 0.5 is far below -100 %
+    found = paired_differences(rows({"ref": [2, 2], "vague": [1, 3]}), "ref")
+    assert difference_table(found, ["jct_mean_s"]).rows[0][1].startswith("x 0.87 [")  # sqrt(0.5 * 1.5)
+
+
+def test_differences_of_one_seed_have_no_word_of_intervals():
+    table = difference_table(paired_differences(rows({"ref": [2], "other": [3]}), "ref"), ["jct_mean_s"])
+    assert table.rows == (("other", "+50.0"),)
+    assert table.notes == ("One seed, hence no interval.",)
 
 
 def test_differences_are_relative_and_marked_where_the_interval_leaves_zero_out():

@@ -33,7 +33,9 @@ def test_a_fit_repeats_the_shipped_profile_and_predicts_models_left_out(shared, 
     again, shipped = find_hardware(str(out)), shipped_hardware()[name]
     for number in shipped.fitted:
         assert getattr(again.profile, number) == pytest.approx(getattr(shipped.profile, number), rel=0.02)
-    errors = again.errors
+    errors, told = again.errors, shipped.errors
+    for kind in ("mean", "worst", "left_out_mean", "left_out_worst"):
+        assert getattr(errors, kind) == pytest.approx(getattr(told, kind), abs=0.001)
     assert errors.mean <= mean
     assert errors.worst <= worst
     if left_mean is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ Floats = NDArray[np.float64]
 
 _SCALE = 0.02  # of a relative error, from which on it counts as an outlier (Cauchy loss)
 _HIGHEST = {"efficiency": 1.0, "exposed": 1.0, "exposed_messages": 1.0}
-_LOWEST = 1e-6  # of where a number begins
-_MOST_STEPS = 200
+_FARTHEST = 1e6  # times where a number begins, up or down
+_BEGINNINGS = (1.0, 0.5)  # times the numbers that a fit begins at
+_FIRST_STEPS, _MOST_STEPS = 12, 200  # from each beginning, and from the best of them
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
 _LEAST_FACTOR = 0.1  # of a layer or the output, over what is modelled
@@ -184,11 +185,14 @@ def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[Measured
 
 
 def _fitted(start: Hardware, names: Sequence[str], steps: Sequence[MeasuredStep]) -> Hardware:
-    """Minimise the sum of Cauchy losses of logarithms' errors by damped Gauss-Newton steps of logarithms of numbers."""
+    """Minimise the sum of Cauchy losses of logarithms' errors, from the numbers of a profile and from half of them.
+
+    The loss may have several minima, and the one nearest to a profile need not be the least.
+    """
     measured, prepared = log(_seconds(steps)), _Prepared(steps)
     begun = np.array([log(float(getattr(start, name))) for name in names])
-    highest = np.array([log(_HIGHEST.get(name, np.inf)) for name in names])
-    lowest = begun + log(_LOWEST)
+    highest = [min(log(_HIGHEST.get(name, np.inf)), at + log(_FARTHEST)) for name, at in zip(names, begun, strict=True)]
+    bounds = begun - log(_FARTHEST), np.array(highest)
 
     def profile(at: Floats) -> Hardware:
         return replace(start, **dict(zip(names, exp(at).tolist(), strict=True)))
@@ -196,16 +200,22 @@ def _fitted(start: Hardware, names: Sequence[str], steps: Sequence[MeasuredStep]
     def off(at: Floats) -> Floats:
         return log(prepared(profile(at))) - measured
 
-    at, damping = np.minimum(begun, highest), 1e-3
-    errors = off(at)
+    begins = [np.minimum(begun + log(times), bounds[1]) for times in _BEGINNINGS]
+    found = [_descended(off, at, bounds, _FIRST_STEPS) for at in begins]
+    return profile(_descended(off, min(found, key=lambda at: _loss(off(at))), bounds, _MOST_STEPS))
+
+
+def _descended(off: Callable[[Floats], Floats], at: Floats, bounds: tuple[Floats, Floats], steps: int) -> Floats:
+    """Return where damped Gauss-Newton steps of the logarithms of numbers lead, or come to rest before."""
+    errors, damping = off(at), 1e-3
     loss = _loss(errors)
-    for _ in range(_MOST_STEPS):
-        slopes = np.array([(off(at + one) - off(at - one)) / (2 * _NUDGE) for one in _NUDGE * np.eye(len(names))])
+    for _ in range(steps):
+        slopes = np.array([(off(at + one) - off(at - one)) / (2 * _NUDGE) for one in _NUDGE * np.eye(len(at))])
         weighted = slopes / (1 + (errors / _SCALE) ** 2)
         bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1)
         slope = (weighted * errors).sum(axis=-1)
         while damping < 1e12:
-            aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend) + 1e-12), -slope), lowest, highest)
+            aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend) + 1e-12), -slope), *bounds)
             aimed = off(aim)
             if _loss(aimed) < loss:
                 break
@@ -215,7 +225,7 @@ def _fitted(start: Hardware, names: Sequence[str], steps: Sequence[MeasuredStep]
         gained, at, errors, loss, damping = loss - _loss(aimed), aim, aimed, _loss(aimed), damping * 0.25
         if gained <= _CONVERGED * loss:
             break
-    return profile(at)
+    return at
 
 
 def _loss(errors: Floats) -> float:

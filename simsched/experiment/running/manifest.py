@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)

@@ -57,7 +57,8 @@ def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = F
     if not own and not outside:
         return []
     for borrow in _attempts(tree, incoming, outside):
-        candidates = _in_order(incoming, own, outside, by_usage=by_usage)
+        lenders = [one for one in outside if one.while_borrowing or not borrow]
+        candidates = _in_order(incoming, own, lenders, by_usage=by_usage)
         victims = _attempt(tree, incoming, candidates, borrow=borrow)
         if victims:
             return victims
@@ -82,19 +83,26 @@ def _may_reclaim(tree: QuotaTree, incoming: Incoming, own: Sequence[_Candidate])
 class _Lender:
     """Another queue that borrows: it and the cohorts above that borrow too, the rule, and who has the advantage.
 
-    Its candidates come in the order of their queue, each with the ground; they are looked for only as far as needed.
+    Its candidates come in the order of their queue, each with the ground; they are looked for only as far as needed,
+    and none comes once one of the borrowers borrows no more. None is one `while_borrowing` where the preemptor may only
+    reclaim what it owns.
     """
 
     def __init__(self, borrowers: tuple[Node, ...], spec: ClusterQueue, incoming: Incoming, *, advantage: bool) -> None:
-        self.advantage = advantage
+        self.advantage, self.while_borrowing = advantage, advantage or spec.borrow_preempts_lower
+        self._borrowers, self._contested = borrowers, incoming.contested
         self._found: list[_Candidate] = []
         self._more = self._search(borrowers, spec, incoming)
 
     def __iter__(self) -> Iterator[_Candidate]:
-        yield from self._found
-        for one in self._more:
-            self._found.append(one)
-            yield one
+        at = 0
+        while all(exceeds_any(node, self._contested) for node in self._borrowers):
+            if at == len(self._found):
+                self._found += [one for one in (next(self._more, None),) if one is not None]
+            if at == len(self._found):
+                return
+            yield self._found[at]
+            at += 1
 
     def _search(self, borrowers: tuple[Node, ...], spec: ClusterQueue, incoming: Incoming) -> Iterator[_Candidate]:
         for workload in borrowers[0].in_order():

@@ -8,7 +8,7 @@ from simsched.errors import InputError
 from simsched.manifests import Fields
 from simsched_policies.production.kueue.fair import BOTH
 from simsched_policies.production.kueue.gates import gates
-from simsched_policies.production.kueue.model import AdmissionFairSharing, WaitForPodsReady
+from simsched_policies.production.kueue.model import AdmissionFairSharing
 
 _STRATEGIES = tuple(rule.value for rule in BOTH)
 
@@ -34,9 +34,6 @@ def configured(fields: Fields) -> dict[str, Any]:
             if one not in _STRATEGIES:
                 fair.fail("preemptionStrategies", f"'{one}' is no strategy", f"known: {', '.join(_STRATEGIES)}")
         more["strategies"] = tuple(strategies)
-    ready = fields.part("waitForPodsReady")
-    if ready.there and ready.flag("enable", default=True):
-        more["pods_ready"] = _pods_ready(ready)
     usage = fields.part("admissionFairSharing")
     if usage.there:
         weights = usage.part("resourceWeights")
@@ -48,17 +45,3 @@ def configured(fields: Fields) -> dict[str, Any]:
     checks = ("BlockUndeclared", "IgnoreUndeclared")
     more["ignore_undeclared"] = fields.part("resources").text("quotaCheckStrategy", checks[0], of=checks) == checks[1]
     return more
-
-
-def _pods_ready(ready: Fields) -> WaitForPodsReady:
-    again = ready.part("requeuingStrategy")
-    timeout_s = ready.seconds("timeout", 1800.0)
-    return WaitForPodsReady(
-        timeout_s,
-        ready.flag("blockAdmission"),
-        ready.seconds("recoveryTimeout", timeout_s),
-        again.text("timestamp", "Eviction", of=("Eviction", "Creation")) == "Eviction",
-        float(again.whole("backoffBaseSeconds", 60, least=0)),
-        float(again.whole("backoffMaxSeconds", 3600, least=0)),
-        again.maybe_whole("backoffLimitCount", least=0),
-    )

@@ -39,6 +39,10 @@ class Record:
         self._cycle += 1
         for entry in (*outcome.deferred, *outcome.skipped, *outcome.parked, *outcome.refused):
             self._add(now_s, names[entry.asking.id], entry, "Pending", message(entry))
+        for entry in outcome.evicted:
+            self._last.pop(names[entry.asking.id], None)
+            said = f"NodeFailures: {entry.why}"
+            self._put(now_s, names[entry.asking.id], entry.asking.queue, "Evicted", "", "", said)
         for entry in outcome.preempting:
             said = f"{message(entry)} Preempting {len(entry.victims)} workload(s)".strip()
             self._add(now_s, names[entry.asking.id], entry, "Preempting", said)

@@ -251,19 +251,6 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class WaitForPodsReady:
-    """What happens to workloads whose pods do not start in time (Kueue, waitForPodsReady)."""
-
-    timeout_s: float = 1800.0
-    block_admission: bool = False
-    recovery_timeout_s: float | None = None
-    requeue_at_eviction: bool = True
-    backoff_base_s: float = 60.0
-    backoff_max_s: float = 3600.0
-    backoff_limit: int | None = None
-
-
-@dataclass(frozen=True)
 class AdmissionFairSharing:
     """How past usage orders local queues: its half-life, how often it is sampled, and weights of resources."""
 
@@ -291,7 +278,6 @@ class Setup:
     priorities: Mapping[str, int] = field(default_factory=dict)
     strategies: tuple[str, ...] | None = None
     fair_admission: AdmissionFairSharing | None = None
-    pods_ready: WaitForPodsReady | None = None
     ignore_undeclared: bool = False
     gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULTS)
 

@@ -104,6 +104,8 @@ def changes_outcome(kind: str, path: str) -> str:
         return "names no queue, so that Kueue would let it run beside all quotas"
     if path.endswith(MIN_PARALLELISM):
         return "starts a job with fewer pods than it has, which a run does not do"
+    if (kind, path) == ("Configuration", "waitForPodsReady"):
+        return ""  # pods are ready when they start
     return f"is not known to the model of Kueue {VERSION}"
 
 

@@ -40,6 +40,7 @@ from simsched_policies.production.kueue.levels import Levels, allocation_of
 from simsched_policies.production.kueue.model import Asking, PodSet, Reclaim, Within, Workload
 from simsched_policies.production.kueue.queues import Waiting
 from simsched_policies.production.kueue.quotas import OTHERS, RESOURCE, Terms, quotas_of
+from simsched_policies.production.kueue.repairs import Repairs, moved, repairable
 from simsched_policies.production.kueue.tree import QuotaTree
 from simsched_policies.production.kueue.usage import HALF_LIFE_S, SAMPLING_S, DecayedUsage
 
@@ -119,6 +120,7 @@ class Kueue(Policy):
     _words: dict[str, tuple[Why, str]] = field(default_factory=dict, init=False, repr=False)
     #: What local queues used of late.
     _usage: DecayedUsage = field(init=False, repr=False)
+    _repairs: Repairs = field(default_factory=Repairs, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse invalid times, and manifests that are wrong."""
@@ -176,7 +178,9 @@ class Kueue(Policy):
         start = self._ready(view.now_s)
         stop: list[str] = []
         evicted: list[Asking] = []
-        while heads := waiting.heads():
+        repairs = self._repairs.passes(tree)
+        while heads := [*repairs, *waiting.heads()]:
+            repairs = []
             self._note_usage(tree)
             outcome = run_cycle(tree, heads, self._rules)
             if self._record is not None:
@@ -187,9 +191,17 @@ class Kueue(Policy):
             for victim in (victim for entry in outcome.preempting for victim in entry.victims):
                 number = victim.workload.id
                 evicted.append(self._evicted(number, tree, waiting))
-                if self._unready.pop(number, None) is None and start.pop(self._jobs[number], None) is None:
+                stands = self._repairs.end(number) or self._unready.pop(number, None) is not None
+                if not stands and start.pop(self._jobs[number], None) is None:
                     stop.append(self._jobs[number])
+            for entry in outcome.evicted:
+                self._repairs.end(entry.asking.id)
+                waiting.push(self._evicted(entry.asking.id, tree, waiting))
             for entry in outcome.admitted:
+                if entry.holds is not None:
+                    if self._repairs.end(entry.asking.id):
+                        start[self._jobs[entry.asking.id]] = self._moved(tree, entry, entry.holds, view)
+                    continue
                 allocation = self._admit(tree, entry, view)
                 if allocation is None:
                     waiting.push(entry.asking)
@@ -260,6 +272,18 @@ class Kueue(Policy):
             self._usage.charge(entry.asking.local_queue, _by_resource(workload))
         return allocation
 
+    def _moved(self, tree: QuotaTree, entry: Entry, before: Workload, view: View) -> Allocation:
+        """Take the places of a workload anew, once those of its pods on a failed node have others."""
+        if self._desk is not None:
+            self._desk.give_back(before.id)
+        allocation = self._placed(entry, view.jobs[self._jobs[before.id]], view.now_s)
+        if allocation is None:
+            message = f"workload {before.id} has no room at the places that were found for it"
+            raise ValueError(message)
+        after = moved(tree, before, entry.assignment.assigned())
+        self._held[before.id] = self._held[before.id]._replace(workload=after, allocation=allocation)
+        return allocation
+
     def _placed(self, entry: Entry, job: JobView, now_s: float) -> Allocation | None:
         if self._desk is not None:
             found = self._desk.place(entry)
@@ -307,9 +331,15 @@ class Kueue(Policy):
         tree, waiting = self._known
         self._sample(view.now_s)
         lost = [job for job in view.lost if self._numbers.get(job.id) in self._held]
+        for job in list(lost):
+            held = self._held[self._numbers[job.id]]
+            if repairable(tree, held.workload, held.allocation, view.up, self._rules.gates):
+                self._repairs.note(held.asking)
+                lost.remove(job)
         for job_id in [*view.finished, *(job.id for job in lost)]:
             number = self._numbers.get(job_id, "")
             waiting.remove(number)
+            self._repairs.end(number)
             self._unready.pop(number, None)
             if number in self._held:
                 self._evicted(number, tree, waiting)

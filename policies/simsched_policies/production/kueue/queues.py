@@ -163,7 +163,7 @@ class Waiting:
         for entry in outcome.refused:
             self._park(entry.asking.id, passes=True)
         for entry in outcome.parked:
-            if not self._remember(entry):
+            if entry.holds is None and not self._remember(entry):
                 placeless = entry.mode is Mode.PREEMPT and entry.why
                 hopes = not entry.usage or entry.mode is Mode.NO_FIT
                 self._park(entry.asking.id, root=_ANY if placeless else "", hopes=hopes, placeless=bool(placeless))

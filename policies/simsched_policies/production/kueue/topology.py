@@ -91,7 +91,7 @@ class Domains:
         if self.by_host:
             self._number |= {path[-1:]: number for number, path in enumerate(self.leaves)}
         self._nodes = [members[path] for path in self.leaves]
-        self._resources: dict[str, int] = {}
+        self._weights: dict[str, list[int]] = {}
         self._plain = not any(node.taints for group in self._nodes for node in group)
         self._suited: dict[Constraints, list[str]] = {}
         self._preferred: dict[Constraints, Counts] = {}
@@ -138,13 +138,16 @@ class Domains:
         leaf = self.leaf(usage.values)
         if leaf is not None:
             for resource, amount in {**usage.requests, PODS: 1}.items():
-                self._of(self.used, resource)[leaf] += sign * amount * usage.count
-                self.state += sign * amount * usage.count * self._weight(resource, leaf)
+                more = sign * amount * usage.count
+                self._of(self.used, resource)[leaf] += more
+                self.state += more * self._weights_of(resource)[leaf]
 
-    def _weight(self, resource: str, leaf: int) -> int:
-        """Return a large number of a resource of a leaf, so that sums of amounts tell states apart."""
-        number = self._resources.setdefault(resource, len(self._resources))
-        return pow(_BASE, 1 + leaf + number * len(self.leaves), _PRIME)
+    def _weights_of(self, resource: str) -> list[int]:
+        """Return a large number of a resource for every leaf, so that sums of amounts tell states apart."""
+        if resource not in self._weights:
+            first = 1 + len(self._weights) * len(self.leaves)
+            self._weights[resource] = [pow(_BASE, first + leaf, _PRIME) for leaf in range(len(self.leaves))]
+        return self._weights[resource]
 
     def holds(self, values: Sequence[str]) -> bool:
         """Say whether a leaf is there and has all that is used of it."""
