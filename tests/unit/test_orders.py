@@ -64,6 +64,8 @@ def test_what_is_just_so_far_apart_or_alike_is_not_separated(tmp_path):
     assert ranks(write_run(tmp_path / "near", {"a": [1, 1], "b": [2, 2]}, {"a": 20, "b": 21}), "jct_mean_s") == []
     (found,) = ranks(write_run(tmp_path / "alike", {"a": [10, 11], "b": [10, 11]}, {"a": 1, "b": 2}), "jct_mean_s")
     assert found.undecided_pairs == ("a < b",)
+    (found,) = ranks(write_run(tmp_path / "none", {"a": [0, 0], "b": [2, 2]}, {"a": 1, "b": 2}), "jct_mean_s")
+    assert found.undecided_pairs == ("a < b",)  # over a mean of 0 there is no ratio
 
 
 def test_one_seed_separates_nothing(tmp_path):
