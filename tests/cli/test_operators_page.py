@@ -40,11 +40,11 @@ def test_the_page_shows_every_command_and_begins_with_the_log() -> None:
 
 
 #: Of the replays' time most goes into looking at the queue every minute.
-SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=3600")
+SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=600")
 
 
 def shortened(words: list[str]) -> list[str]:
-    """Let backfill look once an hour and draw a queue five times, but where a command says more, or all is played."""
+    """Let backfill look every ten minutes and draw a queue five times, but where a command says more, or all is played."""
     if WHOLE or words[0] == "calibrate":
         return words
     return [*words, *SELDOM, *(("--draws", "5") if words[0] == "forecast" and "--draws" not in words else ())]
