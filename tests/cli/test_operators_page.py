@@ -44,7 +44,7 @@ SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=600")
 
 
 def shortened(words: list[str]) -> list[str]:
-    """Let backfill look every ten minutes and draw a queue five times, but where a command says more, or all is played."""
+    """Let backfill look every ten minutes and draw a queue five times, unless a command says more or all is played."""
     if WHOLE or words[0] == "calibrate":
         return words
     return [*words, *SELDOM, *(("--draws", "5") if words[0] == "forecast" and "--draws" not in words else ())]
