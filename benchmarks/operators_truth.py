@@ -1,10 +1,11 @@
 """Operators' answers against the truth of the reference cluster, seed by seed.
 
-    python benchmarks/operators_truth.py OUT --seeds 1 2 3 [--days 14] [--what waits changes shut]
+    python benchmarks/operators_truth.py OUT --seeds 1 2 3 [--days 14] [--what waits changes shut live]
 
 `waits` replays the log as it was, with everything and without processors and caps; `changes` forecasts 50 and 34 nodes
 of A100 instead of 40 and a cap of 48 GPUs instead of 64, and compares with the cluster run that way; `shut` tries logs
-without partitions, cut to GPUs and times, and a wrong policy. Each seed takes some minutes of CPU.
+without partitions, cut to GPUs and times, and a wrong policy; `live` forecasts the queue of twelve moments of a smaller
+cluster's log. Each seed takes some minutes of CPU.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from simsched.cli.operator_options import make_plan
-from simsched.operators import Calibration, ReplayPlan, calibrate, what_if
-from tests.validation.oracles.slurm_cluster import LOAD, REFERENCE, Cluster, Site, draw_jobs
+from simsched.operators import Calibration, ReplayPlan, backtest, calibrate, what_if
+from tests.validation.oracles.slurm_cluster import LOAD, REFERENCE, SMALL, SMALL_LOAD, Cluster, Site, draw_jobs
 from tests.validation.oracles.slurm_texts import WARM_DAYS, write_all
 
 #: The loads without caps and processors, which then hold nobody back.
@@ -103,6 +104,15 @@ def shut_of(folder: Path) -> Iterator[str]:
         yield f"  {log:13} {policy:15} {how} off {100 * every.off.value:+.0f} %, skill {every.waited_skill or 1:.2f}"
 
 
+def live_of(folder: Path, seed: int) -> str:
+    """Say how many starts came within their intervals, of how many that waited at twelve moments."""
+    found = backtest(plan_of(folder), moments=12, draws=8, seed=seed)
+    return (
+        f"seed {seed}, live: {100 * found.coverage:.0f} % of {len(found.starts)} starts within 80 % intervals, "
+        f"{found.error_s / 3600:.2f} h off in the median, the usual rest of a wait {found.guess_error_s / 3600:.2f} h"
+    )
+
+
 def main() -> None:
     """Print what was asked of each seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,6 +142,9 @@ def main() -> None:
             print(f"seed {seed}, changes", *changes_of(folder / "young", young, REFERENCE), sep="\n", flush=True)
         if "shut" in given.what:
             print(f"seed {seed}, what must stay shut", *shut_of(folder), sep="\n", flush=True)
+        if "live" in given.what:
+            write_all(folder / "small", SMALL, draw_jobs(SMALL, seed, WARM_DAYS + given.days, SMALL_LOAD), given.days)
+            print(live_of(folder / "small", seed), flush=True)
 
 
 if __name__ == "__main__":
