@@ -264,9 +264,10 @@ def _wrong_paths(changes: Changes, levels: Sequence[Level]) -> Iterator[str]:
     there = tuple(level.paths for level in levels)
     for job_id, action in changes.actions.items():
         paths = action.uplink_paths if isinstance(action, Place) else None
-        if paths is None or (len(paths) == len(there) and all(map(range.__contains__, map(range, there), paths))):
+        if paths is None:
             continue
-        yield f"job '{job_id}' is to take the paths {paths}, and the levels of the cluster have {there}"
+        if len(paths) != len(there) or any(path not in range(most) for path, most in zip(paths, there, strict=True)):
+            yield f"job '{job_id}' is to take the paths {paths}, and the levels of the cluster have {there}"
 
 
 def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:

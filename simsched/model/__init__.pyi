@@ -84,7 +84,7 @@ from .regimes import (
 from .relative import RelativeSteps as RelativeSteps, with_types as with_types
 from .scaled import ScaledApplication as ScaledApplication
 from .scaling import ScalingCurve as ScalingCurve, micro_batches as micro_batches
-from .shape import Amount as Amount, NodeShape as NodeShape, Terms as Terms
+from .shape import Amount as Amount, NodeShape as NodeShape, Terms as Terms, node_labels as node_labels
 from .speedup import Speedup as Speedup
 from .step_model import (
     PlacementClass as PlacementClass,

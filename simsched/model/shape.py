@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from simsched.model.pod import GPU_MILLI
@@ -67,12 +69,22 @@ class NodeShape(NamedTuple):
         return sum(gpus) == self.nodes * whole and not any(one % whole for one in gpus)
 
 
+def node_labels(types: Iterable[str]) -> list[str]:
+    """Name nodes, given in their order by the type of their GPUs, as `Terms.held_nodes` does: a100:0, a100:1, t4:0."""
+    counts: Counter[str] = Counter()
+    found = []
+    for kind in types:
+        found.append(f"{kind}:{counts[kind]}")
+        counts[kind] += 1
+    return found
+
+
 class Terms(NamedTuple):
     """What binds the start of a job beside room: the reservation that it is for, jobs that must have ended before it.
 
     Of its group (a job array) at most `group_limit` jobs run at once (0: all); `licences` are names and counts. It had
-    waited `waited_s` seconds when it came; one that runs when a replay begins held `held_nodes`, each named by
-    the type of its GPUs and its number among those of the type (a100:0).
+    waited `waited_s` seconds when it came; one that runs when a replay begins held `held_nodes`, named as by
+    `node_labels`.
     """
 
     reservation: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import pandas as pd
 from simsched.documents import yaml_lines
 from simsched.errors import input_error
 from simsched.experiment import ClusterSpec, GroupSpec
-from simsched.model import Capacity
+from simsched.model import Capacity, node_labels
 from simsched.reading import read_text
 from simsched.words import counted
 from simsched.workload import SHAPE_COLUMNS, Trace, kinds_of, make_trace, shapes_of
@@ -165,13 +164,9 @@ def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None 
 
 
 def _labels(nodes: SlurmCluster) -> dict[str, str]:
-    counts: Counter[str] = Counter()
-    found = {}
-    for node in (one for make in nodes.makes() for one in make):
-        kind = node.gpu_type or _UNNAMED_TYPE
-        found[node.name] = f"{kind}:{counts[kind]}"
-        counts[kind] += 1
-    return found
+    made = [one for make in nodes.makes() for one in make]
+    labels = node_labels(one.gpu_type or _UNNAMED_TYPE for one in made)
+    return dict(zip([one.name for one in made], labels, strict=True))
 
 
 def held_nodes(found: OperatorLog, table: pd.DataFrame, runs: npt.NDArray[np.bool_]) -> list[str]:

@@ -224,16 +224,22 @@ def test_a_batch_waits_for_the_narrowest_uplinks_that_it_crosses(nodes, local_bs
     assert (found.step_s, told) == (pytest.approx(expected[0]), expected[1])
 
 
-def test_a_job_that_loses_its_gpus_is_forgotten_on_its_uplinks():
-    cluster = cluster_of_leaves()
+def two_that_share_uplinks():
+    """Jobs `a` and `b` that run across the same leaves: their contention, the ledger, and what either loses by it."""
+    cluster, congested = cluster_of_leaves(), {}
     ledger = SimpleNamespace(
         uplinks_changed={}, congest=lambda job, congestion: congested.update({job.request.id: congestion})
     )
     jobs = {name: planned(name, cluster, nodes) for name, nodes in {"a": (0, 4), "b": (1, 5)}.items()}
-    contention, congested = Contention(cluster, ledger, jobs), {}
+    contention = Contention(cluster, ledger, jobs)
     for job in jobs.values():
         contention.resumes(job)
     contention.settle()
+    return contention, ledger, jobs, congested
+
+
+def test_a_job_that_loses_its_gpus_is_forgotten_on_its_uplinks():
+    contention, ledger, jobs, congested = two_that_share_uplinks()
     assert congested["a"] == congested["b"] > 0.2
     contention.resumes(jobs["b"])
     contention.released(jobs["b"])
@@ -243,15 +249,7 @@ def test_a_job_that_loses_its_gpus_is_forgotten_on_its_uplinks():
 
 
 def test_a_job_that_no_longer_waits_for_its_uplinks_leaves_them():
-    cluster = cluster_of_leaves()
-    ledger = SimpleNamespace(
-        uplinks_changed={}, congest=lambda job, congestion: congested.update({job.request.id: congestion})
-    )
-    jobs = {name: planned(name, cluster, nodes) for name, nodes in {"a": (0, 4), "b": (1, 5)}.items()}
-    contention, congested = Contention(cluster, ledger, jobs), {}
-    for job in jobs.values():
-        contention.resumes(job)
-    contention.settle()
+    contention, _, jobs, congested = two_that_share_uplinks()
     jobs["b"].app.waits_s = 0.0
     contention.resumes(jobs["b"])
     contention.settle()

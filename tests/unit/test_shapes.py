@@ -15,7 +15,7 @@ from simsched_policies.queues.by_key import Fifo, Srtf
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.model import Amount, Capacity, Cluster, JobSpec, Node, NodeGroup, NodeShape
+from simsched.model import Amount, Capacity, Cluster, JobSpec, Node, NodeGroup, NodeShape, node_labels
 from simsched.policy import Policy, Traits
 from simsched.testing.builders import run
 from tests.scripted import Script
@@ -179,3 +179,7 @@ def replace_amount(each: Amount, gpus: int) -> Amount:
 def test_shapes_travel_with_a_job() -> None:
     job = replace(JobSpec("a", 0, 8, duration_s=1), shape=NodeShape(1, Amount(8)))
     assert job.request.shape == NodeShape(1, Amount(8))
+
+
+def test_nodes_are_named_by_their_number_among_those_of_their_type() -> None:
+    assert node_labels(["a100", "t4", "a100"]) == ["a100:0", "t4:0", "a100:1"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import count
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import Allocation, Amount, Capacity, Node, NodeShape, Room, beside_of
+from simsched.model import Allocation, Amount, Capacity, Node, NodeShape, Room, beside_of, node_labels
 from simsched.policy import JobView
 from simsched_policies.production.slurm.backfill import Releases
 from simsched_policies.production.slurm.nodes import Pass
@@ -25,9 +24,8 @@ class Machines:
     def __init__(self, nodes: Sequence[Node], reservations: Sequence[Reservation]) -> None:
         self._nodes = nodes
         self._named = {name for node in nodes for name in node.partitions}
-        #: Nodes by the type of their GPUs and their number among those of the type.
-        kinds: dict[str, Iterator[int]] = {node.gpu_type: count() for node in nodes}
-        self._labels = {f"{node.gpu_type}:{next(kinds[node.gpu_type])}": node.index for node in nodes}
+        labels = node_labels(node.gpu_type for node in nodes)
+        self._labels = {label: node.index for label, node in zip(labels, nodes, strict=True)}
         #: The number of each reservation with a name, that of the first where it repeats.
         self._reserved = {one.name: i for i, one in reversed([*enumerate(reservations, 1)]) if one.name}
         self._reservations = reservations
