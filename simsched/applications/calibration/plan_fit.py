@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ Floats = NDArray[np.float64]
 
 _SCALE = 0.02  # of a relative error, from which on it counts as an outlier (Cauchy loss)
 _HIGHEST = {"efficiency": 1.0, "exposed": 1.0, "exposed_messages": 1.0}
-_FARTHEST = 1e6  # times where a number begins, up or down
-_BEGINNINGS = (1.0, 0.5)  # times the numbers that a fit begins at
+_DOUBT = log(2)  # of the logarithm of a number before anything is measured: a factor of two
+_FARTHEST = 1e6  # times what is expected of a number, up or down
+_BEGINNINGS = (1.0, 0.5)  # times the numbers expected
 _FIRST_STEPS, _MOST_STEPS = 12, 200  # from each beginning, and from the best of them
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
@@ -53,7 +54,7 @@ class PlanFit(NamedTuple):
 def fit_profile(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> PlanFit:
     """Fit the `fitted` numbers of a profile to measured steps; leave models out one at a time where there are several.
 
-    The fit begins at the profile's own numbers.
+    The fit begins at the numbers that are expected, and is drawn to them as if each were known to a factor of two.
     """
     fitted = _of(document, steps)
     predicted, measured = predict(fitted, steps), _seconds(steps)
@@ -147,7 +148,7 @@ def _seconds(steps: Sequence[MeasuredStep]) -> Floats:
 
 def _of(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> Hardware:
     """Return a profile with its fitted numbers, and then the factors of layers if it has any, from steps."""
-    fitted = _fitted(replace(document.profile, layers=()), document.fitted, steps)
+    fitted = _fitted(replace(document.profile, layers=()), document.expected, steps)
     return replace(fitted, layers=_layers(fitted, steps)) if document.fit_layers else fitted
 
 
@@ -184,52 +185,59 @@ def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[Measured
     )
 
 
-def _fitted(start: Hardware, names: Sequence[str], steps: Sequence[MeasuredStep]) -> Hardware:
-    """Minimise the sum of Cauchy losses of logarithms' errors, from the numbers of a profile and from half of them.
+def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[MeasuredStep]) -> Hardware:
+    """Minimise the sum of Cauchy losses of logarithms' errors, and of squared distances from what is expected.
 
-    The loss may have several minima, and the one nearest to a profile need not be the least.
+    The loss may have several minima, and the one nearest to a beginning need not be the least: it begins at two.
     """
     measured, prepared = log(_seconds(steps)), _Prepared(steps)
-    begun = np.array([log(float(getattr(start, name))) for name in names])
-    highest = [min(log(_HIGHEST.get(name, np.inf)), at + log(_FARTHEST)) for name, at in zip(names, begun, strict=True)]
-    bounds = begun - log(_FARTHEST), np.array(highest)
+    begun = log(np.array(list(expected.values())))
+    highest = np.minimum(log(np.array([_HIGHEST.get(name, np.inf) for name in expected])), begun + log(_FARTHEST))
 
     def profile(at: Floats) -> Hardware:
-        return replace(start, **dict(zip(names, exp(at).tolist(), strict=True)))
+        return replace(start, **dict(zip(expected, exp(at).tolist(), strict=True)))
 
-    def off(at: Floats) -> Floats:
-        return log(prepared(profile(at))) - measured
-
-    begins = [np.minimum(begun + log(times), bounds[1]) for times in _BEGINNINGS]
-    found = [_descended(off, at, bounds, _FIRST_STEPS) for at in begins]
-    return profile(_descended(off, min(found, key=lambda at: _loss(off(at))), bounds, _MOST_STEPS))
+    descent = _Descent(lambda at: log(prepared(profile(at))) - measured, begun, (begun - log(_FARTHEST), highest))
+    found = [descent(np.minimum(begun + log(times), highest), _FIRST_STEPS) for times in _BEGINNINGS]
+    return profile(descent(min(found, key=lambda at: descent.loss(at, descent.off(at))), _MOST_STEPS))
 
 
-def _descended(off: Callable[[Floats], Floats], at: Floats, bounds: tuple[Floats, Floats], steps: int) -> Floats:
-    """Return where damped Gauss-Newton steps of the logarithms of numbers lead, or come to rest before."""
-    errors, damping = off(at), 1e-3
-    loss = _loss(errors)
-    for _ in range(steps):
-        slopes = np.array([(off(at + one) - off(at - one)) / (2 * _NUDGE) for one in _NUDGE * np.eye(len(at))])
-        weighted = slopes / (1 + (errors / _SCALE) ** 2)
-        bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1)
-        slope = (weighted * errors).sum(axis=-1)
-        while damping < 1e12:
-            aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend) + 1e-12), -slope), *bounds)
-            aimed = off(aim)
-            if _loss(aimed) < loss:
+@dataclass(frozen=True)
+class _Descent:
+    """Damped Gauss-Newton steps of the logarithms of numbers, which are `expected` and lie within `bounds`."""
+
+    off: Callable[[Floats], Floats]
+    expected: Floats
+    bounds: tuple[Floats, Floats]
+
+    def loss(self, at: Floats, errors: Floats) -> float:
+        """Return what is minimised."""
+        outliers = log(1 + (errors / _SCALE) ** 2).sum()
+        return float(outliers + (((at - self.expected) / _DOUBT) ** 2).sum())
+
+    def __call__(self, at: Floats, steps: int) -> Floats:
+        """Return where so many steps lead, or come to rest before."""
+        errors, damping, drawn = self.off(at), 1e-3, (_SCALE / _DOUBT) ** 2
+        loss = self.loss(at, errors)
+        for _ in range(steps):
+            nudges = _NUDGE * np.eye(len(at))
+            slopes = np.array([(self.off(at + one) - self.off(at - one)) / (2 * _NUDGE) for one in nudges])
+            weighted = slopes / (1 + (errors / _SCALE) ** 2)
+            bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1) + drawn * np.eye(len(at))
+            slope = (weighted * errors).sum(axis=-1) + drawn * (at - self.expected)
+            while damping < 1e12:
+                aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend)), -slope), *self.bounds)
+                aimed = self.off(aim)
+                reached = self.loss(aim, aimed)
+                if reached < loss:
+                    break
+                damping *= 4.0
+            else:
                 break
-            damping *= 4.0
-        else:
-            break
-        gained, at, errors, loss, damping = loss - _loss(aimed), aim, aimed, _loss(aimed), damping * 0.25
-        if gained <= _CONVERGED * loss:
-            break
-    return at
-
-
-def _loss(errors: Floats) -> float:
-    return float(log(1 + (errors / _SCALE) ** 2).sum())
+            gained, at, errors, loss, damping = loss - reached, aim, aimed, reached, damping * 0.25
+            if gained <= _CONVERGED * loss:
+                break
+        return at
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:

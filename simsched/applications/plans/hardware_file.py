@@ -56,7 +56,10 @@ class HardwareDocument(Section):
     title: str = ""
     source: str = ""
     dtype: str = Field(default="", description="the precision measured; rows of a table that give another do not count")
-    fitted: list[str] = Field(default=["efficiency", "pointwise_s", "fixed_s"], description="numbers that a fit moves")
+    fitted: dict[str, float] | list[str] = Field(
+        default=["efficiency", "pointwise_s", "fixed_s"],
+        description="numbers that a fit moves, with what is expected of each before it: the profile's own in a list",
+    )
     fit_layers: bool = Field(default=False, description="whether a fit gives each layer measured factors of its own")
     errors: FitErrors | None = Field(default=None, description="of the fit; none where nothing was fitted")
     profile: Hardware
@@ -67,10 +70,17 @@ class HardwareDocument(Section):
         wrong = [name for name in self.fitted if name not in known]
         if wrong or not self.fitted:
             raise ValueError(f"'fitted' names {wrong or 'nothing'}; it may name {', '.join(known)}")
-        zero = [name for name in self.fitted if not getattr(self.profile, name) > 0]
+        zero = [name for name, number in self.expected.items() if not 0 < number < float("inf")]
         if zero:
             raise ValueError(f"a fit begins above 0, which '{zero[0]}' is not")
         return self
+
+    @property
+    def expected(self) -> dict[str, float]:
+        """Return the numbers that a fit moves, with what is expected of each before it."""
+        return (
+            self.fitted if isinstance(self.fitted, dict) else {one: getattr(self.profile, one) for one in self.fitted}
+        )
 
 
 def hardware_text(document: HardwareDocument) -> str:
