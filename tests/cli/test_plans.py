@@ -112,6 +112,13 @@ def test_a_fit_finds_the_numbers_that_made_the_steps(simsched, tmp_path):
     assert found.errors.worst < 5e-3
     done = simsched("application", "predict-plans", str(path), "--hardware", str(out), "--json")
     assert [one["rows"] for one in json.loads(done.stdout)["errors"]] == [2, 2, 4]
+    assert "beyond" not in done.stderr
+    path.write_text(path.read_text().replace("b,2048", "b,4096"))
+    done = simsched("application", "predict-plans", str(path), "--hardware", str(out))
+    assert (
+        "beyond what the profile was fitted to, where its errors say little: hidden 4096 (measured: 1024 to 2048)\n"
+        in (done.stderr)
+    )
 
 
 def test_a_number_that_no_row_tells_is_as_expected(simsched, tmp_path):

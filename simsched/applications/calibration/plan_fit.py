@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.applications.plans import FitErrors, HardwareDocument, MeasuredStep
+from simsched.applications.plans import FitErrors, HardwareDocument, MeasuredStep, extent
 from simsched.arithmetic import exp, log
 from simsched.model.plans import Hardware, MeasuredLayers, ModelShape, PlanTable, of_a_layer, step_times
 
@@ -61,9 +61,12 @@ def fit_profile(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> Pl
     models = sorted({step.model for step in steps})
     left_out = _leave_models_out(document, steps, models) if len(models) > 1 else None
     inside, outside = (_mean_worst(one, measured) for one in (predicted, left_out))
+    asked = [extent(step.shape, step.plan) for step in steps]
     found = FitErrors(
         rows=len(steps), models=len(models), mean=inside[0], worst=inside[1],
         left_out_mean=outside[0], left_out_worst=outside[1],
+        least={name: min(one[name] for one in asked) for name in asked[0]},
+        most={name: max(one[name] for one in asked) for name in asked[0]},
     )  # fmt: skip
     return PlanFit(document.model_copy(update={"profile": fitted, "errors": found}), predicted, left_out)
 
