@@ -37,7 +37,7 @@ hardware_option = click.option(
 def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
     """Fit a hardware profile to measured steps; report errors by model, also of models left out one at a time.
 
-    The fit begins at the profile named, whose `fitted` numbers it moves.
+    The fit moves the `fitted` numbers of the profile named, from what it expects of them.
     """
     from simsched.applications.calibration import errors_by_model, fit_profile
     from simsched.applications.plans import find_hardware, hardware_text
@@ -306,9 +306,7 @@ def _read(path: Path, document: HardwareDocument) -> MeasuredSteps:
 
 
 def _say_beyond(document: HardwareDocument, asked: Sequence[tuple[ModelShape, Plan]]) -> None:
-    from simsched.applications.plans import extent
-
-    beyond = document.errors and document.errors.beyond([extent(*one) for one in asked])
+    beyond = document.errors and document.errors.beyond(asked)
     if beyond:
         click.echo(f"simsched: beyond what the profile was fitted to, where its errors say little: {beyond}", err=True)
 

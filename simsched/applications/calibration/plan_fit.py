@@ -19,8 +19,7 @@ _SCALE = 0.02  # of a relative error, from which on it counts as an outlier (Cau
 _HIGHEST = {"efficiency": 1.0, "exposed": 1.0, "exposed_messages": 1.0}
 _DOUBT = log(2)  # of the logarithm of a number before anything is measured: a factor of two
 _FARTHEST = 1e6  # times what is expected of a number, up or down
-_BEGINNINGS = (1.0, 0.5)  # times the numbers expected
-_FIRST_STEPS, _MOST_STEPS = 12, 200  # from each beginning, and from the best of them
+_MOST_STEPS = 200
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
 _LEAST_FACTOR = 0.1  # of a layer or the output, over what is modelled
@@ -189,10 +188,7 @@ def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[Measured
 
 
 def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[MeasuredStep]) -> Hardware:
-    """Minimise the sum of Cauchy losses of logarithms' errors, and of squared distances from what is expected.
-
-    The loss may have several minima, and the one nearest to a beginning need not be the least: it begins at two.
-    """
+    """Minimise the sum of Cauchy losses of logarithms' errors, and of squared distances from what is expected."""
     measured, prepared = log(_seconds(steps)), _Prepared(steps)
     begun = log(np.array(list(expected.values())))
     highest = np.minimum(log(np.array([_HIGHEST.get(name, np.inf) for name in expected])), begun + log(_FARTHEST))
@@ -200,47 +196,39 @@ def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[Meas
     def profile(at: Floats) -> Hardware:
         return replace(start, **dict(zip(expected, exp(at).tolist(), strict=True)))
 
-    descent = _Descent(lambda at: log(prepared(profile(at))) - measured, begun, (begun - log(_FARTHEST), highest))
-    found = [descent(np.minimum(begun + log(times), highest), _FIRST_STEPS) for times in _BEGINNINGS]
-    return profile(descent(min(found, key=lambda at: descent.loss(at, descent.off(at))), _MOST_STEPS))
+    def off(at: Floats) -> Floats:
+        return log(prepared(profile(at))) - measured
+
+    return profile(_descended(off, begun, (begun - log(_FARTHEST), highest)))
 
 
-@dataclass(frozen=True)
-class _Descent:
-    """Damped Gauss-Newton steps of the logarithms of numbers, which are `expected` and lie within `bounds`."""
-
-    off: Callable[[Floats], Floats]
-    expected: Floats
-    bounds: tuple[Floats, Floats]
-
-    def loss(self, at: Floats, errors: Floats) -> float:
-        """Return what is minimised."""
-        outliers = log(1 + (errors / _SCALE) ** 2).sum()
-        return float(outliers + (((at - self.expected) / _DOUBT) ** 2).sum())
-
-    def __call__(self, at: Floats, steps: int) -> Floats:
-        """Return where so many steps lead, or come to rest before."""
-        errors, damping, drawn = self.off(at), 1e-3, (_SCALE / _DOUBT) ** 2
-        loss = self.loss(at, errors)
-        for _ in range(steps):
-            nudges = _NUDGE * np.eye(len(at))
-            slopes = np.array([(self.off(at + one) - self.off(at - one)) / (2 * _NUDGE) for one in nudges])
-            weighted = slopes / (1 + (errors / _SCALE) ** 2)
-            bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1) + drawn * np.eye(len(at))
-            slope = (weighted * errors).sum(axis=-1) + drawn * (at - self.expected)
-            while damping < 1e12:
-                aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend)), -slope), *self.bounds)
-                aimed = self.off(aim)
-                reached = self.loss(aim, aimed)
-                if reached < loss:
-                    break
-                damping *= 4.0
-            else:
+def _descended(off: Callable[[Floats], Floats], expected: Floats, bounds: tuple[Floats, Floats]) -> Floats:
+    """Return where damped Gauss-Newton steps of the logarithms of numbers come to rest, from those expected on."""
+    at, damping, drawn = np.minimum(expected, bounds[1]), 1e-3, (_SCALE / _DOUBT) ** 2
+    errors = off(at)
+    loss = _loss(errors, at - expected)
+    for _ in range(_MOST_STEPS):
+        slopes = np.array([(off(at + one) - off(at - one)) / (2 * _NUDGE) for one in _NUDGE * np.eye(len(at))])
+        weighted = slopes / (1 + (errors / _SCALE) ** 2)
+        bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1) + drawn * np.eye(len(at))
+        slope = (weighted * errors).sum(axis=-1) + drawn * (at - expected)
+        while damping < 1e12:
+            aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend)), -slope), *bounds)
+            aimed = off(aim)
+            if _loss(aimed, aim - expected) < loss:
                 break
-            gained, at, errors, loss, damping = loss - reached, aim, aimed, reached, damping * 0.25
-            if gained <= _CONVERGED * loss:
-                break
-        return at
+            damping *= 4.0
+        else:
+            break
+        before, at, errors, loss = loss, aim, aimed, _loss(aimed, aim - expected)
+        damping *= 0.25
+        if before - loss <= _CONVERGED * before:
+            break
+    return at
+
+
+def _loss(errors: Floats, departures: Floats) -> float:
+    return float(log(1 + (errors / _SCALE) ** 2).sum() + ((departures / _DOUBT) ** 2).sum())
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:

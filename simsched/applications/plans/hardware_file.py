@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, fields
 from functools import lru_cache
 from math import inf
@@ -55,12 +55,12 @@ class FitErrors(Section):
     least: dict[str, int] = Field(default={}, description="of what the steps fitted had, by column")
     most: dict[str, int] = Field(default={}, description="the same")
 
-    def beyond(self, asked: Sequence[Mapping[str, int]]) -> str:
+    def beyond(self, asked: Iterable[tuple[ModelShape, Plan]]) -> str:
         """Say in a line what of some models and plans lies beyond what was measured; nothing where nothing does."""
-        found = []
-        for name in asked[0]:
-            least, most = self.least.get(name, 1), self.most.get(name, inf)
-            outside = sorted({one[name] for one in asked if not least <= one[name] <= most})
+        found, extents = [], [extent(*one) for one in asked]
+        for name, least in self.least.items():
+            most = self.most.get(name, inf)
+            outside = sorted({one[name] for one in extents if not least <= one[name] <= most})
             if outside:
                 found.append(f"{name} {', '.join(map(str, outside))} (measured: {least} to {most})")
         return "; ".join(found)
