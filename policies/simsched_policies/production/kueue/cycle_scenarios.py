@@ -86,7 +86,8 @@ def _is_new(entry: Entry) -> bool:
 def _outcome(out: Outcome, pending: Iterable[Asking], *, failed: bool) -> dict[str, object]:
     admitted = [] if failed else [entry for entry in out.admitted if _is_new(entry)]
     evicted = {entry.asking.id: "NodeFailures" for entry in out.evicted}
-    preempted = {name: why for entry in out.preempting for name, why in reasons_of(entry.victims).items()}
+    fresh = [victim for entry in out.preempting for victim in entry.victims if not victim.workload.evicted]
+    preempted = reasons_of(fresh)
     return {
         "admitted": {
             e.asking.id: sorted({c.flavour for f in e.assignment.found for c in f.flavours.values()}) for e in admitted
