@@ -68,7 +68,7 @@ def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
         for pod in case.get("pods", ()):
             if not pod.get("ended", False):
                 domains.occupy(pod["node"], pod.get("request", {}))
-    tree.use(topologies)
+    tree.use(topologies, shares_hosts=rules.gates["TASHandleOverlappingFlavors"])
 
 
 def _second_pass(entry: Json, case: Json, tree: QuotaTree, gates: Mapping[str, bool]) -> Pending:
