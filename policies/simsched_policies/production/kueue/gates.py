@@ -56,8 +56,8 @@ WITHOUT_EFFECT = frozenset(
         *("WorkloadRequestUseMergePatch",),
     }
 )
-#: Fixed gates of which a single cycle may have either state: that of shared hosts is modelled there, and the others decide
-#: what comes before or after it.
+#: Fixed gates of which a single cycle may have either state: that of shared hosts is modelled there, and the others
+#: decide what comes before or after it.
 OF_RUNS = frozenset(
     {
         *("FlavorFungibilityPreserveScanProgress", "TASHandleOverlappingFlavors", "WorkloadPriorityClassDefaulting"),

@@ -37,7 +37,8 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     for key, given in case.fields.items():
         if key not in _LISTED and given and not str(key).startswith(("want", "eventCmp", "cmp")):
             raise unread(Call(str(key), None, (given,)))
-    local = dict(map(local_queue, (*built(values, "MakeLocalQueue"), *_listed(case.fields, *_LOCAL))))
+    structs = (one for key in _LOCAL for one in _items(values.get(key)) if isinstance(one, Composite))
+    local = dict(map(local_queue, (*structs, *built(values, "MakeLocalQueue"), *_listed(case.fields, *_LOCAL))))
     queues = _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES))
     workloads = [workload(one, local) for one in case.get("workloads") or ()]
     made: Json = {
@@ -92,6 +93,10 @@ def _listed(fields: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
     return tuple(one for name in names for one in fields.get(name) or ())
 
 
+def _items(given: Any) -> tuple[Any, ...]:
+    return given if isinstance(given, tuple) else ()
+
+
 def _named(made: Iterable[Json]) -> list[Json]:
     """Return objects, the last of each name."""
     return list({one["name"]: one for one in made}.values())
@@ -113,7 +118,8 @@ def topology(value: Any) -> tuple[str, list[str]]:
             case "MakeTopology", (of,):
                 name = word(of)
             case "Levels", labels:
-                levels = [word(one) for given in labels for one in (given if isinstance(given, tuple) else (given,))]
+                given = (one for label in labels for one in (label if isinstance(label, tuple) else (label,)))
+                levels = [word(one.get("NodeLabel") if isinstance(one, Composite) else one) for one in given]
             case _:
                 raise unread(call)
     return name, levels
