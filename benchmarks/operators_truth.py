@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from simsched.cli.operator_options import make_plan
 from simsched.operators import Calibration, ReplayPlan, backtest, calibrate, what_if
-from tests.validation.oracles.slurm_cluster import LOAD, REFERENCE, SMALL, SMALL_LOAD, Cluster, Site, draw_jobs
+from tests.validation.oracles.slurm_cluster import REFERENCE, SMALL, Cluster, Site
+from tests.validation.oracles.slurm_jobs import LOAD, SMALL_LOAD, draw_jobs
 from tests.validation.oracles.slurm_texts import WARM_DAYS, write_all
 
 #: The loads without caps and processors, which then hold nobody back.

@@ -24,8 +24,8 @@ from tests.validation.oracles.slurm_cluster import (
     Kind,
     Partition,
     Site,
-    draw_jobs,
 )
+from tests.validation.oracles.slurm_jobs import draw_jobs
 from tests.validation.oracles.slurm_texts import sacct, slurm_conf, squeue
 
 TWO = Site((Kind("n", 2, 8, "a100", 64, 1000),), (Partition("p", ("n",)),), cap=None)
