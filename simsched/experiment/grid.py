@@ -111,9 +111,10 @@ def make_grid(
 ) -> Grid:
     """Create the cells of an experiment: read data, draw workloads, hash what determines results.
 
-    All cells are created, those of policies with other `labels` too. Above `MOST_KEPT` cells the grid is lazy and checks only an evenly spread sample. `progress` receives the cells done
-    and the total. Raises `InputError` for unknown labels, unreadable data and jobs that can never run; with `leave_out` the policies
-    that cannot run them are left out instead, and named in `refused`.
+    All cells are created, those of policies with other `labels` too. Above `MOST_KEPT` cells the grid is lazy and
+    checks only an evenly spread sample. `progress` receives the cells done and the total. Raises `InputError` for
+    unknown labels, unreadable data and jobs that can never run; with `leave_out` the policies that cannot run them are
+    left out instead, and named in `refused`.
     """
     _check_labels(experiment, labels)
     maker = _Maker(experiment, CellInputs(), Checks(failures=leave_out))

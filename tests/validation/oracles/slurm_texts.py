@@ -105,7 +105,8 @@ def show_node(site: Site) -> str:
         f"NodeName={kind.name}{i:02d} Arch=x86_64 CoresPerSocket={kind.cpus // 2}\n"
         f"   CPUAlloc=0 CPUEfctv={kind.cpus} CPUTot={kind.cpus} CPULoad=0.00\n"
         f"   Gres=gpu:{kind.gpu_type}:{kind.gpus}\n   RealMemory={kind.memory_mb} AllocMem=0 Sockets=2 Boards=1\n"
-        f"   State=IDLE ThreadsPerCore=1 Weight={_weight(site, kind, i)} Owner=N/A\n   Partitions={_partitions(site, kind)}\n"
+        f"   State=IDLE ThreadsPerCore=1 Weight={_weight(site, kind, i)} Owner=N/A\n"
+        f"   Partitions={_partitions(site, kind)}\n"
         f"   CfgTRES=cpu={kind.cpus},mem={kind.memory_mb}M,billing={kind.cpus},gres/gpu={kind.gpus},"
         f"gres/gpu:{kind.gpu_type}={kind.gpus}\n"
         for kind in site.kinds
