@@ -1,9 +1,10 @@
 """Operators' answers against the truth of the reference cluster, seed by seed.
 
-    python benchmarks/operators_truth.py OUT --seeds 1 2 3 [--days 14] [--what waits changes shut live]
+    python benchmarks/operators_truth.py OUT --seeds 1 2 3 [--days 14] [--what waits changes capacity shut live]
 
 `waits` replays the log as it was, with everything and without processors and caps; `changes` forecasts 50 and 34 nodes
-of A100 instead of 40 and a cap of 48 GPUs instead of 64, and compares with the cluster run that way; `shut` tries logs
+of A100 instead of 40 and a cap of 48 GPUs instead of 64, and compares with the cluster run that way; `capacity` asks
+for the nodes with which mean waits are less than the log recorded, and runs the cluster with these; `shut` tries logs
 without partitions, cut to GPUs and times, and a wrong policy; `live` forecasts the queue of twelve moments of a smaller
 cluster's log. Each seed takes some minutes of CPU.
 """
@@ -20,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from simsched.cli.operator_options import make_plan
-from simsched.operators import Calibration, ReplayPlan, backtest, calibrate, what_if
+from simsched.operators import Calibration, ReplayPlan, Target, backtest, calibrate, find_capacity, what_if
 from tests.validation.oracles.slurm_cluster import REFERENCE, SMALL, Cluster, Site
 from tests.validation.oracles.slurm_jobs import LOAD, SMALL_LOAD, draw_jobs
 from tests.validation.oracles.slurm_texts import WARM_DAYS, write_all
@@ -81,6 +82,37 @@ def changes_of(folder: Path, jobs: Sequence[Any], site: Site) -> Iterator[str]:
             )
 
 
+#: By kind of node, to which part of the recorded mean wait that of all jobs is to come down.
+_LESS = {"a": 0.8, "h": 0.95}
+
+
+def capacity_of(folder: Path, jobs: Sequence[Any], site: Site) -> Iterator[str]:
+    """Ask how many nodes of a kind meet a target that today's miss by what the log recorded, and what they do in truth.
+
+    Asked under the policy in force, and of a replay under another, which is off: neither may name today's or fewer.
+    """
+    for policy in ("slurm-backfill", "kueue"):
+        plan = plan_of(folder, "log.txt", policy)
+        found = calibrate(plan)
+        recorded_h = float(found.jobs["recorded_s"].mean()) / 3600
+        for kind in site.kinds:
+            if kind.name not in _LESS or (policy, kind.name) == ("kueue", "h"):
+                continue
+            target = Target.parse(f"queueing_mean_h<={_LESS[kind.name] * recorded_h:.4f}")
+            group = next(i for i, one in enumerate(plan.groups) if one["gpu_type"] == kind.gpu_type)
+            answer = find_capacity(found, target, group=group)
+            true = ""
+            if answer.nodes is not None:
+                runs = {str(one.id): one for one in Cluster(site.with_nodes(kind.name, answer.nodes), jobs).run()}
+                waits = [(runs[name].start_s or 0) - runs[name].submit_s for name in found.jobs["job_id"]]
+                true = f"true mean {sum(waits) / len(waits) / 3600:.2f} h"
+            below = "" if answer.nodes is None or answer.nodes > kind.nodes else "REFUTED"
+            yield (
+                f"  {policy:15} {kind.gpu_type} {kind.nodes} nodes, recorded {recorded_h:.2f} h, target "
+                f"{target.bound:.2f} h: {answer.nodes} nodes, {true} {below}"
+            )
+
+
 def shut_of(folder: Path) -> Iterator[str]:
     """Say what the gate makes of logs that lack something, and of a wrong policy."""
     header, *rows = (folder / "log.txt").read_text(encoding="utf-8").splitlines()
@@ -120,7 +152,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--days", type=float, default=14)
-    parser.add_argument("--what", nargs="+", default=["waits", "changes", "shut"])
+    parser.add_argument("--what", nargs="+", default=["waits", "changes", "capacity", "shut"])
     given = parser.parse_args()
     for seed in given.seeds:
         folder = given.out / f"seed{seed}"
@@ -136,11 +168,13 @@ def main() -> None:
                 sep="\n",
                 flush=True,
             )
-        if "changes" in given.what:
+        if {"changes", "capacity"} & set(given.what):
             # The log begins with the empty cluster, as the truth under another setting does.
             young = draw_jobs(REFERENCE, seed, given.days, LOAD)
             write_all(folder / "young", REFERENCE, young, given.days, warm_days=0)
-            print(f"seed {seed}, changes", *changes_of(folder / "young", young, REFERENCE), sep="\n", flush=True)
+        for what, asked in (("changes", changes_of), ("capacity", capacity_of)):
+            if what in given.what:
+                print(f"seed {seed}, {what}", *asked(folder / "young", young, REFERENCE), sep="\n", flush=True)
         if "shut" in given.what:
             print(f"seed {seed}, what must stay shut", *shut_of(folder), sep="\n", flush=True)
         if "live" in given.what:

@@ -26,7 +26,7 @@ BF_INTERVAL_S, BF_RESOLUTION_S, BF_WINDOW_S = 60, 300, 3 * DAY_S
 #: Jobs that the main scheduler and backfill look at.
 QUEUE_DEPTH, BF_MAX_JOB_TEST = 100, 100
 #: So much less is free of a node that takes no jobs.
-_AWAY = 1 << 40
+_AWAY = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -158,14 +158,14 @@ class _Nodes:
     """What is free of each node: rows of GPUs, processors and memory."""
 
     site: Site
-    free: npt.NDArray[np.int64] = field(init=False)
+    free: npt.NDArray[np.int32] = field(init=False)
     of_partition: dict[str, npt.NDArray[np.int64]] = field(init=False)
 
     def __post_init__(self) -> None:
         each = [
             (kind.name, kind.gpus, kind.cpus, kind.memory_mb) for kind in self.site.kinds for _ in range(kind.nodes)
         ]
-        self.free = np.array([row[1:] for row in each], dtype=np.int64).T.copy()
+        self.free = np.array([row[1:] for row in each], dtype=np.int32).T.copy()
         self.of_partition = {
             one.name: np.array([i for i, row in enumerate(each) if row[0] in one.kinds]) for one in self.site.partitions
         }
@@ -176,7 +176,7 @@ class _Nodes:
         room = (free[0, mine] >= job.gpus) & (free[1, mine] >= job.cpus) & (free[2, mine] >= job.memory_mb)
         return self.first_of(mine[room], free[0], job.nodes) if room.sum() >= job.nodes else None
 
-    def first_of(self, good: npt.NDArray[np.int64], free: npt.NDArray[np.int64], most: int) -> tuple[int, ...]:
+    def first_of(self, good: npt.NDArray[np.int64], free: npt.NDArray[np.int32], most: int) -> tuple[int, ...]:
         """Return the first of some nodes, with so many GPUs free of each node, in the order of the site's rules."""
         how = self.site.rules.nodes
         worth = {"fullest": free[good], "emptiest": -free[good], "weight": good % 2, "first": good}[how]
@@ -330,7 +330,7 @@ class Cluster:
         return started
 
     def _book(
-        self, plan: npt.NDArray[np.int64], job: Job, held: tuple[int, ...], begin: int, end: int, sign: int
+        self, plan: npt.NDArray[np.int32], job: Job, held: tuple[int, ...], begin: int, end: int, sign: int
     ) -> None:
         whole = self.site.rules.whole_nodes and sign > 0 and begin > 0
         for node in held:
@@ -338,7 +338,7 @@ class Cluster:
                 plan[row, node, begin:end] -= _AWAY if whole else sign * amount
 
     def _earliest(
-        self, plan: npt.NDArray[np.int64], job: Job, lasts: int, at_once: int
+        self, plan: npt.NDArray[np.int32], job: Job, lasts: int, at_once: int
     ) -> tuple[int, tuple[int, ...] | None]:
         """Find the first slot from which enough nodes have room for so many slots, and the fullest of these.
 
