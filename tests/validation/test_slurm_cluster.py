@@ -142,7 +142,7 @@ def replayed(site: Site, jobs: list[Job]) -> list[float]:
     policy = SlurmBackfill(
         rules.Backfill(
             KINDS[own.protects], BF_MAX_JOB_TEST, BF_WINDOW_S, own.interval_s or 1, QUEUE_DEPTH,
-            resolution_s=own.resolution_s, from_pass=own.from_pass, whole_nodes=own.whole_nodes,
+            offset_s=own.offset_s, resolution_s=own.resolution_s, from_pass=own.from_pass, whole_nodes=own.whole_nodes,
         ),
         rules.Priority(qos=100_000, age=own.age, fair_share=own.fair_share),
         placement=PLACEMENTS[own.nodes],
@@ -171,7 +171,7 @@ def test_the_policy_starts_every_job_when_a_cluster_that_plays_every_pass_does(s
 @pytest.mark.parametrize(
     "own",
     [
-        Rules(interval_s=30, resolution_s=60),
+        Rules(interval_s=30, offset_s=11, resolution_s=60),
         Rules(interval_s=0, resolution_s=60),
         Rules(from_pass=True),
         Rules(protects="first"),
@@ -185,5 +185,5 @@ def test_the_policy_starts_every_job_when_a_cluster_that_plays_every_pass_does(s
 )
 def test_the_policy_can_be_told_to_read_the_pages_as_another_cluster_does(own: Rules) -> None:
     site = replace(SMALLEST, rules=own)
-    jobs = [job for job in draw_jobs(site, 1, 0.5, {"a100": 0.9, "v100": 0.9, "debug": 0.1}) if job.nodes <= 2]
+    jobs = [job for job in draw_jobs(site, 1, 0.3, {"a100": 0.9, "v100": 0.9, "debug": 0.1}) if job.nodes <= 2]
     assert replayed(site, jobs) == [one.start_s for one in Cluster(site, jobs).run()]

@@ -176,9 +176,10 @@ class SlurmBackfill(Policy):
             change_s = None if self._machines is None else self._machines.next_change_s(now_s)
             times += [] if change_s is None else [change_s]
             times += [] if self._cycle.next_s is None else [self._cycle.next_s]
-            every_s = self.backfill.interval_s
+            every_s, off_s = self.backfill.interval_s, self.backfill.offset_s
             if every_s and self._ripens_s < math.inf:
-                times.append(max(now_s // every_s + 1, math.ceil(self._ripens_s / every_s)) * every_s)
+                passes = max((now_s - off_s) // every_s + 1, math.ceil((self._ripens_s - off_s) / every_s))
+                times.append(passes * every_s + off_s)
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
