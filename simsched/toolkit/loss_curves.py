@@ -211,6 +211,7 @@ def fit_convergence(steps: Sequence[float], losses: Sequence[float], floors: int
 
     Losses are divided by the first and freed of outliers. For a given floor the inverse of the rest is linear in the
     step, which is solved as such; the floor with the least squared error in the loss wins.
+    `InputError` where the first loss is not positive.
     """
     k, y = _points(steps, losses)
     if y[0] <= 0:
