@@ -147,6 +147,7 @@ def mutants(file: Path) -> Iterator[Mutant]:
 RECORDER = '''
 import json, os, sys, time
 import pytest
+from simsched.jit import _Later
 
 class Recorder:
     """Notes which lines of the house each test runs, how long it takes, and which fail without any mutant."""
@@ -157,10 +158,13 @@ class Recorder:
         sys.monitoring.use_tool_id(sys.monitoring.COVERAGE_ID, "mutation")
         sys.monitoring.register_callback(sys.monitoring.COVERAGE_ID, sys.monitoring.events.LINE, self.line)
         sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, sys.monitoring.events.LINE)
+        run = _Later.__call__
+        _Later.__call__ = lambda kernel, *values: self.line(kernel._function.__code__) and run(kernel, *values)
 
-    def line(self, code, number):
+    def line(self, code, number=0):
+        """Note a line, or with 0 a compiled kernel, whose lines nobody sees."""
         if code.co_filename.startswith(self.house):
-            self.here.add((code.co_filename, number))
+            self.here.add((code.co_filename, number or code.co_firstlineno))
         return sys.monitoring.DISABLE  # until the next test
 
     def pytest_runtest_logreport(self, report):
