@@ -80,8 +80,8 @@ def test_convergence_is_found_again_despite_an_outlier():
 def test_a_job_has_converged_when_its_loss_hardly_falls():
     model = fit_convergence(STEPS, 1 / STEPS)
     # 1/k falls by 1/(k + 1) from step k to k + 1: under 5 % from k = 20 on, and three epochs make it step 22 or 23.
-    assert model.last_step(0.05, 1, epochs=3) == pytest.approx(22, abs=1)
-    assert model.last_step(0.0, 1, most_epochs=50) == 50
+    assert model.last_step(0.05, 1, 3, most_epochs=1000) == pytest.approx(22, abs=1)
+    assert model.last_step(0.0, 1, 3, most_epochs=50) == 50
 
 
 def total(gains, counts):

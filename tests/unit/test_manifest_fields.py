@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simsched.manifests import Account
+from simsched.manifests import Account, read_workloads
 from simsched.manifests.fields import Fields
 from simsched.manifests.objects import Object, merged
 
@@ -97,3 +97,108 @@ def test_objects_that_are_applied_take_the_places_of_those_of_their_kind_and_nam
     old = [Object("Job", "batch", name, "a", {"of": "old"}, "", 1) for name in ("p", "q")]
     new = [Object("Job", "batch", name, "a", {"of": "new"}, "", 1) for name in ("r", "q")]
     assert [(one.name, one.data["of"]) for one in merged(old, new)] == [("p", "old"), ("q", "new"), ("r", "new")]
+
+
+POD = {
+    "metadata": {"labels": {"a": "b"}, "name": "p", "namespace": "a", "generateName": "p-", "creationTimestamp": None},
+    "spec": {
+        "restartPolicy": "Never", "volumes": [{}], "priority": 3, "schedulerName": "s",
+        "containers": [{"name": "c", "image": "i", "command": ["x"], "resources": {"requests": {"cpu": 1}}}],
+        "tolerations": [{"key": "k", "tolerationSeconds": 3}],
+    },
+}  # fmt: skip
+BATCH = {
+    "parallelism": 4, "backoffLimit": 1, "completionMode": "Indexed", "ttlSecondsAfterFinished": 1, "selector": {},
+    "manualSelector": True, "podReplacementPolicy": "Failed", "podFailurePolicy": {}, "maxFailedIndexes": 1,
+    "suspend": True, "backoffLimitPerIndex": 1, "template": POD,
+}  # fmt: skip
+RAY = {
+    "rayVersion": "2", "headServiceAnnotations": {}, "gcsFaultToleranceOptions": {},
+    "headGroupSpec": {"rayStartParams": {}, "serviceType": "x", "enableIngress": True, "headService": {},
+                      "template": POD},
+    "workerGroupSpecs": [{"groupName": "g", "rayStartParams": {}, "minReplicas": 1, "maxReplicas": 2, "template": POD,
+                          "scaleStrategy": {}, "idleTimeoutSeconds": 3}],
+}  # fmt: skip
+#: Of each kind all that decides nothing about how its pods are scheduled, or a part of each list of that.
+SPECS = {
+    "Job": BATCH,
+    "JobSet": {
+        "network": {}, "ttlSecondsAfterFinished": 1, "suspend": True, "replicatedJobs": [
+            {"name": "w", "template": {"metadata": {"labels": {}}, "spec": {**BATCH, "activeDeadlineSeconds": 9}}},
+        ],
+    },
+    "PyTorchJob": {
+        "nprocPerNode": "auto", "runPolicy": {"cleanPodPolicy": "None", "ttlSecondsAfterFinished": 1, "backoffLimit": 1,
+                                              "suspend": True},
+        "pytorchReplicaSpecs": {"Worker": {"restartPolicy": "Never", "replicas": 2, "template": POD}},
+    },
+    "MPIJob": {
+        "sshAuthMountPath": "/", "slotsPerWorker": 2, "mpiImplementation": "OpenMPI", "launcherCreationPolicy": "x",
+        "mpiReplicaSpecs": {"Launcher": {"template": POD}, "Worker": {"template": POD}},
+    },
+    "RayCluster": {"suspend": True, **RAY},
+    "RayJob": {
+        "entrypoint": "x", "runtimeEnvYAML": "x", "shutdownAfterJobFinishes": True, "ttlSecondsAfterFinished": 1,
+        "jobId": "x", "metadata": {}, "suspend": True, "backoffLimit": 1, "submitterConfig": {},
+        "entrypointNumCpus": 1, "entrypointNumGpus": 1, "deletionStrategy": {}, "rayClusterSpec": RAY,
+    },
+}  # fmt: skip
+
+
+def read(kind, spec, *, status=None, **metadata):
+    account = Account()
+    data = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "j", **metadata}, "spec": spec}
+    data |= {"status": status} if status else {}
+    return read_workloads([Object(kind, "", "j", "a", data, "j.yaml", 1)], account), account
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_fields_that_decide_nothing_are_passed_over_without_a_word_and_others_are_noted(kind):
+    _, account = read(kind, SPECS[kind], uid="1", resourceVersion="2", generation=3, managedFields=[], selfLink="x",
+                      ownerReferences=[], finalizers=[])  # fmt: skip
+    assert (account.problems, account.unread) == ([], {})
+    _, account = read(kind, {**SPECS[kind], "managedBy": "x"})
+    assert list(account.unread) == [(kind, "spec.managedBy")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        ("JobSet", {}, "spec.replicatedJobs: is missing or empty; a JobSet has at least one"),
+        ("PyTorchJob", {"pytorchReplicaSpecs": {"Chief": {}}}, "spec.pytorchReplicaSpecs: has none of Master, Worker"),
+        ("PyTorchJob", {"x": 1}, "spec.pytorchReplicaSpecs: is missing"),
+        ("RayCluster", {**RAY, "enableInTreeAutoscaling": True},
+         "spec.enableInTreeAutoscaling: is not modelled: it changes how many pods there are; take it out"),
+        ("RayJob", {"rayClusterSpec": RAY, "clusterSelector": {"a": "b"}},
+         "spec.clusterSelector: is not modelled: the job would run in another's pods; give rayClusterSpec"),
+        ("RayJob", {"rayClusterSpec": RAY, "submissionMode": "SidecarMode"},
+         "spec.submissionMode: SidecarMode is not modelled; use K8sJobMode"),
+        ("Job", {"template": {"spec": {"restartPolicy": "Never"}}},
+         "spec.template.spec.containers: is missing; a pod has at least one container"),
+    ],
+)  # fmt: skip
+def test_a_workload_that_cannot_be_is_told_at_its_field(kind, spec, said):
+    _, account = read(kind, spec)
+    assert str(account.problems[0]) == f"j.yaml: document 1, {kind} a/j, {said}"
+
+
+@pytest.mark.parametrize(
+    ("status", "ran_s"),
+    [
+        ({"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:01:30Z", "succeeded": 1}, 90),
+        ({"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:00Z"}, 1),
+        ({"startTime": "2026-01-01T00:00:01Z", "completionTime": "2026-01-01T00:00:00Z"}, None),
+        ({"startTime": "2026-01-01T00:00:00Z"}, None),
+        ({"completionTime": "2026-01-01T00:00:00Z"}, None),
+    ],
+)
+def test_a_job_ran_from_its_start_to_its_completion_at_least_a_second(status, ran_s):
+    (one,), account = read("Job", BATCH, status=status)
+    assert (one.ran_s, account.unread) == (ran_s, {})
+
+
+def test_a_job_of_few_completions_has_as_many_pods():
+    (one,), _ = read("Job", {**BATCH, "completions": 3})
+    assert ([pods.count for pods in one.pod_sets], one.total("cpu"), one.total("memory")) == ([3], 3000, 0)
+    (one,), _ = read("Job", {**BATCH, "completions": 9})
+    assert (one.total("cpu"), one.suspended, one.namespace) == (4000, True, "a")
