@@ -184,7 +184,7 @@ class Recorder:
 
 recorder = Recorder()
 pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[recorder])
-sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
+sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
 with open(sys.argv[1], "w") as out:
     json.dump({"names": recorder.names, "seconds": recorder.seconds, "tests": recorder.tests}, out)
 '''
