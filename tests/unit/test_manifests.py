@@ -216,7 +216,8 @@ def test_a_copy_of_objects_tells_where_they_stood_and_is_passed_over_beside_them
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{kind: List, items: [3]}", "object (unnamed): is no object; a mapping with apiVersion, kind and metadata is expected"),
+        ("{kind: List, items: [3]}",
+         "object (unnamed): is no object; a mapping with apiVersion, kind and metadata is expected"),
         ("{kind: Job}", "object (unnamed), apiVersion: is missing; every object says its apiVersion and kind"),
         ("{apiVersion: v1, kind: 3}", "object (unnamed), kind: must be text, not 3"),
         ("{apiVersion: v1, kind: Job, metadata: 3}",
