@@ -121,14 +121,26 @@ def _times(ends: Ints, blocks: Ints, now: int, step: int, zero: int) -> Ints:
     found = np.empty(1 + len(ends) + 2 * len(blocks), dtype=np.int64)
     found[0], count = now, 1
     for i in range(len(ends)):
-        found[count] = max(_round_up(ends[i], step, zero), now + 1)
-        count += 1
+        count = _insert(found, count, max(_round_up(ends[i], step, zero), now + 1))
     for i in range(len(blocks)):
         for side in (1, 2):
             if blocks[i, side] > now:
-                found[count] = blocks[i, side]
-                count += 1
-    return np.unique(found[:count])
+                count = _insert(found, count, blocks[i, side])
+    return found[:count]
+
+
+@jit
+def _insert(times: Ints, count: int, time: int) -> int:
+    """Put a time among ascending ones, of which the first is earlier, unless it is there; count them."""
+    place = count
+    while times[place - 1] > time:
+        place -= 1
+    if times[place - 1] == time:
+        return count
+    for i in range(count, place, -1):
+        times[i] = times[i - 1]
+    times[place] = time
+    return count + 1
 
 
 @jit
@@ -157,7 +169,8 @@ def _plan(
     most, count = len(first_times) + 2 * len(kinds) + 2, len(first_times)
     times, order = np.empty(most, dtype=np.int64), np.arange(most)
     levels = np.empty((most, len(free), 4), dtype=np.int64)
-    times[:count] = first_times
+    for i in range(count):
+        times[i] = first_times[i]
     _fill(levels, first_times, free, whole, ends, rows, blocks, now, step, zero)
     bounds = np.zeros((len(wants), 2), dtype=np.int64)
     waits, failed = np.zeros(len(masks), dtype=np.bool_), np.zeros(len(wants), dtype=np.int64)
@@ -189,8 +202,9 @@ def _plan(
         if place == 0:
             if written + parts > len(picked):
                 return -1
-            picked[written : written + parts, 0], picked[written : written + parts, 1:] = job, chosen[:parts]
-            written += parts
+            for i in range(parts):
+                picked[written, 0], picked[written, 1], picked[written, 2] = job, chosen[i, 0], chosen[i, 1]
+                written += 1
     return written
 
 
@@ -210,7 +224,7 @@ def _fill(
     """Fill in what is free of each node at each time, and the reservation that it is in then."""
     at = 0
     for i in range(len(times)):
-        levels[i] = free if i == 0 else levels[i - 1]
+        _copy(free if i == 0 else levels[i - 1], levels[i])
         while at < len(ends) and max(_round_up(ends[at], step, zero), now + 1) <= times[i]:
             node = rows[at, 0]
             if whole[node, 0] >= 0:
@@ -232,8 +246,16 @@ def _divide(times: Ints, order: Ints, levels: Ints, count: int, place: int, time
     for i in range(count, place, -1):
         times[i], order[i] = times[i - 1], order[i - 1]
     times[place], order[place] = time, count
-    levels[count] = levels[order[place - 1]]
+    _copy(levels[order[place - 1]], levels[count])
     return count + 1
+
+
+@jit
+def _copy(source: Ints, target: Ints) -> None:
+    """Copy a level; numba takes three seconds to compile an assignment of slices."""
+    for node in range(len(source)):
+        for column in range(4):
+            target[node, column] = source[node, column]
 
 
 @jit
@@ -265,7 +287,7 @@ def _earliest(
                     if mask[node] and _bad(levels[order[seen]], whole, node, want):
                         bad_at[node] = seen
                 seen += 1
-            enough = np.sum(mask & (bad_at < place)) >= max(want[0], 1)
+            enough = _good(mask, bad_at, place) >= max(want[0], 1)
             if until == count or times[until] >= times[place] + limit:
                 break
             until += 1
@@ -274,6 +296,16 @@ def _earliest(
         if _choose(levels, order, place, until, want, mask, bad_at, first, chosen):
             return place
     return -1
+
+
+@jit
+def _good(mask: Flags, bad_at: Ints, place: int) -> int:
+    """Count the nodes of a mask that suffice from a step on."""
+    good = 0
+    for node in range(len(mask)):
+        if mask[node] and bad_at[node] < place:
+            good += 1
+    return good
 
 
 @jit

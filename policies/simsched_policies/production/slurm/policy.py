@@ -296,6 +296,8 @@ class SlurmBackfill(Policy):
                 self._begin(request, place, kind, allocation, view.now_s)
                 start[request.id] = allocation
                 gone.append(place)
+                if not (self._book.any or self._conditions.any):  # a start takes nobody beyond limits
+                    continue
                 at = int(np.flatnonzero(order == place)[0])
                 behind = self._within(pool, order[at + 1 :])
                 changed = len(behind) < len(order) - at - 1
