@@ -395,7 +395,7 @@ def test_a_run_is_read_with_all_that_its_index_may_say(tmp_path):
     said = {
         "name": "r", "experiment": {"name": "e"}, "published": {"p": {"jct_mean_s": 1.0}}, "published_source": "s",
         "published_curves": [["f", "", "p", 1, 2]], "failed": {"q, seed 1": "crashed"}, "missing": ["c2"],
-        "fairness": {"folder": "fairness", "definition": "d", "rounding": "r", "batch": "b"},
+        "fairness": {"folder": "fairness", "definition": "gavel", "rounding": "floor", "batch": "best"},
         "cells": [{"cell": "c", "folder": "cells/c", "policy": "p *", "policy_name": "p", "seed": 3, "point": {"k": 1},
                    "own": {"o": 2}}],
     }  # fmt: skip
@@ -406,7 +406,7 @@ def test_a_run_is_read_with_all_that_its_index_may_say(tmp_path):
     run = read_run(tmp_path)
     (cell,) = run.cells
     assert (cell.policy, cell.policy_name, cell.seed, cell.point, cell.own) == ("p *", "p", 3, {"k": 1}, {"o": 2})
-    assert (run.name, run.experiment, run.fairness["batch"], run.missing) == ("r", {"name": "e"}, "b", ("c2",))
+    assert (run.name, run.experiment, run.fairness["batch"], run.missing) == ("r", {"name": "e"}, "best", ("c2",))
     assert (run.published, run.published_source, run.failed) == (said["published"], "s", said["failed"])
     assert [tuple(one) for one in run.published_curves] == [("f", "", "p", 1, 2)]
     assert (run.changed, run.published_left_out) == ((), False)
