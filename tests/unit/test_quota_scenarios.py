@@ -216,7 +216,8 @@ def test_gates_that_a_test_switches_hold_for_its_cases_unless_they_say_otherwise
         """package x
         func TestSchedule(t *testing.T) {
             features.SetFeatureGateDuringTest(t, features.One, false)
-            features.SetFeatureGatesDuringTest(t, map[featuregate.Feature]bool{features.Two: true, features.Three: true})
+            gates := map[featuregate.Feature]bool{features.Two: true, features.Three: true}
+            features.SetFeatureGatesDuringTest(t, gates)
             cases := map[string]struct{}{"c": {featureGates: map[featuregate.Feature]bool{features.Three: false}}}
         }
         """,
