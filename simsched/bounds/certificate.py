@@ -15,14 +15,16 @@ PRICE_PARTS = 1 << 40
 class Certificate:
     """Lower bounds of `jobs`, in ticks: of the sum of completion minus release times, and of the makespan.
 
-    The sum follows from `prices` of the intervals that begin at `starts`, the last one endless and free, or where
-    `fast_machine` from one machine of all GPUs; the makespan from the work to be done from `makespan_from` on, or from
+    The sum follows from `prices` of the intervals that begin at `starts`, the last one endless and free; or from `own`,
+    prices of each job's ticks in the intervals from its release on, 0 after these; or where `fast_machine` from one
+    machine of all GPUs. The makespan follows from the work to be done from `makespan_from` on, or from
     the job that would end last if all were alone.
     """
 
     jobs: RelaxedJobs
     starts: tuple[int, ...]
     prices: tuple[int, ...]
+    own: tuple[tuple[int, ...], ...]
     fast_machine: bool
     flow_sum: int
     makespan: int
@@ -41,6 +43,7 @@ class Certificate:
             "capacity": jobs.capacity,
             "starts": list(self.starts),
             "prices": list(self.prices),
+            "own": [list(prices) for prices in self.own],
             "price_parts": PRICE_PARTS,
             "fast_machine": self.fast_machine,
             "flow_sum": self.flow_sum,

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
+from math import gcd
 from typing import Any
 
 _Number = int | Fraction
@@ -41,6 +42,10 @@ def _problem_of(claim: Mapping[str, Any]) -> str:
         return "jobs of its widths fill more than its capacity"
     if claim["fast_machine"]:
         proved = _on_fast_machine(jobs, claim["capacity"], parts)
+    elif claim["own"]:
+        if parts != 1 or any(rates != [1] for _, _, rates, _ in jobs) or min(map(min, claim["own"])) < 0:
+            return "it has jobs of no fixed width, or prices of theirs below 0"
+        proved = Fraction(_at_own_prices(jobs, claim), claim["price_parts"])
     else:
         scale = parts * claim["price_parts"]
         charged = sum(price * (end - start) for price, (start, end) in zip(prices[:-1], pairwise(starts), strict=True))
@@ -98,6 +103,32 @@ def _least(
             now, paid = now + _ratio(amount, full), paid + dear * amount
             best = min(best, (now - release) * scale + paid)
     return best
+
+
+def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any]) -> int:
+    """Return the sum over jobs of fixed widths at own prices, less the dearest that fit side by side at each time."""
+    starts, scale = claim["starts"], claim["price_parts"]
+    total, part = 0, gcd(*(costs[0] for *_, costs in jobs))
+    units = claim["units"] // part
+    here: list[list[tuple[int, int]]] = [[] for _ in starts]
+    for (release, work, rates, costs), own in zip(jobs, claim["own"], strict=True):
+        first = bisect_right(starts, release) - 1
+        if first + len(own) >= len(starts):
+            raise ValueError("a job has prices for ever")
+        total += _least(release, work, rates, [1], starts[first : first + len(own) + 1], [*own, 0], scale)
+        for place, price in enumerate(own, start=first):
+            here[place].append((costs[0] // part, price))
+    for items, (start, end) in zip(here, pairwise(starts), strict=False):
+        best = [0] * (units + 1)  # by the room that there is
+        if sum(width for width, _ in items) <= units:
+            best[-1] = sum(price for _, price in items)
+        else:
+            for width, price in items:
+                best[width:] = [
+                    max(with_it + price, not_it) for with_it, not_it in zip(best, best[width:], strict=False)
+                ]
+        total -= best[-1] * (end - start)
+    return total
 
 
 def _on_fast_machine(jobs: Sequence[Any], capacity: int, parts: int) -> Fraction:

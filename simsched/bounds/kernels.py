@@ -127,13 +127,32 @@ def _cheapest(
 
 
 @jit
+def _choose(
+    release: float, work: float, rates: Floats, costs: Floats, starts: Floats, prices: Floats, first: int,
+    heap: Ints, where: Ints, price: Floats, bought: Floats, visits: Ints,
+) -> tuple[float, int]:  # fmt: skip
+    """Return a job's least completion time plus what is paid, and the size of the heap that holds what is bought."""
+    least, size, stop = 0.0, 0, np.inf
+    for twice in range(2):
+        value, at, size = _cheapest(
+            release, work, rates, costs, starts, prices, first, stop, heap, where, price, bought, visits
+        )
+        if twice == 0:
+            least, stop = value, at
+        for place in range(size):
+            where[heap[place]] = 0
+    return least, size
+
+
+@jit
 def evaluate(
     release: Floats, work: Floats, rates: Floats, costs: Floats, capacity: float, starts: Floats, prices: Floats,
-    used: Floats, visits: Ints,
+    used: Floats, parts: Floats, visits: Ints,
 ) -> float:  # fmt: skip
-    """Return the Lagrangian at prices per unit-tick of each interval; `used` gets the unit-ticks bought in each.
+    """Return the Lagrangian at prices per unit-tick of each interval.
 
-    `visits` counts the intervals that jobs look at, as a measure of the work. The last interval is endless and free.
+    `used` gets the unit-ticks bought in each interval, `parts` what each job adds, and `visits` counts the intervals
+    that jobs look at, as a measure of the work. The last interval is endless and free.
     """
     ways, count = rates.shape[1], len(starts)
     heap = np.empty(count * ways + 1, dtype=np.int64)
@@ -145,33 +164,72 @@ def evaluate(
     for job in range(len(release)):
         while first + 1 < count and starts[first + 1] <= release[job]:
             first += 1
-        stop = np.inf
-        for twice in range(2):
-            value, at, size = _cheapest(
-                release[job],
-                work[job],
-                rates[job],
-                costs[job],
-                starts,
-                prices,
-                first,
-                stop,
-                heap,
-                where,
-                price,
-                bought,
-                visits,
-            )
-            if twice == 0:
-                total += value - release[job]
-                stop = at
-            for place in range(size):
-                item = heap[place]
-                where[item] = 0
-                if twice == 1:
-                    used[item // ways] += bought[item] * costs[job, item % ways]
+        value, size = _choose(
+            release[job], work[job], rates[job], costs[job], starts, prices, first, heap, where, price, bought, visits
+        )
+        parts[job] = value - release[job]
+        total += parts[job]
+        for place in range(size):
+            item = heap[place]
+            used[item // ways] += bought[item] * costs[job, item % ways]
     for k in range(count - 1):
         total -= capacity * prices[k] * (starts[k + 1] - starts[k])
+    return total
+
+
+@jit
+def choose_each(
+    release: Floats, work: Floats, starts: Floats, first: Ints, rows: Ints, prices: Floats, used: Floats
+) -> float:
+    """Return the sum of what jobs of one way pay and take, each at prices of its own for a while, and none later.
+
+    Job j has those from `rows[j]` on, for the intervals from `first[j]` on; `used` gets the ticks that it runs in each.
+    """
+    most = int((rows[1:] - rows[:-1]).max()) + 1
+    heap, where = np.empty(most + 1, dtype=np.int64), np.zeros(most, dtype=np.int64)
+    price, bought, own = np.zeros(most), np.zeros(most), np.zeros(most)
+    one, visits, total = np.ones(1), np.zeros(1, dtype=np.int64), 0.0
+    used[:] = 0.0
+    for job in range(len(release)):
+        row, count = rows[job], rows[job + 1] - rows[job]
+        own[:count], own[count] = prices[row : row + count], 0.0
+        since = starts[first[job] : first[job] + count + 1]
+        value, size = _choose(
+            release[job], work[job], one, one, since, own[: count + 1], 0, heap, where, price, bought, visits
+        )
+        total += value - release[job]
+        for place in range(size):
+            if heap[place] < count:
+                used[row + heap[place]] = bought[heap[place]]
+    return total
+
+
+@jit
+def pack_each(
+    spans: Floats, columns: Ints, order: Ints, widths: Ints, units: int, prices: Floats, packed: Floats
+) -> float:
+    """Return what jobs that fit into so many units pay at most, over all intervals; `packed` is 1 where one is in.
+
+    `order` lists prices by interval, those of interval k from `columns[k]` on, and `widths` the units of each.
+    """
+    total = 0.0
+    for k in range(len(spans)):
+        here = order[columns[k] : columns[k + 1]]
+        best = np.zeros(units + 1)
+        taken = np.zeros((len(here), units + 1), dtype=np.bool_)
+        for place in range(len(here)):
+            value, width = prices[here[place]], widths[here[place]]
+            packed[here[place]] = 0.0
+            if value > 0.0:
+                for room in range(units, width - 1, -1):
+                    if best[room - width] + value > best[room]:
+                        best[room], taken[place, room] = best[room - width] + value, True
+        total += spans[k] * best[units]
+        room = units
+        for place in range(len(here) - 1, -1, -1):
+            if taken[place, room]:
+                packed[here[place]] = 1.0
+                room -= widths[here[place]]
     return total
 
 

@@ -35,7 +35,7 @@ from .results_name import results_name as results_name
 from .sharing import SharingSpec as SharingSpec
 from .shipped import find_experiment as find_experiment, shipped_experiments as shipped_experiments
 from .spec import ExperimentSpec as ExperimentSpec, json_schema as json_schema
-from .task import Task as Task
+from .task import Task as Task, key_of as key_of
 from .validation import (
     check_experiment as check_experiment,
     check_workload as check_workload,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from simsched.bounds import Certificate, lower_bound
 from simsched.documents import yaml_lines, yaml_text
 from simsched.errors import InputError, input_error
-from simsched.experiment import Grid, GridCell, Task
-from simsched.experiment.running import prepare_grid
+from simsched.experiment import Grid, GridCell, Task, key_of
+from simsched.experiment.running import Store, make_cell, prepare_grid
 from simsched.operators.relaxed import FITTED, Relaxed, relaxed
-from simsched.results import Cell, Run
+from simsched.results import SUMMARY_FILE, Cell, Run, json_text, read_json, seal, summary_definition
+from simsched.sources import closure_of
 
 #: The policy from which the way to the bound is measured.
 _FIRST_COME = "fifo"
+#: The file of a cell that holds what a search found.
+_FILE = "bound.json"
 
 
 @dataclass(frozen=True)
@@ -58,23 +64,72 @@ class Distance:
     unknown: str = ""
 
 
-def bounds_of(grid: Grid) -> list[Bound]:
+class BoundTask(Task):
+    """The search for bounds of a task's jobs, made and kept as cells are."""
+
+
+def bound_cells(grid: Grid) -> list[GridCell]:
+    """Return the searches for the bounds of an experiment's cells, to be run beside these; equal ones once."""
+    return [
+        GridCell("bound", "bound", cell.seed, cell.point, _search_for(cell.task))
+        for cell in {_physics(cell.task): cell for cell in reversed(grid.wanted)}.values()
+    ][::-1]
+
+
+def bounds_of(grid: Grid, kept: Path | None = None) -> list[Bound]:
     """Return the bounds of an experiment's cells, those of equal jobs and physics once.
 
-    A cell whose physics nothing bounds says so in `refused`.
+    With `kept` they are read from that folder of a run, beside which `bound_cells` ran. A cell whose physics nothing
+    bounds says so in `refused`.
     """
     solved: dict[str, dict[str, Any]] = {}
     found: dict[tuple[str, ...], tuple[GridCell, dict[str, Any], list[str]]] = {}
     for cell in grid.wanted:
         what = _physics(cell.task)
         if what not in solved:
-            solved[what] = _solve(cell.task)
+            solved[what] = _solve(cell.task) if kept is None else _read(Store(kept), _search_for(cell.task).key)
         place = (repr(dict(cell.point)), f"{cell.seed}", _workload(cell), what)
         found.setdefault(place, (cell, solved[what], []))[2].append(cell.label)
     return [
         Bound(dict(cell.point), cell.seed, _workload(cell), tuple(labels), **values)
         for cell, values, labels in found.values()
     ]
+
+
+@cache
+def _code() -> str:
+    return closure_of([__name__]).digest + summary_definition()
+
+
+def _search_for(task: Task) -> BoundTask:
+    """Return the search for a task's bounds, which its policy and seed do not concern."""
+    own = dict.fromkeys(("policy", "agent", "seed", "losses", "costs"), "bound")
+    values = {one.name: getattr(task, one.name) for one in fields(task)}
+    return BoundTask(**{**values, "key": key_of(task, {**own, "code": _code()})})
+
+
+@make_cell.register
+def _(task: BoundTask, folder: Path, environment: Mapping[str, Any], *_: object) -> float:
+    store, began_s = Store(folder), time.perf_counter()
+    staged = store.begin(task.key)
+    try:
+        found = _solve(task)
+        summary = {name: value for name, value in found.items() if isinstance(value, float)}
+        content = {_FILE: json_text(found).encode(), SUMMARY_FILE: json_text(summary).encode()}
+        about = {"cell": task.key, "summary_definition": summary_definition(), "environment": dict(environment)}
+        seal(staged.path, about, content)
+    except BaseException:
+        store.discard(staged)
+        raise
+    store.publish(staged, task.key)
+    return time.perf_counter() - began_s
+
+
+def _read(store: Store, key: str) -> dict[str, Any]:
+    if not store.has(key):
+        return {"refused": "the search for it has failed"}
+    found: dict[str, Any] = read_json(store.cell(key) / _FILE)
+    return found | {"relaxed": tuple(found.get("relaxed", ()))}
 
 
 def _physics(task: Task) -> str:
@@ -113,8 +168,12 @@ def _workload(cell: GridCell) -> str:
 
 
 def grid_of(run: Run) -> Grid:
-    """Return the grid of a run, from the specification in its results; `InputError` if it cannot be read any more."""
-    return prepare_grid(yaml_lines.parse(yaml_text(dict(run.experiment)), f"{run.name}.yaml"), [], name=run.name)
+    """Return the grid of a run, from the specification in its results, without the policies that could not run.
+
+    Raises `InputError` if it cannot be read any more.
+    """
+    document = yaml_lines.parse(yaml_text(dict(run.experiment)), f"{run.name}.yaml")
+    return prepare_grid(document, [], name=run.name, leave_out=True)
 
 
 def distances(run: Run, bounds: Sequence[Bound]) -> list[Distance]:

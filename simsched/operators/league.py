@@ -9,6 +9,7 @@ from typing import Any
 from simsched.experiment import (
     Contest,
     Grid,
+    GridCell,
     LeagueSpec,
     code_now,
     code_of,
@@ -19,7 +20,7 @@ from simsched.experiment import (
 )
 from simsched.experiment.fairness import run_with_fairness
 from simsched.experiment.running import Listener, RunResult, prepare_grid
-from simsched.operators.bound import bounds_of
+from simsched.operators.bound import Bound, bound_cells, bounds_of
 from simsched.operators.tuning import tune
 from simsched.results import (
     CPU_S,
@@ -82,8 +83,9 @@ def play(
         if began is not None:
             began(contest.name, number, len(all_contests))
         grid = prepare_grid(contest.document(able.rows, chosen, spec.name), name=contest.name, leave_out=True)
-        found = _run(grid, out, workers, listener)
-        places.append(_place(contest, grid, bounds=bounds and against is None))
+        bounded = grid.select([cell.label for cell in grid.cells[:1]]) if bounds and against is None else None
+        found = _run(grid, out, workers, listener, [] if bounded is None else bound_cells(bounded))
+        places.append(_place(contest, grid, [] if bounded is None else bounds_of(bounded, out / grid.folder_name)))
         entries += found
         entries += [Entry(contest.name, label, reason=reason) for label, reason in able.unable.items()]
     told += tuple(one.said for one in tuned.values())
@@ -109,13 +111,13 @@ def _other_code(changed: Sequence[str]) -> tuple[str, ...]:
     return (f"{said}; {_AGAIN} was run again and came out the same." if _AGAIN in changed else f"{said}.",)
 
 
-def _run(grid: Grid, out: Path, workers: int, listener: Listener | None) -> list[Entry]:
+def _run(grid: Grid, out: Path, workers: int, listener: Listener | None, beside: Sequence[GridCell]) -> list[Entry]:
     """Run a contest and return its entries, those of policies without results last."""
     contest = grid.folder_name
     lost = {label: reason_of(problems) for label, problems in grid.refused.items()}
     found: list[Entry] = []
     if grid.cells:
-        result = run_with_fairness(grid, out, workers, listener)
+        result = run_with_fairness(grid, out, workers, listener, beside=beside)
         wanted = {cell.label: cell for cell in grid.cells}
         failed = _failures(result)
         run = read_run(result.folder) if (result.folder / RUN_FILE).is_file() else None
@@ -156,11 +158,9 @@ def _entry(contest: str, cells: Sequence[Cell]) -> Entry:
     )
 
 
-def _place(contest: Contest, grid: Grid, *, bounds: bool) -> ContestPlace:
+def _place(contest: Contest, grid: Grid, proved: Sequence[Bound]) -> ContestPlace:
     """Describe a contest, with the bounds of its jobs where the physics allow any."""
-    one = {cell.label: None for cell in grid.cells}
     loads = [float(load) for cell in grid.cells if (load := cell.task.about.get("offered_load")) is not None]
-    proved = bounds_of(grid.select(list(one)[:1])) if bounds and one else []
     refused = next((bound.refused for bound in proved if bound.refused), "")
     return ContestPlace(
         contest.workload,

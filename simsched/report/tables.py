@@ -210,12 +210,17 @@ def estimate_text(estimate: Estimate | None, factor: float = 1, write: Callable[
     return mean if half is None else f"{mean} ±{number(half * factor)}"
 
 
+def _replication(rows: Sequence[Row]) -> str:
+    """Name what rows are means over: a run of a seed and a workload, where workloads count as well as seeds."""
+    return "seed" if all(len({cell.seed for cell in row.cells}) == len(row.cells) for row in rows) else "run"
+
+
 def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: bool) -> tuple[str, ...]:
     sizes = sorted({len(row.cells) for row in rows})
     if not sizes:
         return ()
     count = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    what = "seeds" if all(len({cell.seed for cell in row.cells}) == len(row.cells) for row in rows) else "runs"
+    what = f"{_replication(rows)}s"
     copies = [row for row in rows if row.copies]
     all_copies = len(copies) == len(rows)
     notes = [
@@ -241,7 +246,7 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: boo
 def difference_table(
     found: Sequence[DifferenceRow], metrics: Sequence[str] | None = None, *, title: str = ""
 ) -> TextTable:
-    """Show the relative differences from the reference policy in per cent, seed by seed, with 95 % intervals.
+    """Show the relative differences from the reference policy in per cent, pair by pair, with 95 % intervals.
 
     An asterisk marks differences whose interval excludes zero. Where the reference has nothing, or next to it, the
     difference itself is shown, in the unit that reads best.
@@ -264,10 +269,11 @@ def difference_table(
     )
     reference = found[0].reference.policy if found else "the reference"
     estimates = [each.relative or each.absolute for one in found for each in one.differences.values()]
+    one_by_one = _replication([one.row for one in found])
     notes = [
-        "Mean of the relative differences seed by seed ±95 % interval; * the interval leaves zero out."
+        f"Mean of the relative differences {one_by_one} by {one_by_one} ±95 % interval; * the interval leaves zero out."
         if any(one.half_width is not None for one in estimates)
-        else "One seed, hence no interval."
+        else f"One {one_by_one}, hence no interval."
     ]
     cells = [cell for row in rows for cell in row[1 + len(swept) :]]
     if any(cell.startswith("x ") for cell in cells):

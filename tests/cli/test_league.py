@@ -14,6 +14,7 @@ from simsched.errors import InputError
 from simsched.experiment import code_now, contests, digest_of_league, entrants, read_league, shipped_results
 from simsched.experiment.league import find_league
 from simsched.experiment.validation import check_experiment
+from simsched.operators import bounds_of, grid_of
 from simsched.operators.league import made_by_other_code
 from simsched.operators.tuning import tune
 from simsched.policy import registry
@@ -88,7 +89,13 @@ def test_every_policy_takes_part_where_it_can(folder, league):
     above = {row["policy"]: float(row["above_bound"]) for row in rows if row["metric"] == "jct_mean_s"}
     assert 0 <= above["srtf"] <= above["fifo"]
     assert {"rho_max", "idle_gpu_hours", "energy_kwh", "cpu_s"} <= {row["metric"] for row in rows}
+    kept = {path: path.stat().st_mtime_ns for path in results.glob("*/cells/*/bound.json")}
+    assert len(kept) == 2 * 2, "two contests, two seeds, whatever the number of policies"
+    run = read_run(results / "drawn.load-0.8")
+    here = {f"{one.seed}": one.mean_jct_s for one in bounds_of(grid_of(run))}
+    assert table["contests"][0]["bounds"] == here, "workers find what a search in this process finds"
     assert "[1/" not in league(*THREE).stderr, "what is complete is not run again"
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
 
 
 def test_ones_own_policy_stands_beside_results_of_others(folder, league):

@@ -204,6 +204,12 @@ def test_tables_worked_by_hand(table: str, equal: int, word: str) -> None:
     assert [word in v.detail for v in report.verdicts if v.result == "left out"] == [True]
 
 
+def test_every_rule_of_topology_in_a_cycle_as_worked_by_hand() -> None:
+    report = check_file(DATA / "quota" / "topology_rules_test.go.txt")
+    assert [verdict.name for verdict in report.verdicts if verdict.result != "equal"] == []
+    assert len(report.verdicts) == 50
+
+
 def test_a_case_on_which_the_model_fails_is_a_difference() -> None:
     verdict = check({**CASE, "incoming": {**CASE["incoming"], "queue": "elsewhere"}})
     assert (verdict.result, "failed: KeyError" in verdict.detail) == ("different", True)

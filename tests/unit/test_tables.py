@@ -53,6 +53,19 @@ def test_what_only_some_runs_have_is_shown_without_being_asked_for():
     assert table.rows[1][3:] == ("-", "-", "-", "-")
 
 
+def test_differences_are_paired_run_by_run_where_workloads_count_as_replications():
+    files = {"workload.path": ("a.csv", "b.csv")}
+    cells = [
+        Cell(None, {}, {"jct_mean_s": jct_s}, policy, policy, 1, {"workload.path": file})
+        for policy, both in (("ref", (100.0, 200.0)), ("other", (110.0, 220.0)))
+        for file, jct_s in zip(files["workload.path"], both, strict=True)
+    ]
+    found = comparison(Run(None, "x", tuple(cells), {}, files), ["workload.path"])
+    table = difference_table(paired_differences(found, "ref"), ["jct_mean_s"])
+    assert table.rows == (("other", "+10.0 ±0.00 *"),)  # by 10 % on each
+    assert table.notes[0].startswith("Mean of the relative differences run by run ±95 % interval")
+
+
 def test_a_comparison_has_a_row_per_policy_with_intervals_and_published_values():
     table = comparison_table(rows({"p": [2, 4, 6], "q": [3, 3, 3]}, {"p": {"jct_mean_h": 0.76}}))
     assert table.headers == ("policy", "mean JCT (h)", "GPU utilisation (%)")

@@ -51,9 +51,10 @@ def run_with_fairness(
     dask: str | None = None,
     limits: Limits = NO_LIMITS,
     in_process: bool = False,
+    beside: Sequence[GridCell] = (),
 ) -> RunResult:
     """Run an experiment as `run_grid` does, and its fairness comparison where requested."""
-    beside = tuple(reference_cells(grid).values())
+    beside = (*beside, *reference_cells(grid).values())
     result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits, in_process=in_process)
     store = Store(result.folder)
     if grid.experiment.spec.finish_time_fairness is None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import singledispatch
 from pathlib import Path
 from traceback import format_exc
 from typing import Any
@@ -14,6 +15,9 @@ from simsched.errors import InputError, safe_text, said
 from simsched.experiment.running.cell import NO_LIMITS, Cancelled, CellError, raised_by_user, run_cell
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.task import Task
+
+#: Makes the cell of a task, by its class: a simulation, unless another is registered for it where the class is.
+make_cell = singledispatch(run_cell)
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ def run_to_outcome(
     report: Callable[[float, int], None],
     limits: Limits = NO_LIMITS,
 ) -> Outcome:
-    """Run a cell; errors become an outcome with safe text, except `Cancelled` and interrupts."""
-    return outcome_of(lambda: run_cell(task, folder, environment, report, limits))
+    """Make a cell; errors become an outcome with safe text, except `Cancelled` and interrupts."""
+    return outcome_of(lambda: make_cell(task, folder, environment, report, limits))
 
 
 def outcome_of(work: Callable[[], float]) -> Outcome:

@@ -74,33 +74,35 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
     """
     data = way_data(table)
     loads = data.groupby("workload", sort=False)["load"].nunique()
-    columns, rows = (
-        [str(name) for name in loads.index[loads > 1]],
-        [one for one in classes(table) if one in set(data["class"])],
-    )
-    if not columns:
+    columns = [str(name) for name in loads.index[loads > 1]]
+    shown = data[data["workload"].isin(columns)]
+    rows = [one for one in classes(table) if one in set(shown["class"])]
+    if not rows:
         return None
     panels = {
         (row, column): part[part["policy"].isin(_foremost(part))]
         for row in rows
         for column in columns
-        for part in [data[(data["class"] == row) & (data["workload"] == column)]]
+        for part in [shown[(shown["class"] == row) & (shown["workload"] == column)]]
     }
-    styles = looks(sorted({policy for part in panels.values() for policy in part["policy"]}))
+    styles = {
+        row: looks(sorted({policy for column in columns for policy in panels[row, column]["policy"]})) for row in rows
+    }
     with styled():
         caption = (
             f"0: as FIFO; 1: at the bound, below which no schedule comes. In each panel the {_MOST_LINES} schedulers "
             f"of the class that cover most; values below {_LEAST_WAY:g} are not shown."
         )
-        figure = new_figure(3.4 * len(columns) + 0.6, 3.1 * len(rows), title, caption)
+        figure = new_figure(3.4 * len(columns) + 0.6, 3.5 * len(rows), title, caption)
         grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
-        least = max(_LEAST_WAY, min(0.0, *(float(part["way"].min()) for part in panels.values() if len(part))) - 0.05)
+        least = max(_LEAST_WAY, min(0.0, float(min(part["way"].min() for part in panels.values() if len(part)))) - 0.05)
         for axes, ((row, column), part) in zip(grid.flat, panels.items(), strict=True):
-            _way_panel(axes, part, styles)
-            axes.set(ylim=(least, 1.02), title=f"{column}\n{row}")
-        for axes in grid[-1]:
-            axes.set_xlabel("offered load")
-        for axes in grid[:, 0]:
+            if part.empty:
+                axes.set_axis_off()
+                continue
+            _way_panel(axes, part, styles[row])
+            axes.tick_params(labelbottom=True, labelleft=True)
+            axes.set(ylim=(least, 1.02), title=f"{column}\n{row}", xlabel="offered load")
             axes.set_ylabel("way from FIFO to the bound")
     return figure, data
 
@@ -129,8 +131,7 @@ def _way_panel(axes: Axes, part: pd.DataFrame, styles: Mapping[str, Look]) -> No
         style = {"color": look.colour, "linestyle": look.dash, "marker": look.marker, "markersize": 4}
         axes.plot(line["load"], line["way"], label=label_text(policy), **style)
     axes.axhline(0, color="#888888", linewidth=0.8)
-    if len(part):
-        axes.legend(fontsize=6.5, loc="lower left", ncols=2)
+    axes.legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3, frameon=False)
 
 
 def _foremost(part: pd.DataFrame) -> Sequence[str]:
