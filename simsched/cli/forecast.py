@@ -60,6 +60,7 @@ def forecast(
     now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
     queues = [] if queue is None else [read_queue(queue, now_s=now_s)]
     found = calibrate(plan)
+    plan = found.plan  # with what was fitted
     if not (found.verdict.is_open or trust_anyway):
         paths = [] if no_plots else publish_verdict(found)
         if as_json:
