@@ -196,7 +196,7 @@ def _plan(
         if starts[job] < 0:
             continue
         end = _round_up(times[place] + limit, step, zero)
-        until = np.searchsorted(times[:count], end)
+        until = int(np.searchsorted(times[:count], end))
         count = _divide(times, order, levels, count, until, end)
         parts = _reserve(levels, order, place, until, want, bool(want[5]) or (whole_nodes and place > 0), chosen)
         if place == 0:
