@@ -1,14 +1,13 @@
 """Measures whether tests notice mistakes: mutates places drawn at random, runs the tests that cover each.
 
-    pip install coverage
     python -m benchmarks.mutation --places 300 --seed 1
 
-A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in
-`simsched/engine`, `simsched/policy` and `simsched/results`. For each the tests run that executed its line (found by
-one run of the tests under coverage, kept in `out/mutation-coverage.json` until it is deleted; a line that runs only
-when its file is imported has the tests of the whole file), those first that tell cases apart; it is killed where any of
-them fails. Works on a copy of the checkout, never on the checkout itself. Tests that start processes or build documents
-(`tests/cli`) are left out, so the score is a lower bound.
+A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in the
+engine and in what it and policies may import (`--rooms` names others). For each the tests run that executed its line
+(found by one run of the tests, kept in `out/mutation-coverage.json` until it is deleted, which needs Python 3.12; a
+line that runs only when its file is imported has the tests of the file, or of its folder), those first that tell cases
+apart; it is killed where any of them fails. Works on a copy of the checkout, never on the checkout itself. Tests
+that start processes or build documents (`tests/cli`) are left out, so the score is a lower bound.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ from typing import IO, NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("simsched/engine", "simsched/policy", "simsched/results")
+#: Where the house declares which rooms each room may import.
+ARROWS = ROOT / "tests" / "architecture" / "test_imports.py"
 SUITES = ("tests/unit", "tests/conformance", "tests/property", "tests/golden", "tests/validation")
 COVERAGE = ROOT / "out" / "mutation-coverage.json"
 COPIED = ("simsched", "policies", "tests", "experiments", "workloads", "traces", "benchmarks", "docs", "pyproject.toml")
@@ -83,7 +83,9 @@ class Coverage(NamedTuple):
         The two cheapest of each line, if quick, the nearest lines first; then the cheapest of each file of tests, the
         second of each, and so on.
         """
-        lines = self.tests.get(mutant.file, {})
+        folder = mutant.file.rpartition("/")[0] + "/"
+        beside = set[str]().union(*(lines[""] for file, lines in self.tests.items() if file.startswith(folder)))
+        lines = self.tests.get(mutant.file, {"": sorted(beside)})
         known = lines.get(str(mutant.line)) or lines.get("", [])
         cheapest = sorted(known, key=lambda test: (self.seconds[test], test))
         quick = {test for test in cheapest if self.seconds[test] < QUICK_S}
@@ -146,13 +148,26 @@ def mutants(file: Path) -> Iterator[Mutant]:
 
 RECORDER = '''
 import json, os, sys, time
-import coverage, pytest
+import pytest
+from simsched.jit import _Later
 
 class Recorder:
-    """Notes which test runs, for coverage, how long each takes, and which fail without any mutant."""
+    """Notes which lines of the house each test runs, how long it takes, and which fail without any mutant."""
 
-    def __init__(self, measured):
-        self.measured, self.seconds, self.failed = measured, {}, set()
+    def __init__(self):
+        self.names, self.seconds, self.failed, self.tests, self.here = [], [], set(), {}, set()
+        self.house = os.path.join(os.getcwd(), "simsched", "")
+        sys.monitoring.use_tool_id(sys.monitoring.COVERAGE_ID, "mutation")
+        sys.monitoring.register_callback(sys.monitoring.COVERAGE_ID, sys.monitoring.events.LINE, self.line)
+        sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, sys.monitoring.events.LINE)
+        run = _Later.__call__
+        _Later.__call__ = lambda kernel, *values: self.line(kernel._function.__code__) and run(kernel, *values)
+
+    def line(self, code, number=0):
+        """Note a line, or with 0 a compiled kernel, whose lines nobody sees."""
+        if code.co_filename.startswith(self.house):
+            self.here.add((code.co_filename, number or code.co_firstlineno))
+        return sys.monitoring.DISABLE  # until the next test
 
     def pytest_runtest_logreport(self, report):
         if report.failed:
@@ -160,31 +175,29 @@ class Recorder:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        self.measured.switch_context(item.nodeid)
+        self.here.clear()
+        sys.monitoring.restart_events()
         begun = time.perf_counter()
         yield
-        self.seconds[item.nodeid] = time.perf_counter() - begun
-        self.measured.switch_context("")
+        self.seconds.append(time.perf_counter() - begun)
+        for file, number in self.here if item.nodeid not in self.failed else ():
+            self.tests.setdefault(os.path.relpath(file), {}).setdefault(number, []).append(len(self.names))
+        self.names.append(item.nodeid)
 
-measured = coverage.Coverage(source=sys.argv[2].split(","), data_file=None)
-measured.start()
-recorder = Recorder(measured)
-pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[3:]], plugins=[recorder])
-measured.stop()
-data = measured.get_data()
-tests = {}
-for file in data.measured_files():
-    name = os.path.relpath(file)
-    by_line, whole = {}, set()
-    for line, found in data.contexts_by_lineno(file).items():
-        known = sorted(test for test in found if test and test not in recorder.failed)
-        whole.update(known)
-        if known:
-            by_line[str(line)] = known
-    tests[name] = {**by_line, "": sorted(whole)}
+recorder = Recorder()
+pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[recorder])
+sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
 with open(sys.argv[1], "w") as out:
-    json.dump({"tests": tests, "seconds": recorder.seconds}, out)
+    json.dump({"names": recorder.names, "seconds": recorder.seconds, "tests": recorder.tests}, out)
 '''
+
+
+def rooms() -> dict[str, bool]:
+    """Return the rooms of the house, and of each whether the engine or policies stand on it."""
+    body = ast.parse(ARROWS.read_text(encoding="utf-8")).body
+    arrows = next(ast.literal_eval(one.value) for one in body if ast.unparse(one).startswith("MAY_IMPORT = "))
+    policies = arrows.pop("simsched_policies")
+    return {room: room in {"engine"} | arrows["engine"] | policies for room in sorted(arrows)}
 
 
 def _copy(what: Path, where: Path) -> None:
@@ -198,29 +211,32 @@ def _copy(what: Path, where: Path) -> None:
 def covering(copy: Path, workers: int) -> Coverage:
     """Return which tests execute each line; measured once and kept."""
     if not COVERAGE.is_file():
+        if not hasattr(sys, "monitoring"):
+            sys.exit("which tests run which lines is measured under Python 3.12 or later")
         files = sorted(
             test.relative_to(copy).as_posix() for suite in SUITES for test in (copy / suite).rglob("test_*.py")
         )
         parts = [copy.parent / f"coverage-{worker}.json" for worker in range(workers)]
         running = [
-            subprocess.Popen(
-                [sys.executable, "-c", RECORDER, str(part), ",".join(ROOMS), *files[worker::workers]], cwd=copy
-            )
+            subprocess.Popen([sys.executable, "-c", RECORDER, str(part), *files[worker::workers]], cwd=copy)
             for worker, part in enumerate(parts)
         ]
         for process in running:
             process.wait()
-        tests: dict[str, dict[str, list[str]]] = {}
-        seconds: dict[str, float] = {}
-        for part in parts:
-            found = json.loads(part.read_text(encoding="utf-8"))
-            seconds |= found["seconds"]
-            for file, lines in found["tests"].items():
-                for line, names in lines.items():
-                    tests.setdefault(file, {}).setdefault(line, []).extend(names)
         COVERAGE.parent.mkdir(exist_ok=True)
-        COVERAGE.write_text(json.dumps({"tests": tests, "seconds": seconds}), encoding="utf-8")
-    return Coverage(**json.loads(COVERAGE.read_text(encoding="utf-8")))
+        COVERAGE.write_text(f"[{','.join(part.read_text(encoding='utf-8') for part in parts)}]", encoding="utf-8")
+    tests: dict[str, dict[str, list[str]]] = {}
+    seconds: dict[str, float] = {}
+    for part in json.loads(COVERAGE.read_text(encoding="utf-8")):
+        names = part["names"]
+        seconds |= dict(zip(names, part["seconds"], strict=True))
+        for file, lines in part["tests"].items():
+            known = tests.setdefault(file, {})
+            for line, places in lines.items():
+                known.setdefault(line, []).extend(names[place] for place in places)
+    for known in tests.values():
+        known[""] = sorted(set().union(*known.values()))
+    return Coverage(tests, seconds)
 
 
 def killed(copy: Path, mutant: Mutant, tests: list[str], seconds: float) -> bool:
@@ -370,8 +386,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30, help="at most so many seconds of tests for a place")
     parser.add_argument("--workers", type=int, default=2)
+    known = rooms()
+    below = [room for room, is_below in known.items() if is_below]
+    parser.add_argument("--rooms", nargs="+", choices=list(known), default=below, metavar="ROOM")
     args = parser.parse_args()
-    everywhere = [mutant for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")) for mutant in mutants(file)]
+    files = [file for room in args.rooms for file in sorted((ROOT / "simsched" / room).rglob("*.py"))]
+    everywhere = [mutant for file in files for mutant in mutants(file)]
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     chosen = random.Random(args.seed).sample(everywhere, min(args.places, len(everywhere)))
     with tempfile.TemporaryDirectory() as folder:
@@ -387,6 +407,10 @@ def main() -> int:
         sys.path[:0] = [str(copies[0]), str(copies[0] / "policies")]
         options = ("-q", "-n", "0", "-p", "no:cacheprovider", "--capture=no", f"--basetemp={folder}/tests")
         pytest.main([*options, *SUITES], plugins=[trials])
+    tried = [mutant for worker in range(args.workers) for mutant in chosen[worker :: args.workers]]
+    places = Counter(mutant.file.split("/")[1] for mutant in tried)
+    noticed = Counter(one.file.split("/")[1] for one, line in zip(tried, trials.lines, strict=True) if line == _DEAD)
+    print(", ".join(f"{room} {noticed[room]} of {count}" for room, count in sorted(places.items())))
     dead, covered = trials.lines.count(_DEAD), len(trials.lines) - trials.lines.count(_UNSEEN)
     print(f"{dead} of {len(chosen)} mutants killed ({dead / len(chosen):.1%}), {covered} covered")
     return 0

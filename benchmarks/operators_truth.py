@@ -1,9 +1,10 @@
 """Operators' answers against the truth of the reference cluster, seed by seed.
 
-    python benchmarks/operators_truth.py OUT --seeds 1 2 3 [--days 14] [--what waits changes shut live]
+    python benchmarks/operators_truth.py OUT --seeds 1 2 3 [--days 14] [--what waits changes capacity shut live]
 
 `waits` replays the log as it was, with everything and without processors and caps; `changes` forecasts 50 and 34 nodes
-of A100 instead of 40 and a cap of 48 GPUs instead of 64, and compares with the cluster run that way; `shut` tries logs
+of A100 instead of 40 and a cap of 48 GPUs instead of 64, and compares with the cluster run that way; `capacity` asks
+for the nodes with which mean waits are less than the log recorded, and runs the cluster with these; `shut` tries logs
 without partitions, cut to GPUs and times, and a wrong policy; `live` forecasts the queue of twelve moments of a smaller
 cluster's log. Each seed takes some minutes of CPU.
 """
@@ -20,8 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from simsched.cli.operator_options import make_plan
-from simsched.operators import Calibration, ReplayPlan, backtest, calibrate, what_if
-from tests.validation.oracles.slurm_cluster import LOAD, REFERENCE, SMALL, SMALL_LOAD, Cluster, Site, draw_jobs
+from simsched.operators import Calibration, ReplayPlan, Target, backtest, calibrate, find_capacity, what_if
+from tests.validation.oracles.slurm_cluster import REFERENCE, SMALL, Cluster, Site
+from tests.validation.oracles.slurm_jobs import LOAD, SMALL_LOAD, draw_jobs
 from tests.validation.oracles.slurm_texts import WARM_DAYS, write_all
 
 #: The loads without caps and processors, which then hold nobody back.
@@ -80,6 +82,24 @@ def changes_of(folder: Path, jobs: Sequence[Any], site: Site) -> Iterator[str]:
             )
 
 
+def capacity_of(folder: Path, jobs: Sequence[Any], site: Site) -> Iterator[str]:
+    """Ask for the H100 nodes that meet a target which today's miss by what the log recorded, and run these in truth."""
+    plan = plan_of(folder)
+    found = calibrate(plan)
+    recorded_h, kind = float(found.jobs["recorded_s"].mean()) / 3600, site.kinds[2]
+    target = Target.parse(f"queueing_mean_h<={0.95 * recorded_h:.4f}")
+    group = next(i for i, one in enumerate(plan.groups) if one["gpu_type"] == kind.gpu_type)
+    answer = find_capacity(found, target, group=group)
+    said = f"  {kind.nodes} {kind.gpu_type} nodes, recorded {recorded_h:.2f} h, target {target.bound:.2f} h: "
+    if answer.nodes is None:
+        yield f"{said}no number"
+        return
+    runs = {str(one.id): one for one in Cluster(site.with_nodes(kind.name, answer.nodes), jobs).run()}
+    waits = [(runs[name].start_s or 0) - runs[name].submit_s for name in found.jobs["job_id"]]
+    refuted = "" if answer.nodes > kind.nodes else "REFUTED"
+    yield f"{said}{answer.nodes} nodes, true mean {sum(waits) / len(waits) / 3600:.2f} h {refuted}"
+
+
 def shut_of(folder: Path) -> Iterator[str]:
     """Say what the gate makes of logs that lack something, and of a wrong policy."""
     header, *rows = (folder / "log.txt").read_text(encoding="utf-8").splitlines()
@@ -119,7 +139,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--days", type=float, default=14)
-    parser.add_argument("--what", nargs="+", default=["waits", "changes", "shut"])
+    parser.add_argument("--what", nargs="+", default=["waits", "changes", "capacity", "shut"])
     given = parser.parse_args()
     for seed in given.seeds:
         folder = given.out / f"seed{seed}"
@@ -135,11 +155,13 @@ def main() -> None:
                 sep="\n",
                 flush=True,
             )
-        if "changes" in given.what:
+        if {"changes", "capacity"} & set(given.what):
             # The log begins with the empty cluster, as the truth under another setting does.
             young = draw_jobs(REFERENCE, seed, given.days, LOAD)
             write_all(folder / "young", REFERENCE, young, given.days, warm_days=0)
-            print(f"seed {seed}, changes", *changes_of(folder / "young", young, REFERENCE), sep="\n", flush=True)
+        for what, asked in (("changes", changes_of), ("capacity", capacity_of)):
+            if what in given.what:
+                print(f"seed {seed}, {what}", *asked(folder / "young", young, REFERENCE), sep="\n", flush=True)
         if "shut" in given.what:
             print(f"seed {seed}, what must stay shut", *shut_of(folder), sep="\n", flush=True)
         if "live" in given.what:

@@ -64,7 +64,7 @@ def tables_of(folder: Path) -> dict[str, str]:
 def run(experiment: Path, out: Path, environment: dict[str, str]) -> dict[str, str]:
     """Run the experiment in processes of their own and return the digests."""
     command = [sys.executable, "-c", "from simsched.cli.entry import main; main()", "run", str(experiment)]
-    command += ["--out", str(out), "--name", "run", "--no-plots", "--workers", "1"]
+    command += ["--out", str(out), "--name", "run", "--no-plots", "--in-process"]
     found = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
     if found.returncode:
         raise SystemExit(found.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from simsched.experiment import find_published
 from simsched.experiment.running import prepared, runner
 from simsched.threads import one_thread_each
+from simsched.workload import source
 from tests.campaigns import WHOLE
 
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
@@ -46,6 +48,14 @@ class PublishedFolder:
 def shared() -> PublishedFolder:
     """Return the folder of published data, of which each part that is not there skips the test that asks for it."""
     return PublishedFolder()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def years() -> Iterator[None]:
+    """Keep the generated years that one test drew from for the next one, which mostly wants the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simsched.workload.source.stretch_of", lru_cache(maxsize=4)(source.stretch_of))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ class LeasingAgent:
     """
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Return how the job runs that begins on a site at a second, having made `progress`."""
+        """Return how the job runs that begins on a site at a second, having made `progress`; refuses until defined."""
         raise NotImplementedError
 
 

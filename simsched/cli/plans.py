@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from simsched.applications.calibration import ModelErrors
     from simsched.applications.plans import HardwareDocument, MeasuredSteps
     from simsched.model import Cluster
-    from simsched.model.plans import Plan, PlannedModel, PlanSpace
+    from simsched.model.plans import ModelShape, Plan, PlannedModel, PlanSpace
     from simsched.operators import PlanAnswer, Question
 
 hardware_option = click.option(
@@ -37,7 +37,7 @@ hardware_option = click.option(
 def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
     """Fit a hardware profile to measured steps; report errors by model, also of models left out one at a time.
 
-    The fit begins at the profile named, whose `fitted` numbers it moves.
+    The fit moves the `fitted` numbers of the profile named, from what it expects of them.
     """
     from simsched.applications.calibration import errors_by_model, fit_profile
     from simsched.applications.plans import find_hardware, hardware_text
@@ -67,7 +67,10 @@ def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
 @click.option("--rows", "show_rows", is_flag=True, help="Print each row's prediction too.")
 @json_option
 def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None:
-    """Predict measured steps from a hardware profile that was not fitted to them; report errors by model."""
+    """Predict measured steps from a hardware profile that was not fitted to them; report errors by model.
+
+    What lies beyond the models and plans measured is told.
+    """
     from simsched.applications.calibration import errors_by_model, predict
     from simsched.applications.plans import find_hardware
 
@@ -79,6 +82,7 @@ def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None
         {"line": step.line, "model": step.model, "plan": str(step.plan), "seconds": step.seconds, "predicted": seconds}
         for step, seconds in zip(steps.rows, predicted.tolist(), strict=True)
     ]
+    _say_beyond(document, [(step.shape, step.plan) for step in steps.rows])
     if as_json:
         print_json({"errors": [_plain(one) for one in found], "rows": rows})
         return
@@ -146,6 +150,8 @@ def plans(
     beside = beside[:1] if asked is not None else beside
     grown = [replace(question, gpus=gpus << k, global_batch=question.global_batch << k) for k in range(doublings + 1)]
     scaled = [(one, _fastest(one, cluster, model, space)) for one in (grown if doublings else [])]
+    answers = [*found, *(one for _, one in beside), *(one for _, one in scaled)]
+    _say_beyond(document, [(known.shape, one.plan) for one in answers])
     if as_json:
         shown = [_shown(one) for one in found]
         apart_too = [{"where": where, **_shown(one)} for where, one in beside]
@@ -297,6 +303,12 @@ def _read(path: Path, document: HardwareDocument) -> MeasuredSteps:
     for note in steps.notes:
         click.echo(f"simsched: {path}: {note}", err=True)
     return steps
+
+
+def _say_beyond(document: HardwareDocument, asked: Sequence[tuple[ModelShape, Plan]]) -> None:
+    beyond = document.errors and document.errors.beyond(asked)
+    if beyond:
+        click.echo(f"simsched: beyond what the profile was fitted to, where its errors say little: {beyond}", err=True)
 
 
 def _plain(errors: ModelErrors) -> dict[str, object]:

@@ -79,14 +79,7 @@ class Grid:
 
     def select(self, labels: Sequence[str]) -> Grid:
         """Restrict the grid to policies with these labels (none given: all); raises `InputError` for unknown labels."""
-        specs = [point.spec for point in self.experiment.points[:1]]
-        some = () if len(self.cells) > MOST_KEPT else self.cells
-        known = {policy.shown_as for spec in specs for policy in spec.policies} | {cell.label for cell in some}
-        unknown = [label for label in labels if label not in known]
-        if unknown:
-            raise input_error(
-                "--policy", f"no policy of this experiment is called '{unknown[0]}'", nearest(unknown[0], known)
-            )
+        _check_labels(self.experiment, labels)
         return replace(self, labels=tuple(labels))
 
     @property
@@ -100,15 +93,30 @@ class Grid:
         return tuple({cell.task.key: cell.task for cell in self.wanted}.values())
 
 
+def _check_labels(experiment: Experiment, labels: Sequence[str]) -> None:
+    points = experiment.points if isinstance(experiment.points, tuple) else experiment.points[:1]
+    known = {policy.shown_as for point in points for policy in point.spec.policies}
+    unknown = [label for label in labels if label not in known]
+    if unknown:
+        message = f"no policy of this experiment is called '{unknown[0]}'"
+        raise input_error("--policy", message, nearest(unknown[0], known))
+
+
 def make_grid(
-    experiment: Experiment, progress: Callable[[int, int], None] | None = None, *, leave_out: bool = False
+    experiment: Experiment,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    labels: Sequence[str] = (),
+    leave_out: bool = False,
 ) -> Grid:
     """Create the cells of an experiment: read data, draw workloads, hash what determines results.
 
-    Above `MOST_KEPT` cells the grid is lazy and checks only an evenly spread sample. `progress` receives the cells done
-    and the total. Raises `InputError` for unreadable data and jobs that can never run; with `leave_out` the policies
-    that cannot run them are left out instead, and named in `refused`.
+    All cells are created, those of policies with other `labels` too. Above `MOST_KEPT` cells the grid is lazy and
+    checks only an evenly spread sample. `progress` receives the cells done and the total. Raises `InputError` for
+    unknown labels, unreadable data and jobs that can never run; with `leave_out` the policies that cannot run them are
+    left out instead, and named in `refused`.
     """
+    _check_labels(experiment, labels)
     maker = _Maker(experiment, CellInputs(), Checks(failures=leave_out))
     shape = maker.shape()
     total = shape.total
@@ -128,7 +136,8 @@ def make_grid(
     if leave_out and not kept:
         raise input_error("seeds", f"{total} cells are too many to tell who can run", f"make at most {MOST_KEPT}")
     made = [cell for cell in made if cell.label not in refused]
-    return Grid(experiment, tuple(made) if kept else lazy, looked_into=len(made), refused=refused)
+    cells = tuple(made) if kept else lazy
+    return Grid(experiment, cells, tuple(labels), looked_into=len(made), refused=refused)
 
 
 def look_into(

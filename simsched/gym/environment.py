@@ -154,7 +154,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._shown(), self._told(replaced=False)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Carry out an action; the reward covers the simulated time until the next choice."""
+        """Carry out an action; the reward covers the time until the next choice. Raises `ResetNeeded` when over."""
         simulation = self.simulation
         if simulation is None or self._over or self._truncated:
             raise gymnasium.error.ResetNeeded("the episode is over, or has not begun: call reset()")

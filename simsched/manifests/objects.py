@@ -14,6 +14,8 @@ from simsched.reading import first_lines, parse_json, read_text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MOST_JSON_BYTES = 1 << 30
+#: So many problems are told at once.
+_MOST_TOLD = 20
 #: YAML is parsed with its lines, some 100 KB a second.
 MOST_YAML_BYTES = 32 << 20
 #: Where an object came from, kept in the copy of it that a run reads.
@@ -112,12 +114,12 @@ def read_objects(path: Path) -> list[Object]:
     return [one for one in found if kept[one.key] is one]
 
 
-def raise_any(problems: Iterable[Problem], most: int = 20) -> None:
+def raise_any(problems: Iterable[Problem]) -> None:
     """Raise one `InputError` of the first problems and a count of the rest; do nothing where there is none."""
     found = list(dict.fromkeys(problems))
     if found:
-        rest = [Problem("", f"and {len(found) - most} more problems")] if len(found) > most else []
-        raise InputError(*found[:most], *rest)
+        rest = [Problem("", f"and {len(found) - _MOST_TOLD} more problems")] if len(found) > _MOST_TOLD else []
+        raise InputError(*found[:_MOST_TOLD], *rest)
 
 
 def _objects_of(file: Path, counts: dict[tuple[str, str], int], *, copies: bool) -> Iterator[Object]:

@@ -108,7 +108,7 @@ class FittedApplication:
         return StepTime(float(step[0]), float(step[0] - compute[0]))
 
     def gradient(self, batch_size: float, epoch: int) -> GradientStats:
-        """Return the gradient statistics (of unit squared mean) in an epoch when trained at a total batch."""
+        """Return the gradient statistics (unit squared mean) in an epoch at a batch; `ValueError` outside limits."""
         key = batch_size, epoch
         if key not in self._gradients:
             limits = self.limits

@@ -94,7 +94,7 @@ class TabulatedJob(Undeclared):
         return Running(rate * scale, 1.0, rate * size, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Return the seconds of a step; how much of it is synchronising is not known, and counted as nothing."""
+        """Return the seconds of a step, none known to be synchronising; `ValueError` where no rate is known."""
         rate = self.model.rate(site.gpu_type, Setting(local_bsz or self.asked.batch_size, site.gpus))
         if rate <= 0:
             raise ValueError(f"no rate of {self.name} at batch size {local_bsz} on {site.gpus} GPUs is known")

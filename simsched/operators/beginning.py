@@ -87,7 +87,8 @@ class Beginning:
 def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int = _SEED) -> Beginning:
     """Put the jobs of a log that ran when it began, and those that had not ended, where they were.
 
-    A log has all that ran from the first end that it records. What ran then starts when it did, what waited comes then.
+    A log has all that ran from the first end that it records. What ran before starts when it did, what waited comes
+    then: who of it starts at that end is for the scheduler to say.
     """
     table, last_s, from_s = log.every, log.last_s, int(log.table["end_s"].min())
     open_ = (table["end_s"] < 0).to_numpy("bool")
@@ -98,7 +99,7 @@ def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int
         table = table.astype({"duration_s": "float64"})
         table.loc[open_, "duration_s"] = lasts
         table["start_s"] = table["start_s"].where(table["start_s"] >= 0, last_s)
-    ran = (table["start_s"] <= from_s).to_numpy("bool")
+    ran = (table["start_s"] < from_s).to_numpy("bool")
     waited = ~ran & (table["eligible_s"] < from_s).to_numpy("bool")
     come = np.where(ran, table["start_s"], np.where(waited, from_s, table["eligible_s"]))
     # Schedulers look at their queues at round times of the clock, and so the replay begins at one of these.

@@ -11,6 +11,7 @@ from simsched.errors import input_error
 from simsched.experiment.running import Listener
 from simsched.operators.beginning import Beginning, counted, with_state
 from simsched.operators.gate import Verdict, judge_replay
+from simsched.operators.readings import needs_reading, said_of, with_readings
 from simsched.operators.replays import ReplayPlan, counted_from, run_replay
 from simsched.results import Cell, size_of
 from simsched.workload.readers import ClusterLog
@@ -37,6 +38,7 @@ class Calibration:
 def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | None = None) -> Calibration:
     """Replay a log as it was and judge the replay by its waits, from when the cluster was full to the last submission.
 
+    Where it is off on the first half of that time, what the documentation of the policy leaves open is fitted to it.
     `skip_h` leaves out more hours, from the log's begin on. Raises `InputError` if the log records no waits, or no job
     is left to judge.
     """
@@ -48,16 +50,31 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
         raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)
     begin = with_state(plan.log, log, plan.groups)
     whole = counted_from(plan, begin.log)
-    cell = run_replay(whole, "calibrate", listener=listener).cells[0]
-    jobs = _both(log, cell, begin)
-    judged_s = max(begin.full_s, float(jobs["submit_s"].min()) + skip_h * 3600)
-    judged = jobs[jobs["submit_s"].between(judged_s, begin.last_s)]
+    cell, judged = _replayed(whole, begin, skip_h, listener)
+    from_s, said = float(judged["submit_s"].min()), counted(begin)
+    middle_s = (from_s + float(judged["submit_s"].max())) / 2
+    if needs_reading(judged[judged["submit_s"] < middle_s]):
+        fitted, reading = with_readings(plan, log, from_s, middle_s)
+        if reading:
+            whole, said = counted_from(fitted, begin.log), [*said, said_of(reading)]
+            cell, judged = _replayed(whole, begin, skip_h, listener)
+    verdict = judge_replay(judged, log, plan.groups, plan.policy)
+    judged_s = max(begin.full_s, from_s)
+    return Calibration(verdict, judged, cell, whole, begin, judged_s, tuple(said))
+
+
+def _replayed(
+    plan: ReplayPlan, begin: Beginning, skip_h: float, listener: Listener | None
+) -> tuple[Cell, pd.DataFrame]:
+    """Replay a log, and return the jobs judged."""
+    cell = run_replay(plan, "calibrate", listener=listener).cells[0]
+    jobs = _both(plan.recorded, cell, begin)
+    from_s = max(begin.full_s, float(jobs["submit_s"].min()) + skip_h * 3600)
+    judged = jobs[jobs["submit_s"].between(from_s, begin.last_s)]
     if judged.empty:
         remedy = "skip less" if skip_h else "give a longer log"
-        raise input_error(log.name, "no job came after the cluster was full", remedy)
-    judged = judged.reset_index(drop=True)
-    verdict = judge_replay(judged, log, plan.groups, plan.policy)
-    return Calibration(verdict, judged, cell, whole, begin, judged_s, tuple(counted(begin)))
+        raise input_error(plan.recorded.name, "no job came after the cluster was full", remedy)
+    return cell, judged.reset_index(drop=True)
 
 
 def _unjudged(plan: ReplayPlan, listener: Listener | None) -> Calibration:

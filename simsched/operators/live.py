@@ -92,7 +92,8 @@ def forecast_starts(
     """Forecast, for each moment, when its waiting jobs start.
 
     In each draw, run times are drawn from what jobs of the log that ended before the moment ran of their limits, given
-    how long they have run, and further jobs come as they did at that hour on a day of the log before it.
+    how long they have run, and further jobs come as they did at that hour on a day of the log before it. `InputError`
+    where no job of the log ended before a moment.
     """
     log = plan.recorded
     found = []
@@ -165,6 +166,7 @@ def backtest(
     """Forecast at random moments of the second half of a log, and at those of `queues`, and compare with what came.
 
     Jobs that had not started when the log ended count as outside an interval that ends before that, else not at all.
+    `InputError` where nobody waited.
     """
     log = plan.recorded
     first, last = int(log.table["end_s"].min()), log.last_s

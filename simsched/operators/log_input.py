@@ -62,7 +62,7 @@ def read_operator_log(
     with_gpus: frozenset[str] = frozenset(),
     strict: bool = False,
 ) -> OperatorLog:
-    """Read a scheduler's log, or any trace if waits do not matter.
+    """Read a scheduler's log, or any trace if waits do not matter; `InputError` where there is none.
 
     Leaves out (`strict`: rejects) invalid jobs, and those of more than `gpus` GPUs (0: any) or on other `nodes`. Jobs
     without GPUs are kept that ran on nodes `with_gpus` only.

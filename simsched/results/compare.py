@@ -103,7 +103,7 @@ def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
 
     Swept keys in `replicate_over` (say, a list of workload files) count as replications beside the seed and not as
     points. Published values are looked up under the name of the row, else under the label of the policy if that has one
-    row only.
+    row only. `InputError` for a key that is not swept.
     """
     unknown = [key for key in replicate_over if key not in run.swept]
     if unknown:

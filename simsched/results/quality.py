@@ -67,7 +67,7 @@ def write_losses(folder: Path, tables: Mapping[str, LossTable]) -> None:
 
 
 def read_losses(folder: Path) -> Mapping[str, LossTable] | None:
-    """Read the losses of a cell's applications, None where none were recorded."""
+    """Read the losses of a cell's applications, None where none were recorded; `InputError` where damaged."""
     path = Path(folder) / LOSSES_FILE
     if not path.is_file():
         return None

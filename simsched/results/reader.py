@@ -207,7 +207,7 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
 
 
 def read_cell(folder: Path) -> Cell:
-    """Read the folder of one cell; its tables are read on first use.
+    """Read the folder of one cell; its tables are read on first use. `InputError` where there is none.
 
     Policy, seed and point come from the manifest if it names them (`policy`, `policy_name`, `seed`, `point`).
     """

@@ -22,10 +22,16 @@ from simsched.results.metric import (
 
 
 def _utilisation(tables: Tables) -> float | None:
-    span_s = makespan_s(tables) or 0.0
-    if tables.decided is None:
-        return ratio(_held_gpu_s(tables), tables.total_gpus * span_s)
-    return ratio(_held_gpu_s(tables), integral(tables.decided, "available_gpus", int(span_s)))
+    available = _provided(tables, "available_gpus")
+    return ratio(
+        _held_gpu_s(tables), tables.total_gpus * (makespan_s(tables) or 0.0) if available is None else available
+    )
+
+
+def _provided(tables: Tables, column: str) -> int | None:
+    """Integrate what decisions say of the cluster until the last completion; None where nothing ends or is said."""
+    span_s = makespan_s(tables)
+    return None if tables.decided is None or span_s is None else integral(tables.decided, column, int(span_s))
 
 
 def _held_gpu_s(tables: Tables) -> float:
@@ -80,16 +86,13 @@ def _restart_gpu_hours(tables: Tables) -> float | None:
 
 
 def _idle_gpu_hours(tables: Tables) -> float | None:
-    if tables.decided is None or not len(tables.done):
-        return None
-    available = integral(tables.decided, "available_gpus", int(makespan_s(tables) or 0))
-    return max(0.0, available - _held_gpu_s(tables)) / SECONDS_PER_HOUR
+    available = _provided(tables, "available_gpus")
+    return None if available is None else max(0.0, available - _held_gpu_s(tables)) / SECONDS_PER_HOUR
 
 
 def _node_hours(tables: Tables) -> float | None:
-    if tables.decided is None or not len(tables.done):
-        return None
-    return integral(tables.decided, "provisioned_nodes", int(makespan_s(tables) or 0)) / SECONDS_PER_HOUR
+    provided = _provided(tables, "provisioned_nodes")
+    return None if provided is None else provided / SECONDS_PER_HOUR
 
 
 def _cost(tables: Tables) -> float | None:

@@ -22,8 +22,10 @@ from simsched.results.rows import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
+#: Values of a column that Arrow writes at a time: parts of so many leave the same pages as one array of all.
+_WRITTEN_AT_ONCE = 1024
 #: Rows kept as tuples before they become columns, which take less memory.
-_ROWS_AS_THEY_CAME = 4096
+_ROWS_AS_THEY_CAME = _WRITTEN_AT_ONCE
 #: Tables of at most so many rows are neither compressed nor dictionary-encoded: that would dominate the time to write
 #: them, and save at most a quarter of some kilobytes.
 _ROWS_TOO_FEW_TO_COMPRESS = 32
@@ -167,7 +169,8 @@ class _TableFile:
         self._limit = row_group_rows
         self._rows: list[Row] = []
         self._most_rows = min(_ROWS_AS_THEY_CAME, row_group_rows)
-        self._columns: list[pa.RecordBatch] = []
+        #: The arrays of each column that wait, one for so many rows each.
+        self._columns: list[list[pa.Array]] = [[] for _ in self._schema]
         self._in_columns = 0
         #: The table and its file's content, None where it is not short.
         self.whole: pa.Table | None = None
@@ -193,7 +196,8 @@ class _TableFile:
             while at < batch.num_rows:
                 some = batch.slice(at, self._limit - self._in_columns)
                 at += some.num_rows
-                self._columns.append(some)
+                for kept, array in zip(self._columns, some.columns, strict=True):
+                    kept.append(array)
                 self._in_columns += some.num_rows
                 if self._in_columns == self._limit:
                     self._flush()
@@ -201,7 +205,7 @@ class _TableFile:
     def close(self) -> None:
         self._make_columns()
         if self._writer is None:
-            if self._columns or not self._occasional:
+            if self._in_columns or not self._occasional:
                 self._keep()
             return
         self._flush()
@@ -227,10 +231,10 @@ class _TableFile:
         rows, self._rows = self._rows, []
         if rows:
             columns = list(zip(*rows, strict=True))
-            arrays = [
-                arrow_array(columns[at], field.type) for at, field in zip(self._places, self._schema, strict=True)
-            ]
-            self._columns.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+            for kept, at, field in zip(self._columns, self._places, self._schema, strict=True):
+                array = arrow_array(columns[at], field.type)
+                # Most columns say the same of all jobs of a long trace.
+                kept.append(kept[-1] if kept and _same_bytes(kept[-1], array) else array)
             self._in_columns += len(rows)
         if self._in_columns == self._limit:
             self._flush()
@@ -240,7 +244,7 @@ class _TableFile:
         if self._writer is None:
             self._staged = StagedFile(self._path)
             self._writer = self._open(self._staged.path)
-        if self._columns:
+        if self._in_columns:
             self._writer.write_table(self._taken(), row_group_size=self._limit)
 
     def _keep(self) -> None:
@@ -257,14 +261,25 @@ class _TableFile:
 
     def _taken(self) -> pa.Table:
         """Return the columns, and start over with none."""
-        columns, self._columns, self._in_columns = self._columns, [], 0
-        return pa.Table.from_batches(columns, schema=self._schema).combine_chunks()
+        columns, self._columns, self._in_columns = self._columns, [[] for _ in self._schema], 0
+        whole = [pa.chunked_array(parts, field.type) for parts, field in zip(columns, self._schema, strict=True)]
+        even = all(len(part) % _WRITTEN_AT_ONCE == 0 for part in columns[0][:-1])
+        table = pa.Table.from_arrays(whole, schema=self._schema)
+        return table if even else table.combine_chunks()
 
     def _open(self, where: Path | pa.BufferOutputStream, *, few: bool = False) -> pq.ParquetWriter:
         compression = "none" if few else "zstd"
         return pq.ParquetWriter(
             where, self._schema, compression=compression, use_dictionary=not few, write_page_checksum=True
         )
+
+
+def _same_bytes(one: pa.Array, other: pa.Array) -> bool:
+    """Return whether two arrays of a type have the same buffers, and the same part of them."""
+    return (one.offset, len(one)) == (other.offset, len(other)) and all(
+        mine is theirs or (mine is not None and mine.equals(theirs))
+        for mine, theirs in zip(one.buffers(), other.buffers(), strict=True)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -42,7 +42,10 @@ def bid_of(age_s: float, remaining_s: Callable[[int], float], alone_s: float, gp
 
 
 def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
-    """Return the share 1 - `fairness` of applications (at least one) with the largest rho first, ties by name."""
+    """Return the share 1 - `fairness` of applications (at least one), largest rho first, ties by name.
+
+    `InputError` where `fairness` is not in [0, 1].
+    """
     if not 0 <= fairness <= 1:
         raise input_error("fairness", f"is {fairness}, not in [0, 1]", "0.8 is the published value")
     offered = max(1, math.ceil((1 - fairness) * len(ratios) - 1e-9))

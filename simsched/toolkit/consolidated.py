@@ -52,7 +52,7 @@ class _Board:
         self._view = view
         self._room = Capacity.idle(view)
         self._sizes = list(self._room.free)
-        self._per_node = max(self._sizes, default=0)
+        self._per_node = max(self._sizes)
         self._may_move = may_move
         self.placed: dict[str, Allocation] = {}
 

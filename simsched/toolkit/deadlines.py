@@ -157,7 +157,7 @@ def _going_on(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: in
         plan = plans.get(job.id, free[:0])[: max(job.slots, 0)]
         missing = job.work - done_by(job, plan)
         fits = bool((plan <= free[: len(plan)]).all())
-        if fits and missing <= _NEARLY * job.rate(int(plan.max(initial=0))) + _SLACK * job.work:
+        if fits and missing <= _NEARLY * job.rate(int(plan.max(initial=0))):
             found[job.id] = plan
             free[: len(plan)] -= plan
     return found

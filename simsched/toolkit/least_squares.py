@@ -37,7 +37,8 @@ def nonnegative(columns: Numbers, target: Numbers) -> Numbers:
             if length <= _DEPENDENT * np.sqrt(whole):
                 continue
             along[size, size], which[size] = length, j
-            across[size] = rest / length
+            for n in range(count):  # numba takes three seconds to compile an assignment of slices
+                across[size, n] = rest[n] / length
             share[size] = _product(across[size], left)
             left -= share[size] * across[size]
             size += 1

@@ -25,6 +25,8 @@ FEWEST = 4
 #: Points of the grids on which the floor of the first family and the rate of the second are searched.
 _GRID, _RATES = 9, 33
 _NARROWINGS = 4
+#: Floors that Optimus' model is fitted with.
+_FLOORS = 40
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class Convergence:
         denominator = self.slope * step + self.offset
         return self.floor + (1 / denominator if denominator > 0 else 0.0)
 
-    def last_step(self, threshold: float, epoch_steps: float, epochs: int = 3, most_epochs: int = 100_000) -> int:
+    def last_step(self, threshold: float, epoch_steps: float, epochs: int, *, most_epochs: int) -> int:
         """Return the step that ends the first `epochs` epochs in a row of relative decrease under `threshold`.
 
         The search ends at `most_epochs`.
@@ -192,32 +194,33 @@ class Convergence:
         return round(most_epochs * epoch_steps)
 
 
-def without_outliers(losses: Sequence[float], window: int = 2) -> Numbers:
+def without_outliers(losses: Sequence[float]) -> Numbers:
     """Return losses with each point outside the range of its neighbours replaced by their mean.
 
-    `window` neighbours on either side count; the ends, which have one side only, stay (Optimus, section 3.1).
+    Two neighbours on either side count; the ends, which have one side only, stay (Optimus, section 3.1).
     """
     y = np.asarray(losses, dtype=np.float64)
     cleaned = y.copy()
     for i in range(1, len(y) - 1):
-        near = np.concatenate([y[max(0, i - window) : i], y[i + 1 : i + 1 + window]])
+        near = np.concatenate([y[max(0, i - 2) : i], y[i + 1 : i + 3]])
         if not near.min() <= y[i] <= near.max():
             cleaned[i] = near.mean()
     return cleaned
 
 
-def fit_convergence(steps: Sequence[float], losses: Sequence[float], floors: int = 40) -> Convergence:
-    """Fit Optimus' convergence model to losses, by non-negative least squares over a grid of `floors`.
+def fit_convergence(steps: Sequence[float], losses: Sequence[float]) -> Convergence:
+    """Fit Optimus' convergence model to losses, by non-negative least squares over a grid of `_FLOORS` floors.
 
     Losses are divided by the first and freed of outliers. For a given floor the inverse of the rest is linear in the
     step, which is solved as such; the floor with the least squared error in the loss wins.
+    `InputError` where the first loss is not positive.
     """
     k, y = _points(steps, losses)
     if y[0] <= 0:
         raise input_error("loss curve", f"starts at {y[0]:g}", "Optimus' model needs positive losses")
     y = without_outliers((y / y[0]).tolist())
     powers, weights = np.column_stack([k, np.ones_like(k)]), np.ones_like(k)
-    grid = np.linspace(0.0, float(y.min()), floors, endpoint=False)
+    grid = np.linspace(0.0, float(y.min()), _FLOORS, endpoint=False)
     fits = [(*_inverse(powers, y, weights, float(floor)), float(floor)) for floor in grid]
     (slope, offset), residual, floor = min(fits, key=lambda fit: fit[1])
     return Convergence(slope, offset, floor, residual)

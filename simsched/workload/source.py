@@ -50,8 +50,8 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
     }
 )
 _MOST_KEPT_BYTES = 4 << 20
-#: Files of more bytes are read in parts where they can be: some 400,000 jobs, or of compressed ones twice as many.
-_LONG_BYTES = 12 << 20
+#: Files of more bytes are read in parts where they can be: some 35,000 jobs, or of compressed ones twice as many.
+_LONG_BYTES = 1 << 20
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 

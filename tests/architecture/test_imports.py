@@ -182,6 +182,35 @@ def test_every_room_says_in_one_sentence_what_it_is_for() -> None:
         assert said.split("\n\n")[0].rstrip().endswith("."), f"{path} does not begin with a sentence"
 
 
+DOORS = sorted([*(ROOT / "simsched").rglob("__init__.pyi"), *(ROOT / "policies").rglob("__init__.pyi")])
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: "/".join(door.parent.relative_to(ROOT).parts[1:]))
+def test_what_a_door_offers_says_what_it_does_and_that_it_refuses(door: Path) -> None:
+    for name, module in offers(door.parent).items():
+        for place, one in said_of(door.parent.joinpath(*module.split(".")).with_suffix(".py"), name):
+            said = ast.get_docstring(one) or ""
+            assert said, f"{place} says nothing"
+            refuses = isinstance(one, ast.FunctionDef) and any(isinstance(part, ast.Raise) for part in ast.walk(one))
+            assert not refuses or re.search("[Rr]aise|[Rr]efuse|Error", said), f"{place} does not say that it refuses"
+
+
+def said_of(path: Path, name: str) -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef]]:
+    """Yield a public function, or a class and its public methods, the stubs of overloaded ones left out."""
+    within = parsed(path).body if path.is_file() else []
+    for one in (one for one in within if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name):
+        public = one.body if isinstance(one, ast.ClassDef) else []
+        methods = [part for part in public if isinstance(part, ast.FunctionDef) and not part.name.startswith("_")]
+        for part in [one, *methods]:
+            if "overload" not in [ast.unparse(decorator) for decorator in part.decorator_list]:
+                yield f"{path}:{part.lineno}: {part.name}", part
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def test_no_room_holds_too_much_of_the_house() -> None:
     lines: dict[str, int] = {}
     for part, path in modules():

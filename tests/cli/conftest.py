@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from simsched.cli.main import cli
-from simsched.workload import source
 
 TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(12))
 EXPERIMENT = """\
@@ -23,14 +21,6 @@ policies:
 seeds: 2
 report: {plots: false}
 """
-
-
-@pytest.fixture(scope="session", autouse=True)
-def years():
-    """Keep the generated year that one command drew from for the next one, which mostly wants the same."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simsched.workload.source.stretch_of", lru_cache(maxsize=1)(source.stretch_of))
-        yield
 
 
 @pytest.fixture

@@ -72,7 +72,8 @@ def test_a_page_whose_commands_do_not_make_its_runs_is_refused(tmp_path, command
 
 
 def test_a_page_is_made_from_nothing_and_checked(tmp_path, capfd):
-    command = "simsched run quickstart -o seeds=1 -o workload.jobs=4 --policy tiresias --no-plots --name one"
+    command = "simsched run quickstart -o seeds=1 -o workload.jobs=4 --policy tiresias --no-plots --in-process"
+    command += " --name one"
     page = write_page(tmp_path, [command])
     assert reproduce.reproduce([page], tmp_path / "results", (), check=False) == 0
     assert "| tiresias | 1 |" in page.read_text()

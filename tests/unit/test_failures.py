@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from math import exp, sqrt
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -172,6 +173,45 @@ def test_drawn_failures_of_jobs_follow_the_published_numbers():
     drawn = np.array([syntax.draw_s(rng) for _ in range(3000)]) / 60
     assert np.percentile(drawn, 50) == pytest.approx(0.58, rel=0.15)
     assert np.percentile(drawn, 90) == pytest.approx(5.02, rel=0.25)
+
+
+#: Table 7 of Jeon et al. (ATC'19): the trials of each cause at all demands for GPUs, as the paper adds them up.
+TRIALS = {
+    "CPU out of memory": 12076, "incorrect inputs": 9690, "semantic error": 2943, "core dump": 2912,
+    "invalid memory access": 2602, "model checkpoint error": 1995, "CUDA failure": 1484, "syntax error": 1132,
+    "traceback": 777, "MPI error": 634, "GPU out of memory": 487, "MPI runtime failure": 478, "permission error": 299,
+    "import error": 148, "job preempted": 147, "CUDA initialisation failed": 141, "no signature": 1684,
+}  # fmt: skip
+
+
+def test_causes_add_up_to_the_published_trials_and_have_the_published_times():
+    assert {cause.name: sum(cause.trials) for cause in CAUSES} == TRIALS
+    for cause in CAUSES:
+        for standard, minutes in ((0.0, cause.median_min), (1.2815515655446004, cause.p90_min)):
+            drawn = cause.draw_s(SimpleNamespace(standard_normal=lambda standard=standard: standard))
+            assert drawn == pytest.approx(60 * minutes)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "retries", "demand"), [(1, 0, 0), (2, 1, 1), (4, 1, 1), (5, 2, 2), (8, 2, 2), (9, 3, 2)]
+)
+def test_failures_are_drawn_by_the_size_of_the_job(gpus, retries, demand):
+    asked = {}
+
+    def choice(number, size, p):
+        asked["weights"], asked["size"] = p, size
+        return np.zeros(size, dtype=int)
+
+    drawn = SimpleNamespace(
+        geometric=lambda p: asked.setdefault("retries", 1 / p - 1) and 3,
+        random=lambda: np.nextafter((0.13, 0.37, 0.42, 0.47)[retries], 0),
+        choice=choice, standard_normal=lambda: 0.0,
+    )  # fmt: skip
+    plan = PhillyFailures().plan(gpus, drawn)
+    assert (len(plan.run_s), plan.gives_up, asked["size"]) == (3, True, 3)
+    assert asked["retries"] == pytest.approx((0.33, 0.98, 1.09, 1.11)[retries])
+    of_first = ((11465, 235, 376)[demand], sum(cause.trials[demand] for cause in CAUSES))
+    assert asked["weights"][0] == pytest.approx(of_first[0] / of_first[1])
 
 
 def test_a_job_that_gives_up_is_failed():

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.signal import lfilter
 
 from simsched.errors import InputError
 from simsched.paths import data_folder
@@ -104,6 +103,8 @@ def test_expected_rates_keep_the_hours_of_every_class_and_add_up_to_the_week():
 
 
 def test_the_memory_of_rates_is_a_filter_of_scipys():
+    from scipy.signal import lfilter  # slow to load
+
     noise = np.hstack([stream(7, week, NOISE).normal(size=(1, WEEK_H)) for week in range(-MEMORY_WEEKS, 2)])
     keep = float(np.exp(-1 / 10))
     filtered = lfilter([np.sqrt(0.4 * (1 - keep**2))], [1, -keep], noise[0])[MEMORY_WEEKS * WEEK_H :]

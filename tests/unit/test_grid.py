@@ -22,8 +22,8 @@ def make(tmp_path):
     (tmp_path / "jobs.csv").write_text(TRACE)
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
 
-    def maker(*overrides):
-        return make_grid(read_experiment(tmp_path / "e.yaml", overrides))
+    def maker(*overrides, **how):
+        return make_grid(read_experiment(tmp_path / "e.yaml", overrides), **how)
 
     return maker
 
@@ -137,6 +137,16 @@ def test_only_chosen_policies_are_wanted(make):
     assert len(chosen.cells) == 4
     with pytest.raises(InputError, match="did you mean 'fifo'"):
         make().select(["fif"])
+
+
+def test_an_unknown_policy_is_refused_before_a_cell_is_made(make):
+    made = []
+    with pytest.raises(InputError, match="did you mean 'fifo'"):
+        make(labels=["fif"], progress=lambda done, total: made.append(done))
+    assert made == []
+    # One that only some points of a sweep have is known.
+    swept = make("sweep={policies: [[{name: fifo}], [{name: tiresias}]]}", labels=["tiresias"])
+    assert [cell.label for cell in swept.wanted] == ["tiresias", "tiresias"]
 
 
 AGENTS = "from simsched.agent.fixed_agent import FixedBatch\nclass Mine(FixedBatch):\n    name = 'mine'\n"

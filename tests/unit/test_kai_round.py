@@ -203,6 +203,93 @@ def test_fractions_are_moved_onto_one_gpu_for_a_whole_one() -> None:
     assert after(nodes(2), [*halves, job("w")], held) == {"h0-0": "n0 x", "h1-0": "n0 x", "w-0": "n0"}
 
 
+HALF = Ask(gpus=1, portion=0.5)
+ONE = (Queue("a", None, gpus(1)), Queue("b", None, gpus(1), created_s=1))
+#: Four halves of b, the youngest last, on two GPUs of a node.
+HALVES_OF_B = [job(f"h{number}", [HALF], "b") for number in range(4)]
+ON_TWO = {f"h{number}-0": Held("n0", ("xy"[number % 2],)) for number in range(4)}
+ON_ONE = {"l0-0": Held("n0", ("x",)), "l1-0": Held("n0", ("x",))}
+
+
+@pytest.mark.parametrize(
+    ("of", "jobs", "held", "queues", "found"),
+    [
+        # a is owed one of two GPUs and asks for half of one: the youngest half of b goes, and its place is taken.
+        (nodes(2), [*HALVES_OF_B, job("w", [HALF])], ON_TWO, ONE, "h0 n0 x, h1 n0 y, h2 n0 x, w n0 y"),
+        # A whole GPU takes the three youngest away; the oldest of these moves onto the half that is left, two go.
+        (nodes(2), [*HALVES_OF_B, job("w")], ON_TWO, ONE, "h0 n0 x, h1 n0 x, w n0"),
+        # 60 of 100 units of memory fit on a GPU once both halves of y are gone; the older of these moves to x.
+        (nodes(2), [*HALVES_OF_B, job("w", [Ask(gpus=1, gpu_memory=60)])], ON_TWO, ONE, "h0 n0 x, h1 n0 x, w n0 y"),
+        # Two halves on two nodes are one GPU: the younger moves to the older, across nodes.
+        (
+            nodes(1, 1),
+            [job("l0", [HALF]), job("l1", [HALF]), job("w")],
+            {"l0-0": Held("n0", ("x",)), "l1-0": Held("n1", ("y",))},
+            TWO,
+            "l0 n0 x, l1 n0 x, w n1",
+        ),
+        # Of b's three GPUs one is over its share. The youngest does not empty a node; the next does, and finds no room.
+        (
+            nodes(2, 2),
+            [*(job(f"r{number}", queue="b") for number in range(3)), job("w", [Ask(gpus=2)])],
+            {"r0-0": "n0", "r1-0": "n1", "r2-0": "n0"},
+            TWO,
+            "r0 n0, r2 n0, w n1",
+        ),
+        # A guaranteed half preempts the youngest half of its queue, unless the queue deserves less than that.
+        (
+            nodes(1),
+            [job("l0", [HALF]), job("l1", [HALF]), job("hi", [HALF], priority=100, preemptible=False)],
+            ON_ONE,
+            TWO,
+            "hi n0 x, l0 n0 x",
+        ),
+        (
+            nodes(1),
+            [job("l0", [HALF]), job("l1", [HALF]), job("hi", [HALF], priority=100, preemptible=False)],
+            ON_ONE,
+            (Queue("a", None, gpus(0.4)), TWO[1]),
+            "l0 n0 x, l1 n0 x",
+        ),
+        # Halves of two GPUs at once are one GPU for the limit of a queue, which a further half would exceed.
+        (
+            nodes(2),
+            [job("w", [Ask(gpus=2, portion=0.5)]), job("v", [HALF])],
+            {},
+            [Queue("a", None, gpus(1, limit=1))],
+            "w n0 shared-1 shared-2",
+        ),
+        # An elastic job loses what it has above its minimum, pod by pod, which empties a GPU.
+        (
+            nodes(2),
+            [job("e", [HALF] * 4, "b", min_member=2), job("w")],
+            {f"e-{number}": Held("n0", ("xy"[number // 2],)) for number in range(4)},
+            ONE,
+            "e n0 x, e n0 x, w n0",
+        ),
+        # Three halves are more than a GPU: the gang waits, and holds up nobody.
+        (nodes(1), [job("g", [HALF] * 3), job("s", [HALF])], {}, TWO, "s n0 shared-2"),
+        # A GPU whose part is being left is kept for the job that waits.
+        (nodes(1), [job("r", [HALF]), job("w")], {"r-0": Held("n0", ("x",), releasing=True)}, TWO, "w n0"),
+    ],
+)
+def test_parts_of_gpus_are_reclaimed_moved_and_preempted(
+    of: Sequence[Node], jobs: Sequence[Job], held: Mapping[str, str | Held], queues: Sequence[Queue], found: str
+) -> None:
+    places = after(of, jobs, held, queues)
+    assert ", ".join(f"{pod.rpartition('-')[0]} {place}" for pod, place in places.items()) == found
+
+
+def test_reclaim_empties_a_whole_rack_for_a_gang_that_must_lie_in_one() -> None:
+    of = [Node(f"n{number}", 2, labels={"rack": f"r{number // 2}"}) for number in range(4)]
+    running = [job(f"b{number}", [Ask(gpus=2)], "b") for number in range(4)]
+    gang = job("w", [Ask(gpus=2)] * 2, constraint=Constraint("t", required="rack"))
+    held = {f"b{number}-0": f"n{number}" for number in range(4)}
+    queues = [Queue("a", None, gpus(4)), Queue("b", None, gpus(4), created_s=1)]
+    found = after(of, [*running, gang], held, queues, {"t": ("rack",)})
+    assert found == {"b0-0": "n0", "b1-0": "n1", "w-0": "n2", "w-1": "n3"}
+
+
 def test_memory_of_a_gpu_counts_as_a_part_of_the_smallest() -> None:
     of = [Node("n0", 1, gpu_memory=80), Node("n1", 1, gpu_memory=40)]
     half = Ask(gpus=1, gpu_memory=40)

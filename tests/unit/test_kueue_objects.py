@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simsched_policies.production.kueue.model import Quota, Reclaim, Within
+from simsched_policies.production.kueue.gates import gates
+from simsched_policies.production.kueue.machines import Machines
+from simsched_policies.production.kueue.model import Assigned, Quota, Reclaim, Within
 from simsched_policies.production.kueue.objects import declared
 from simsched_policies.production.kueue.policy import Kueue
 
@@ -31,6 +34,15 @@ def test_the_sample_declares_what_its_files_say():
     assert (job.local_queue, job.priority, job.pod_sets[0].count) == ("gpu", 100, 2)
     assert job.pod_sets[0].topology is not None
     assert (job.pod_sets[0].topology.kind, job.pod_sets[0].topology.level) == ("required", "example.com/rack")
+
+
+def test_without_its_gate_pods_get_hosts_whatever_level_they_want():
+    found = declared(SAMPLE)
+    (pods,) = found.jobs["language/language-01"].pod_sets
+    machines = Machines(found.nodes, replace(found.setup, gates=gates({"TopologyAwareScheduling": False})))
+    placed = machines.place([pods], [Assigned(pods.name, pods.count, {}, {"nvidia.com/gpu": "h100"})])
+    assert not machines.topologies
+    assert sum(one.number for one in placed) == pods.count == 2
 
 
 #: Mistakes: file, text in it, what stands there instead, and what is told: line of the text, field, message, remedy.

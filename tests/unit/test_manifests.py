@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from simsched.errors import InputError
+from simsched.errors import InputError, Problem
 from simsched.manifests import (
     Account,
     NodeFacts,
+    is_manifest,
     node_groups,
+    objects_text,
     quantity,
     read_nodes,
     read_objects,
@@ -19,6 +21,7 @@ from simsched.manifests import (
     written,
 )
 from simsched.manifests.fields import go_seconds
+from simsched.manifests.objects import Object, raise_any
 from simsched.manifests.quantities import amount
 
 
@@ -53,6 +56,9 @@ def test_amounts_are_counted_in_thousandths_of_cpus_and_else_in_whole_units_roun
 def test_durations_of_go_are_seconds():
     assert [go_seconds(text) for text in ("1h30m", "90s", "1.5m", "0", "5", "m5", "250ms")] == [
         5400, 90, 90, 0, None, None, 0.25,
+    ]  # fmt: skip
+    assert [go_seconds(text) for text in ("3us", "3µs", "4ns", "1m3us", "")] == [
+        3e-6, 3e-6, 4e-9, 60.000003, None,
     ]  # fmt: skip
 
 
@@ -186,3 +192,80 @@ def test_equal_copies_of_an_object_are_one_and_others_refused(tmp_path):
         InputError, match=r"b\.yaml:1: document 1, Namespace a: is there already, in .*a\.yaml, document 1"
     ):
         read_objects(tmp_path)
+
+
+def test_a_copy_of_objects_tells_where_they_stood_and_is_passed_over_beside_them(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "# two\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: batch/v1\nkind: Job\n"
+        "metadata: {generateName: j-, annotations: {x: y}}\n"
+    )
+    objects = read_objects(tmp_path)
+    assert [(one.id, one.key, one.number, one.first_line) for one in objects] == [
+        ("Namespace a", ("", "Namespace", "", "a"), 1, 2),
+        ("Job default/j-1", ("batch", "Job", "default", "j-1"), 2, 6),
+    ]  # fmt: skip
+    (tmp_path / "copy.json").write_text(objects_text(objects))
+    copied = read_objects(tmp_path / "copy.json")
+    assert [(one.id, one.where, one.number, one.first_line) for one in copied] == [
+        (one.id, str(tmp_path / "a.yaml"), one.number, one.first_line) for one in objects
+    ]
+    assert copied[1].data["metadata"]["annotations"]["x"] == "y"
+    assert (
+        str(copied[1].problem(("spec",), "is odd")) == f"{tmp_path}/a.yaml:6: document 2, Job default/j-1, spec: is odd"
+    )
+    assert [one.id for one in read_objects(tmp_path)] == ["Namespace a", "Job default/j-1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{kind: List, items: [3]}",
+         "object (unnamed): is no object; a mapping with apiVersion, kind and metadata is expected"),
+        ("{kind: Job}", "object (unnamed), apiVersion: is missing; every object says its apiVersion and kind"),
+        ("{apiVersion: v1, kind: 3}", "object (unnamed), kind: must be text, not 3"),
+        ("{apiVersion: v1, kind: Job, metadata: 3}",
+         "object (unnamed), metadata: must be a mapping of keys to values, not 3"),
+        ("{apiVersion: v1, kind: Job}", "Job (unnamed), metadata.name: is missing; give the object a name"),
+        ("{apiVersion: v1, kind: Job, metadata: {name: a, namespace: 3}}",
+         "Job a, metadata.namespace: must be text, not 3"),
+    ],
+)  # fmt: skip
+def test_what_is_no_object_is_refused_at_its_place(tmp_path, text, said):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_objects(tmp_path / "a.yaml")
+    assert str(caught.value).startswith(f"{tmp_path}/a.yaml:")
+    assert str(caught.value).endswith(f"document 1, {said}")
+
+
+def test_a_folder_is_one_of_manifests_where_a_file_begins_as_one(tmp_path):
+    begins = "apiVersion: v1\nkind: Namespace\n"
+    (tmp_path / "notes.txt").write_text(begins)
+    (tmp_path / "half.yaml").write_text("apiVersion: v1\n")
+    (tmp_path / "half.json").write_text('{"apiVersion": "v1"}')
+    (tmp_path / "folder.yaml").mkdir()
+    assert not is_manifest(tmp_path)
+    assert not is_manifest(tmp_path / "notes.txt")
+    assert not is_manifest(tmp_path / "none.yaml")
+    (tmp_path / "folder.yaml" / "a.yml").write_text(begins)
+    assert is_manifest(tmp_path)
+    assert is_manifest(tmp_path / "folder.yaml" / "a.yml")
+    (tmp_path / "whole.json").write_text('{"apiVersion": "v1",\n"kind": "Namespace"}')
+    assert is_manifest(tmp_path / "whole.json")
+
+
+def test_twenty_problems_are_told_and_the_others_counted():
+    problems = [Problem("a", f"{number}") for number in range(22)]
+    raise_any([])
+    for count, last in ((20, "a: 19"), (22, "and 2 more problems")):
+        with pytest.raises(InputError) as caught:
+            raise_any([*problems[:count], problems[0]])
+        assert len(caught.value.problems) == min(count, 21)
+        assert str(caught.value).splitlines()[-1] == last
+
+
+def test_a_problem_stands_at_the_nearest_line_that_is_known():
+    lines = {("items", 0, "spec"): 4, ("items", 0, "kind"): 3, ("items", 0, "spec", "a"): 5}
+    one = Object("Job", "batch", "j", "", {}, "a.yaml", 1, lines, ("items", 0))
+    assert [one.problem(path, "").line for path in (("spec", "a", "b"), ("spec", "c"), ("status",), ())] == [5, 4, 3, 3]
+    assert one.problem(("spec", 2, "a"), "is odd").message == "document 1, Job j, spec[2].a: is odd"

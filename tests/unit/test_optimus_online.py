@@ -58,7 +58,7 @@ def test_remaining_work_is_what_the_losses_foretell():
     view, decision = halfway(policy, 2.0)
     job = view.jobs["a"]
     reports = job[LOSSES]
-    end = fit_convergence(reports.epochs, reports.losses).last_step(0.01, 1)
+    end = fit_convergence(reports.epochs, reports.losses).last_step(0.01, 1, 3, most_epochs=100_000)
     # The toy's loss is 1/(1 + k), which falls by 1/(k + 1) in an epoch: under 1 % after 100, and three make it 102.
     assert end == pytest.approx(102, abs=1)
     # An iteration was worth 0.9 x 1.2 or 0.5 x 2 of progress; the larger counts.

@@ -84,6 +84,7 @@ def test_zero_divides_the_state_over_the_replicas():
         (Plan(2), 4, 8, "takes 2 GPUs, not 4"),
         (Plan(data=3), 3, 8, "the global batch of 8 is not divisible by d x b = 3 x 1"),
         (Plan(pipeline=3), 3, 6, "4 layers are not divisible by p x v = 3 x 1"),
+        (Plan(pipeline=4, interleave=2), 4, 8, "4 layers are not divisible by p x v = 4 x 2"),
         (Plan(8), 8, 8, "4 heads are not divisible by t = 8"),
         (Plan(context=3), 3, 8, "sequences of 32 are not divisible by c = 3"),
         (Plan(interleave=2), 1, 8, "virtual stages (v = 2) need a pipeline"),
@@ -131,6 +132,96 @@ def test_a_layer_that_was_measured_counts_as_it_was():
     assert step_time(replace(TINY, mlp=128), known, Plan(), 8).compute < 8 * (4 * layer + output)
     with pytest.raises(ValueError, match="a measured layer has t, c, b and recomputation"):
         MeasuredLayers(TINY, (("t1 p2 d1", 1.0, 1.0),))
+
+
+#: Seconds that a layer of TINY computes in a pass over a sequence: 24 s h^2 (1 + s / 6h) of 1 TFLOP/s.
+PASS_S = 24 * 32 * 64 * 64 * (1 + 32 / (6 * 64)) / 1e12
+
+
+@pytest.mark.parametrize(
+    ("plan", "fused", "expected"),
+    [
+        # Three passes over 8 sequences of 32 words in 4 layers. A fused layer moves 10 h + 2 x 4h = 18 h bytes a word.
+        (Plan(), True, 3 * 18 * 64),
+        (Plan(2), True, 3 * 18 * 64 / 2),
+        (Plan(recomputation="full"), True, 4 * 18 * 64),
+        # Another moves the 34 h + 5 a s of Korthikanti et al., of which tensor ranks divide all but 10 h.
+        (Plan(), False, 3 * (34 * 64 + 5 * 4 * 32)),
+        (Plan(2), False, 3 * (10 * 64 + (24 * 64 + 5 * 4 * 32) / 2)),
+        (Plan(2, sequence_parallel=True), False, 3 * (34 * 64 + 5 * 4 * 32) / 2),
+        (Plan(recomputation="full"), False, 4 * (34 * 64 + 5 * 4 * 32)),
+        (Plan(recomputation="selective"), False, 3 * 34 * 64 + 4 * 5 * 4 * 32),
+    ],
+)
+def test_what_lies_between_products_takes_its_bytes(plan, fused, expected):
+    slow = replace(PLAIN, pointwise_s=1e-6, fused=fused)
+    without = step_time(TINY, replace(PLAIN, fused=fused), plan, 8).compute
+    assert step_time(TINY, slow, plan, 8).compute - without == pytest.approx(8 * 32 * 4 * expected * 1e-6)
+
+
+def test_a_pass_takes_its_launches_and_no_less_than_the_host():
+    bare = step_time(TINY, PLAIN, Plan(), 8).compute
+    assert step_time(TINY, replace(PLAIN, fixed_s=1e-3), Plan(), 8).compute - bare == pytest.approx(8 * 4 * 3 * 1e-3)
+    # A host as slow as the GPU makes a layer 2^(1/4) as long, one a tenth as slow (1 + 10^-4)^(1/4).
+    output = bare - 8 * 4 * 3 * PASS_S
+    for slowness in (1.0, 0.1):
+        longer = (1 + slowness**4) ** 0.25
+        found = step_time(TINY, replace(PLAIN, host_s=slowness * PASS_S), Plan(), 8).compute
+        assert found - output == pytest.approx(8 * 4 * 3 * PASS_S * longer)
+
+
+def test_products_reach_their_efficiency_and_attention_its_own_rate():
+    core = 3 * 4 * 32 * 32 * 64 / 1e12  # 4 s^2 h of each pass, a third of a twelfth ... beside 24 s h^2
+    products, output = 3 * 24 * 32 * 64 * 64 / 1e12, 6 * 32 * 64 * 100 / 1e12
+    half = replace(PLAIN, efficiency=0.5)
+    assert step_time(TINY, half, Plan(), 8).compute == pytest.approx(8 * 2 * (4 * (products + core) + output))
+    quick = replace(PLAIN, peak_flops=4e12)
+    assert step_time(TINY, quick, Plan(), 8).compute == pytest.approx(8 * (4 * (products / 4 + core) + output))
+    # A fused attention skips the half that is masked.
+    fused = replace(PLAIN, fused=True)
+    assert step_time(TINY, fused, Plan(), 8).compute == pytest.approx(8 * (4 * (products + core / 2) + output))
+
+
+def test_a_step_is_longer_by_the_doublings_of_its_nodes():
+    eight = Plan(data=8)  # on four nodes of two GPUs: two doublings
+    spread = step_time(TINY, replace(PLAIN, spread=0.25), eight, 8)
+    assert spread.total == pytest.approx(1.5 * step_time(TINY, PLAIN, eight, 8).total)
+    one = step_time(TINY, replace(PLAIN, spread=0.25), Plan(2), 8)
+    assert one.total == pytest.approx(step_time(TINY, PLAIN, Plan(2), 8).total)
+
+
+def test_the_optimiser_takes_its_part_of_the_parameters_and_their_way_to_the_host():
+    held = 4 * 12 * 64 * 64
+    known = replace(PLAIN, optimiser_s=1e-9, host_bandwidth=1e9)
+    assert step_time(TINY, known, Plan(2), 8).optimiser == pytest.approx(held / 2 * 1e-9)
+    assert step_time(TINY, known, Plan(data=4), 8).optimiser == pytest.approx(held * 1e-9)
+    assert step_time(TINY, known, Plan(data=4, zero=1), 8).optimiser == pytest.approx(held / 4 * 1e-9)
+    # Gradients of two bytes go to the host and weights of two bytes come back.
+    assert step_time(TINY, known, Plan(data=4, zero=1, offload=True), 8).optimiser == pytest.approx(held / 4 * 5e-9)
+
+
+def test_zero_3_moves_half_as_much_again_for_every_micro_batch():
+    moved = 2 * 3 / 4 * 4 * 12 * 64 * 64 * 2 / 1e9
+    assert step_time(TINY, PLAIN, Plan(data=4), 8).data == pytest.approx(moved)
+    assert step_time(TINY, PLAIN, Plan(data=4, zero=2), 8).data == pytest.approx(moved)
+    assert step_time(TINY, PLAIN, Plan(data=4, zero=3), 8).data == pytest.approx(1.5 * 2 * moved)
+
+
+def test_keys_and_values_are_gathered_by_context_ranks():
+    # Keys and values of 32 words, 2 x 64 numbers of 2 bytes, half an all-reduce each: forward, backward, gradients.
+    gathered = 2 * 32 * 2 * 64 * 2 * (2 - 1) / 2
+    assert step_time(TINY, PLAIN, Plan(context=2), 8).context == pytest.approx(8 * 4 * 1.5 * gathered / 1e9)
+    full = step_time(TINY, PLAIN, Plan(context=2, recomputation="full"), 8)
+    assert full.context == pytest.approx(8 * 4 * 2 * gathered / 1e9)
+    few = replace(TINY, kv_heads=1)
+    assert step_time(few, PLAIN, Plan(context=2), 8).context == pytest.approx(8 * 4 * 1.5 * gathered / 4 / 1e9)
+
+
+def test_a_stage_more_or_less_stands_for_embedding_and_output():
+    ends = replace(A100, ends_count=True)
+    assert legal(TINY, ends, Plan(pipeline=3), 3, 6) is None
+    assert "p x v = 5 x 1" in legal(TINY, ends, Plan(pipeline=5), 5, 5)
+    assert legal(TINY, ends, Plan(pipeline=2), 2, 6) is None
 
 
 def test_tensor_ranks_reduce_four_times_a_layer_and_six_times_with_recomputation():

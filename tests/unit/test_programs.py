@@ -120,6 +120,16 @@ def test_finish_time_ratio_of_equal_jobs_is_that_of_their_slices():
     assert finish_time_ratio(problem, progress, shares) == pytest.approx(np.ones(4), rel=1e-6)
 
 
+def test_finish_time_ratios_of_jobs_that_are_done_or_cannot_run():
+    problem = ShareProblem(np.array([[2.0], [2.0], [0.0], [2.0]]), np.ones(4, int), np.array([4]))
+    progress = Elapsed(
+        np.array([10.0, 10.0, 10.0, 0.0]), np.array([0.0, 30.0, 9.0, 0.0]), np.array([5.0, 5.0, 5.0, 0.0])
+    )
+    # Done: 10 s for 5 s. Half a GPU: 10 + 30 s, where a GPU of one's own takes 5 + 15 s.
+    shares = np.array([[0.0], [0.5], [0.0], [0.0]])
+    assert finish_time_ratio(problem, progress, shares) == pytest.approx([2.0, 2.0, np.inf, np.nan], nan_ok=True)
+
+
 def test_finish_time_against_bisection():
     for seed in range(3):
         problem = problem_of(seed, jobs=6, weighted=False)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypedDict
@@ -18,17 +19,20 @@ from simsched.results.arrow_tables import read_arrow
 from simsched.results.by_type import summarise_types
 from simsched.results.compare import comparison, paired_differences
 from simsched.results.compare_runs import compare_runs
+from simsched.results.integrals import integrals
 from simsched.results.integrity import _SEAL, _seal_of, faults, problems_of, quick_fault, seal
 from simsched.results.joining import Part, error_of_cutting, join_tables
 from simsched.results.metric import Tables, means_by
 from simsched.results.metrics import HEADLINE, METRICS, summarise
-from simsched.results.reader import Cell, Run, read_table
+from simsched.results.orders import Ranked
+from simsched.results.reader import Cell, Run, read_cell, read_run, read_table
 from simsched.results.rows import Feature
 from simsched.results.sequential import ALIKE, HIGHER, LOWER, OPEN, _verdict, plan
 from simsched.results.standings import p_value, standings
 from simsched.results.statistics import Estimate, ratio, ratio_of_means
 from simsched.results.stays import node_sizes
 from simsched.results.stored import read_json
+from simsched.results.story import Passage, at
 from simsched.results.usage_metrics import _takes_parts
 from simsched.results.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION, UNDECIDED, judge, verdict
 from simsched.results.what_was_run import _gpus
@@ -341,3 +345,90 @@ def test_the_largest_job_in_a_domain_is_a_mean_over_time():
     assert METRICS["room_in_domain"].compute(Tables(jobs, None, rounds, 8)) == 5
     for absent in (None, rounds.drop(columns="fits_in_domain_gpus")):
         assert METRICS["room_in_domain"].compute(Tables(jobs, None, absent, 8)) is None
+
+
+def test_why_jobs_waited_is_told_with_how_often_and_their_places_in_line(tmp_path):
+    with TableWriter(tmp_path, row_group_rows=9) as writer:
+        for time, job, gpus, rank, why in (
+            (0, "a", 0, 1, "no room"), (5, "a", 0, 3, "no room"), (9, "a", 0, 2, "another comes first"),
+            (12, "a", 2, 1, ""), (0, "b", 0, 0, "no room"), (0, "c", 0, 2, "no room"), (5, "c", 0, 2, "no room"),
+        ):  # fmt: skip
+            writer.reason(ReasonRecord(time, job, gpus, rank, "", why, ""))
+    for name in ("manifest", "summary"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    assert read_cell(tmp_path).waits == {
+        "a": "another comes first at 1 decision, place 2 in line; no room at 2 decisions, place 1 to 3 in line",
+        "b": "no room at 1 decision",
+        "c": "no room at 2 decisions, place 2 in line",
+    }
+
+
+def test_a_policy_without_any_result_is_lost():
+    cells = tuple(Cell(Path(), {}, {}, policy) for policy in ("a", "b", "a"))
+    failed = {"a, seed 1": "x", "c, seed 1": "x", "c, seed 2": "x", "d [load=1, seed=2], seed 1": "x"}
+    run = Run(Path(), "r", cells, {}, {}, failed=failed)
+    assert (run.policies, run.lost) == (("a", "b"), ("c", "d [load=1, seed=2]"))
+
+
+def test_the_passage_of_a_second_is_the_last_that_began():
+    told = [Passage(10, 20, "waits"), Passage(20, 30, "starts")]
+    assert [at(told, time).event for time in (10, 19, 20, 99)] == ["waits", "waits", "starts", "starts"]
+    with pytest.raises(InputError, match="9 s is before the job's submission; from 10 s on"):
+        at(told, 9)
+
+
+def test_pairs_of_either_order_are_separated():
+    assert Ranked("", 3, 4, 1, ("x",), ("y", "z")).separated == 2
+    assert Ranked("", 3, 4, 2, (), ("y", "z")).verdict == MATCHES
+    assert Ranked("", 3, 5, 2, (), ("x", "y", "z")).verdict == UNDECIDED
+
+
+def test_integrals_of_nothing_are_nothing_in_each_bin():
+    none = np.zeros(0)
+    assert integrals(none, none, none, np.array([0.0, 1.0, 5.0])).tolist() == [0, 0]
+    # Two from 0 to 4 and one from 2 to 3: by halves of 2.5 s 5 + 0.5 and 3 + 0.5.
+    found = integrals(np.array([0.0, 2.0]), np.array([4.0, 3.0]), np.array([2.0, 1.0]), np.array([0.0, 2.5, 5.0]))
+    assert found.tolist() == [5.5, 3.5]
+
+
+def test_a_run_is_read_with_all_that_its_index_may_say(tmp_path):
+    said = {
+        "name": "r", "experiment": {"name": "e"}, "published": {"p": {"jct_mean_s": 1.0}}, "published_source": "s",
+        "published_curves": [["f", "", "p", 1, 2]], "failed": {"q, seed 1": "crashed"}, "missing": ["c2"],
+        "fairness": {"folder": "fairness", "definition": "gavel", "rounding": "floor", "batch": "best"},
+        "cells": [{"cell": "c", "folder": "cells/c", "policy": "p *", "policy_name": "p", "seed": 3, "point": {"k": 1},
+                   "own": {"o": 2}}],
+    }  # fmt: skip
+    (tmp_path / "cells" / "c").mkdir(parents=True)
+    for name in ("manifest", "summary"):
+        (tmp_path / "cells" / "c" / f"{name}.json").write_text("{}")
+    (tmp_path / "run.json").write_text(json.dumps(said))
+    run = read_run(tmp_path)
+    (cell,) = run.cells
+    assert (cell.policy, cell.policy_name, cell.seed, cell.point, cell.own) == ("p *", "p", 3, {"k": 1}, {"o": 2})
+    assert (run.name, run.experiment, run.fairness["batch"], run.missing) == ("r", {"name": "e"}, "best", ("c2",))
+    assert (run.published, run.published_source, run.failed) == (said["published"], "s", said["failed"])
+    assert [tuple(one) for one in run.published_curves] == [("f", "", "p", 1, 2)]
+    assert (run.changed, run.published_left_out) == ((), False)
+    for change, holds in (("report.reference=p", True), ("cluster.nodes=3", False)):
+        (tmp_path / "run.json").write_text(json.dumps({**said, "changed": [change]}))
+        run = read_run(tmp_path)
+        assert (run.changed, run.published_left_out, bool(run.published)) == ((change,), not holds, holds)
+        assert (bool(run.published_source), bool(run.published_curves)) == (holds, holds)
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (None, "is not the folder of a run: it has no run.json; name one that `simsched run` made"),
+        ({"name": "r", "cells": [], "experiment": {}}, "lists no cells"),
+        ({"name": "r", "experiment": {}, "cells": [{"cell": name, "folder": name, "policy": "p", "seed": 1, "point": {}}
+                                                   for name in "ab"]}, "there is no such folder of results"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_no_run_is_refused(tmp_path, index, said):
+    if index is not None:
+        (tmp_path / "run.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        read_run(tmp_path)
+    assert len(caught.value.problems) == max(len(index["cells"]) if index else 0, 1)

@@ -113,8 +113,8 @@ def test_weights_are_powers_of_unfairness_with_a_bound():
 
 
 def test_the_fair_completion_time_moves_slowly():
-    assert averaged_fair_s(None, 1000.0, 0.5) == 2000.0
-    assert averaged_fair_s(2000.0, 1000.0, 0.25) == pytest.approx(2200.0)
+    assert averaged_fair_s(None, 1000.0, 0.5, 0.9) == 2000.0
+    assert averaged_fair_s(2000.0, 1000.0, 0.25, 0.9) == pytest.approx(2200.0)
 
 
 def test_rounds_are_put_in_order_and_filled():

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simsched_policies.production.slurm.nodes import EASY, EVERYBODY, Pass
+from simsched_policies.production.slurm.nodes import EASY, EVERYBODY, Manner, Pass
 from simsched_policies.production.slurm.options import (
     Account,
     Backfill,
@@ -382,12 +382,12 @@ def test_a_pass_is_that_of_trying_every_second(seed) -> None:
         np.ones((1, 3), dtype=np.bool_),
     )
     limits = np.array([limit for _, _, limit in jobs])
-    starts_at, begun = state.plan(0, np.arange(len(jobs)), limits, 10_000, EVERYBODY)
+    starts_at, begun = state.plan(0, np.arange(len(jobs)), limits, 10_000, Manner(EVERYBODY))
     assert starts_at.tolist() == exhaustive(free, running, jobs)
     assert sorted(job for job, _ in begun) == np.flatnonzero(starts_at == 0).tolist()
     for job, at in begun:
         assert len(at) == jobs[job][0]
         assert all(gpus == jobs[job][1] for _, gpus in at)
-    easy, _ = state.plan(0, np.arange(len(jobs)), limits, 10_000, EASY)
+    easy, _ = state.plan(0, np.arange(len(jobs)), limits, 10_000, Manner(EASY))
     first = next((i for i, start in enumerate(starts_at.tolist()) if start > 0), len(jobs))
     assert easy[: first + 1].tolist() == starts_at[: first + 1].tolist()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simsched.toolkit.programs.problem import ShareProblem
-from simsched.toolkit.programs.water_filling import water_filling
+from simsched.toolkit.programs.water_filling import Entities, water_filling
 
 
 def drawn(jobs, gpus, seed):
@@ -29,6 +29,14 @@ def test_jobs_found_together_are_those_found_one_by_one(monkeypatch, seed):
     monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_MANY_CLASSES", 0)
     monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_FIRST_TRIED", 3)
     assert rates(problem, water_filling(problem)) == pytest.approx(one_by_one, rel=1e-6)
+
+
+def test_jobs_of_entities_are_never_found_together(monkeypatch):
+    """An entity's weight is split again after each job that can rise no further: here all of it goes to the next."""
+    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_MANY_CLASSES", 0)
+    problem = ShareProblem(np.ones((3, 1)), np.ones(3, int), np.array([2]))
+    entities = Entities(np.array([0, 1, 1]), np.array([5.0, 1.0]), ["fairness", "fifo"])
+    assert water_filling(problem, entities)[:, 0] == pytest.approx([1, 1, 0], abs=1e-6)
 
 
 def test_few_gpus_for_many_jobs_leave_a_solution():

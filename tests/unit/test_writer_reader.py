@@ -123,6 +123,29 @@ def test_a_row_group_is_the_same_whether_its_rows_came_one_by_one_or_as_columns(
         assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
 
 
+def test_columns_that_repeat_themselves_are_read_back_as_they_came(tmp_path):
+    signs = [0.0] * 1024 + [0.0] * 1024 + [-0.0] * 1024 + [0.0] * 10
+    names = [str(number // 1024) for number in range(len(signs))]
+    with TableWriter(tmp_path) as writer:
+        for name, sign in zip(names, signs, strict=True):
+            writer.allocation(ALLOCATIONS[0]._replace(job_id=name, progress=sign))
+    read = read_table(tmp_path, "allocations")
+    assert list(read["job_id"]) == names
+    assert list(map(str, read["progress"])) == list(map(str, signs))
+
+
+def test_rows_of_uneven_parts_leave_the_bytes_of_those_that_came_one_by_one(tmp_path):
+    jobs = [JOBS[0]._replace(job_id=f"{number:0500d}", jct_s=number) for number in range(5000)]  # more than a page
+    with TableWriter(tmp_path / "single", ["jobs"]) as writer:
+        for job in jobs:
+            writer.job(job)
+    whole = pq.read_table(tmp_path / "single" / "jobs.parquet")
+    with TableWriter(tmp_path / "joined", ["jobs"]) as writer:
+        for at in range(0, len(jobs), 700):
+            writer.extend("jobs", whole.slice(at, 700))
+    assert (tmp_path / "joined/jobs.parquet").read_bytes() == (tmp_path / "single/jobs.parquet").read_bytes()
+
+
 def test_an_empty_table_still_has_its_columns(tmp_path):
     with TableWriter(tmp_path):
         pass

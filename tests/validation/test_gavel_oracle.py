@@ -20,9 +20,11 @@ from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
+from tests.campaigns import played
 from tests.validation.oracles import gavel_replay as oracle
 
-SEEDS = 16
+#: Random workloads by number.
+NUMBERS = played(range(16), range(10))
 ARTIFACT = Path(__file__).parents[2] / "experiments" / "validation" / "gavel.py"
 
 
@@ -100,13 +102,13 @@ def same(theirs, ours):
 def test_queues_end_every_job_when_the_replay_says(tmp_path, label, name):
     """Also where everybody leaves before the next job comes, and where jobs hold GPUs on which they have no rate."""
     counts = dict.fromkeys(("deserted", "given up", "stuck"), 0)
-    for number in range(SEEDS):
+    for number in NUMBERS:
         folder = tmp_path / str(number)
         folder.mkdir()
         found, seen = differs(random.Random(number), folder, label, name)
         assert not found, f"number {number}"
         counts = {what: count + seen[what] for what, count in counts.items()}
-    assert counts["stuck"] <= SEEDS / 3
+    assert counts["stuck"] <= len(NUMBERS) / 3
     assert min(counts["deserted"], counts["given up"]) >= 2
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from simsched_policies.production.slurm import options as rules
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched import model
+from simsched.cli.operator_options import make_plan
 from simsched.engine.options import EngineOptions
+from simsched.operators.readings import with_readings
 from simsched.testing.builders import run
 from tests.validation.oracles.slurm_cluster import (
-    BF_INTERVAL_S,
     BF_MAX_JOB_TEST,
-    BF_RESOLUTION_S,
     BF_WINDOW_S,
     DAY_S,
     HOUR_S,
@@ -23,10 +25,11 @@ from tests.validation.oracles.slurm_cluster import (
     Job,
     Kind,
     Partition,
+    Rules,
     Site,
-    draw_jobs,
 )
-from tests.validation.oracles.slurm_texts import sacct, slurm_conf, squeue
+from tests.validation.oracles.slurm_jobs import draw_jobs
+from tests.validation.oracles.slurm_texts import sacct, slurm_conf, squeue, write_all
 
 TWO = Site((Kind("n", 2, 8, "a100", 64, 1000),), (Partition("p", ("n",)),), cap=None)
 
@@ -114,8 +117,14 @@ SMALLEST = Site(
 )
 
 
+#: What the policy calls the rules of a site.
+KINDS: dict[str, Any] = {"all": "conservative", "first": "easy", "nobody": "greedy", "off": "none"}
+PLACEMENTS: dict[str, Any] = {"fullest": "fragments", "first": "any", "emptiest": "most-free"}
+
+
 def replayed(site: Site, jobs: list[Job]) -> list[float]:
     """Return the starts under the policy that the site's settings describe."""
+    own = site.rules
     nodes = (
         model.NodeGroup(
             one.nodes, one.gpus, one.gpu_type, 1000 * one.cpus, one.memory_mb,
@@ -135,14 +144,16 @@ def replayed(site: Site, jobs: list[Job]) -> list[float]:
     ]  # fmt: skip
     policy = SlurmBackfill(
         rules.Backfill(
-            "conservative", BF_MAX_JOB_TEST, BF_WINDOW_S, BF_INTERVAL_S, QUEUE_DEPTH, resolution_s=BF_RESOLUTION_S
+            KINDS[own.protects], BF_MAX_JOB_TEST, BF_WINDOW_S, own.interval_s or 1, QUEUE_DEPTH,
+            offset_s=own.offset_s, resolution_s=own.resolution_s, from_pass=own.from_pass, whole_nodes=own.whole_nodes,
         ),
-        rules.Priority(qos=100_000),
+        rules.Priority(qos=100_000, age=own.age, fair_share=own.fair_share),
+        placement=PLACEMENTS[own.nodes],
         limits=rules.Limits(
             partitions={one.name: rules.Partition(tier=one.tier) for one in site.partitions},
             qos={name: rules.Qos(priority, per_user=rules.Caps(gpus=site.cap)) for name, priority in site.qos},
         ),
-    )
+    )  # fmt: skip
     options = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
     records = run(policy, specs, cluster=model.Cluster.of(*nodes), options=options)
     found = {one.job_id: one.start_time_s for one in records.jobs}
@@ -158,3 +169,38 @@ def test_the_policy_starts_every_job_when_a_cluster_that_plays_every_pass_does(s
     assert replayed(SMALLEST, jobs) == every
     assert [one.start_s for one in Cluster(SMALLEST, jobs).run()] == every
     assert sum((one or 0) > job.submit_s + HOUR_S for one, job in zip(every, jobs, strict=True)) > 10
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        Rules(interval_s=30, offset_s=11, resolution_s=60),
+        Rules(interval_s=0, resolution_s=60),
+        Rules(from_pass=True),
+        Rules(protects="first"),
+        Rules(protects="nobody"),
+        Rules(protects="off"),
+        Rules(whole_nodes=True),
+        Rules(nodes="first"),
+        Rules(nodes="emptiest"),
+    ],
+    ids=str,
+)
+def test_the_policy_can_be_told_to_read_the_pages_as_another_cluster_does(own: Rules) -> None:
+    site = replace(SMALLEST, rules=own)
+    jobs = [job for job in draw_jobs(site, 1, 0.3, {"a100": 0.9, "v100": 0.9, "debug": 0.1}) if job.nodes <= 2]
+    assert replayed(site, jobs) == [one.start_s for one in Cluster(site, jobs).run()]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_what_the_pages_leave_open_is_fitted_to_a_log(tmp_path: Path) -> None:
+    site = replace(SMALLEST, rules=Rules(offset_s=23))
+    jobs = [one for one in draw_jobs(site, 1, 2, {"a100": 0.9, "v100": 0.9, "debug": 0.1}) if one.nodes <= 2]
+    write_all(tmp_path, site, jobs, 2, warm_days=0)
+    options = {"layout": "auto", "time_zone": "UTC", "strict": False, "out": tmp_path, "workers": 1}
+    conf = (tmp_path / "slurm.conf", tmp_path / "qos.txt")
+    plan = make_plan(tmp_path / "log.txt", None, tmp_path / "cluster.txt", (), conf=conf, **options)
+    log = plan.recorded
+    fitted, taken = with_readings(plan, log, float(log.table["submit_s"].min()), log.last_s)
+    assert taken == {"backfill.interval_s": 60, "backfill.offset_s": 23}
+    assert fitted.params["backfill"]["offset_s"] == 23

@@ -71,10 +71,12 @@ class Cursor:
             self._skip()
 
     def _parameters(self) -> tuple[str, ...]:
+        """Read the names of parameters; that of one that takes all further arguments begins with `...`."""
         self._expect("(")
         names = []
         while not self._take(")"):
-            names.append(self._name() if self._peek() != "..." else self._next())
+            name = self._name() if self._peek() != "..." else ""
+            names.append(f"...{name}" if self._peek() == "..." else name)
             while self._peek() not in (",", ")"):
                 self._skip()
             self._take(",")

@@ -62,6 +62,9 @@ class GoFile(Expressions):
     def _run(self, function: Function, args: tuple[Value, ...]) -> dict[str, Value]:
         at, scope = self._at, self._scope
         known = {name: value for name, value in zip(function.parameters, args, strict=False) if name}
+        if function.parameters and function.parameters[-1].startswith("..."):
+            known.pop(last := function.parameters[-1], None)
+            known[last[3:]] = args[len(function.parameters) - 1 :]
         self._at, self._scope, self._depth = function.body, {**function.scope, **known}, self._depth + 1
         before = dict(self._scope)
         try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.applications.plans import FitErrors, HardwareDocument, MeasuredStep
+from simsched.applications.plans import FitErrors, HardwareDocument, MeasuredStep, extent
 from simsched.arithmetic import exp, log
 from simsched.model.plans import Hardware, MeasuredLayers, ModelShape, PlanTable, of_a_layer, step_times
 
@@ -17,9 +17,9 @@ Floats = NDArray[np.float64]
 
 _SCALE = 0.02  # of a relative error, from which on it counts as an outlier (Cauchy loss)
 _HIGHEST = {"efficiency": 1.0, "exposed": 1.0, "exposed_messages": 1.0}
-_FARTHEST = 1e6  # times where a number begins, up or down
-_BEGINNINGS = (1.0, 0.5)  # times the numbers that a fit begins at
-_FIRST_STEPS, _MOST_STEPS = 12, 200  # from each beginning, and from the best of them
+_DOUBT = log(2)  # of the logarithm of a number before anything is measured: a factor of two
+_FARTHEST = 1e6  # times what is expected of a number, up or down
+_MOST_STEPS = 200
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
 _LEAST_FACTOR = 0.1  # of a layer or the output, over what is modelled
@@ -53,16 +53,19 @@ class PlanFit(NamedTuple):
 def fit_profile(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> PlanFit:
     """Fit the `fitted` numbers of a profile to measured steps; leave models out one at a time where there are several.
 
-    The fit begins at the profile's own numbers.
+    The fit begins at the numbers that are expected, and is drawn to them as if each were known to a factor of two.
     """
     fitted = _of(document, steps)
     predicted, measured = predict(fitted, steps), _seconds(steps)
     models = sorted({step.model for step in steps})
     left_out = _leave_models_out(document, steps, models) if len(models) > 1 else None
     inside, outside = (_mean_worst(one, measured) for one in (predicted, left_out))
+    asked = [extent(step.shape, step.plan) for step in steps]
     found = FitErrors(
         rows=len(steps), models=len(models), mean=inside[0], worst=inside[1],
         left_out_mean=outside[0], left_out_worst=outside[1],
+        least={name: min(one[name] for one in asked) for name in asked[0]},
+        most={name: max(one[name] for one in asked) for name in asked[0]},
     )  # fmt: skip
     return PlanFit(document.model_copy(update={"profile": fitted, "errors": found}), predicted, left_out)
 
@@ -147,7 +150,7 @@ def _seconds(steps: Sequence[MeasuredStep]) -> Floats:
 
 def _of(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> Hardware:
     """Return a profile with its fitted numbers, and then the factors of layers if it has any, from steps."""
-    fitted = _fitted(replace(document.profile, layers=()), document.fitted, steps)
+    fitted = _fitted(replace(document.profile, layers=()), document.expected, steps)
     return replace(fitted, layers=_layers(fitted, steps)) if document.fit_layers else fitted
 
 
@@ -184,52 +187,48 @@ def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[Measured
     )
 
 
-def _fitted(start: Hardware, names: Sequence[str], steps: Sequence[MeasuredStep]) -> Hardware:
-    """Minimise the sum of Cauchy losses of logarithms' errors, from the numbers of a profile and from half of them.
-
-    The loss may have several minima, and the one nearest to a profile need not be the least.
-    """
+def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[MeasuredStep]) -> Hardware:
+    """Minimise the sum of Cauchy losses of logarithms' errors, and of squared distances from what is expected."""
     measured, prepared = log(_seconds(steps)), _Prepared(steps)
-    begun = np.array([log(float(getattr(start, name))) for name in names])
-    highest = [min(log(_HIGHEST.get(name, np.inf)), at + log(_FARTHEST)) for name, at in zip(names, begun, strict=True)]
-    bounds = begun - log(_FARTHEST), np.array(highest)
+    begun = log(np.array(list(expected.values())))
+    highest = np.minimum(log(np.array([_HIGHEST.get(name, np.inf) for name in expected])), begun + log(_FARTHEST))
 
     def profile(at: Floats) -> Hardware:
-        return replace(start, **dict(zip(names, exp(at).tolist(), strict=True)))
+        return replace(start, **dict(zip(expected, exp(at).tolist(), strict=True)))
 
     def off(at: Floats) -> Floats:
         return log(prepared(profile(at))) - measured
 
-    begins = [np.minimum(begun + log(times), bounds[1]) for times in _BEGINNINGS]
-    found = [_descended(off, at, bounds, _FIRST_STEPS) for at in begins]
-    return profile(_descended(off, min(found, key=lambda at: _loss(off(at))), bounds, _MOST_STEPS))
+    return profile(_descended(off, begun, (begun - log(_FARTHEST), highest)))
 
 
-def _descended(off: Callable[[Floats], Floats], at: Floats, bounds: tuple[Floats, Floats], steps: int) -> Floats:
-    """Return where damped Gauss-Newton steps of the logarithms of numbers lead, or come to rest before."""
-    errors, damping = off(at), 1e-3
-    loss = _loss(errors)
-    for _ in range(steps):
+def _descended(off: Callable[[Floats], Floats], expected: Floats, bounds: tuple[Floats, Floats]) -> Floats:
+    """Return where damped Gauss-Newton steps of the logarithms of numbers come to rest, from those expected on."""
+    at, damping, drawn = np.minimum(expected, bounds[1]), 1e-3, (_SCALE / _DOUBT) ** 2
+    errors = off(at)
+    loss = _loss(errors, at - expected)
+    for _ in range(_MOST_STEPS):
         slopes = np.array([(off(at + one) - off(at - one)) / (2 * _NUDGE) for one in _NUDGE * np.eye(len(at))])
         weighted = slopes / (1 + (errors / _SCALE) ** 2)
-        bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1)
-        slope = (weighted * errors).sum(axis=-1)
+        bend = (weighted[:, None, :] * slopes[None, :, :]).sum(axis=-1) + drawn * np.eye(len(at))
+        slope = (weighted * errors).sum(axis=-1) + drawn * (at - expected)
         while damping < 1e12:
-            aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend) + 1e-12), -slope), *bounds)
+            aim = np.clip(at + _solved(bend + damping * np.diag(np.diag(bend)), -slope), *bounds)
             aimed = off(aim)
-            if _loss(aimed) < loss:
+            if _loss(aimed, aim - expected) < loss:
                 break
             damping *= 4.0
         else:
             break
-        gained, at, errors, loss, damping = loss - _loss(aimed), aim, aimed, _loss(aimed), damping * 0.25
-        if gained <= _CONVERGED * loss:
+        before, at, errors, loss = loss, aim, aimed, _loss(aimed, aim - expected)
+        damping *= 0.25
+        if before - loss <= _CONVERGED * before:
             break
     return at
 
 
-def _loss(errors: Floats) -> float:
-    return float(log(1 + (errors / _SCALE) ** 2).sum())
+def _loss(errors: Floats, departures: Floats) -> float:
+    return float(log(1 + (errors / _SCALE) ** 2).sum() + ((departures / _DOUBT) ** 2).sum())
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:

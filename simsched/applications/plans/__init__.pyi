@@ -1,6 +1,7 @@
 from .hardware_file import (
     FitErrors as FitErrors,
     HardwareDocument as HardwareDocument,
+    extent as extent,
     find_hardware as find_hardware,
     hardware_text as hardware_text,
     shipped_hardware as shipped_hardware,

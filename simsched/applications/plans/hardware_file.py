@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, fields
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from pydantic import Field, model_validator
 
 from simsched.documents import Section, read_section, yaml_text
 from simsched.errors import input_error, nearest
-from simsched.model.plans import Hardware
+from simsched.model.plans import Hardware, ModelShape, Plan
 from simsched.paths import data_folder
 
 FORMAT = "simsched-hardware/1"
@@ -31,8 +32,19 @@ _UNFITTED = (
 )
 
 
+def extent(shape: ModelShape, plan: Plan) -> dict[str, int]:
+    """Return what of a model and a plan a profile may not have been measured at, by the columns of measured steps."""
+    return {
+        "hidden": shape.hidden, "seq": shape.sequence, "gpus": plan.gpus, "tp": plan.tensor, "pp": plan.pipeline,
+        "cp": plan.context, "interleave": plan.interleave, "micro_batch": plan.micro_batch,
+    }  # fmt: skip
+
+
 class FitErrors(Section):
-    """Relative errors of the steps fitted, and of models that were left out one at a time; mean and worst."""
+    """Relative errors of the steps fitted, and of models that were left out one at a time; mean and worst.
+
+    `least` and `most` bound what the steps fitted had, by column.
+    """
 
     rows: int = Field(ge=1)
     models: int = Field(ge=1)
@@ -40,6 +52,18 @@ class FitErrors(Section):
     worst: float
     left_out_mean: float | None = Field(default=None, description="none where there is only one model")
     left_out_worst: float | None = None
+    least: dict[str, int] = Field(default={}, description="of what the steps fitted had, by column")
+    most: dict[str, int] = Field(default={}, description="the same")
+
+    def beyond(self, asked: Iterable[tuple[ModelShape, Plan]]) -> str:
+        """Say in a line what of some models and plans lies beyond what was measured; nothing where nothing does."""
+        found, extents = [], [extent(*one) for one in asked]
+        for name, least in self.least.items():
+            most = self.most.get(name, inf)
+            outside = sorted({one[name] for one in extents if not least <= one[name] <= most})
+            if outside:
+                found.append(f"{name} {', '.join(map(str, outside))} (measured: {least} to {most})")
+        return "; ".join(found)
 
     def __str__(self) -> str:
         """Say the errors in a line."""
@@ -56,7 +80,10 @@ class HardwareDocument(Section):
     title: str = ""
     source: str = ""
     dtype: str = Field(default="", description="the precision measured; rows of a table that give another do not count")
-    fitted: list[str] = Field(default=["efficiency", "pointwise_s", "fixed_s"], description="numbers that a fit moves")
+    fitted: dict[str, float] | list[str] = Field(
+        default=["efficiency", "pointwise_s", "fixed_s"],
+        description="numbers that a fit moves, with what is expected of each before it: the profile's own in a list",
+    )
     fit_layers: bool = Field(default=False, description="whether a fit gives each layer measured factors of its own")
     errors: FitErrors | None = Field(default=None, description="of the fit; none where nothing was fitted")
     profile: Hardware
@@ -67,10 +94,17 @@ class HardwareDocument(Section):
         wrong = [name for name in self.fitted if name not in known]
         if wrong or not self.fitted:
             raise ValueError(f"'fitted' names {wrong or 'nothing'}; it may name {', '.join(known)}")
-        zero = [name for name in self.fitted if not getattr(self.profile, name) > 0]
+        zero = [name for name, number in self.expected.items() if not 0 < number < inf]
         if zero:
             raise ValueError(f"a fit begins above 0, which '{zero[0]}' is not")
         return self
+
+    @property
+    def expected(self) -> dict[str, float]:
+        """Return the numbers that a fit moves, with what is expected of each before it."""
+        return (
+            self.fitted if isinstance(self.fitted, dict) else {one: getattr(self.profile, one) for one in self.fitted}
+        )
 
 
 def hardware_text(document: HardwareDocument) -> str:

@@ -98,5 +98,5 @@ def _grid(
         from simsched.experiment.running.worker import begin_loading  # loads what runs cells
 
         begin_loading()
-    grid = make_grid(checked, progress, leave_out=leave_out).select(labels)
+    grid = make_grid(checked, progress, labels=labels, leave_out=leave_out)
     return replace(grid, results_name=results_name(checked, name))

@@ -117,7 +117,7 @@ class Store:
         return True
 
     def begin(self, key: str) -> StagedCell:
-        """Create an empty temporary folder for a cell."""
+        """Create an empty temporary folder for a cell; `InputError` where the store cannot be written."""
         path = self.cells / f"{_TEMPORARY}{key}{_owner()}"
         shutil.rmtree(path, ignore_errors=True)
         try:
@@ -131,7 +131,7 @@ class Store:
             raise self._unwritable(error) from error
 
     def publish(self, staged: StagedCell, key: str) -> None:
-        """Rename a finished cell; if another process was faster, its equal cell stays."""
+        """Rename a finished cell; its equal from a faster process stays. `InputError` as `begin`."""
         target = self.cell(key)
         try:
             if target.exists() and not self.has(key):  # files were removed or changed

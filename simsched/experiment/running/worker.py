@@ -80,6 +80,7 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     """Start a process that calls `serve` with its end of a pipe and `arguments`; returns it and the other end.
 
     It inherits environment and current folder, prints only on stderr, and runs no other user code.
+    Raises what starting a process raises.
     """
     context = cast("Any", get_context(_method()))
     ours, theirs = context.Pipe()

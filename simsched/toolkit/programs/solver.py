@@ -105,7 +105,7 @@ class Program:
         return self
 
     def maximise(self, objective: Floats) -> Optimum | None:
-        """Return the best x for this objective, None where nothing satisfies the rows."""
+        """Return the best x for this objective, None where nothing satisfies the rows; else `SolverError`."""
         from highspy import HighsModelStatus  # slow to load
 
         solver = self._solver

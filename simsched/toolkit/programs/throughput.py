@@ -32,7 +32,7 @@ def total_throughput(
     `normalised` divides each job's rates by its fastest, since raw steps favour models with short steps. `price[k]`
     divides the rates on a type by its price (dollars an hour): Gavel's "minimum cost". `least_rate[n]` is the rate that
     meets each job's deadline, 0 for no deadline; if not all can be met, all are dropped. Second criterion as in
-    `max_min`.
+    `max_min`. `SolverError` where the solver fails.
     """
     demand = np.zeros(problem.num_jobs) if least_rate is None else least_rate
     classes = classify(problem, demand)

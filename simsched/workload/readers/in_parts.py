@@ -18,7 +18,7 @@ from simsched.workload.readers.any_format import read_trace
 from simsched.workload.trace import Trace, seconds_of
 
 #: Lines of a part.
-_LINES = 100_000
+_LINES = 10_000
 
 
 def trace_in_parts(path: Path, format: str = "auto", lines: int = _LINES) -> Iterator[Trace]:  # noqa: A002

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -18,10 +19,11 @@ from simsched.workload.trace import PROBLEM_CAP
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The columns of a trace in the order of the fields of `JobSpec`.
+#: What a field of `JobSpec` holds by default, in their order.
+_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})
+#: The columns of all traces that have the name of a field of `JobSpec`.
 _FIELDS = (
-    "job_id", "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status",
-    "attempts",
+    "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status", "attempts",
 )  # fmt: skip
 #: Columns that few traces have, and how a cell that holds anything becomes the field of that name.
 _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
@@ -95,26 +97,18 @@ class AsIsRecipe:
 
 def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     """Return one `JobSpec` for each row of a trace's table, in its order."""
-    rows = zip(*(_values(table[column]) for column in _FIELDS), strict=True)
-    rare = [column for column in _RARE if column in table and (table[column] != _IDLE.get(column, 0)).any()]
-    shapes = shapes_of(table)
-    if not rare and not shapes:
-        return [JobSpec(*values) for values in rows]
-    more = zip(*(_values(table[column]) for column in rare), *shapes.values(), strict=True)
-    turned = [*((column, _RARE[column]) for column in rare), *((name, _as_it_is) for name in shapes)]
-    return [
-        JobSpec(*values, **{name: turn(one) for (name, turn), one in zip(turned, others, strict=True) if one})
-        for values, others in zip(rows, more, strict=True)
-    ]
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    said: dict[str, Iterable[Any]] = {"id": _values(table["job_id"])} | {name: _values(table[name]) for name in _FIELDS}
+    for name, turn in _RARE.items():
+        if name in table and (table[name] != _IDLE.get(name, 0)).any():
+            said[name] = [turn(one) if one else _DEFAULTS[name] for one in _values(table[name])]
+    said |= shapes_of(table)
+    return list(map(JobSpec, *(said.get(name, repeat(default)) for name, default in _DEFAULTS.items())))
 
 
 def _values(column: pd.Series) -> list[Any]:
     """List the values of a column, equal texts being one object, but for names, of which no two are equal."""
     if column.dtype.kind in "iufb" or column.name == "job_id":
         return column.tolist()
-    known: dict[Any, Any] = {}
-    return [known.setdefault(value, value) for value in column]
+    numbers, texts = column.factorize(use_na_sentinel=False)
+    known = texts.tolist()
+    return [known[number] for number in numbers.tolist()]

@@ -17,22 +17,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.validation.oracles.slurm_cluster import (
-    BF_INTERVAL_S,
     BF_MAX_JOB_TEST,
-    BF_RESOLUTION_S,
     BF_WINDOW_S,
     DAY_S,
-    LOAD,
     QUEUE_DEPTH,
     REFERENCE,
     SMALL,
-    SMALL_LOAD,
     Cluster,
     Job,
     Kind,
     Site,
-    draw_jobs,
 )
+from tests.validation.oracles.slurm_jobs import LOAD, SMALL_LOAD, draw_jobs
 
 DAY_ZERO = datetime(2024, 3, 4, tzinfo=UTC)
 #: Days before the window, in which the cluster fills.
@@ -94,6 +90,11 @@ def sacct(site: Site, jobs: Sequence[Job], begin_s: int, end_s: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _weight(site: Site, kind: Kind, number: int) -> int:
+    place = sum(one.nodes for one in site.kinds[: site.kinds.index(kind)]) + number - 1
+    return 1 + 9 * (place % 2) if site.rules.nodes == "weight" else 1
+
+
 def _partitions(site: Site, kind: Kind) -> str:
     return ",".join(one.name for one in site.partitions if kind.name in one.kinds)
 
@@ -104,7 +105,8 @@ def show_node(site: Site) -> str:
         f"NodeName={kind.name}{i:02d} Arch=x86_64 CoresPerSocket={kind.cpus // 2}\n"
         f"   CPUAlloc=0 CPUEfctv={kind.cpus} CPUTot={kind.cpus} CPULoad=0.00\n"
         f"   Gres=gpu:{kind.gpu_type}:{kind.gpus}\n   RealMemory={kind.memory_mb} AllocMem=0 Sockets=2 Boards=1\n"
-        f"   State=IDLE ThreadsPerCore=1 Weight=1 Owner=N/A\n   Partitions={_partitions(site, kind)}\n"
+        f"   State=IDLE ThreadsPerCore=1 Weight={_weight(site, kind, i)} Owner=N/A\n"
+        f"   Partitions={_partitions(site, kind)}\n"
         f"   CfgTRES=cpu={kind.cpus},mem={kind.memory_mb}M,billing={kind.cpus},gres/gpu={kind.gpus},"
         f"gres/gpu:{kind.gpu_type}={kind.gpus}\n"
         for kind in site.kinds
@@ -118,13 +120,17 @@ def _range(site: Site, kinds: Sequence[str]) -> str:
 
 def slurm_conf(site: Site) -> str:
     """Write slurm.conf."""
+    rules = site.rules
+    every = f"bf_interval={rules.interval_s}," if rules.interval_s else ""
     lines = [
         "ClusterName=reference",
-        "SchedulerType=sched/backfill",
-        f"SchedulerParameters=bf_interval={BF_INTERVAL_S},bf_resolution={BF_RESOLUTION_S},"
+        f"SchedulerType=sched/{'builtin' if rules.protects == 'off' else 'backfill'}",
+        f"SchedulerParameters={every}bf_resolution={rules.resolution_s},"
         f"bf_window={BF_WINDOW_S // 60},bf_max_job_test={BF_MAX_JOB_TEST},default_queue_depth={QUEUE_DEPTH}",
         "PriorityType=priority/multifactor",
         "PriorityWeightQOS=100000",
+        *([f"PriorityWeightAge={rules.age}"] if rules.age else []),
+        *([f"PriorityWeightFairshare={rules.fair_share}"] if rules.fair_share else []),
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_CPU_Memory",
         "GresTypes=gpu",

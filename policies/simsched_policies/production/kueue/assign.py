@@ -190,7 +190,8 @@ class _Search:
         self.spec: ClusterQueue = node.queue
         named, known = node.flavours, market.flavours or {}
         #: The flavours of the queue that have a topology, and whether all have: all its pods are then placed in it.
-        self.with_topology = {name for name in named if name in known and known[name].topology is not None}
+        self._on = market.gates["TopologyAwareScheduling"]
+        self.with_topology = {one for one in named if self._on and one in known and known[one].topology is not None}
         self.only_topology = bool(named) and self.with_topology == named
 
     def group(self, pod_sets: Sequence[PodSet]) -> list[Found]:
@@ -237,7 +238,7 @@ class _Search:
     def placeless(self, found: Found) -> Why | None:
         """Return why no topology can place pods that ask for it with the flavours they got, None if one can."""
         wanted = found.pods.topology
-        if wanted is None or self.market.flavours is None or not found.pods.count:
+        if wanted is None or self.market.flavours is None or not found.pods.count or not self._on:
             return None
         by_slices = self.asking.elastic and self.market.gates["ElasticJobsViaWorkloadSlicesWithTAS"]
         if by_slices and wanted.kind != "unconstrained":
@@ -326,6 +327,8 @@ class _Search:
 
     def _off_topology(self, pods: PodSet, flavour: ResourceFlavor) -> Why | None:
         """Return why a flavour does not suit the topology that pods ask for, None if it does."""
+        if not self._on:
+            return None
         if flavour.topology is None:
             return Why(Unfit.TOPOLOGY_OFF) if pods.topology is not None else None
         if pods.topology is None:

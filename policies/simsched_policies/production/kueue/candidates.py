@@ -36,7 +36,19 @@ def uses(workload: Workload, resources: Iterable[FlavourResource]) -> bool:
 
 def exceeds_any(node: Node, resources: Iterable[FlavourResource]) -> bool:
     """Say whether a node uses more than the quota of its subtree of any of `resources`."""
-    return any(node.exceeds(resource) for resource in resources)
+    usage, subtree = node.usage, node.subtree
+    for resource in resources:  # noqa: SIM110 - searches for victims ask this most of all
+        if usage.get(resource, 0) > subtree.get(resource, 0):
+            return True
+    return False
+
+
+def all_exceed(nodes: Iterable[Node], resources: Iterable[FlavourResource]) -> bool:
+    """Say whether each of some nodes uses more than the quota of its subtree of any of `resources`."""
+    for node in nodes:  # noqa: SIM110 - as above
+        if not exceeds_any(node, resources):
+            return False
+    return True
 
 
 def own_candidates(tree: QuotaTree, incoming: Incoming) -> list[Workload]:

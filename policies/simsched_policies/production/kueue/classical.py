@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
 
-from simsched_policies.production.kueue.candidates import exceeds_any, in_order, own_candidates, reclaimable, uses
+from simsched_policies.production.kueue.candidates import (
+    all_exceed,
+    exceeds_any,
+    in_order,
+    own_candidates,
+    reclaimable,
+    uses,
+)
 from simsched_policies.production.kueue.model import (
     Amounts,
     ClusterQueue,
@@ -96,7 +103,7 @@ class _Lender:
 
     def __iter__(self) -> Iterator[_Candidate]:
         at = 0
-        while all(exceeds_any(node, self._contested) for node in self._borrowers):
+        while all_exceed(self._borrowers, self._contested):
             if at == len(self._found):
                 self._found += [one for one in (next(self._more, None),) if one is not None]
             if at == len(self._found):
@@ -120,22 +127,20 @@ def _borrowing_queues(tree: QuotaTree, incoming: Incoming) -> list[_Lender]:
     advantage = _advantage(node, incoming.workload.usage)
     done, found = node, []
     for ancestor in node.path():
-        paths = (
-            path for child in ancestor.children if child is not done for path in _borrowing(child, incoming.contested)
-        )
+        borrowers = (one for one in ancestor.children if one is not done and exceeds_any(one, incoming.contested))
+        paths = (path for child in borrowers for path in _borrowing(child, incoming.contested))
         found += [_Lender(path, node.queue, incoming, advantage=advantage[id(ancestor)]) for path in paths]
         done = ancestor
     return found
 
 
 def _borrowing(node: Node, contested: Iterable[FlavourResource]) -> Iterator[tuple[Node, ...]]:
-    """Yield the queues at or below a node that exceed their quota as all cohorts above do, each with these."""
-    if not exceeds_any(node, contested):
-        return
+    """Yield the queues at or below a node, which borrows, that borrow as all cohorts above do, each with these."""
     if node.queue is not None:
         yield (node,)
     for child in node.children:
-        yield from ((*path, node) for path in _borrowing(child, contested))
+        if exceeds_any(child, contested):
+            yield from ((*path, node) for path in _borrowing(child, contested))
 
 
 def _advantage(queue: Node, amounts: Amounts) -> dict[int, bool]:
@@ -195,7 +200,7 @@ def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Iterable[_Candidat
     for candidate in candidates:
         if borrow and candidate.kind is _Kind.WITHOUT_BORROWING:
             continue
-        if not all(exceeds_any(node, incoming.contested) for node in candidate.borrowers):
+        if not all_exceed(candidate.borrowers, incoming.contested):
             continue
         tree.count(candidate.workload, -1)
         taken.append(Victim(candidate.workload, _REASONS[candidate.kind]))

@@ -142,7 +142,8 @@ def _of_gates(case: Json) -> Iterator[str]:
 
 def gates_of(case: Json) -> Mapping[str, bool]:
     """Return the gates of a case; raises `InputError` for those that are not modelled."""
-    return gates({name.removeprefix("features."): on for name, on in case.get("gates", {}).items()}, "gates")
+    given = {name.removeprefix("features."): on for name, on in case.get("gates", {}).items()}
+    return gates(given, "gates", cycle=True)
 
 
 def _parts(case: Json) -> Iterator[tuple[str, Json]]:

@@ -28,6 +28,7 @@ from simsched_policies.production.kueue.model import (
     Workload,
 )
 from simsched_policies.production.kueue.share import dominant_share
+from simsched_policies.production.kueue.topology import Domains
 from simsched_policies.production.kueue.topology_assignment import Earlier
 from simsched_policies.production.kueue.tree import Node, QuotaTree, level_of
 
@@ -207,22 +208,25 @@ class _Cycle:
             return self._foresee(asking, key, amount)
 
         found = assign(node, asking, self.market, oracle, after=after, within=within, replaced=replaced)
-        if found.grade.mode is not Mode.NO_FIT and self._has_topology(node, found):
-            return self._placed(asking, found)
+        if found.grade.mode is not Mode.NO_FIT and (topologies := self._topologies(node, found)):
+            return self._placed(asking, found, topologies)
         if found.grade.mode is not Mode.PREEMPT:
             return Entry(asking, found)
         return Entry(asking, found, self._victims(asking, found.usage, found.contested()))
 
-    def _has_topology(self, node: Node, found: Assignment) -> bool:
-        """Say whether a topology places some pods now, and not once an admission check has provided the nodes."""
-        checks = () if node.queue is None else node.queue.checks
-        if any(name in self.rules.checks and self.rules.checks[name].provisions for name in checks):
-            return False
-        return any(one.flavour in self.tree.topologies for pods in found.found for one in pods.flavours.values())
+    def _topologies(self, node: Node, found: Assignment) -> dict[str, Domains]:
+        """Return the topologies that place some pods now, and not once a check of their flavours has provided nodes."""
+        if not self.tree.topologies:
+            return {}
+        chosen = {one.flavour for pods in found.found for one in pods.flavours.values()}
+        for name, only in () if node.queue is None else node.queue.checks.items():
+            if name in self.rules.checks and self.rules.checks[name].provisions:
+                chosen -= only or chosen
+        return {name: domains for name, domains in self.tree.topologies.items() if name in chosen}
 
-    def _placed(self, asking: Asking, found: Assignment) -> Entry:
+    def _placed(self, asking: Asking, found: Assignment, topologies: Mapping[str, Domains]) -> Entry:
         """Find places for pods, or victims that free some; without victims, what they would have on empty nodes."""
-        topologies, gates, flavours = self.tree.topologies, self.rules.gates, self.rules.flavours
+        gates, flavours = self.rules.gates, self.rules.flavours
         there, why = settled(found, topologies, gates, flavours)
         if there.grade.mode is not Mode.PREEMPT:
             return Entry(asking, there, why=why)

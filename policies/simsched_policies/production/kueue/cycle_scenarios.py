@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from simsched_policies.production.kueue.coverage import gates_of
-from simsched_policies.production.kueue.cycle import Outcome, Pending, Rules, heads, run_cycle
+from simsched_policies.production.kueue.cycle import Entry, Outcome, Pending, Rules, heads, run_cycle
 from simsched_policies.production.kueue.cycle_places import domains_by_flavour
 from simsched_policies.production.kueue.fair import BOTH, Rule
 from simsched_policies.production.kueue.forms import asking_of, flavour_of, node_of, tree_of
@@ -68,7 +68,7 @@ def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
         for pod in case.get("pods", ()):
             if not pod.get("ended", False):
                 domains.occupy(pod["node"], pod.get("request", {}))
-    tree.use(topologies)
+    tree.use(topologies, shares_hosts=rules.gates["TASHandleOverlappingFlavors"])
 
 
 def _second_pass(entry: Json, case: Json, tree: QuotaTree, gates: Mapping[str, bool]) -> Pending:
@@ -77,10 +77,17 @@ def _second_pass(entry: Json, case: Json, tree: QuotaTree, gates: Mapping[str, b
     return Pending(asking_of(entry, case), holds=held, failed=failed, keeps=keeps)
 
 
+def _is_new(entry: Entry) -> bool:
+    """Say whether an entry got quota, or other places than it has."""
+    held = () if entry.holds is None else entry.holds.assigned
+    return [one.places for one in entry.assignment.found] != [one.places for one in held]
+
+
 def _outcome(out: Outcome, pending: Iterable[Asking], *, failed: bool) -> dict[str, object]:
-    admitted = () if failed else out.admitted
+    admitted = [] if failed else [entry for entry in out.admitted if _is_new(entry)]
     evicted = {entry.asking.id: "NodeFailures" for entry in out.evicted}
-    preempted = {name: why for entry in out.preempting for name, why in reasons_of(entry.victims).items()}
+    fresh = [victim for entry in out.preempting for victim in entry.victims if not victim.workload.evicted]
+    preempted = reasons_of(fresh)
     return {
         "admitted": {
             e.asking.id: sorted({c.flavour for f in e.assignment.found for c in f.flavours.values()}) for e in admitted

@@ -33,8 +33,8 @@ _ASKED = {
     "slice": "wanted_slices",
     "slices": "wanted_slices",
 }
-_EXPECTED = {"fits": "fits", "fit": "fits", "threshold": "threshold", "err": "failed", "error": "failed",
-             "count": "needed", "": "choice"}  # fmt: skip
+_EXPECTED = {"fits": "fits", "fit": "fits", "ok": "fits", "found": "fits", "threshold": "threshold", "err": "failed",
+             "error": "failed", "reason": "failed", "message": "failed", "count": "needed", "": "choice"}  # fmt: skip
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simsched.errors import input_error
-from simsched_policies.production.go_values import Call
+from simsched_policies.production.go_values import Call, Composite
 
 #: Steps of a chain that change nothing: an end, a copy, the object inside a builder.
 _SAME = {"Obj", "Clone", "DeepCopy", ".Workload", ".Cohort", ".ClusterQueue", ".ResourceFlavor", ".Topology", ".Node",
@@ -156,6 +156,28 @@ BUILDERS: Mapping[str, Builder] = {
 }
 
 
+#: The fields of objects that a table may also write as structs, each with the method of the builder that says the same;
+#: one that ends with `*` says it item by item.
+STRUCTS: Mapping[str, Mapping[str, str]] = {
+    "local queue": {"Spec.ClusterQueue": "ClusterQueue", "Spec.StopPolicy": "StopPolicy"},
+    "topology": {"Spec.Levels": "Levels"},
+    "resource flavor": {
+        "Spec.NodeLabels": "NodeLabels",
+        "Spec.TopologyName": "TopologyName",
+        "Spec.NodeTaints": "Taint*",
+        "Spec.Tolerations": "Toleration*",
+    },
+    "node": {
+        "ObjectMeta.Labels": "Labels",
+        "Spec.Taints": "Taints*",
+        "Spec.Unschedulable": "Unschedulable",
+        "Status.Allocatable": "StatusAllocatable",
+        "Status.Conditions": "StatusConditions*",
+    },
+    "admission check": {"Spec.ControllerName": "ControllerName", "Status.Conditions": "Condition*"},
+}
+
+
 def calls(value: Any, of: str) -> list[Call]:
     """Return the calls of a builder of `of` that are read, without those that have no part in an outcome.
 
@@ -171,15 +193,30 @@ def known_calls(value: Any, of: str) -> list[Call]:
 
 def _read(value: Any, of: str, *, strict: bool) -> Iterator[Call]:
     builder = BUILDERS[of]
-    if not isinstance(value, Call):
+    if not isinstance(value, Call) and not (isinstance(value, Composite) and of in STRUCTS):
         raise unread(value)
-    for call in value.chain():
+    for call in value.chain() if isinstance(value, Call) else _calls_of_struct(value, of):
         if call.name in builder.read:
             yield call
         elif strict and call.name not in builder.idle and call.name not in _SAME:
             why = builder.refused.get(call.name)
             told = "is not known" if why is None else f"is not read: {why}"
             raise input_error("Go table", f"{call.name} of a {of} {told}", "write the case in the JSON form")
+
+
+def _calls_of_struct(value: Composite, of: str) -> Iterator[Call]:
+    """Yield the calls that would build an object written as a struct."""
+    meta = value.get("ObjectMeta", value)
+    named = [one for one in (meta.get("Name", ""), meta.get("Namespace")) if one is not None]
+    yield Call(f"Make{of.title().replace(' ', '')}", None, tuple(named))
+    for part in ("ObjectMeta", "Spec", "Status"):
+        for name, given in value.get(part, Composite("", {})).fields.items():
+            method = STRUCTS[of].get(f"{part}.{name}", "" if part == "ObjectMeta" else None)
+            if method is None:
+                raise unread(Call(str(name), None, (given,)))
+            items = given if method.endswith("*") else (given,)
+            for one in (items or ()) if method and given else ():
+                yield Call(method.rstrip("*"), None, () if one is True else (one,))
 
 
 def unread(value: Any) -> Exception:

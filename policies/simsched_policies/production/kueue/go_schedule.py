@@ -21,7 +21,7 @@ _DEFAULT_LEVELS = {
 #: Names under which tables list what exists and what is expected.
 _QUEUES = ("clusterQueues", "additionalClusterQueues", "cqs")
 #: What a test may make or switch outside its table, by the start of the names of builders, functions and types.
-BUILT = ("MakeLocalQueue", "MakeNamespace", "SetFeatureGateDuringTest", "FairSharing")
+BUILT = ("MakeLocalQueue", "MakeNamespace", "SetFeatureGateDuringTest", "SetFeatureGatesDuringTest", "FairSharing")
 _LOCAL = ("queues", "localQueues", "additionalLocalQueues", "additionalQueues", "allQueues")
 _FLAVOURS = ("resourceFlavors", "additionalResourceFlavors", "flavors")
 _LISTED = {
@@ -37,7 +37,8 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     for key, given in case.fields.items():
         if key not in _LISTED and given and not str(key).startswith(("want", "eventCmp", "cmp")):
             raise unread(Call(str(key), None, (given,)))
-    local = dict(map(local_queue, (*built(values, "MakeLocalQueue"), *_listed(case.fields, *_LOCAL))))
+    structs = (one for key in _LOCAL for one in _items(values.get(key)) if isinstance(one, Composite))
+    local = dict(map(local_queue, (*structs, *built(values, "MakeLocalQueue"), *_listed(case.fields, *_LOCAL))))
     queues = _named(cluster_queue(one) for one in _listed(values, *_QUEUES) + _listed(case.fields, *_QUEUES))
     workloads = [workload(one, local) for one in case.get("workloads") or ()]
     made: Json = {
@@ -54,7 +55,7 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
         "pending": [one for one in workloads if "holds" not in one and one["queue"] in {q["name"] for q in queues}],
         "limit_ranges": [limit_range(one) for one in case.get("objects") or ()],
     }
-    if namespaces := built(values, "MakeNamespace"):
+    if (namespaces := built(values, "MakeNamespace")) or not any("namespaces" in one for one in queues):
         made["namespaces"] = dict(map(namespace_of, namespaces))
     if case.get("admissionError") is not None:
         made["admission_error"] = True
@@ -70,7 +71,10 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 def gates_of_case(case: Composite, values: Mapping[str, Any]) -> dict[str, bool]:
     """Return the gates that a case or its test switches; a test's that depend on a loop or a case are left out."""
     switched = [one.args[1:] for one in built(values, "SetFeatureGateDuringTest")]
-    of_test = {word(gate): on for gate, on in switched if isinstance(gate, Name) and isinstance(on, bool)}
+    told = [given for one in built(values, "SetFeatureGatesDuringTest") for given in one.args[1:]]
+    several = [values.get(given.text) if isinstance(given, Name) else given for given in told]
+    pairs = [*switched, *(pair for gates in several if isinstance(gates, Mapping) for pair in gates.items())]
+    of_test = {word(gate): on for gate, on in pairs if isinstance(gate, Name) and isinstance(on, bool)}
     of_case = {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))}
     return of_test | of_case
 
@@ -90,6 +94,10 @@ def _fair_sharing_of_test(case: Composite, values: Mapping[str, Any]) -> Composi
 
 def _listed(fields: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
     return tuple(one for name in names for one in fields.get(name) or ())
+
+
+def _items(given: Any) -> tuple[Any, ...]:
+    return given if isinstance(given, tuple) else ()
 
 
 def _named(made: Iterable[Json]) -> list[Json]:
@@ -113,7 +121,8 @@ def topology(value: Any) -> tuple[str, list[str]]:
             case "MakeTopology", (of,):
                 name = word(of)
             case "Levels", labels:
-                levels = [word(one) for given in labels for one in (given if isinstance(given, tuple) else (given,))]
+                given = (one for label in labels for one in (label if isinstance(label, tuple) else (label,)))
+                levels = [word(one.get("NodeLabel") if isinstance(one, Composite) else one) for one in given]
             case _:
                 raise unread(call)
     return name, levels
@@ -193,9 +202,8 @@ def outcome(case: Composite, made: Json, fields: set[str]) -> Json:
     expected: Json = {}
     wanted = [workload(one, {}, after=True) for one in case.get("wantWorkloads") or ()]
     if new is not None:
-        second = {one["id"] for one in made["admitted"] if "second_pass" in one}
-        held = {one["id"] for one in made["admitted"]} - second
-        found = {word(key): admission(value)[1] for key, value in new.items() if word(key) not in held}
+        given = {word(key): admission(value)[1] for key, value in new.items()}
+        found = {name: sets for name, sets in given.items() if _changed({"holds": sets}, known.get(name, {}))}
     elif wanted:
         found = {
             one["id"]: one["holds"] for one in wanted if "holds" in one and _changed(one, known.get(one["id"], {}))
@@ -239,10 +247,13 @@ def _evicted(event: Any) -> list[str]:
 
 
 def _changed(after: Json, before: Json) -> bool:
-    places = [one.get("places") for one in before.get("holds", ())]
-    return not after.get("evicted") and (
-        "holds" not in before or [one.get("places") for one in after["holds"]] != places
-    )
+    """Say whether a workload got quota or other places; one that waits for places keeps what it has meanwhile."""
+    lies, lay = ([one["places"] and _places(one["places"]) for one in _holds(of)] for of in (after, before))
+    return not after.get("evicted") and ("holds" not in before or lies != lay)
+
+
+def _holds(one: Json) -> list[Json]:
+    return [{"places": None, **part} for part in one.get("holds", ())]
 
 
 def _places(one: Json) -> list[tuple[list[str], int]]:

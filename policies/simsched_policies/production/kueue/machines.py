@@ -48,7 +48,8 @@ class Machines:
         ]
         self._index = {node.labels[HOSTNAME]: i for i, node in enumerate(self._nodes)}
         self._domains: dict[str, Domains] = {}
-        self.topologies = domains_by_flavour(setup.flavours or {}, setup.topologies, self._nodes)
+        on = setup.gates["TopologyAwareScheduling"]
+        self.topologies = domains_by_flavour(setup.flavours or {}, setup.topologies, self._nodes) if on else {}
         #: How many pods of each request are on each node.
         self._there: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
 
@@ -74,7 +75,9 @@ class Machines:
     def _placed(self, flavour: str, sets: Sequence[PodSet], places: Mapping[str, Places], found: list[Pods]) -> str:
         """Place the sets of one flavour where the cycle says, else as they ask, and add their pods; return why not."""
         free = [pods for pods in sets if pods.name not in places and pods.count]
-        domains = self.topologies.get(flavour) or self._of(flavour)
+        domains = self.topologies.get(flavour)
+        if domains is None:
+            domains, free = self._of(flavour), [replace(pods, topology=None) for pods in free]
         result = topology_assignment.assign(domains, free, self._setup.gates, name=flavour)
         if result.reasons:
             return next(iter(result.reasons.values()))

@@ -61,7 +61,7 @@ class Prospects:
         self._lower, self._least, self._bounds = (np.zeros(0, np.int64) for _ in range(3))
         self._most: list[int] = []
         #: The part of each bound that counts where other queues are to give quota back.
-        self._claims: list[int] = []
+        self._claims = np.zeros(0, np.int64)
 
     def _table(self, amounts: Sequence[dict[FlavourResource, int]], default: int = 0) -> npt.NDArray[np.int64]:
         return np.array([[min(one.get(key, default), _ENDLESS) for key in self._keys] for one in amounts], np.int64)
@@ -119,7 +119,7 @@ class Prospects:
         at = (self._at[:, 0], self._at[:, 1])
         self._bounds = np.maximum(np.maximum(available, left)[at] + self._lower, reach[at])
         self._most = self._bounds.tolist()
-        self._claims = np.maximum(left[at] + self._lower, reach[at]).tolist()
+        self._claims = np.maximum(left[at] + self._lower, reach[at])
 
     def allow(self, needs: Needs) -> bool:
         """Say whether a workload may get what it needs at least, as of the last look."""

@@ -44,7 +44,9 @@ class _Queue:
     must be made anew; those before `at` are parked. Its next head has its turn in the pass `due`.
     """
 
-    __slots__ = ("alike", "at", "blocked", "due", "node", "order", "root", "round", "sticky")
+    __slots__ = (
+        *("alike", "at", "blocked", "due", "node", "order", "reclaims_any", "root", "round", "sticky", "strict"),
+    )
 
     def __init__(self, node: Node) -> None:
         self.node, self.root = node, node.root()
@@ -53,16 +55,10 @@ class _Queue:
         self.sticky = ""
         self.round = self.due = self.at = 0
         self.order: list[tuple[_Key, _Alike]] | None = None
-
-    @property
-    def strict(self) -> bool:
-        """Say whether the queue is first in, first out."""
-        return self.node.queue is not None and self.node.queue.strict_fifo
-
-    @property
-    def reclaims_any(self) -> bool:
-        """Say whether the queue takes its quota back at any time, so that waiting workloads hold nothing back."""
-        return self.node.queue is not None and self.node.queue.reclaim is Reclaim.ANY
+        spec = node.queue
+        #: Whether it is first in, first out, and takes its quota back at any time, so that those who wait hold nothing.
+        self.strict = spec is not None and spec.strict_fifo
+        self.reclaims_any = spec is not None and spec.reclaim is Reclaim.ANY
 
 
 class Waiting:
@@ -215,23 +211,31 @@ class Waiting:
             return self._asking[queue.sticky]
         if queue.order is None or self._rules.queue_usage is not None:
             queue.order, queue.at = self._order(queue), 0
-        queue.due = self._pass
-        while queue.at < len(queue.order):
-            (*_, name), alike = queue.order[queue.at]
+        queue.due, current, parked = self._pass, queue.round, set[str]()
+        for at in range(queue.at, len(queue.order)):
+            (_, _, _, name), alike = queue.order[at]
+            queue.at = at
             if name == queue.blocked:
                 break
-            if alike.parked != queue.round:
+            if alike.parked != current:
                 if queue.strict or self._helped(alike):
+                    self._note_parked(queue, parked)
                     return self._asking[name]
-                alike.parked = queue.round
+                alike.parked = current
                 queue.due += 1
                 self._after.pop(name, None)
-                self._parked.setdefault(_ANY if alike.placeless else queue.root.name, set()).add(queue.node.name)
-                if alike.placeless:
-                    self._loose.add(queue.node.name)
-            queue.at += 1
+                parked.add(_ANY if alike.placeless else queue.root.name)
+        else:
+            queue.at = len(queue.order)
+        self._note_parked(queue, parked)
         queue.due = 0
         return None
+
+    def _note_parked(self, queue: _Queue, roots: Iterable[str]) -> None:
+        for root in roots:
+            self._parked.setdefault(root, set()).add(queue.node.name)
+            if root == _ANY:
+                self._loose.add(queue.node.name)
 
     def _order(self, queue: _Queue) -> list[tuple[_Key, _Alike]]:
         used, known = self._rules.queue_usage, self._asking

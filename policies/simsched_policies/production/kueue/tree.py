@@ -135,6 +135,8 @@ class QuotaTree:
         _check(queues, cohorts)
         #: The topologies of flavours that have one, with what is placed there.
         self.topologies: Mapping[str, Domains] = {}
+        #: Whether flavours with the same hosts see what the others placed there.
+        self._shares_hosts = True
         #: Queues in which workloads got quota or gave it back since somebody looked.
         self.moved: set[str] = set()
         self.cohorts = {cohort.name: Node(cohort) for cohort in cohorts}
@@ -167,9 +169,9 @@ class QuotaTree:
         self.count(workload, -1)
         node.root().releases += 1
 
-    def use(self, topologies: Mapping[str, Domains]) -> None:
+    def use(self, topologies: Mapping[str, Domains], *, shares_hosts: bool = True) -> None:
         """Take over the topologies of flavours, and count there what workloads hold."""
-        self.topologies = topologies
+        self.topologies, self._shares_hosts = topologies, shares_hosts
         for node in self.queues.values():
             for workload in node.held.values():
                 for one in workload.assigned:
@@ -183,10 +185,10 @@ class QuotaTree:
                 self.place(one, sign)
 
     def place(self, one: Assigned, sign: int = 1) -> None:
-        """Count pods at their places, or with sign -1 take them off; flavours with the same hosts share their usage."""
+        """Count pods at their places, or with sign -1 take them off; flavours with the same hosts share them."""
         for flavour in set(one.flavours.values()) & set(self.topologies):
             own = self.topologies[flavour]
-            for domains in self.topologies.values() if own.by_host else (own,):
+            for domains in self.topologies.values() if own.by_host and self._shares_hosts else (own,):
                 if domains is own or domains.by_host:
                     for values, count in one.places or ():
                         domains.change(Usage(values, one.pod, count), sign)

@@ -125,6 +125,15 @@ class Releases:
         return starts
 
 
+def fitting(free: int, gpus: Ints) -> npt.NDArray[np.bool_]:
+    """Say which waiting jobs start now where each takes what it finds free, in the order given."""
+    starts = np.zeros(len(gpus), dtype=np.bool_)
+    for place in np.flatnonzero(gpus <= free).tolist():
+        if gpus[place] <= free:
+            starts[place], free = True, free - int(gpus[place])
+    return starts
+
+
 @jit
 def _find(ends: Ints, count: int, end: int) -> int:
     low, high = 0, count

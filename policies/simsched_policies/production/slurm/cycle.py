@@ -28,7 +28,7 @@ class Cycle:
             return options.max_jobs
         if changed and not options.continues:
             going_on = self.next_s = None
-        if now_s % options.interval_s == 0:
+        if now_s % options.interval_s == options.offset_s:
             self._depth = 0
         elif going_on is None or now_s < going_on:
             return None

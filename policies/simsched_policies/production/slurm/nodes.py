@@ -21,9 +21,24 @@ GPUS, CORES, MEMORY, RESERVED = range(4)
 #: The columns of a want: nodes (0: any number), GPUs, cores and memory of each, the nodes allowed (a row of `masks`),
 #: whether nodes are to be idle, and the reservation that it may use.
 W_NODES, W_GPUS, W_CORES, W_MEMORY, W_MASK, W_ALONE, W_RESERVATION = range(7)
-#: How far a pass goes: until the first that must wait, with a reservation for that one, or with one for everybody. The
-#: first two count apart for each mask, as Slurm does for each partition.
-STRICT, EASY, EVERYBODY = range(3)
+#: How far a pass goes: until the first that must wait, with a reservation for that one, with one for everybody, or with
+#: none. The first two count apart for each mask, as Slurm does for each partition.
+STRICT, EASY, EVERYBODY, NOBODY = range(4)
+#: Which nodes are taken first: with the least free GPUs, with the most, or as they come.
+FULLEST, EMPTIEST, FIRST = 1, -1, 0
+
+
+class Manner(NamedTuple):
+    """How a pass plans: how far it goes, in blocks of `step`, and which nodes come first.
+
+    Blocks are counted on the clock, or `from_pass`. What is planned for later may hold `whole_nodes`.
+    """
+
+    how: int
+    step: int = 1
+    from_pass: bool = False
+    whole_nodes: bool = False
+    first: int = FULLEST
 
 
 class Pass(NamedTuple):
@@ -42,22 +57,23 @@ class Pass(NamedTuple):
     masks: Flags
 
     def plan(
-        self, now: int, kinds: Ints, limits: Ints, horizon: int, how: int, step: int = 1
+        self, now: int, kinds: Ints, limits: Ints, horizon: int, manner: Manner
     ) -> tuple[Ints, list[tuple[int, tuple[tuple[int, int], ...]]]]:
         """Plan waiting jobs in the order given, each one of `wants` (by `kinds`) with a limit.
 
         Returns the planned starts (`NEVER` without one; those beyond the horizon, which reserve nothing, with a minus
-        sign), and for those that start now their place in the order and their nodes with GPUs. Ends are planned at
-        multiples of `step`.
+        sign), and for those that start now their place in the order and their nodes with GPUs. Ends are planned at the
+        begins of blocks.
         """
         starts = np.full(len(kinds), NEVER, dtype=np.int64)
-        blocks = self.blocks
+        blocks, step = self.blocks, manner.step
         if len(blocks):  # no job is planned to run while the others last
             blocks = blocks[(blocks[:, 2] > now) & (blocks[:, 1] < horizon + int(limits.max(initial=0)) + step)]
         state = self._replace(blocks=blocks)
         picked = np.empty((64 + 4 * len(self.free), 3), dtype=np.int64)
+        zero, how = now % step if manner.from_pass else 0, (manner.how, manner.whole_nodes, manner.first)
         while True:
-            found = _plan(*state, now, kinds, limits, horizon, how, step, starts, picked)
+            found = _plan(*state, now, kinds, limits, horizon, *how, step, zero, starts, picked)
             if found >= 0:
                 break
             starts[:] = NEVER
@@ -94,19 +110,37 @@ def _units(level: Ints, node: int, want: Ints) -> int:
 
 
 @jit
-def _times(ends: Ints, blocks: Ints, now: int, step: int) -> Ints:
+def _round_up(time: int, step: int, zero: int) -> int:
+    """Return when the next block begins, one of which begins at `zero`."""
+    return -(-(time - zero) // step) * step + zero
+
+
+@jit
+def _times(ends: Ints, blocks: Ints, now: int, step: int, zero: int) -> Ints:
     """List the times from now on at which something changes, ascending."""
     found = np.empty(1 + len(ends) + 2 * len(blocks), dtype=np.int64)
     found[0], count = now, 1
     for i in range(len(ends)):
-        found[count] = max(-(-ends[i] // step) * step, now + 1)
-        count += 1
+        count = _insert(found, count, max(_round_up(ends[i], step, zero), now + 1))
     for i in range(len(blocks)):
         for side in (1, 2):
             if blocks[i, side] > now:
-                found[count] = blocks[i, side]
-                count += 1
-    return np.unique(found[:count])
+                count = _insert(found, count, blocks[i, side])
+    return found[:count]
+
+
+@jit
+def _insert(times: Ints, count: int, time: int) -> int:
+    """Put a time among ascending ones, of which the first is earlier, unless it is there; count them."""
+    place = count
+    while times[place - 1] > time:
+        place -= 1
+    if times[place - 1] == time:
+        return count
+    for i in range(count, place, -1):
+        times[i] = times[i - 1]
+    times[place] = time
+    return count + 1
 
 
 @jit
@@ -123,17 +157,21 @@ def _plan(
     limits: Ints,
     horizon: int,
     how: int,
+    whole_nodes: bool,
+    first: int,
     step: int,
+    zero: int,
     starts: Ints,
     picked: Ints,
 ) -> int:
     """Fill in planned starts and what is picked now; return how many rows were, -1 where there was no room for them."""
-    first_times = _times(ends, blocks, now, step)
+    first_times = _times(ends, blocks, now, step, zero)
     most, count = len(first_times) + 2 * len(kinds) + 2, len(first_times)
     times, order = np.empty(most, dtype=np.int64), np.arange(most)
     levels = np.empty((most, len(free), 4), dtype=np.int64)
-    times[:count] = first_times
-    _fill(levels, first_times, free, whole, ends, rows, blocks, now, step)
+    for i in range(count):
+        times[i] = first_times[i]
+    _fill(levels, first_times, free, whole, ends, rows, blocks, now, step, zero)
     bounds = np.zeros((len(wants), 2), dtype=np.int64)
     waits, failed = np.zeros(len(masks), dtype=np.bool_), np.zeros(len(wants), dtype=np.int64)
     chosen, written = np.empty((len(free), 2), dtype=np.int64), 0
@@ -141,13 +179,13 @@ def _plan(
         kind, limit, want = kinds[job], limits[job], wants[kinds[job]]
         if how == 0 and waits[want[4]]:
             continue
-        last = 0 if how == 0 or (how == 1 and waits[want[4]]) else count - 1
+        last = 0 if how == 0 or how == 3 or (how == 1 and waits[want[4]]) else count - 1
         if last == 0 and failed[kind] > 0 and limit >= failed[kind]:
             waits[want[4]] = True
             continue  # one like it and no longer could not start
         known = bounds[kind, 1] > 0 and limit >= bounds[kind, 1]
         begin = np.searchsorted(times[:count], bounds[kind, 0]) if known else 0
-        place = _earliest(times, order, levels, count, whole, want, masks[want[4]], limit, begin, last, chosen)
+        place = _earliest(times, order, levels, count, whole, want, masks[want[4]], limit, begin, last, first, chosen)
         waits[want[4]] = waits[want[4]] or place != 0
         if place != 0 and (failed[kind] == 0 or limit < failed[kind]):
             failed[kind] = limit
@@ -157,27 +195,37 @@ def _plan(
             starts[job] = times[place] if times[place] <= horizon else -times[place]
         if starts[job] < 0:
             continue
-        end = -(-(times[place] + limit) // step) * step
-        until = np.searchsorted(times[:count], end)
+        end = _round_up(times[place] + limit, step, zero)
+        until = int(np.searchsorted(times[:count], end))
         count = _divide(times, order, levels, count, until, end)
-        parts = _reserve(levels, order, place, until, want, chosen)
+        parts = _reserve(levels, order, place, until, want, bool(want[5]) or (whole_nodes and place > 0), chosen)
         if place == 0:
             if written + parts > len(picked):
                 return -1
-            picked[written : written + parts, 0], picked[written : written + parts, 1:] = job, chosen[:parts]
-            written += parts
+            for i in range(parts):
+                picked[written, 0], picked[written, 1], picked[written, 2] = job, chosen[i, 0], chosen[i, 1]
+                written += 1
     return written
 
 
 @jit
 def _fill(
-    levels: Ints, times: Ints, free: Ints, whole: Ints, ends: Ints, rows: Ints, blocks: Ints, now: int, step: int
+    levels: Ints,
+    times: Ints,
+    free: Ints,
+    whole: Ints,
+    ends: Ints,
+    rows: Ints,
+    blocks: Ints,
+    now: int,
+    step: int,
+    zero: int,
 ) -> None:
     """Fill in what is free of each node at each time, and the reservation that it is in then."""
     at = 0
     for i in range(len(times)):
-        levels[i] = free if i == 0 else levels[i - 1]
-        while at < len(ends) and max(-(-ends[at] // step) * step, now + 1) <= times[i]:
+        _copy(free if i == 0 else levels[i - 1], levels[i])
+        while at < len(ends) and max(_round_up(ends[at], step, zero), now + 1) <= times[i]:
             node = rows[at, 0]
             if whole[node, 0] >= 0:
                 for column in range(3):
@@ -198,8 +246,16 @@ def _divide(times: Ints, order: Ints, levels: Ints, count: int, place: int, time
     for i in range(count, place, -1):
         times[i], order[i] = times[i - 1], order[i - 1]
     times[place], order[place] = time, count
-    levels[count] = levels[order[place - 1]]
+    _copy(levels[order[place - 1]], levels[count])
     return count + 1
+
+
+@jit
+def _copy(source: Ints, target: Ints) -> None:
+    """Copy a level; numba takes three seconds to compile an assignment of slices."""
+    for node in range(len(source)):
+        for column in range(4):
+            target[node, column] = source[node, column]
 
 
 @jit
@@ -214,11 +270,12 @@ def _earliest(
     limit: int,
     begin: int,
     last: int,
+    first: int,
     chosen: Ints,
 ) -> int:
     """Find the first step, from `begin` to `last`, from which a want fits for `limit`, -1 where there is none.
 
-    Fills in the nodes that it would get, with their GPUs, those with the least free GPUs first.
+    Fills in the nodes that it would get, with their GPUs, in the order that `first` says.
     """
     bad_at = np.full(len(mask), -1, dtype=np.int64)
     seen = begin
@@ -230,20 +287,30 @@ def _earliest(
                     if mask[node] and _bad(levels[order[seen]], whole, node, want):
                         bad_at[node] = seen
                 seen += 1
-            enough = np.sum(mask & (bad_at < place)) >= max(want[0], 1)
+            enough = _good(mask, bad_at, place) >= max(want[0], 1)
             if until == count or times[until] >= times[place] + limit:
                 break
             until += 1
         if not enough:
             continue
-        if _choose(levels, order, place, until, want, mask, bad_at, chosen):
+        if _choose(levels, order, place, until, want, mask, bad_at, first, chosen):
             return place
     return -1
 
 
 @jit
+def _good(mask: Flags, bad_at: Ints, place: int) -> int:
+    """Count the nodes of a mask that suffice from a step on."""
+    good = 0
+    for node in range(len(mask)):
+        if mask[node] and bad_at[node] < place:
+            good += 1
+    return good
+
+
+@jit
 def _choose(
-    levels: Ints, order: Ints, place: int, until: int, want: Ints, mask: Flags, bad_at: Ints, chosen: Ints
+    levels: Ints, order: Ints, place: int, until: int, want: Ints, mask: Flags, bad_at: Ints, first: int, chosen: Ints
 ) -> bool:
     """Choose among the nodes that suffice from one step to another; say whether there are enough."""
     good, total = 0, 0
@@ -257,7 +324,7 @@ def _choose(
             good, total = good + 1, total + amount
     if (want[0] == 0 and total < want[1]) or good < want[0]:
         return False
-    free = levels[order[place], :, 0]
+    free = first * levels[order[place], :, 0]
     missing = want[1]
     for i in range(good):
         if (want[0] > 0 and i == want[0]) or (want[0] == 0 and missing == 0):
@@ -276,14 +343,14 @@ def _choose(
 
 
 @jit
-def _reserve(levels: Ints, order: Ints, place: int, until: int, want: Ints, chosen: Ints) -> int:
+def _reserve(levels: Ints, order: Ints, place: int, until: int, want: Ints, whole: bool, chosen: Ints) -> int:
     """Take what is chosen off the steps from `place` to before `until`; return how many nodes it is on."""
     parts, missing = 0, want[1]
     while (want[0] > 0 and parts < want[0]) or (want[0] == 0 and missing > 0):
         node, gpus = chosen[parts, 0], chosen[parts, 1]
         for step in range(place, until):
             level = levels[order[step], node]
-            if want[5]:
+            if whole:
                 level[0] = level[1] = level[2] = -1
             else:
                 level[0] -= gpus

@@ -20,11 +20,13 @@ class Backfill:
     """How jobs behind the first that must wait are looked at; in brackets Slurm's names.
 
     `kind` is `easy` (the first job that must wait gets a reservation), `conservative` (each of the first `max_jobs`
-    that would start within `window_s` gets one, as Slurm does for the jobs that it tests) or `none` (the first job that
-    must wait blocks the rest). With `interval_s` (bf_interval, 30 in Slurm) backfill runs at its multiples only, and
-    arrivals and completions look at the first `queue_depth` jobs (default_queue_depth), up to the first that cannot
-    start; without it, backfill runs at once. Limits are planned in steps of `resolution_s` (bf_resolution), jobs
-    without a time limit as `default_limit_s` long. The tasks of a job array count as one job for `max_jobs`
+    that would start within `window_s` gets one, as Slurm does for the jobs that it tests), `greedy` (nobody gets one:
+    what fits starts) or `none` (the first job that must wait blocks the rest). With `interval_s` (bf_interval, 30 in
+    Slurm) backfill runs only `offset_s` after its multiples, and arrivals and completions look at the first
+    `queue_depth` jobs (default_queue_depth), up to the first that cannot start; without it, backfill runs at once.
+    Limits are planned in blocks of `resolution_s` (bf_resolution), on nodes those of the clock, or with `from_pass` of
+    each pass; jobs without a time limit count as `default_limit_s` long. On nodes, a job that is planned for later
+    holds its part of them, or with `whole_nodes` all of them. The tasks of a job array count as one job for `max_jobs`
     (bf_max_job_test) and `queue_depth`; of each user at most `max_jobs_per_user` are looked at (bf_max_job_user; 0:
     all).
     With `jobs_per_yield` (0: a pass takes no time) a pass of backfill is broken off after so many jobs and goes on
@@ -33,7 +35,7 @@ class Backfill:
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
-    kind: Literal["easy", "conservative", "none"] = "easy"
+    kind: Literal["easy", "conservative", "greedy", "none"] = "easy"
     max_jobs: int = 500
     window_s: int = 1440 * 60
     interval_s: float = 0.0
@@ -43,6 +45,9 @@ class Backfill:
     yield_s: float = 2.0
     continues: bool = False
     resolution_s: int = 1
+    offset_s: float = 0.0
+    from_pass: bool = False
+    whole_nodes: bool = False
     default_limit_s: float = 7 * 86400.0
 
     def __post_init__(self) -> None:
@@ -51,6 +56,8 @@ class Backfill:
             raise ValueError("default_limit_s and resolution_s must be above 0")
         if self.interval_s < 0:
             raise ValueError("interval_s must be at least 0")
+        if not 0 <= self.offset_s < max(self.interval_s, 1):
+            raise ValueError("offset_s must be at least 0 and below interval_s")
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,13 @@ from simsched.policy import (
     Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.slurm.backfill import NEVER, Ints
+from simsched_policies.production.slurm.backfill import NEVER, Ints, fitting
 from simsched_policies.production.slurm.conditions import Conditions
 from simsched_policies.production.slurm.cycle import Cycle
 from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
 from simsched_policies.production.slurm.longest_run import LongestRun
 from simsched_policies.production.slurm.machines import Machines
-from simsched_policies.production.slurm.nodes import EASY, EVERYBODY, STRICT
+from simsched_policies.production.slurm.nodes import EASY, EMPTIEST, EVERYBODY, FIRST, FULLEST, NOBODY, STRICT, Manner
 from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
 from simsched_policies.production.slurm.order import Order
 from simsched_policies.production.slurm.preemption import Changes, Claim, Preemption, Running
@@ -53,7 +53,9 @@ from simsched_policies.production.slurm.waiting import Held, TypePool, Waiting, 
 
 #: The tier of jobs that may preempt others: above all partitions.
 _PREEMPTS = 1 << 40
-_HOW = {"none": STRICT, "easy": EASY, "conservative": EVERYBODY}
+_HOW = {"none": STRICT, "easy": EASY, "conservative": EVERYBODY, "greedy": NOBODY}
+#: Which nodes are taken first under a placement; under the others the fullest, as jobs of a log run equally fast.
+_FIRST = {"most-free": EMPTIEST, "any": FIRST}
 #: Places in a pool's queue of jobs that start, with their nodes where these are planned.
 _Chosen = list[tuple[int, Allocation | None]]
 
@@ -148,7 +150,7 @@ class SlurmBackfill(Policy):
             self._pass(view, changes.start, "none")
         if self._depth is not None:
             self._pass(view, changes.start, self.backfill.kind)
-        if self._depth is None or self.priority.drifts or changes.start or changes.stop:
+        if self._depth is None or self.priority.drifts or self.backfill.from_pass or changes.start or changes.stop:
             self._ripens_s = now_s
         if view.reasons is not None:
             self._tell(view, view.reasons)
@@ -174,9 +176,10 @@ class SlurmBackfill(Policy):
             change_s = None if self._machines is None else self._machines.next_change_s(now_s)
             times += [] if change_s is None else [change_s]
             times += [] if self._cycle.next_s is None else [self._cycle.next_s]
-            every_s = self.backfill.interval_s
+            every_s, off_s = self.backfill.interval_s, self.backfill.offset_s
             if every_s and self._ripens_s < math.inf:
-                times.append(max(now_s // every_s + 1, math.ceil(self._ripens_s / every_s)) * every_s)
+                passes = max((now_s - off_s) // every_s + 1, math.ceil((self._ripens_s - off_s) / every_s))
+                times.append(passes * every_s + off_s)
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
@@ -209,7 +212,9 @@ class SlurmBackfill(Policy):
                 return self._free.choose_of(kind, PLACERS[self.placement], int(waiting.gpus[place]))
             now, one = math.floor(view.now_s), slice(place, place + 1)
             state = self._machines.begin(self._free, alone=True)
-            _, found = state.plan(now, waiting.wants[one], waiting.limits[one], now, STRICT)
+            _, found = state.plan(
+                now, waiting.wants[one], waiting.limits[one], now, self._manner("none")._replace(step=1)
+            )
             return found[0][1] if found else None
 
         allocation = fitting()
@@ -291,6 +296,8 @@ class SlurmBackfill(Policy):
                 self._begin(request, place, kind, allocation, view.now_s)
                 start[request.id] = allocation
                 gone.append(place)
+                if not (self._book.any or self._conditions.any):  # a start takes nobody beyond limits
+                    continue
                 at = int(np.flatnonzero(order == place)[0])
                 behind = self._within(pool, order[at + 1 :])
                 changed = len(behind) < len(order) - at - 1
@@ -386,6 +393,8 @@ class SlurmBackfill(Policy):
             starts = np.cumsum(gpus) <= free
         elif how == "easy":
             starts = pool.releases.easy(free, now, gpus, limits)
+        elif how == "greedy":
+            starts = fitting(free, gpus)
         else:
             most, window = len(order), options.window_s
             planned = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window)
@@ -398,20 +407,28 @@ class SlurmBackfill(Policy):
         """Return the places of the jobs that start now, of those in an order, with their nodes."""
         options = self.backfill
         if not self._reserved:
-            fitting = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
-            fitting = {want: place for want, place in fitting.items() if place is not None}
-            if len(order) == 1 or not fitting:
-                return [(place, fitting[want]) for place in order for want in fitting if waiting.wants[place] == want]
+            rooms = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
+            rooms = {want: place for want, place in rooms.items() if place is not None}
+            if (len(order) == 1 and self._first == FULLEST) or not rooms:
+                return [(place, rooms[want]) for place in order for want in rooms if waiting.wants[place] == want]
             # Who comes behind the last that fits cannot start now, whatever is planned.
-            able = np.append(True, np.isin(waiting.wants[order], list(fitting)))
+            able = np.append(True, np.isin(waiting.wants[order], list(rooms)))
             order = order[: np.flatnonzero(able)[-1]]
         wants, limits, horizon = waiting.wants[order], waiting.limits[order], now + options.window_s
         state = machines.begin(self._free)
-        planned, begun = state.plan(now, wants, limits, horizon, _HOW[how], options.resolution_s)
+        planned, begun = state.plan(now, wants, limits, horizon, self._manner(how))
         beyond = planned[planned < NEVER]
         if len(beyond):
             self._ripens_s = min(self._ripens_s, -int(beyond.max()) - options.window_s)
         return [(int(order[job]), at) for job, at in begun]
+
+    @property
+    def _first(self) -> int:
+        return _FIRST.get(self.placement, FULLEST)
+
+    def _manner(self, how: str) -> Manner:
+        one = self.backfill
+        return Manner(_HOW[how], one.resolution_s, one.from_pass, one.whole_nodes, self._first)
 
     def _look(self, view: View, now_s: float, changes: Changes) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""

@@ -1,0 +1,134 @@
+"""Edges of what policies share: exact ties, empty inputs, and results that do not depend on units, worked by hand."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from simsched_policies.queues.by_key import Fifo
+
+from simsched.model import Cluster, JobSpec, NodeGroup
+from simsched.model.placement import Site
+from simsched.model.pool import Pool
+from simsched.policy import MEASURED_SPEEDS, NEXT_ARRIVAL, Reasons, Why
+from simsched.testing.builders import Applications, fresh_view
+from simsched.toolkit import FEWEST_DOMAINS, run_in_order, type_pools
+from simsched.toolkit.programs.leases import MOST_CHOICES, reserve, reserve_in_order, usable_seconds
+from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.random_packing import RandomPacking
+from simsched.toolkit.rounds.rates import rate_source
+
+
+def view_of(gpus, cluster, types=()):
+    jobs = [JobSpec(name, 0, count, duration_s=60) for name, count in gpus.items()]
+    return fresh_view(Fifo(), jobs, cluster, Applications())[0]
+
+
+def test_a_job_without_room_on_any_type_blocks_those_behind_it_and_says_so():
+    view = view_of({"a": 2, "b": 4, "c": 1, "d": 1}, Cluster.of(NodeGroup(1, 3, "v100"), NodeGroup(1, 3, "a100")))
+    view.reasons = Reasons()
+    assert run_in_order(view.jobs.values(), view, blocking=True) == {"a": ((0, 2),)}
+    assert view.reasons.waits == {
+        "c": (Why.ANOTHER_FIRST, "b waits before it"), "d": (Why.ANOTHER_FIRST, "b waits before it"),
+    }  # fmt: skip
+    assert run_in_order(view.jobs.values(), view) == {"a": ((0, 2),), "c": ((0, 1),), "d": ((1, 1),)}
+
+
+def test_leases_are_reserved_in_order_up_to_the_last_second():
+    need, gpus, room = np.array([90.0, 30.0]), np.array([1, 1]), np.array([1, 1, 1])
+    usable = np.array([[60.0, 30.0, 60.0], [60.0, 60.0, 30.0]])
+    held = reserve_in_order(need, gpus, usable, room)
+    assert held is not None
+    assert held.tolist() == [[True, True, False], [False, False, True]]
+    assert reserve_in_order(need + np.array([0.0, 1.0]), gpus, usable, room) is None
+    assert reserve_in_order(need, gpus, usable, np.array([1, 1, 0])) is None
+
+
+def test_more_choices_than_a_program_may_have_are_reserved_in_order():
+    leases = MOST_CHOICES // 2 + 1
+    need, gpus, usable = np.array([60.0, 60.0]), np.array([1, 1]), np.full((2, leases), 60.0)
+    held = reserve(need, gpus, usable, np.ones(leases, dtype=int))
+    assert held is not None
+    assert [row.nonzero()[0].tolist() for row in held] == [[0], [1]]
+
+
+def test_a_lease_after_the_deadline_has_no_seconds():
+    assert usable_seconds([0, 60], [60, 120], [60], [10]).tolist() == [[50, 0]]
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e3])
+def test_packing_pays_from_the_rate_of_one_alone_on_whatever_the_unit(unit):
+    def rates(pair):
+        return lambda jobs: np.full(1, unit) if len(jobs) == 1 else np.full((2, 1), pair * unit)
+
+    tight = {"a": 1, "b": 1}, np.array([1])
+    assert list(RandomPacking(Random(0)).shares(*tight, rates(0.5))) in ([("a", "b")], [("b", "a")])
+    assert list(RandomPacking(Random(0)).shares(*tight, rates(0.49))) == [("a",), ("b",)]
+    one_stands_still = RandomPacking(Random(0)).shares(
+        *tight, lambda jobs: np.full(1, unit) if len(jobs) == 1 else np.array([[2 * unit], [0.0]])
+    )
+    assert list(one_stands_still) == [("a",), ("b",)]
+
+
+def test_a_problem_without_rates_has_rate_one_and_keeps_the_rest():
+    problem = ShareProblem(np.array([[2.0, 3.0]]), np.array([2]), np.array([4, 1]), np.array([5.0]))
+    agnostic = problem.agnostic()
+    assert (agnostic.throughput.tolist(), agnostic.scale_factor.tolist()) == ([[1, 1]], [2])
+    assert (agnostic.num_gpus.tolist(), agnostic.weights.tolist(), agnostic.pairs) == ([4, 1], [5], None)
+    # Time in proportion to the GPUs: 4/5 on the first type, 1/5 on the second.
+    assert problem.proportional_rate().tolist() == pytest.approx([2.2])
+
+
+def test_the_last_domain_of_a_level_is_filled_by_the_domains_below_it():
+    """Of two rows of two racks of two nodes the first is taken whole, and three more GPUs are in one rack of the next.
+
+    There node 7 has one GPU free and the others two: the rack of 6 and 7 fits exactly.
+    """
+    racks = {node: (node // 2, node // 4) for node in range(8)}
+    pool = Pool(dict.fromkeys(range(8), 2), [2] * 7 + [1], racks)
+    picked = FEWEST_DOMAINS.choose(pool, 11)
+    assert sorted(picked) == [(0, 2), (1, 2), (2, 2), (3, 2), (6, 2), (7, 1)]
+    assert sorted(FEWEST_DOMAINS.choose(pool, 3)) == [(6, 2), (7, 1)]
+    assert FEWEST_DOMAINS.choose(pool, 16) is None
+
+
+def test_a_pool_of_one_type_shows_its_nodes_and_jobs_and_reads_the_signals_of_all():
+    view = view_of({"a": 2, "b": 2, "c": 5}, Cluster.of(NodeGroup(1, 4, "v100"), NodeGroup(2, 4, "a100")))
+    first, second = type_pools(view)
+    assert [(one.gpu_type, one.nodes, sorted(one.jobs), one.gpus_per_node) for one in (first, second)] == [
+        ("v100", (0,), ["a"], 4), ("a100", (1, 2), ["b", "c"], 4),
+    ]  # fmt: skip
+    assert repr(second.view) == "<view of 2 of 3 nodes, 2 jobs, 8 GPUs free>"
+    assert second.view.free == [0, 4, 4]
+    assert second.view[NEXT_ARRIVAL]() == view[NEXT_ARRIVAL]()
+    # Neither has room on the first type, to which the first of them goes nevertheless unless `rigid` or sent home.
+    view = view_of({"a": 8, "b": 5}, Cluster.of(NodeGroup(1, 4, "v100"), NodeGroup(2, 4, "a100")))
+    assert [sorted(one.jobs) for one in type_pools(view)] == [["a"], ["b"]]
+    assert [sorted(one.jobs) for one in type_pools(view, rigid=True)] == [[], ["a", "b"]]
+    assert [sorted(one.jobs) for one in type_pools(view, home={"a": "a100", "b": "v100"})] == [["b"], ["a"]]
+
+
+class Measured:
+    """A job of one GPU that has measured rates by site."""
+
+    id, num_gpus = "a", 1
+    facts = SimpleNamespace(runs_on=lambda _: True)
+    request = SimpleNamespace(application="m", batch_size=8)
+
+    def __init__(self, rates):
+        self.speeds = {site: SimpleNamespace(rate=rate) for site, rate in rates.items()}
+
+    def __getitem__(self, signal):
+        assert signal is MEASURED_SPEEDS
+        return self.speeds
+
+
+def test_what_a_job_measured_on_a_type_is_the_mean_over_its_placements():
+    measured = Measured({Site((1,), "v100"): 2.0, Site((1,), "v100", 1, 2.0): 1.0, Site((1,), "a100"): 0.0})
+    # The third type has too few GPUs.
+    rates = rate_source("measured", {"v100": 4, "a100": 4, "t4": 0}).rates([measured])
+    assert rates[0, 0] == 1.5
+    assert rates[0, 2] == 0
+    assert rate_source("none", {"v100": 4, "a100": 4}).rates([measured]).tolist() == [[1.0, 1.0]]
