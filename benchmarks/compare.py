@@ -1,11 +1,13 @@
-"""Compare simsched with AccaSim and with a textbook's plain Python on the same jobs, and time longer traces.
+"""Compare simsched with AccaSim and with a textbook's plain Python on the same jobs, and time traces and commands.
 
-Usage: python benchmarks/compare.py [--jobs N] [--accasim PYTHON] [--curve JOBS ...] [--write]
+Usage: python benchmarks/compare.py [--jobs N] [--accasim PYTHON] [--curve JOBS ...] [--commands] [--philly FILE]
+                                    [--write]
 
-The jobs come to 64 nodes of 8 GPUs at load 0.85, and may spread over nodes. Each line is a process of its own from the
-start of Python to its results on disk: user and system CPU, and largest memory. AccaSim is no dependency: PYTHON is an
-interpreter that has it (`pip install accasim`), by default this one; without it its lines are left out. The curves are
-those of simsched on 2,000 nodes. `--write` makes docs/performance.md and its figure of what is printed.
+The jobs come to 64 nodes of 8 GPUs at load 0.85, and may spread over nodes. Each line is a process of its own, with
+those that it starts, from the start of Python to its results on disk: user and system CPU, and largest memory of one.
+AccaSim is no dependency: PYTHON is an interpreter that has it (`pip install accasim`), by default this one; without it
+its lines are left out. The curves are those of simsched on 2,000 nodes; `--commands` times whole commands, and with
+Philly's published trace one that replays it. `--write` makes docs/performance.md and its figure of what is printed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from calendar import timegm
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import strptime
 
@@ -27,6 +29,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 NODES, PER_NODE, LOAD = 64, 8, 0.85
 CURVE_NODES = 2_000
+CONSERVATIVE = "conservative"
 SIZES, SHARES = (1, 2, 4, 8, 16, 32), (0.4, 0.2, 0.15, 0.15, 0.07, 0.03)
 PAGE, FIGURE = ROOT / "docs/performance.md", ROOT / "docs/figures/trace-scale.png"
 ACCASIM = """\
@@ -42,26 +45,45 @@ if __name__ == "__main__":
     Simulator(workload, system, dispatcher, RESULTS_FOLDER_PATH=out, statistics_output=False, show_statistics=False,
               LOG_LEVEL="ERROR").start_simulation()
 """
-#: Starts a process from a small one, as a child counts the memory of the process that it was forked from.
+#: Starts a process from a small one, as a child counts the memory of the process that it was forked from. Those that
+#: the process leaves behind become children of the small one (option 36 of Linux's prctl), which waits for them too.
 LAUNCHER = """\
-import json, os, sys
+import ctypes, json, os, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 child = os.fork()
 if not child:
-    os.dup2(2, 1)
+    said = os.open("said.txt", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
     os.execv(sys.argv[1], sys.argv[1:])
-_, status, used = os.wait4(child, 0)
-print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss]))
-sys.exit(status != 0)
+cpu_s, kib, failed = 0.0, 0, True
+try:
+    while True:
+        process, status, used = os.wait4(-1, 0)
+        cpu_s, kib = cpu_s + used.ru_utime + used.ru_stime, max(kib, used.ru_maxrss)
+        failed = status != 0 if process == child else failed
+except ChildProcessError:
+    print(json.dumps([cpu_s, kib]))
+    sys.exit(failed)
 """
+#: What the commands are tried on: 100 cells of few jobs.
+CELLS = """\
+cluster: {nodes: 16, gpus_per_node: 8, gpu_type: t4}
+workload: {recipe: log-normal, jobs: 60, median_s: 600, mean_s: 3000, mean_gpus: 3, widest: 16, offered_load: 1.2}
+engine: {restart_delay_s: 0}
+policies: [fifo, srtf, tiresias, las, sjf]
+report: {plots: false}
+"""
+RUNS, SEEDS = 20, 20
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a process took, and when its jobs end by number."""
+    """What a process took, and when its jobs end by number where that is asked for."""
 
     cpu_s: float
     mib: float
-    ends_s: dict[int, int]
+    ends_s: dict[int, int] = field(default_factory=dict)
 
 
 def draw(jobs: int, nodes: int) -> list[tuple[int, int, int, int]]:
@@ -78,20 +100,27 @@ def draw(jobs: int, nodes: int) -> list[tuple[int, int, int, int]]:
 def measured(command: list[str], folder: Path) -> tuple[float, float]:
     """Run a command and return its CPU seconds and largest memory in MiB."""
     environment = {**os.environ, "SIMSCHED_CHECK_INVARIANTS": "0"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, *command]
-    done = subprocess.run(launch, cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(launch, cwd=folder, env=environment, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{(folder / 'said.txt').read_text()}")
     cpu_s, kib = json.loads(done.stdout)
     return cpu_s, kib / 1024
 
 
 def simsched(policy: str, nodes: int, folder: Path) -> Measured:
     """Run simsched on the trace in a folder."""
-    taken = measured([sys.executable, __file__, "--one", policy, "--nodes", str(nodes)], folder)
+    return Measured(*measured([sys.executable, __file__, "--one", policy, "--nodes", str(nodes)], folder))
+
+
+def with_ends(found: Measured, folder: Path) -> Measured:
+    """Return what a run of simsched took, with the ends of its jobs."""
     from simsched.results import read_table
 
     jobs = read_table(folder, "jobs", ["job_id", "end_time_s"])
     ends = zip(jobs["job_id"].str.removeprefix("job-").astype(int), jobs["end_time_s"].astype(int), strict=True)
-    return Measured(*taken, dict(ends))
+    return replace(found, ends_s=dict(ends))
 
 
 def one(policy: str, nodes: int) -> None:
@@ -111,7 +140,8 @@ def one(policy: str, nodes: int) -> None:
     from simsched.workload import WorkloadOptions, make_workload
 
     jobs = make_workload(WorkloadOptions(source="trace.csv", recipe="replay"), 1)
-    made = Fifo() if policy == "FIFO" else SlurmBackfill(Backfill(max_jobs=10**9, window_s=10**9))
+    kind = "conservative" if policy == CONSERVATIVE else "easy"
+    made = Fifo() if policy == "FIFO" else SlurmBackfill(Backfill(kind, max_jobs=10**9, window_s=10**9))
     with TableWriter(Path()) as writer:
         options, known = EngineOptions(restart_delay_s=0), catalogue(ApplicationsOptions())
         simulate(Cluster.uniform(nodes, PER_NODE), jobs, known, made, options, 1, writer)
@@ -146,10 +176,15 @@ def in_textbook(policy: str) -> None:
     Path("ends.json").write_text(json.dumps(ends_s))
 
 
-def write_inputs(jobs: list[tuple[int, int, int, int]], folder: Path) -> None:
-    """Write the jobs as each of the three reads them."""
+def write_trace(jobs: list[tuple[int, int, int, int]], folder: Path) -> None:
+    """Write the jobs as simsched reads them."""
     rows = "".join(f"job-{n},{','.join(map(str, job))}\n" for n, job in enumerate(jobs))
     (folder / "trace.csv").write_text("job_id,submit_time,num_gpus,duration,time_limit_s\n" + rows)
+
+
+def write_inputs(jobs: list[tuple[int, int, int, int]], folder: Path) -> None:
+    """Write the jobs as each of the three reads them."""
+    write_trace(jobs, folder)
     (folder / "jobs.json").write_text(json.dumps(jobs))
     swf = "{} {} -1 {} {} -1 -1 {} {} -1 1 1 1 1 1 1 -1 -1\n"
     lines = (swf.format(n, at, lasts, gpus, gpus, said) for n, (at, gpus, lasts, said) in enumerate(jobs, start=1))
@@ -172,7 +207,7 @@ def against_others(jobs: int, python: str, folder: Path) -> str:
     write_inputs([(at - first_s, *rest) for at, *rest in drawn], folder)  # type: ignore[misc]
     lines = ["| | policy | CPU (s) | memory (MiB) | jobs that end as under simsched |", "|---|---|---:|---:|---:|"]
     for policy in ("FIFO", "EASY"):
-        found = {"simsched": simsched(policy, NODES, folder)}
+        found = {"simsched": with_ends(simsched(policy, NODES, folder), folder)}
         if has_accasim(python):
             found["AccaSim"] = accasim(python, policy, folder)
         found["textbook, counts only"] = textbook(policy, folder)
@@ -182,6 +217,38 @@ def against_others(jobs: int, python: str, folder: Path) -> str:
             equal = "" if name == "simsched" else f"{same:,} of {len(ours):,}"
             lines.append(f"| {name} | {policy} | {other.cpu_s:.1f} | {other.mib:.0f} | {equal} |")
             print(lines[-1], file=sys.stderr, flush=True)
+    plan = simsched(CONSERVATIVE, NODES, folder)
+    lines.append(f"| simsched | {CONSERVATIVE} backfill | {plan.cpu_s:.1f} | {plan.mib:.0f} |  |")
+    return "\n".join(lines)
+
+
+def whole_commands(folder: Path, philly: Path | None) -> str:
+    """Return the table of what whole commands take, each with bytecode and compiled kernels at hand."""
+    command = str(Path(sys.executable).with_name("simsched"))
+    for number in range(RUNS):
+        seeds = list(range(SEEDS * number, SEEDS * (number + 1)))
+        (folder / f"run-{number}.yaml").write_text(f"name: run-{number}\nseeds: {seeds}\n{CELLS}")
+        measured([command, "run", f"run-{number}.yaml", "--out", "runs"], folder)
+    measured([command, "report", "runs/run-0"], folder)
+    on_one = "run quickstart --policy pollux -o seeds=1 --no-plots -j 1"
+    measured([command, *on_one.split(), "-o", "workload.jobs=5", "--name", "first"], folder)
+    lines = ["| command | what it does | CPU (s) | memory (MiB) |", "|---|---|---:|---:|"]
+    for text, said in {
+        "list policies": "shows all policies",
+        "validate quickstart": "checks 48 cells",
+        f"{on_one} --name one": "160 jobs under Pollux",
+        "plot results/one --figure bars": "draws a figure",
+        "report runs -j 1": f"{RUNS} runs of {5 * SEEDS} cells",
+        "run philly-full --policy Tiresias-L -o workload.path=PHILLY --no-plots -j 1": "82,247 jobs under Tiresias-L",
+    }.items():
+        if "PHILLY" in text and philly is None:
+            continue
+        given = [command, *text.replace("PHILLY", str(philly)).split()]
+        if given[1] in ("list", "validate", "plot"):
+            measured(given, folder)
+        taken = Measured(*measured(given, folder))
+        lines.append(f"| `simsched {text}` | {said} | {taken.cpu_s:.2f} | {taken.mib:.0f} |")
+        print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
 
 
@@ -189,7 +256,7 @@ def curves(sizes: list[int], folder: Path) -> tuple[str, list[tuple[int, str, Me
     """Return the table of longer traces, and its figures."""
     rows = []
     for jobs in sizes:
-        write_inputs(draw(jobs, CURVE_NODES), folder)
+        write_trace(draw(jobs, CURVE_NODES), folder)
         rows += [(jobs, policy, simsched(policy, CURVE_NODES, folder)) for policy in ("FIFO", "EASY")]
     lines = ["| jobs | policy | CPU (s) | a job (µs) | memory (MiB) |", "|---:|---|---:|---:|---:|"]
     lines += [
@@ -220,17 +287,18 @@ def plot(rows: list[tuple[int, str, Measured]]) -> None:
     figure.savefig(FIGURE, dpi=150, metadata={"Software": None})
 
 
-def page(table: str, curve: str, jobs: int, sizes: list[int]) -> str:
+def page(table: str, curve: str, commands: str, jobs: int, sizes: list[int]) -> str:
     """Return the page of these tables."""
     python, cores = platform.python_version(), os.cpu_count()
     return f"""# Performance
 
 Measured on one machine ({platform.machine()}, {cores} cores, Python {python}) by
 
-    python benchmarks/compare.py --accasim PYTHON --curve {" ".join(map(str, sizes))} --write
+    python benchmarks/compare.py --accasim PYTHON --curve {" ".join(map(str, sizes))} --commands --philly PHILLY --write
 
-where PYTHON is an interpreter that has AccaSim 1.1.3. Each line is a process of its own, from the start of Python to
-the results on disk, on one core. Times of a shared machine vary; ratios of one run do not.
+where PYTHON is an interpreter that has AccaSim 1.1.3, and PHILLY is Philly's published trace. Each line is a process of
+its own, from the start of Python to the results on disk, on one core. Times of a shared machine vary; ratios of one run
+do not.
 
 ## The same jobs
 
@@ -249,6 +317,13 @@ The same kind of jobs on {CURVE_NODES:,} nodes:
 {curve}
 
 ![CPU time and memory against the number of jobs](figures/trace-scale.png)
+
+## Whole commands
+
+With bytecode and compiled kernels at hand; the CPU is that of all processes of a command, the memory that of the
+largest:
+
+{commands}
 """
 
 
@@ -258,11 +333,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--accasim", metavar="PYTHON", default=sys.executable)
     parser.add_argument("--curve", type=int, nargs="*", default=[], metavar="JOBS")
+    parser.add_argument("--commands", action="store_true", help="time whole commands too")
+    parser.add_argument("--philly", type=Path, metavar="FILE", help="Philly's published trace, for one more command")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--one", metavar="POLICY", help=argparse.SUPPRESS)
     parser.add_argument("--textbook", metavar="POLICY", help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=NODES, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.write and not (given.curve and given.commands and given.philly):
+        parser.error("--write needs --curve, --commands and --philly")
     if given.one or given.textbook:
         one(given.one, given.nodes) if given.one else in_textbook(given.textbook)
         return
@@ -270,15 +349,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(draw(300, NODES), folder)
-        simsched("EASY", NODES, folder)  # compiles what is not compiled yet
+        simsched(CONSERVATIVE, NODES, folder)  # compiles what is not compiled yet
         table = against_others(given.jobs, python, folder)
         curve, rows = curves(given.curve, folder)
-    print(f"{table}\n\n{curve}" if rows else table)
+        commands = whole_commands(folder, given.philly and given.philly.absolute()) if given.commands else ""
+    print("\n\n".join(part for part, made in ((table, True), (curve, rows), (commands, commands)) if made))
     if given.write:
-        if not rows:
-            parser.error("--write needs --curve")
         plot(rows)
-        PAGE.write_text(page(table, curve, given.jobs, given.curve), encoding="utf-8")
+        PAGE.write_text(page(table, curve, commands, given.jobs, given.curve), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in the
 engine and in what it and policies may import (`--rooms` names others). For each the tests run that executed its line
 (found by one run of the tests, kept in `out/mutation-coverage.json` until it is deleted, which needs Python 3.12; a
-line that runs only when its file is imported, or compiled, has the tests of the whole file), those first that tell
-cases apart; it is killed where any of them fails. Works on a copy of the checkout, never on the checkout itself. Tests
+line that runs only when its file is imported has the tests of the file, or of its folder), those first that tell cases
+apart; it is killed where any of them fails. Works on a copy of the checkout, never on the checkout itself. Tests
 that start processes or build documents (`tests/cli`) are left out, so the score is a lower bound.
 """
 
@@ -83,7 +83,9 @@ class Coverage(NamedTuple):
         The two cheapest of each line, if quick, the nearest lines first; then the cheapest of each file of tests, the
         second of each, and so on.
         """
-        lines = self.tests.get(mutant.file, {})
+        folder = mutant.file.rpartition("/")[0] + "/"
+        beside = set[str]().union(*(lines[""] for file, lines in self.tests.items() if file.startswith(folder)))
+        lines = self.tests.get(mutant.file, {"": sorted(beside)})
         known = lines.get(str(mutant.line)) or lines.get("", [])
         cheapest = sorted(known, key=lambda test: (self.seconds[test], test))
         quick = {test for test in cheapest if self.seconds[test] < QUICK_S}

@@ -105,10 +105,11 @@ def _least(
     return best
 
 
-def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any]) -> int:
+def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any]) -> _Number:
     """Return the sum over jobs of fixed widths at own prices, less the dearest that fit side by side at each time."""
     starts, scale = claim["starts"], claim["price_parts"]
-    total, part = 0, gcd(*(costs[0] for *_, costs in jobs))
+    total: _Number = 0
+    part = gcd(*(costs[0] for *_, costs in jobs))
     units = claim["units"] // part
     here: list[list[tuple[int, int]]] = [[] for _ in starts]
     for (release, work, rates, costs), own in zip(jobs, claim["own"], strict=True):

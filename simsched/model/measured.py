@@ -20,6 +20,7 @@ from simsched.model.application import BatchChoice, BatchLimits, GradientStats, 
 from simsched.model.placement import Shape, Site, canonical_rotation
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _MOST_NODES = 16  # more nodes count as so many beyond the placements measured one by one
 
@@ -118,6 +119,7 @@ class MeasuredApplication(Undeclared):
         self.reports_loss = loss_curve is not None
         self.epochs = len(curves[0].progress)
         self._ends = tuple(min(curve.progress[epoch] for curve in curves) for epoch in range(self.epochs))
+        self._least: dict[tuple[int, tuple[int, ...], bytes], tuple[Floats, Floats]] = {}
         self._steps: dict[tuple[Shape, int], StepTime] = {}
         self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}
 
@@ -136,6 +138,34 @@ class MeasuredApplication(Undeclared):
             return found
         slower_s = found.sync_s * site.sync_factor
         return StepTime(found.step_s - found.sync_s + slower_s, slower_s)
+
+    def times_s(self, gpus: int, nodes: Sequence[int], local_bsz: Ints) -> tuple[Floats, Floats]:
+        """Return the least seconds of computing and of a whole step on so many GPUs by per-GPU batch.
+
+        Placements are those that were measured and others on these numbers of `nodes`; infinite where none is known.
+        """
+        key = gpus, tuple(sorted({min(one, _MOST_NODES) for one in nodes})), local_bsz.tobytes()
+        if key not in self._least:
+            self._least[key] = self._least_times_s(gpus, key[1], local_bsz)
+        return self._least[key]
+
+    def _least_times_s(self, gpus: int, nodes: Sequence[int], local_bsz: Ints) -> tuple[Floats, Floats]:
+        step, compute = (np.full(len(local_bsz), np.inf) for _ in range(2))
+        for shape, table in sorted(self.placements.items()):
+            if sum(shape) == gpus:
+                steps_s, syncs_s = (
+                    np.interp(local_bsz, table.local_bsz, values, left=np.inf, right=np.inf)
+                    for values in (table.step_s, np.subtract(table.step_s, table.sync_s))
+                )
+                step, compute = np.minimum(step, steps_s), np.minimum(compute, syncs_s)
+        try:
+            surface = self._surface
+        except ValueError:  # nothing is told of other placements
+            nodes = ()
+        for many in nodes if len(local_bsz) else ():
+            steps_s, syncs_s = surface([(many, gpus, int(size)) for size in local_bsz]).T
+            step, compute = np.fmin(step, steps_s), np.fmin(compute, steps_s - syncs_s)
+        return np.where(np.isfinite(step), compute, 0.0), step
 
     def gradient(self, batch_size: float, epoch: int) -> GradientStats:
         """Return the gradient statistics of an epoch, interpolated over total batch sizes."""
@@ -187,7 +217,7 @@ class MeasuredApplication(Undeclared):
 
     def _by_counts(self, shape: Shape, local_bsz: int) -> StepTime:
         """Interpolate over numbers of nodes, of GPUs and the batch, for shapes that were not measured."""
-        step, sync = self._surface(min(len(shape), _MOST_NODES), sum(shape), local_bsz)
+        [(step, sync)] = self._surface([(min(len(shape), _MOST_NODES), sum(shape), local_bsz)])
         if np.isnan(step):
             message = (
                 f"{self.name}: {sum(shape)} GPUs on {len(shape)} nodes at a per-GPU batch of {local_bsz} lie outside "
@@ -217,23 +247,25 @@ class _Surface:
             raise ValueError(f"{name} was measured on too few placements to tell its speed on others") from None
         self._values = np.array(values)
 
-    def __call__(self, nodes: int, gpus: int, local_bsz: int) -> Floats:
-        """Return step and synchronisation, NaN where the place lies outside.
+    def __call__(self, places: Sequence[tuple[int, int, int]]) -> Floats:
+        """Return step and synchronisation at places of nodes, GPUs and per-GPU batch, NaN where one lies outside.
 
         The shares of the corners follow from Cramer's rule, exact but for one division, as places are whole numbers;
         those of `scipy.interpolate` come out of LAPACK, whose last bits differ between processors.
         """
-        place = np.array([nodes, gpus, local_bsz], dtype=np.float64)
-        found = int(self._triangulation.find_simplex(place))
-        if found < 0:
-            return np.full(2, np.nan)
-        corners = self._triangulation.simplices[found]
-        last = self._triangulation.points[corners[3]]
-        edges, away = self._triangulation.points[corners[:3]] - last, place - last
-        normals = np.cross(edges[[1, 2, 0]], edges[[2, 0, 1]])
-        shares = (normals * away).sum(axis=1) / (normals[0] * edges[0]).sum()
-        weights = np.append(shares, 1.0 - shares.sum())
-        return np.asarray((weights[:, None] * self._values[corners]).sum(axis=0), dtype=np.float64)
+        at = np.array(places, dtype=np.float64)
+        # One by one: where simplices touch, the search among many begins elsewhere and may find another one.
+        simplices = np.array([int(self._triangulation.find_simplex(place)) for place in at])
+        corners = self._triangulation.simplices[simplices]
+        points = self._triangulation.points[corners]
+        last = points[:, 3]
+        edges, away = points[:, :3] - last[:, None], at - last
+        normals = np.cross(edges[:, [1, 2, 0]], edges[:, [2, 0, 1]])
+        shares = (normals * away[:, None]).sum(axis=2) / (normals[:, 0] * edges[:, 0]).sum(axis=1)[:, None]
+        weights = np.append(shares, 1.0 - shares.sum(axis=1)[:, None], axis=1)
+        found = np.asarray((weights[:, :, None] * self._values[corners]).sum(axis=1), dtype=np.float64)
+        found[simplices < 0] = np.nan
+        return found
 
 
 def _average(placements: Mapping[Shape, StepTable]) -> dict[tuple[int, int, int], tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""How fast a fitted application can be on so many GPUs, whatever its batch and wherever its GPUs are."""
+"""How fast a fitted or measured application can be on so many GPUs, whatever its batch and wherever its GPUs are."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.arithmetic import exp, log
-from simsched.model import Cluster, FittedApplication, Placements, StepModel
+from simsched.model import BatchLimits, Cluster, FittedApplication, MeasuredApplication, Placements
 
 Floats = NDArray[np.float64]
+TrainedApplication = FittedApplication | MeasuredApplication
+Speeds = Mapping[tuple[str, int], float]
 
 
-def fitted_speeds(
-    app: FittedApplication, cluster: Cluster, *, on_one_gpu: bool = False
-) -> Mapping[tuple[str, int], float]:
+def fitted_speeds(app: TrainedApplication, cluster: Cluster, *, on_one_gpu: bool = False) -> Speeds:
     """Bound an application's progress a second by GPU type and number of GPUs, over all of its training.
 
     In each epoch the speed is the largest over all batches and placements. As efficiency changes from epoch to epoch,
@@ -24,29 +24,41 @@ def fitted_speeds(
     Either is a bound. The first is exact for jobs that have all GPUs, the second for jobs of one.
     """
     counts = {
-        (kind, gpus): _speeds_by_epoch(app, model, gpus, sizes)
-        for kind, model in sorted(app.step_models.items())
+        (kind, gpus): _speeds_by_epoch(app, kind, gpus, sizes)
+        for kind in sorted(app.step_models if isinstance(app, FittedApplication) else app.gpu_types)
         if (sizes := [node.gpus for node in cluster.nodes if node.gpu_type == kind])
         for gpus in range(1, min(sum(sizes), app.limits.max_batch_size) + 1)
     }
-    known = {place: speeds for place, speeds in counts.items() if speeds.all()}
-    if not known:
+    known = {place: speeds for place, speeds in counts.items() if speeds.any()}
+    usual = np.max([*known.values()], axis=0) if known else np.zeros(1)
+    if not usual.all():
         return {}
-    fewest = min(gpus for _, gpus in known)
-    usual = np.max([one for (_, gpus), one in known.items() if gpus == fewest or not on_one_gpu], axis=0)
-    mean = app.epochs / float((1 / usual).sum())
+    if on_one_gpu:
+        fewest = min(gpus for _, gpus in known)
+        few = np.max([one for (_, gpus), one in known.items() if gpus == fewest], axis=0)
+        usual = np.where(few > 0, few, usual)
+    lengths = np.diff([0.0, *(app.epoch_end(epoch) for epoch in range(app.epochs))])
+    mean = float(lengths.sum() / (lengths / usual).sum())
     return {place: mean * float((speeds / usual).max()) for place, speeds in known.items()}
 
 
-def _speeds_by_epoch(app: FittedApplication, model: StepModel, gpus: int, sizes: list[int]) -> Floats:
+def _speeds_by_epoch(app: TrainedApplication, kind: str, gpus: int, sizes: list[int]) -> Floats:
     """Return the largest progress a second in each epoch on so many GPUs; 0 where no batch fits."""
     limits = app.limits
-    totals, seconds = _iteration_seconds(app, model, _placements(gpus, sizes), gpus)
+    most = limits.max_batch_size // gpus
+    local = np.arange(limits.min_local_bsz, min(limits.max_local_bsz, most) + 1)
+    if isinstance(app, FittedApplication):
+        found = app.step_models[kind].times_s(_placements(gpus, sizes), local[None, :])
+        compute, step = (np.broadcast_to(one, (one.shape[0], len(local))).min(axis=0) for one in found)
+    else:
+        nodes = range(-(-gpus // max(sizes)), min(gpus, len(sizes)) + 1)
+        compute, step = app.times_s(gpus, nodes, local)
+    totals, seconds = _iteration_seconds(limits, local, compute, step, gpus)
     usable = (totals >= limits.init_batch_size) & np.isfinite(seconds)
     totals, seconds = totals[usable], seconds[usable]
     if not len(totals):
         return np.zeros(app.epochs)
-    return np.array([(gains / seconds).max() for gains in _gains(app, totals)])
+    return np.array([(gain / seconds).max() for gain in _gains(app, totals)])
 
 
 def _placements(gpus: int, sizes: list[int]) -> Placements:
@@ -62,22 +74,16 @@ def _placements(gpus: int, sizes: list[int]) -> Placements:
 
 
 def _iteration_seconds(
-    app: FittedApplication, model: StepModel, placements: Placements, gpus: int
+    limits: BatchLimits, local: NDArray[np.int64], compute: Floats, step: Floats, gpus: int
 ) -> tuple[NDArray[np.int64], Floats]:
     """Return all total batches and the least seconds of an iteration at each, however it is split.
 
     The quickest placement for computing and that for a whole step need not be the same one. The engine refuses
     micro-batches beyond the application's limits.
     """
-    limits = app.limits
     most = limits.max_batch_size // gpus
-    local = np.arange(limits.min_local_bsz, min(limits.max_local_bsz, most) + 1)
     seconds = np.full(most + 1, np.inf)
     if len(local):
-        compute, step = (
-            np.broadcast_to(times, (len(placements.nodes), len(local))).min(axis=0)
-            for times in model.times_s(placements, local[None, :])
-        )
         for micro_batches in range(1, most // limits.min_local_bsz + 1):
             fits = local[: most // micro_batches - limits.min_local_bsz + 1]
             own = step[: len(fits)] + (micro_batches - 1) * compute[: len(fits)]
@@ -85,9 +91,16 @@ def _iteration_seconds(
     return np.arange(most + 1) * gpus, seconds
 
 
-def _gains(app: FittedApplication, totals: NDArray[np.int64]) -> Floats:
+def _gains(app: TrainedApplication, totals: NDArray[np.int64]) -> Floats:
     """Return the iterations' worth of one at each total batch, a row for each epoch."""
-    curve, initial = app.training.noise, app.limits.init_batch_size
+    initial = app.limits.init_batch_size
+    if isinstance(app, MeasuredApplication):  # as they are used: even where noise made them negative
+        sqr, var = (
+            np.array([np.interp(totals, app.batch_sizes, values) for values in zip(*by_curve, strict=True)])
+            for by_curve in ([curve.grad_sqr for curve in app.curves], [curve.grad_var for curve in app.curves])
+        )
+        return np.asarray(np.maximum(0.0, (var + sqr) / (var * initial / totals + sqr)), dtype=np.float64)
+    curve = app.training.noise
     logs = np.asarray(log(curve.noise))
     by_epoch = np.array([np.interp(range(app.epochs), curve.epochs, column) for column in logs.T])
     at = log(totals.astype(np.float64))

@@ -38,7 +38,7 @@ _WINDOWS, _LENGTH_S = 3, 8 * 3600
 #: A reading is taken where it errs for less than this part of what the last one does.
 _BETTER = 0.9
 #: A replay of the log that errs by less than this part of the waits needs no other reading, nor one of windows.
-_GOOD, _EXACT = 0.05, 0.005
+_GOOD, _EXACT = 0.01, 0.0005
 #: Intervals at which backfill may run, the longest first, and how many of the quiet starts must agree with one.
 _INTERVALS_S, _AGREE, _LEAST_QUIET = (300, 120, 90, 60, 45, 30, 20, 15, 10), 0.8, 20
 #: With so few of the starts after a wait at moments when no job came or ended, backfill runs when one does.

@@ -14,7 +14,6 @@ from simsched.model import (
     NO_BATCH,
     Application,
     Cluster,
-    FittedApplication,
     FixedDuration,
     JobSpec,
     Site,
@@ -25,7 +24,7 @@ from simsched.model import (
 )
 from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
 from simsched.model.plans import PlannedJob
-from simsched.operators.fitted_speeds import fitted_speeds
+from simsched.operators.fitted_speeds import TrainedApplication, fitted_speeds
 from simsched.operators.planned_speeds import planned_speeds
 
 #: Parts of a GPU in which widths are counted where GPUs differ or are given out in parts.
@@ -120,7 +119,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         _ALWAYS: True,
         _TYPES: len(types) > 1,
         _ELASTIC: elastic,
-        FITTED: any(isinstance(app, FittedApplication) for app in applications),
+        FITTED: any(isinstance(app, TrainedApplication) for app in applications),
         _PLANS: any(isinstance(app, PlannedJob) for app in applications),
         _SHARING.format(sum=gained): sharing is not None,
         _SHORTER: not exact and task.engine.tick_s > 0,
@@ -163,14 +162,14 @@ def _points(
     """Return a job's speeds by type and number of GPUs; raises `InputError` where these are not known as a whole."""
     if isinstance(app, TabulatedJob):
         key: tuple[object, ...] = (app.model, app.asked)
-    elif isinstance(app, FittedApplication):
+    elif isinstance(app, TrainedApplication):
         key = (type(app), app.name)
     elif isinstance(app, PlannedJob):
         key = (app.plans.name, app.global_batch, job.plan)
     else:
         key = (type(app), app.name, job.num_gpus, job.speedup, job.profile)
     if key not in known:
-        if isinstance(app, FittedApplication):
+        if isinstance(app, TrainedApplication):
             found = _fitted(app, cluster, on_one_gpu=on_one_gpu)
         elif isinstance(app, PlannedJob):
             gpus = sum(node.gpus for node in cluster.nodes)
@@ -183,7 +182,7 @@ def _points(
     return known[key]
 
 
-def _fitted(app: FittedApplication, cluster: Cluster, *, on_one_gpu: bool) -> _Points:
+def _fitted(app: TrainedApplication, cluster: Cluster, *, on_one_gpu: bool) -> _Points:
     if cluster.levels:
         message = "has no bound where there are levels above the nodes, across which synchronising may cost anything"
         raise input_error(f"application '{app.name}'", message, "leave cluster.topology out")
@@ -203,8 +202,8 @@ def _tabulated(app: TabulatedJob, cluster: Cluster) -> _Points:
 def _by_count(app: Application, job: JobSpec, cluster: Cluster) -> _Points:
     """Return the speeds of a job that does not gain by being spread over nodes."""
     if not isinstance(app, FixedDuration | TensorModelJob | StagedJob):
-        message = "has no bound, as its speed is known by measurements with no known largest value"
-        remedy = "bound jobs known by durations, profiles, rates, plans or fitted models"
+        message = "has no bound, as no largest speed of it is known"
+        remedy = "bound jobs known by durations, profiles, rates, plans, measurements or fitted models"
         raise input_error(f"application '{app.name}'", message, remedy)
     found: dict[tuple[str, int], float] = {}
     for kind in cluster.gpu_types:

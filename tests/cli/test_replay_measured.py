@@ -3,7 +3,10 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
+
+from tests.campaigns import WHOLE, played
 
 PLACEMENTS = "placement,local_bsz,step_time,sync_time\n1,8,0.5,0\n1,16,1.0,0\n2,8,0.75,0.25\n2,16,1.5,0.5\n"
 SCALABILITY = "num_nodes,num_replicas,local_bsz,step_time,sync_time\n5,5,8,2.0,1.0\n"
@@ -42,6 +45,34 @@ def test_every_job_takes_the_seconds_worked_by_hand(simsched, toy):
     done = simsched("validate-run", "results/toy", "expected.csv")
     assert done.exit_code == 0, done.output
     assert "4 of 4 jobs equal" in done.stdout
+
+
+def test_the_best_possible_of_measured_jobs_is_worked_by_hand(simsched, toy):
+    """On two GPUs the toy does 1.6 steps of the initial batch in 0.75 s, on one 1 in 0.5 s: its fastest is 200 steps in
+    93.75 s, less half a second for the rounded end of each of two epochs.
+    """
+    done = simsched("bound", "toy.yaml", "--json", "--out", "bounds.json")
+    (one,) = json.loads(done.stdout)["bounds"]
+    assert one["mean_jct_s"] == pytest.approx(92.75, abs=0.05)
+    assert one["makespan_s"] == pytest.approx(20 + 92.75, abs=0.05)
+    assert any("epoch that gains most" in words for words in one["relaxed"])
+    assert simsched("bound", "--check", "bounds.json").exit_code == 0
+
+
+@pytest.mark.parametrize("seed", played(range(100), range(2)))
+def test_no_policy_comes_below_the_bound_of_random_measured_jobs(simsched, toy, folder, in_this_process, seed):
+    rng = np.random.default_rng([37, seed])
+    drawn = [
+        f"job-{n},{time_s},toy,{gpus},{8 * gpus}"
+        for n, (time_s, gpus) in enumerate(zip(sorted(rng.integers(0, 120, 6)), rng.integers(1, 3, 6), strict=True))
+    ]
+    (folder / "jobs.csv").write_text("\n".join([WORKLOAD.splitlines()[0], *drawn, ""]))
+    policies = ["tiresias", "optimus", *(["pollux"] if WHOLE else [])]
+    keys = ("-o", f"policies=[{', '.join(f'{{name: {one}}}' for one in policies)}]", "-o", "engine.restart_delay_s=0")
+    assert simsched("run", "toy.yaml", *keys, "--name", "toy").exit_code == 0
+    found = json.loads(simsched("bound", "results/toy", "--json").stdout)["distances"]
+    assert [one["policy"] for one in found] == policies
+    assert all(one["jct"] >= 0 and one["makespan"] >= 0 for one in found), found
 
 
 def test_a_job_that_differs_is_named_with_its_difference(simsched, toy, folder):

@@ -173,3 +173,5 @@ def test_jobs_without_a_promise_get_one_gpu_each_then_what_they_hold_then_more()
     assert share_out([a, b, c], 2) == {"a": 1, "b": 1, "c": 0}
     assert share_out([a, b, c], 6) == {"a": 1, "b": 4, "c": 1}
     assert share_out([a, b, c], 7) == {"a": 2, "b": 4, "c": 1}
+    no_faster = job("a", 100, 50, exponent=0.0)
+    assert share_out([no_faster, job("b", 100, 50, max_gpus=2)], 8) == {"a": 1, "b": 2}

@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simsched.model import BatchChoice, Cluster, FittedApplication, NodeGroup, Site
+from simsched.model import BatchChoice, Cluster, FittedApplication, MeasuredApplication, NodeGroup, Site
+from simsched.model.measured import ScalabilityRow, StepTable, TrainingCurve
 from simsched.operators.fitted_speeds import fitted_speeds
 from simsched.testing.builders import two_type_application
 
@@ -55,3 +56,40 @@ def test_each_way_of_counting_is_exact_where_it_is_meant_to_be(app, cluster, rat
     assert PROGRESS * app.epochs / max(on_many.values()) == pytest.approx((PROGRESS / fastest).sum(), rel=0.01)
     alone = sum(PROGRESS / rate for rate in rates["v100", 1])
     assert PROGRESS * app.epochs / on_one["v100", 1] == pytest.approx(alone, rel=0.01)
+
+
+MEASURED = {
+    (1,): StepTable((4, 8, 16), (1.0, 2.0, 6.0), (0.1, 0.1, 0.1)),
+    (2,): StepTable((4, 8, 16), (1.5, 2.5, 6.5), (0.5, 0.5, 0.5)),
+    (1, 1): StepTable((4, 8), (1.75, 2.25), (0.75, 0.5)),
+    (2, 2): StepTable((4, 8), (1.75, 3.0), (1.0, 1.5)),
+}
+#: Epochs of 10 and of 30; noise made a variance negative.
+CURVES = [
+    TrainingCurve(8, (10.0, 40.0), (10.0, 40.0), (1.0, 4.0), (8.0, 8.0)),
+    TrainingCurve(32, (12.0, 41.0), (4.0, 6.0), (5.0, 4.0), (-2.0, 8.0)),
+]
+ROWS = [ScalabilityRow(nodes, gpus, 4, 1.0 + gpus, 0.5) for nodes, gpus in ((2, 3), (3, 3), (3, 6), (5, 5))]
+
+
+@pytest.mark.parametrize("on_one_gpu", [False, True])
+def test_no_way_of_moving_a_measured_job_makes_more_progress_than_the_bound(on_one_gpu) -> None:
+    app = MeasuredApplication("toy", MEASURED, ROWS, CURVES)
+    bound = fitted_speeds(app, Cluster.uniform(3, 2, "t4"), on_one_gpu=on_one_gpu)
+    rates: dict[int, list[float]] = {}
+    for shape in ((1,), (2,), (1, 1), (2, 1), (1, 1, 1), (2, 2), (2, 1, 1), (2, 2, 1), (2, 2, 2)):
+        for batch in (BatchChoice(local, more) for local in range(4, 17) for more in range(8)):
+            try:
+                found = [app.run(Site(shape, "t4"), batch, epoch).rate for epoch in range(2)]
+            except ValueError:
+                continue  # outside what was measured
+            if batch.total(sum(shape)) >= 8:
+                rates[sum(shape)] = [max(pair) for pair in zip(rates.get(sum(shape), found), found, strict=True)]
+    assert {("t4", gpus) for gpus in rates} == set(bound)
+    for places in product(rates, repeat=2):
+        done = [length / rates[gpus][epoch] * bound["t4", gpus] for epoch, gpus in enumerate(places)
+                for length in [(10.0, 30.0)[epoch]]]  # fmt: skip
+        assert sum(done) >= 40.0 * (1 - 1e-9), places
+    if not on_one_gpu:  # exact for a job that has the best GPUs in each epoch
+        fastest = np.max(list(rates.values()), axis=0)
+        assert 40.0 / max(bound.values()) <= 10.0 / fastest[0] + 30.0 / fastest[1] + 1e-9

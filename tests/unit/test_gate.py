@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from simsched.operators import readings
 from simsched.operators.beginning import RunTimes, with_state
 from simsched.operators.evidence import likely_causes, unknowns
 from simsched.operators.forecast import forecast_mean
 from simsched.operators.gate import DAY_S, judge_replay
 from simsched.operators.live import queue_at
 from simsched.operators.log_input import OperatorLog, cluster_groups, slurm_nodes
+from simsched.operators.readings import _clocks
+from simsched.operators.replays import ReplayPlan
+from simsched.workload import make_trace
 from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog
 
 HOUR = 3600.0
@@ -224,3 +229,63 @@ def test_squeue_is_read_as_slurm_writes_it(tmp_path: Path) -> None:
         "7": {"start_s": 1709251260, "gpus": 2.0, "time_limit_s": 90000.0},
         "8_3": {"start_s": -1, "gpus": 4.0, "time_limit_s": 0.0},
     }
+
+
+def plan_of(log: ClusterLog, *changes: str, **params: object) -> ReplayPlan:
+    found = OperatorLog(make_trace("log", "slurm", log.jobs().columns), log, "")
+    return ReplayPlan(found, NODES, "slurm-backfill", Path("none"), params=params, changes=changes)
+
+
+def starting_at(*seconds: int) -> ClusterLog:
+    """Make a log of jobs that all wait and start then, and of one that ends at 1800 s."""
+    rows = [{"submit_s": 1 + i, "start_s": second, "end_s": 90_000 + i} for i, second in enumerate(seconds)]
+    return log_of([{"submit_s": 0, "start_s": 0, "end_s": 1800}, *rows])
+
+
+def test_when_backfill_runs_is_read_off_the_starts_at_quiet_moments() -> None:
+    log = starting_at(*(623 + 60 * i for i in range(40)))
+    every_s, at_23 = {"interval_s": 60, "offset_s": 23}, {"backfill.interval_s": 60, "backfill.offset_s": 23}
+    assert list(_clocks(plan_of(log, backfill={"interval_s": 30}), log, 0, 1e9)) == [at_23]
+    assert list(_clocks(plan_of(log, backfill=every_s), log, 0, 1e9)) == []
+    # All start where another ends: whatever interval is said, jobs that end are what starts them.
+    ends = starting_at(*[1800] * 40)
+    assert list(_clocks(plan_of(ends), ends, 0, 1e9)) == [{"backfill.interval_s": 1}]
+    # Starts at any second of a minute tell of no interval.
+    any_time = starting_at(*(607 + 61 * i for i in range(40)))
+    assert list(_clocks(plan_of(any_time), any_time, 0, 1e9)) == []
+
+
+def test_readings_are_taken_while_they_come_closer_and_none_that_the_user_has_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = starting_at(*(607 + 61 * i for i in range(40)))
+    tried: list[dict[str, object]] = []
+
+    def errors(plan: ReplayPlan, windows: object) -> float:
+        said = dict(plan.params.get("backfill", {}))
+        tried.append(said | {"placement": plan.params.get("placement")})
+        off = {"any": 50.0, None: 100.0}.get(str(plan.params.get("placement", None)), 100.0)
+        return off - (30 if said.get("whole_nodes") else 0) + (5 if said.get("from_pass") else 0)
+
+    monkeypatch.setattr(readings, "_windows", lambda *_: [SimpleNamespace(waits_s=1e4)])
+    monkeypatch.setattr(readings, "_error_s", errors)
+    plan, taken = readings.with_readings(plan_of(log, backfill={"max_jobs": 9}), log, 0, 1e9)
+    assert taken == {"placement": "any", "backfill.whole_nodes": True}
+    assert plan.params == {"placement": "any", "backfill": {"max_jobs": 9, "whole_nodes": True}}
+    assert "placement=any" in readings.said_of(taken)
+    tried.clear()
+    _, taken = readings.with_readings(plan_of(log, "policy.placement=fragments"), log, 0, 1e9)
+    assert taken == {"backfill.whole_nodes": True}
+    assert {one["placement"] for one in tried} == {None}
+
+
+def test_who_starts_at_the_first_end_of_a_log_waits_until_then() -> None:
+    log = log_of(
+        [
+            {"submit_s": 0, "start_s": 0, "end_s": 3600},
+            {"submit_s": 60, "start_s": 3600, "end_s": 9000},
+            {"submit_s": 90, "start_s": 7200, "end_s": 9000},
+        ]
+    )
+    begin = with_state(OperatorLog(make_trace("log", "slurm", log.jobs().columns), log, ""), log, NODES)
+    assert (begin.running, begin.waiting) == (1, 2)

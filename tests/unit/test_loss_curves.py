@@ -7,6 +7,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.toolkit.loss_curves import (
+    Convergence,
     allocate_by_gain,
     fit_convergence,
     fit_slaq,
@@ -84,6 +85,11 @@ def test_a_job_has_converged_when_its_loss_hardly_falls():
     # 1/k falls by 1/(k + 1) from step k to k + 1: under 5 % from k = 20 on, and three epochs make it step 22 or 23.
     assert model.last_step(0.05, 1, 3, most_epochs=1000) == pytest.approx(22, abs=1)
     assert model.last_step(0.0, 1, 3, most_epochs=50) == 50
+
+
+def test_a_curve_without_slope_stays_where_it_is():
+    assert Convergence(0.0, 0.0, 0.3, 0.0).loss(5) == 0.3
+    assert Convergence(0.5, 0.0, 0.25, 0.0).loss(4) == 0.75
 
 
 def total(gains, counts):

@@ -57,6 +57,9 @@ def test_durations_of_go_are_seconds():
     assert [go_seconds(text) for text in ("1h30m", "90s", "1.5m", "0", "5", "m5", "250ms")] == [
         5400, 90, 90, 0, None, None, 0.25,
     ]  # fmt: skip
+    assert [go_seconds(text) for text in ("3us", "3µs", "4ns", "1m3us", "")] == [
+        3e-6, 3e-6, 4e-9, 60.000003, None,
+    ]  # fmt: skip
 
 
 def workloads(tmp_path: Path, text: str, name: str = "w.yaml"):

@@ -50,6 +50,11 @@ def test_step_time_is_linear_between_measured_batches(size, step):
     assert application().step_time(Site((1,), "t4"), size) == StepTime(step, 0.1)
 
 
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_synchronising_takes_the_factor_of_the_levels_crossed(factor):
+    assert application().step_time(Site((2,), "t4", 1, factor), 4) == StepTime(1.0 + 0.5 * factor, 0.5 * factor)
+
+
 @pytest.mark.parametrize("shape", [(1, 2), (2, 1)])
 def test_rotations_of_a_placement_are_the_same(shape):
     assert application().step_time(Site(shape, "t4"), 4).step_s == 2.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from simsched_policies.adaptive.pollux import Pollux
@@ -32,6 +34,16 @@ def test_errors_have_mean_1_and_the_standard_deviation_asked_for() -> None:
         assert factors.mean() == pytest.approx(1, abs=4 * 0.1 / np.sqrt(4000))
         assert factors.std() == pytest.approx(0.1, rel=0.08)
     assert abs(np.corrcoef(compute, sync)[0, 1]) < 0.07
+
+
+def test_the_error_of_a_median_draw_and_of_one_a_standard_deviation_above() -> None:
+    """The logarithm has the variance ln(1 + noise^2) = ln 1.5625, and half of it below 0 its mean: a median of 0.8."""
+    for drawn, above in ((0.0, 1.0), (1.0, np.exp(np.sqrt(np.log(1.5625))))):
+        error = MeasurementError(0.75, request())
+        error._rng = SimpleNamespace(standard_normal=lambda count, drawn=drawn: np.full(count, drawn))
+        seen = error.distort(measured())
+        assert seen.step == pytest.approx((0.5 * 0.8 * above, 0.1 * 0.8 * above))
+        assert seen.gradient == pytest.approx((0.8 * above, 2.0 * 0.8 * above))
 
 
 def test_the_same_configuration_is_measured_alike_and_jobs_have_streams_of_their_own() -> None:

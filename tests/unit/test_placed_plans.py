@@ -82,6 +82,10 @@ def test_another_plan_is_a_restart_and_the_same_one_is_none():
     assert (job.restarts, job.restart_s) == (0, 0)
     job = play(script | {3: {"a": Place(((0, 8),), plan=other)}}).jobs[0]
     assert (job.restarts, job.restart_s) == (1, pytest.approx(SMALL.replan_s))
+    held = play(script | {3: {"a": Place(((0, 8),), plan=other)}}).allocations
+    assert [(one.restarting, one.plan, one.batch_size, one.levels_crossed) for one in held] == [
+        (False, str(one), 64, 0), (True, "", 0, 0), (False, str(other), 64, 0),
+    ]  # fmt: skip
 
 
 def test_plans_are_a_signal():

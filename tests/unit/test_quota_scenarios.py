@@ -207,7 +207,24 @@ def test_tables_worked_by_hand(table: str, equal: int, word: str) -> None:
 def test_every_rule_of_topology_in_a_cycle_as_worked_by_hand() -> None:
     report = check_file(DATA / "quota" / "topology_rules_test.go.txt")
     assert [verdict.name for verdict in report.verdicts if verdict.result != "equal"] == []
-    assert len(report.verdicts) == 50
+    assert len(report.verdicts) == 51
+
+
+def test_gates_that_a_test_switches_hold_for_its_cases_unless_they_say_otherwise(tmp_path: Path) -> None:
+    table = tmp_path / "x_test.go.txt"
+    table.write_text(
+        """package x
+        func TestSchedule(t *testing.T) {
+            features.SetFeatureGateDuringTest(t, features.One, false)
+            gates := map[featuregate.Feature]bool{features.Two: true, features.Three: true}
+            features.SetFeatureGatesDuringTest(t, gates)
+            cases := map[string]struct{}{"c": {featureGates: map[featuregate.Feature]bool{features.Three: false}}}
+        }
+        """,
+        encoding="utf-8",
+    )
+    (case,) = cases_of(table)
+    assert case["gates"] == {"One": False, "Two": True, "Three": False}
 
 
 def test_a_case_on_which_the_model_fails_is_a_difference() -> None:

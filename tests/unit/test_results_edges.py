@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypedDict
@@ -24,7 +25,7 @@ from simsched.results.joining import Part, error_of_cutting, join_tables
 from simsched.results.metric import Tables, means_by
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.orders import Ranked
-from simsched.results.reader import Cell, Run, read_cell, read_table
+from simsched.results.reader import Cell, Run, read_cell, read_run, read_table
 from simsched.results.rows import Feature
 from simsched.results.sequential import ALIKE, HIGHER, LOWER, OPEN, _verdict, plan
 from simsched.results.standings import p_value, standings
@@ -388,3 +389,46 @@ def test_integrals_of_nothing_are_nothing_in_each_bin():
     # Two from 0 to 4 and one from 2 to 3: by halves of 2.5 s 5 + 0.5 and 3 + 0.5.
     found = integrals(np.array([0.0, 2.0]), np.array([4.0, 3.0]), np.array([2.0, 1.0]), np.array([0.0, 2.5, 5.0]))
     assert found.tolist() == [5.5, 3.5]
+
+
+def test_a_run_is_read_with_all_that_its_index_may_say(tmp_path):
+    said = {
+        "name": "r", "experiment": {"name": "e"}, "published": {"p": {"jct_mean_s": 1.0}}, "published_source": "s",
+        "published_curves": [["f", "", "p", 1, 2]], "failed": {"q, seed 1": "crashed"}, "missing": ["c2"],
+        "fairness": {"folder": "fairness", "definition": "gavel", "rounding": "floor", "batch": "best"},
+        "cells": [{"cell": "c", "folder": "cells/c", "policy": "p *", "policy_name": "p", "seed": 3, "point": {"k": 1},
+                   "own": {"o": 2}}],
+    }  # fmt: skip
+    (tmp_path / "cells" / "c").mkdir(parents=True)
+    for name in ("manifest", "summary"):
+        (tmp_path / "cells" / "c" / f"{name}.json").write_text("{}")
+    (tmp_path / "run.json").write_text(json.dumps(said))
+    run = read_run(tmp_path)
+    (cell,) = run.cells
+    assert (cell.policy, cell.policy_name, cell.seed, cell.point, cell.own) == ("p *", "p", 3, {"k": 1}, {"o": 2})
+    assert (run.name, run.experiment, run.fairness["batch"], run.missing) == ("r", {"name": "e"}, "best", ("c2",))
+    assert (run.published, run.published_source, run.failed) == (said["published"], "s", said["failed"])
+    assert [tuple(one) for one in run.published_curves] == [("f", "", "p", 1, 2)]
+    assert (run.changed, run.published_left_out) == ((), False)
+    for change, holds in (("report.reference=p", True), ("cluster.nodes=3", False)):
+        (tmp_path / "run.json").write_text(json.dumps({**said, "changed": [change]}))
+        run = read_run(tmp_path)
+        assert (run.changed, run.published_left_out, bool(run.published)) == ((change,), not holds, holds)
+        assert (bool(run.published_source), bool(run.published_curves)) == (holds, holds)
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (None, "is not the folder of a run: it has no run.json; name one that `simsched run` made"),
+        ({"name": "r", "cells": [], "experiment": {}}, "lists no cells"),
+        ({"name": "r", "experiment": {}, "cells": [{"cell": name, "folder": name, "policy": "p", "seed": 1, "point": {}}
+                                                   for name in "ab"]}, "there is no such folder of results"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_no_run_is_refused(tmp_path, index, said):
+    if index is not None:
+        (tmp_path / "run.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        read_run(tmp_path)
+    assert len(caught.value.problems) == max(len(index["cells"]) if index else 0, 1)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from simsched_policies.queues.by_key import Fifo
 
 from simsched.model import Cluster, JobSpec, NodeGroup
+from simsched.model.placement import Site
 from simsched.model.pool import Pool
-from simsched.policy import NEXT_ARRIVAL, Reasons, Why
+from simsched.policy import MEASURED_SPEEDS, NEXT_ARRIVAL, Reasons, Why
 from simsched.testing.builders import Applications, fresh_view
 from simsched.toolkit import FEWEST_DOMAINS, run_in_order, type_pools
 from simsched.toolkit.programs.leases import MOST_CHOICES, reserve, reserve_in_order, usable_seconds
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.random_packing import RandomPacking
+from simsched.toolkit.rounds.rates import rate_source
 
 
 def view_of(gpus, cluster, types=()):
@@ -105,3 +108,27 @@ def test_a_pool_of_one_type_shows_its_nodes_and_jobs_and_reads_the_signals_of_al
     assert [sorted(one.jobs) for one in type_pools(view)] == [["a"], ["b"]]
     assert [sorted(one.jobs) for one in type_pools(view, rigid=True)] == [[], ["a", "b"]]
     assert [sorted(one.jobs) for one in type_pools(view, home={"a": "a100", "b": "v100"})] == [["b"], ["a"]]
+
+
+class Measured:
+    """A job of one GPU that has measured rates by site."""
+
+    id, num_gpus = "a", 1
+    facts = SimpleNamespace(runs_on=lambda _: True)
+    request = SimpleNamespace(application="m", batch_size=8)
+
+    def __init__(self, rates):
+        self.speeds = {site: SimpleNamespace(rate=rate) for site, rate in rates.items()}
+
+    def __getitem__(self, signal):
+        assert signal is MEASURED_SPEEDS
+        return self.speeds
+
+
+def test_what_a_job_measured_on_a_type_is_the_mean_over_its_placements():
+    measured = Measured({Site((1,), "v100"): 2.0, Site((1,), "v100", 1, 2.0): 1.0, Site((1,), "a100"): 0.0})
+    # The third type has too few GPUs.
+    rates = rate_source("measured", {"v100": 4, "a100": 4, "t4": 0}).rates([measured])
+    assert rates[0, 0] == 1.5
+    assert rates[0, 2] == 0
+    assert rate_source("none", {"v100": 4, "a100": 4}).rates([measured]).tolist() == [[1.0, 1.0]]

@@ -42,6 +42,10 @@ from simsched.results.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION
         (0.98, 1.03, 1.46, DIFFERS),
         (0.70, 1.30, 1.46, UNDECIDED),
         (-0.50, 3.50, 1.46, UNDECIDED),
+        (2.40, 2.68, 2.50, SAME_DIRECTION),  # 0.28 is 11 % of the ratio
+        (2.40, 2.64, 2.50, MATCHES),  # 0.24 is less than a tenth of it
+        (2.40, 2.94, 2.50, UNDECIDED),  # 0.54 is 20.2 %
+        (0.25, 0.29, 0.27, SAME_DIRECTION),  # 0.04 is 15 %
     ],
 )
 def test_a_verdict_can_be_any_of_five(low: float, high: float, published: float, expected: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from simsched_policies.production.slurm import options as rules
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched import model
+from simsched.cli.operator_options import make_plan
 from simsched.engine.options import EngineOptions
+from simsched.operators.readings import with_readings
 from simsched.testing.builders import run
 from tests.validation.oracles.slurm_cluster import (
     BF_MAX_JOB_TEST,
@@ -26,7 +29,7 @@ from tests.validation.oracles.slurm_cluster import (
     Site,
 )
 from tests.validation.oracles.slurm_jobs import draw_jobs
-from tests.validation.oracles.slurm_texts import sacct, slurm_conf, squeue
+from tests.validation.oracles.slurm_texts import sacct, slurm_conf, squeue, write_all
 
 TWO = Site((Kind("n", 2, 8, "a100", 64, 1000),), (Partition("p", ("n",)),), cap=None)
 
@@ -187,3 +190,17 @@ def test_the_policy_can_be_told_to_read_the_pages_as_another_cluster_does(own: R
     site = replace(SMALLEST, rules=own)
     jobs = [job for job in draw_jobs(site, 1, 0.3, {"a100": 0.9, "v100": 0.9, "debug": 0.1}) if job.nodes <= 2]
     assert replayed(site, jobs) == [one.start_s for one in Cluster(site, jobs).run()]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_what_the_pages_leave_open_is_fitted_to_a_log(tmp_path: Path) -> None:
+    site = replace(SMALLEST, rules=Rules(offset_s=23))
+    jobs = [one for one in draw_jobs(site, 1, 2, {"a100": 0.9, "v100": 0.9, "debug": 0.1}) if one.nodes <= 2]
+    write_all(tmp_path, site, jobs, 2, warm_days=0)
+    options = {"layout": "auto", "time_zone": "UTC", "strict": False, "out": tmp_path, "workers": 1}
+    conf = (tmp_path / "slurm.conf", tmp_path / "qos.txt")
+    plan = make_plan(tmp_path / "log.txt", None, tmp_path / "cluster.txt", (), conf=conf, **options)
+    log = plan.recorded
+    fitted, taken = with_readings(plan, log, float(log.table["submit_s"].min()), log.last_s)
+    assert taken == {"backfill.interval_s": 60, "backfill.offset_s": 23}
+    assert fitted.params["backfill"]["offset_s"] == 23

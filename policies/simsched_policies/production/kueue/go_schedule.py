@@ -21,7 +21,7 @@ _DEFAULT_LEVELS = {
 #: Names under which tables list what exists and what is expected.
 _QUEUES = ("clusterQueues", "additionalClusterQueues", "cqs")
 #: What a test may make or switch outside its table, by the start of the names of builders, functions and types.
-BUILT = ("MakeLocalQueue", "MakeNamespace", "SetFeatureGateDuringTest", "FairSharing")
+BUILT = ("MakeLocalQueue", "MakeNamespace", "SetFeatureGateDuringTest", "SetFeatureGatesDuringTest", "FairSharing")
 _LOCAL = ("queues", "localQueues", "additionalLocalQueues", "additionalQueues", "allQueues")
 _FLAVOURS = ("resourceFlavors", "additionalResourceFlavors", "flavors")
 _LISTED = {
@@ -71,7 +71,10 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 def gates_of_case(case: Composite, values: Mapping[str, Any]) -> dict[str, bool]:
     """Return the gates that a case or its test switches; a test's that depend on a loop or a case are left out."""
     switched = [one.args[1:] for one in built(values, "SetFeatureGateDuringTest")]
-    of_test = {word(gate): on for gate, on in switched if isinstance(gate, Name) and isinstance(on, bool)}
+    told = [given for one in built(values, "SetFeatureGatesDuringTest") for given in one.args[1:]]
+    several = [values.get(given.text) if isinstance(given, Name) else given for given in told]
+    pairs = [*switched, *(pair for gates in several if isinstance(gates, Mapping) for pair in gates.items())]
+    of_test = {word(gate): on for gate, on in pairs if isinstance(gate, Name) and isinstance(on, bool)}
     of_case = {word(gate): on for key in ("featureGates", "enableFeatures") for gate, on in _gates(case.get(key))}
     return of_test | of_case
 
