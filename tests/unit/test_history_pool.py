@@ -254,6 +254,50 @@ def test_every_wrong_number_is_named_with_its_place(change, place):
         pool_of(content, "pool.json")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.update(jobs=1),
+        lambda one: one["limits"].update(min_local_bsz=1),
+        lambda one: one["throughput"]["t4"].update(gamma=1),
+        lambda one: one["profile"][0].__setitem__(5, 0),
+        lambda one: one["profile"][0].__setitem__(-1, 1),
+        lambda one: one["noise"][0].__setitem__(0, 0),
+    ],
+)
+def test_the_least_that_a_number_may_be_is_read(change):
+    content = pool_data(full_pool())
+    change(content["applications"][0])
+    assert pool_of(content, "pool.json").jobs >= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda one: one.update(profile=3), "profile: must be a list of rows that begin with a GPU type"),
+        (lambda one: one.update(profile=[[3, 1]]), "profile: must be a list of rows that begin with a GPU type"),
+        (lambda one: one.update(noise=[]), "noise: must be a list of at least one row"),
+        (lambda one: one.update(jobs=True), "jobs: True is not a number of jobs"),
+        (lambda one: one.update(name=3), "name: 3 is not a name"),
+        (lambda one: one["limits"].update(min_local_bsz=0), "limits.min_local_bsz: 0 is not a whole number from 1 on"),
+        (lambda one: one["throughput"]["t4"].update(gamma=0), "throughput.t4.gamma: 0 is not a positive number"),
+        (lambda one: one["throughput"].update(x={}), "throughput: must have just the GPU types of the profile: t4"),
+        (lambda one: one["profile"][0].__setitem__(-1, 0), r"a number of jobs in its last"),
+        (lambda one: one["profile"][0].__setitem__(1, 0), r"whole numbers from 1 on in its first 3 places"),
+        (lambda one: one["profile"][0].__setitem__(1, 9), r"on at least as many GPUs as nodes"),
+        (
+            lambda one: one["profile"][0].__setitem__(5, one["profile"][0][4]),
+            r"a synchronisation shorter than the step",
+        ),
+    ],
+)
+def test_what_is_just_too_little_or_of_another_kind_is_named_with_its_place(change, place):
+    content = pool_data(full_pool())
+    change(content["applications"][0])
+    with pytest.raises(InputError, match=place):
+        pool_of(content, "pool.json")
+
+
 def test_all_problems_of_a_file_come_at_once():
     content = pool_data(full_pool())
     for one in content["applications"]:
