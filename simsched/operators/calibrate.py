@@ -49,18 +49,18 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
         remedy = "give a log with the times of submission; Alibaba PAI has none"
         raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)
     begin = with_state(plan.log, log, plan.groups)
-    whole = counted_from(plan, begin.log)
-    cell, judged = _replayed(whole, begin, skip_h, listener)
+    plan = counted_from(plan, begin.log)  # the trace as it was read is no longer held
+    cell, judged = _replayed(plan, begin, skip_h, listener)
     from_s, said = float(judged["submit_s"].min()), counted(begin)
     middle_s = (from_s + float(judged["submit_s"].max())) / 2
     if needs_reading(judged[judged["submit_s"] < middle_s]):
         fitted, reading = with_readings(plan, log, from_s, middle_s)
         if reading:
-            whole, said = counted_from(fitted, begin.log), [*said, said_of(reading)]
-            cell, judged = _replayed(whole, begin, skip_h, listener)
+            plan, said = fitted, [*said, said_of(reading)]
+            cell, judged = _replayed(plan, begin, skip_h, listener)
     verdict = judge_replay(judged, log, plan.groups, plan.policy)
     judged_s = max(begin.full_s, from_s)
-    return Calibration(verdict, judged, cell, whole, begin, judged_s, tuple(said))
+    return Calibration(verdict, judged, cell, plan, begin, judged_s, tuple(said))
 
 
 def _replayed(
@@ -111,6 +111,6 @@ def _both(log: ClusterLog, cell: Cell, begin: Beginning) -> pd.DataFrame:
             "recorded_s": (table["start_s"] - table["eligible_s"]).astype("float64"),
         }
     )
-    both = recorded.merge(cell.jobs[["job_id", "start_time_s"]], on="job_id")
+    both = recorded.merge(cell.table("jobs", ["job_id", "start_time_s"]), on="job_id")
     both["simulated_s"] = (both.pop("start_time_s") + begin.zero_s - both["submit_s"]).clip(lower=0).astype("float64")
     return both.sort_values("submit_s", kind="stable", ignore_index=True)

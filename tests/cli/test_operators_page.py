@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -44,16 +43,6 @@ def test_the_page_shows_every_command_and_begins_with_the_log() -> None:
 SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=600")
 
 
-def leave_out_days(days: int) -> None:
-    """Leave out the jobs that came in the first days of the log here; half of the rest is still judged."""
-    header, *rows = Path("log.txt").read_text(encoding="utf-8").splitlines()
-    place = header.split("|").index("Submit")
-    came = [row.split("|")[place] for row in rows]
-    begin = (datetime.fromisoformat(min(came)) + timedelta(days=days)).isoformat()
-    kept = [row for row, at in zip(rows, came, strict=True) if at >= begin]
-    Path("log.txt").write_text("\n".join([header, *kept]) + "\n", encoding="utf-8")
-
-
 def shortened(words: list[str]) -> list[str]:
     """Let backfill look every ten minutes and draw a queue five times, unless a command says more or all is played."""
     if WHOLE or words[0] == "calibrate":
@@ -65,8 +54,7 @@ def shortened(words: list[str]) -> list[str]:
 def answered(tmp_path_factory: pytest.TempPathFactory, in_this_process: None) -> Iterator[dict[str, Result]]:
     """Bring the log and ask the page's questions in one folder, the last first; return what was said by question.
 
-    Unless everything is played, the log lacks its first five days of fifteen, only `calibrate` runs as it stands, and
-    invariants are left to the replays of others.
+    Unless everything is played, only `calibrate` runs as it stands, and invariants are left to the replays of others.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
@@ -74,8 +62,6 @@ def answered(tmp_path_factory: pytest.TempPathFactory, in_this_process: None) ->
             patch.delenv("SIMSCHED_CHECK_INVARIANTS")
         new, *asked = commands()
         assert CliRunner().invoke(cli, new).exit_code == 0
-        if not WHOLE:
-            leave_out_days(5)
         yield {" ".join(words): CliRunner().invoke(cli, shortened(words)) for words in reversed(asked)}
 
 
@@ -96,7 +82,6 @@ def test_answers_stand_in_their_order_on_one_page_whichever_was_asked_first(answ
 @pytest.mark.usefixtures("in_this_process")
 def test_a_log_that_lacks_what_matters_gets_no_answer(simsched: Callable) -> None:
     assert simsched("new", "log").exit_code == 0
-    leave_out_days(0 if WHOLE else 5)
     header, *rows = Path("log.txt").read_text(encoding="utf-8").splitlines()
     place = header.split("|").index("Partition")
     cells = [row.split("|") for row in rows]

@@ -22,6 +22,7 @@ from simsched.report.figures.style import legend_above, new_figure, styled
 from simsched.report.figures.svg import inline_svg
 from simsched.report.page.html import page_of, table_block
 from simsched.report.tables import TextTable, to_latex, to_markdown
+from tests.campaigns import played
 
 NASTY = (
     "sjf ($x_$)", "$\\frac{", "\x1b[2J\x1b]0;title\x07", "a\rb\nc\td\0e", "\u202egnp.exe", "\u2066x\u2028y", "中文标签",
@@ -206,7 +207,11 @@ def picture(name):
     return figure, pd.DataFrame({"policy": [outlets.one_line(name)], outlets.one_line(name): [-1.5]})
 
 
-@pytest.mark.parametrize("name", NASTY)
+#: Short names of printable ASCII that mean nothing to matplotlib: in figures one is as good as the other.
+_PLAIN = [name for name in NASTY if re.fullmatch(r"[ -#%-\[\]^`-~]{1,40}", name)]
+
+
+@pytest.mark.parametrize("name", played(NASTY, [name for name in NASTY if name not in _PLAIN[1:]]))
 def test_figures_are_drawn_without_a_warning(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -33,7 +33,8 @@ def critical_differences(found: Standings, *, title: str) -> Drawn:
     with styled():
         caption = (
             "Ratio of geometric means of the mean JCT to the first's, with simultaneous 95 % intervals (Bonferroni). "
-            "Bars on the right join policies that Holm's procedure does not tell apart."
+            "Bars on the right join policies that Holm's procedure does not tell apart; two without a common "
+            "bar may not be told apart either, where one between them is."
         )
         figure = new_figure(7.2, 0.7 + 0.21 * len(names), title, caption)
         axes = figure.subplots()

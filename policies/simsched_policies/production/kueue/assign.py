@@ -317,8 +317,9 @@ class _Search:
                 return Why(Unfit.TAINT, str(taint))
             if not pods.where.matches(flavour.labels, frozenset(flavour.labels)):
                 return Why(Unfit.AFFINITY)
-            if (why := self._off_topology(pods, flavour)) is not None and self._asks(pods, resource):
-                return why
+            off = self._off_topology(pods, flavour) if self._on and self._asks(pods, resource) else None
+            if off is not None:
+                return off
         return None
 
     def _asks(self, pods: PodSet, resource: str) -> bool:
@@ -327,8 +328,6 @@ class _Search:
 
     def _off_topology(self, pods: PodSet, flavour: ResourceFlavor) -> Why | None:
         """Return why a flavour does not suit the topology that pods ask for, None if it does."""
-        if not self._on:
-            return None
         if flavour.topology is None:
             return Why(Unfit.TOPOLOGY_OFF) if pods.topology is not None else None
         if pods.topology is None:
