@@ -18,6 +18,7 @@ from simsched.toolkit import FEWEST_DOMAINS, run_in_order, type_pools
 from simsched.toolkit.programs.leases import MOST_CHOICES, reserve, reserve_in_order, usable_seconds
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.random_packing import RandomPacking
+from simsched.toolkit.recording import play
 from simsched.toolkit.rounds.rates import rate_source
 
 
@@ -132,3 +133,47 @@ def test_what_a_job_measured_on_a_type_is_the_mean_over_its_placements():
     assert rates[0, 0] == 1.5
     assert rates[0, 2] == 0
     assert rate_source("none", {"v100": 4, "a100": 4}).rates([measured]).tolist() == [[1.0, 1.0]]
+
+
+class FiveSeconds:
+    """Books by which every job ends five seconds after it came, but those that hang; they keep what they are shown."""
+
+    def __init__(self, *, quiet=False, hang=()):
+        self.triggers, self.hang = SimpleNamespace(quiet=quiet), hang
+        self.opened, self.seen, self.ends_s = [], [], {}
+
+    def agent(self, request, facts):
+        self.opened.append(request.id)
+
+    def decide(self, view, rng):
+        arrived = [job.id for job in view.arrived]
+        self.seen.append(
+            (view.now_s, arrived, list(view.finished), list(view.jobs), view[NEXT_ARRIVAL](), len(view.up))
+        )
+        self.ends_s |= {name: view.now_s + 5 for name in arrived if name not in self.hang}
+        for name in view.finished:
+            del self.ends_s[name]
+
+    def due(self):
+        first_s = min(self.ends_s.values(), default=np.inf)
+        return first_s, [name for name, end_s in self.ends_s.items() if end_s == first_s]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_books_decide_at_arrivals_and_ends_and_while_nothing_runs_where_quiet_times_count(quiet):
+    view, _ = fresh_view(
+        Fifo(), [JobSpec(name, at_s, 1, duration_s=5) for name, at_s in (("a", 0), ("b", 3), ("c", 20))],
+        Cluster.uniform(2, 1), Applications(),
+    )  # fmt: skip
+    books = FiveSeconds(quiet=quiet)
+    play(books, list(view.jobs.values()), view.cluster)
+    last = [(8, [], ["b"], [], 20, 2), (20, ["c"], [], ["c"], np.inf, 2)] if quiet else [
+        (20, ["c"], ["b"], ["c"], np.inf, 2),
+    ]  # fmt: skip
+    assert books.opened == ["a", "b", "c"]
+    assert books.seen == [
+        (0, ["a"], [], ["a"], 3, 2), (3, ["b"], [], ["a", "b"], 20, 2), (5, [], ["a"], ["b"], 20, 2), *last,
+    ]  # fmt: skip
+    hanging = FiveSeconds(hang=("c",))
+    play(hanging, list(view.jobs.values()), view.cluster)
+    assert hanging.seen[-1][:2] == (20, ["c"]), "nothing is going to happen, and play ends"
