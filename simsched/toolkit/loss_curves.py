@@ -178,7 +178,7 @@ class Convergence:
         denominator = self.slope * step + self.offset
         return self.floor + (1 / denominator if denominator > 0 else 0.0)
 
-    def last_step(self, threshold: float, epoch_steps: float, epochs: int, *, most_epochs: int) -> int:
+    def last_step(self, threshold: float, epoch_steps: float, epochs: int = 3, most_epochs: int = 100_000) -> int:
         """Return the step that ends the first `epochs` epochs in a row of relative decrease under `threshold`.
 
         The search ends at `most_epochs`.

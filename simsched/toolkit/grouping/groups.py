@@ -54,7 +54,7 @@ class Bucket(Generic[J]):
     leaders: int
 
 
-def take(jobs: Sequence[J], fits: Callable[[int], bool], most_jobs: int) -> dict[int, Bucket[J]]:
+def take(jobs: Sequence[J], fits: Callable[[int], bool], most_jobs: int = 4) -> dict[int, Bucket[J]]:
     """Take the jobs that may run, by the GPUs that they ask for, sizes in order of first appearance.
 
     Each job in order that fits leads a group and brings the next jobs of its size, `most_jobs` in all. `fits(gpus)`

@@ -33,7 +33,7 @@ def allox(duration_s: Floats, free_gpus: Integers) -> Integers:
     return starts
 
 
-def candidates(age_s: Floats, free_gpus: int, alpha: float) -> Integers:
+def candidates(age_s: Floats, free_gpus: int, alpha: float = 1.0) -> Integers:
     """Return the positions of the jobs that are considered: the oldest max(floor(alpha n), free GPUs), oldest first."""
     count = max(int(alpha * len(age_s)), free_gpus)
     return np.argsort(-age_s, kind="stable")[:count].astype(np.int64)
