@@ -34,7 +34,9 @@ _ONE_SERVER = Evidence(
 _PROGRAM = Evidence(
     "oracle", "a second solver finds nothing better in 500 random programs of each objective", "docs/programs.md"
 )
-_GAVEL = Evidence("direction", "its figures beside those of Gavel's evaluation", "docs/reproduction-gavel.md")
+_BESIDE_GAVEL = "its figures beside those of Gavel's evaluation"
+_GAVEL_JCT = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel-jct.md")
+_GAVEL_PROGRAM = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel-programs.md")
 _GAVEL_CASES = Evidence("cases", "shares and rounds worked by hand", "tests/unit/test_gavel_policies.py")
 _HAND = "decisions worked by hand from the paper"
 _MURI = Evidence(
@@ -42,18 +44,18 @@ _MURI = Evidence(
     "an experiment of Muri's simulator gives all printed digits of its figures",
     "tests/validation/test_muri.py",
 )
+_MURI_GAIN = Evidence("direction", "its gain on Muri's third trace", "docs/validation-muri.md")
 _ARTIFACT = Evidence(
     "replay", "all 640 completion times published with Pollux, equal to the second", "docs/validation.md"
 )
 _HELIOS = Evidence(
     "direction", "mean JCT on real jobs beside Helios's and Lucid's", "tests/validation/test_helios_order.py"
 )
-_SHARING = "docs/reproduction-sharing.md"
 _OPERATED = Evidence("cases", "decisions worked by hand from the documentation", "tests/unit/test_tenant_policies.py")
 
 EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "antman": (
-        Evidence("direction", "its gain over Gandiva", _SHARING),
+        Evidence("direction", "its gain over Gandiva", "docs/reproduction-sharing.md"),
         Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),
     ),
     "best-effort": (Evidence("cases", _HAND, "tests/unit/test_tiresias.py"),),
@@ -62,10 +64,10 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "crux": (Evidence("cases", "order, paths and levels worked by hand", "tests/unit/test_crux.py"),),
     "edf": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
     "elasticflow": (
-        Evidence("direction", "deadlines met, beside ElasticFlow's evaluation", _SHARING),
+        Evidence("direction", "deadlines met, beside ElasticFlow's evaluation", "docs/reproduction-elasticflow.md"),
         Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),
     ),
-    "fair-share": (Evidence("direction", "what SLAQ gains over it", _SHARING),),
+    "fair-share": (Evidence("direction", "what SLAQ gains over it", "docs/reproduction-slaq-optimus.md"),),
     "fifo": (
         _QUEUES,
         Evidence("closed form", "M/M/c and M/G/1", "tests/validation/test_queueing_theory.py"),
@@ -77,7 +79,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
         Evidence("direction", "GPUs allocated beside FGD's ten seeds, 52 of 54 within the bar", "docs/packing.md"),
     ),
     "gandiva": (
-        Evidence("direction", "what packing gains", _SHARING),
+        Evidence("direction", "what packing gains", "docs/reproduction-sharing.md"),
         Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),
     ),
     "gavel-allox": (_PROGRAM, _GAVEL_CASES),
@@ -87,21 +89,21 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
             "110 seeds of Gavel's simulator in plain loops, every job",
             "tests/validation/test_gavel_oracle.py",
         ),
-        _GAVEL,
+        _GAVEL_JCT,
     ),
-    "gavel-finish-time-fairness": (_PROGRAM, _GAVEL),
-    "gavel-gandiva": (_GAVEL, _GAVEL_CASES),
+    "gavel-finish-time-fairness": (_PROGRAM, _GAVEL_JCT),
+    "gavel-gandiva": (_GAVEL_PROGRAM, _GAVEL_CASES),
     "gavel-gandiva-fair": (_GAVEL_CASES,),
-    "gavel-hierarchical": (_PROGRAM, _GAVEL),
+    "gavel-hierarchical": (_PROGRAM, _GAVEL_PROGRAM),
     "gavel-isolated": (_GAVEL_CASES,),
     "gavel-makespan": (_PROGRAM, Evidence("replay", "the recorded static makespan", "docs/reproduction-gavel.md")),
-    "gavel-max-min": (_PROGRAM, _GAVEL),
-    "gavel-max-throughput": (_PROGRAM, _GAVEL),
-    "gavel-min-cost": (_PROGRAM, _GAVEL),
+    "gavel-max-min": (_PROGRAM, _GAVEL_JCT),
+    "gavel-max-throughput": (_PROGRAM, _GAVEL_PROGRAM),
+    "gavel-min-cost": (_PROGRAM, _GAVEL_PROGRAM),
     "gavel-min-jct": (_PROGRAM,),
-    "gavel-pop": (_PROGRAM, _GAVEL),
+    "gavel-pop": (_PROGRAM, _GAVEL_PROGRAM),
     "gavel-proportional": (_PROGRAM,),
-    "gavel-water-filling": (_PROGRAM, _GAVEL),
+    "gavel-water-filling": (_PROGRAM, _GAVEL_PROGRAM),
     "gittins": (_QUEUES,),
     "hived": (
         Evidence("cases", "nodes, GPUs and victims of HiveD's own scenarios", "tests/unit/test_cells_scenarios.py"),
@@ -122,10 +124,10 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "las": (_QUEUES, _ONE_SERVER),
     "lucid": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
-    "muri-l": (_MURI, Evidence("direction", "its gain on Muri's third trace", _SHARING)),
-    "muri-s": (_MURI, Evidence("direction", "its gain on Muri's third trace", _SHARING)),
+    "muri-l": (_MURI, _MURI_GAIN),
+    "muri-s": (_MURI, _MURI_GAIN),
     "optimus": (_ARTIFACT,),
-    "optimus-online": (Evidence("direction", "what learning online costs", _SHARING),),
+    "optimus-online": (Evidence("direction", "what learning online costs", "docs/reproduction-slaq-optimus.md"),),
     "or-elastic": (
         Evidence("oracle", "nodes second by second", "tests/validation/test_scaling_oracles.py"),
         Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling.md"),
@@ -149,7 +151,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "sia": (_PROGRAM, Evidence("direction", "Tables 3 and 4 of its evaluation", "docs/reproduction-sia.md")),
     "sjf": (_QUEUES, _HELIOS),
-    "slaq": (Evidence("direction", "mean loss and time to quality", _SHARING),),
+    "slaq": (Evidence("direction", "mean loss and time to quality", "docs/reproduction-slaq-optimus.md"),),
     "slurm-backfill": (
         Evidence("oracle", "starts of 100,000 jobs equal a textbook EASY's", "docs/performance.md"),
         Evidence("cases", "limits, preemption and reservations worked by hand from the manual", "docs/slurm.md"),
@@ -160,7 +162,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "static": (Evidence("direction", "the baseline of Pollux's Table 3", "docs/hyperparameter-tuning.md"),),
     "themis": (
         Evidence("oracle", "auctions equal enumeration in 2,000 cases", "tests/unit/test_auction.py"),
-        Evidence("direction", "largest finish-time ratio", _SHARING),
+        Evidence("direction", "largest finish-time ratio", "docs/reproduction-themis.md"),
     ),
     "themis-rho": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
     "time-slicing": (_QUEUES,),

@@ -106,7 +106,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, jobs in (("philly.csv", 600), ("cluster_job_log", 40), ("my-trace.csv", 40)):
         (folder / name).write_text("".join(lines[: 1 + jobs]))
     (folder / "simulation_throughputs.json").write_text(json.dumps(PAIRS))
-    (folder / "trace3.csv").write_bytes((ROOT / "tests" / "data" / "muri-small.csv").read_bytes())
     (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
     (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
     for document in DOCUMENTS:
