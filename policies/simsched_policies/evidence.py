@@ -40,11 +40,8 @@ _GAVEL_PROGRAM = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel-p
 _GAVEL_CASES = Evidence("cases", "shares and rounds worked by hand", "tests/unit/test_gavel_policies.py")
 _HAND = "decisions worked by hand from the paper"
 _MURI = Evidence(
-    "replay",
-    "an experiment of Muri's simulator gives all printed digits of its figures",
-    "tests/validation/test_muri.py",
+    "cases", "who is grouped worked by hand; a replay shares the grouping", "tests/unit/test_sharing_policies.py"
 )
-_MURI_GAIN = Evidence("direction", "its gain on Muri's third trace", "docs/validation-muri.md")
 _ARTIFACT = Evidence(
     "replay", "all 640 completion times published with Pollux, equal to the second", "docs/validation.md"
 )
@@ -124,8 +121,8 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "las": (_QUEUES, _ONE_SERVER),
     "lucid": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
-    "muri-l": (_MURI, _MURI_GAIN),
-    "muri-s": (_MURI, _MURI_GAIN),
+    "muri-l": (_MURI,),
+    "muri-s": (_MURI,),
     "optimus": (_ARTIFACT,),
     "optimus-online": (Evidence("direction", "what learning online costs", "docs/reproduction-slaq-optimus.md"),),
     "or-elastic": (
