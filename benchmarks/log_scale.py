@@ -1,21 +1,21 @@
 """Time the reading of generated `sacct -P` logs, and `simsched calibrate` on them.
 
-Usage: python benchmarks/log_scale.py LINES... [--calibrate] [--keep FILE]
+Usage: python -m benchmarks.log_scale LINES... [--calibrate] [--keep FILE]
 
 The logs have what real ones have: steps, arrays, jobs that were requeued, numbers that were used again, jobs that never
 started, that run still, or that end before they start, lines that are cut short, and timestamps of a zone with summer
-time. Every line is measured in a process of its own.
+time. Every line is measured in a process of its own: the CPU of all that it starts, the memory of the largest.
 """
 
 import argparse
-import resource
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.compare import measured
 
 HEADER = "JobID|User|Account|Partition|QOS|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|ReqTRES|AllocTRES|State"
 HEADER += "|Priority|NodeList"
@@ -95,20 +95,6 @@ def read(path: Path) -> str:
 TASKS = {"read": read, "calibrate": calibrate}
 
 
-def measure(path: Path, task: str) -> None:
-    """Do one thing in this process and print what it took."""
-    from simsched.workload.readers import slurm  # noqa: F401 - loaded before the time is taken
-
-    began, wall, base = time.process_time(), time.perf_counter(), _memory_mib()
-    said = TASKS[task](path)
-    spent, wall = time.process_time() - began, time.perf_counter() - wall
-    print(f"{task:>9}  {spent:7.1f} s CPU  {wall:7.1f} s  {_memory_mib():6.0f} MiB (before {base:.0f})  {said}")
-
-
-def _memory_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main() -> None:
     """Write a log of each size and measure it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -118,7 +104,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("FILE", "TASK"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        measure(Path(given.one[0]), given.one[1])
+        print(TASKS[given.one[1]](Path(given.one[0])))
         return
     with tempfile.TemporaryDirectory() as folder:
         for lines in given.lines:
@@ -126,7 +112,11 @@ def main() -> None:
             jobs = write_log(path, lines)
             print(f"{lines} lines, {jobs} jobs, {path.stat().st_size / 2**20:.0f} MiB", flush=True)
             for task in TASKS if given.calibrate else ("read",):
-                subprocess.run([sys.executable, __file__, "--one", str(path), task], check=True)
+                began_s = time.perf_counter()
+                cpu_s, mib = measured([sys.executable, __file__, "--one", str(path.resolve()), task], Path(folder))
+                said = (Path(folder) / "said.txt").read_text().splitlines()[-1]
+                wall_s = time.perf_counter() - began_s
+                print(f"{task:>9}  {cpu_s:7.1f} s CPU  {wall_s:7.1f} s  {mib:6.0f} MiB  {said}", flush=True)
 
 
 if __name__ == "__main__":
