@@ -13,6 +13,7 @@ from simsched.documents import yaml_lines
 from simsched.errors import InputError
 from simsched.experiment import code_now, contests, digest_of_league, entrants, read_league, shipped_results
 from simsched.experiment.league import find_league
+from simsched.experiment.running import prepare_grid
 from simsched.experiment.validation import check_experiment
 from simsched.operators import bounds_of, grid_of
 from simsched.operators.league import made_by_other_code
@@ -217,7 +218,12 @@ def test_shipped_results_are_of_the_league_as_it_is_declared(division):
         pytest.skip(f"no results of {spec.name} ship")
     table = read_league_table(path)
     assert table.digest == digest_of_league(spec)
-    assert [one.name for one in table.contests] == [one.name for one in contests(spec)]
+    found = list(contests(spec))
+    assert [one.name for one in table.contests] == [one.name for one in found]
+    for one in {contest.workload: contest for contest in found}.values():
+        (cell,) = prepare_grid(one.document([{"name": "fifo"}], (1,), spec.name)).cells
+        (known,) = {entry.jobs["1"] for entry in table.ran() if entry.contest == one.name}
+        assert str(cell.task.about["jobs_hash"]).startswith(known), f"{one.name} has other jobs now"
     assert {"fifo", "srtf", "pollux", "tiresias, tuned"} <= {one.policy for one in table.ran()}
     assert all(set(one.jobs) == {f"{seed}" for seed in table.seeds} for one in table.ran())
 
