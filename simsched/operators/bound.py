@@ -110,18 +110,13 @@ def _search_for(task: Task) -> BoundTask:
 
 @make_cell.register
 def _(task: BoundTask, folder: Path, environment: Mapping[str, Any], *_: object) -> float:
-    store, began_s = Store(folder), time.perf_counter()
-    staged = store.begin(task.key)
-    try:
+    began_s = time.perf_counter()
+    with Store(folder).staged(task.key) as path:
         found = _solve(task)
         summary = {name: value for name, value in found.items() if isinstance(value, float)}
         content = {_FILE: json_text(found).encode(), SUMMARY_FILE: json_text(summary).encode()}
         about = {"cell": task.key, "summary_definition": summary_definition(), "environment": dict(environment)}
-        seal(staged.path, about, content)
-    except BaseException:
-        store.discard(staged)
-        raise
-    store.publish(staged, task.key)
+        seal(path, about, content)
     return time.perf_counter() - began_s
 
 

@@ -7,7 +7,7 @@ is nearly right is hardly nearer than one that is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,7 +68,7 @@ class _Window:
 def with_readings(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> tuple[ReplayPlan, Reading]:
     """Return the plan with the readings by which it comes closest to a log between two times, and these readings."""
     taken: dict[str, Any] = {}
-    tried = [one for one in (*_clocks(plan, log, from_s, until_s), *_OPEN.get(plan.policy, ())) if _is_open(plan, one)]
+    tried = [one for one in (*_clock(plan, log, from_s, until_s), *_OPEN.get(plan.policy, ())) if _is_open(plan, one)]
     windows = _windows(plan, log, from_s, until_s) if tried else []
     if not windows:
         return plan, taken
@@ -114,10 +114,10 @@ def _with(plan: ReplayPlan, reading: Reading) -> ReplayPlan:
     return replace(plan, params=params)
 
 
-def _clocks(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> Iterator[Reading]:
-    """Yield when backfill runs by the starts at moments when no job came or ended, if the plan has it otherwise."""
+def _clock(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> Sequence[Reading]:
+    """Return when backfill runs by the starts at moments when no job came or ended, if the plan has it otherwise."""
     if plan.policy not in _OPEN:
-        return
+        return ()
     table = log.every
     starts = table["start_s"].to_numpy()
     waited = (starts > table["eligible_s"]) & (starts >= from_s) & (starts <= until_s)
@@ -125,15 +125,15 @@ def _clocks(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) ->
     quiet = starts[waited & ~np.isin(starts, events)]
     said = dict(plan.params.get("backfill", {}))
     if len(quiet) < _NO_QUIET * waited.sum():
-        yield from ({"backfill.interval_s": 1},) if waited.sum() >= _LEAST_QUIET else ()
-        return
+        return ({"backfill.interval_s": 1},) if waited.sum() >= _LEAST_QUIET else ()
     for every_s in _INTERVALS_S if len(quiet) >= _LEAST_QUIET else ():
         phases = np.bincount(quiet % every_s)
         if phases.max() >= _AGREE * len(quiet):
             found = {"interval_s": every_s, "offset_s": int(phases.argmax())}
-            if any(said.get(key, 0) != value for key, value in found.items()):
-                yield {f"backfill.{key}": value for key, value in found.items()}
-            return
+            if all(said.get(key, 0) == value for key, value in found.items()):
+                return ()
+            return ({f"backfill.{key}": value for key, value in found.items()},)
+    return ()
 
 
 def _windows(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> list[_Window]:
@@ -153,10 +153,10 @@ def _windows(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -
         if not ended.any():
             continue
         begin = with_state(plan.log, replace(log, table=part[ended], still=part[~ended]), plan.groups)
-        from_s = int(part["end_s"][ended].min())
-        judged = part[~part["start_s"].between(0, from_s - 1)].set_index("job_id")
+        first_s = int(part["end_s"][ended].min())
+        judged = part[~part["start_s"].between(0, first_s - 1)].set_index("job_id")
         starts = judged["start_s"].astype("float64").where(judged["start_s"] >= 0, np.inf)
-        waits = starts.clip(upper=last_s) - judged["eligible_s"].clip(lower=from_s)
+        waits = starts.clip(upper=last_s) - judged["eligible_s"].clip(lower=first_s)
         found.append(_Window(begin, starts, float(waits.sum()), last_s))
     return found
 

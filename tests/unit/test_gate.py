@@ -17,7 +17,7 @@ from simsched.operators.forecast import forecast_mean
 from simsched.operators.gate import DAY_S, judge_replay
 from simsched.operators.live import queue_at
 from simsched.operators.log_input import OperatorLog, cluster_groups, slurm_nodes
-from simsched.operators.readings import _clocks
+from simsched.operators.readings import _clock
 from simsched.operators.replays import ReplayPlan
 from simsched.workload import make_trace
 from simsched.workload.readers.log import LOG_COLUMNS, ClusterLog
@@ -245,14 +245,14 @@ def starting_at(*seconds: int) -> ClusterLog:
 def test_when_backfill_runs_is_read_off_the_starts_at_quiet_moments() -> None:
     log = starting_at(*(623 + 60 * i for i in range(40)))
     every_s, at_23 = {"interval_s": 60, "offset_s": 23}, {"backfill.interval_s": 60, "backfill.offset_s": 23}
-    assert list(_clocks(plan_of(log, backfill={"interval_s": 30}), log, 0, 1e9)) == [at_23]
-    assert list(_clocks(plan_of(log, backfill=every_s), log, 0, 1e9)) == []
+    assert list(_clock(plan_of(log, backfill={"interval_s": 30}), log, 0, 1e9)) == [at_23]
+    assert list(_clock(plan_of(log, backfill=every_s), log, 0, 1e9)) == []
     # All start where another ends: whatever interval is said, jobs that end are what starts them.
     ends = starting_at(*[1800] * 40)
-    assert list(_clocks(plan_of(ends), ends, 0, 1e9)) == [{"backfill.interval_s": 1}]
+    assert list(_clock(plan_of(ends), ends, 0, 1e9)) == [{"backfill.interval_s": 1}]
     # Starts at any second of a minute tell of no interval.
     any_time = starting_at(*(607 + 61 * i for i in range(40)))
-    assert list(_clocks(plan_of(any_time), any_time, 0, 1e9)) == []
+    assert list(_clock(plan_of(any_time), any_time, 0, 1e9)) == []
 
 
 def test_readings_are_taken_while_they_come_closer_and_none_that_the_user_has_said(

@@ -102,26 +102,19 @@ def write_cell(
     task: Task, folder: Path, environment: Mapping[str, Any], fill: Callable[[Path], Filled], limits: Limits = NO_LIMITS
 ) -> float:
     """Have `fill` write the tables of a cell, and write what follows from them; returns and raises as `run_cell`."""
-    store = Store(folder)
-    staged = store.begin(task.key)
-    try:
-        wall_s, cpu_s = time.perf_counter(), time.process_time()
-        with limited_memory(limits):
-            done = fill(staged.path)
-            summary = json_text(_summary(staged.path, task.about, done.tables)).encode()
-        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
-        manifest = {**_manifest(task, done.agents, environment, wall_s, cpu_s), **done.about}
-        seal(staged.path, manifest, {**done.contents, SUMMARY_FILE: summary})
-    except MemoryError as error:
-        store.discard(staged)
-        raise CellError("MemoryError", _out_of_memory(limits)) from error
-    except OSError as error:
-        store.discard(staged)
-        raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
-    except BaseException:
-        store.discard(staged)
-        raise
-    store.publish(staged, task.key)
+    with Store(folder).staged(task.key) as path:
+        try:
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            with limited_memory(limits):
+                done = fill(path)
+                summary = json_text(_summary(path, task.about, done.tables)).encode()
+            wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+            manifest = {**_manifest(task, done.agents, environment, wall_s, cpu_s), **done.about}
+            seal(path, manifest, {**done.contents, SUMMARY_FILE: summary})
+        except MemoryError as error:
+            raise CellError("MemoryError", _out_of_memory(limits)) from error
+        except OSError as error:
+            raise CellError(type(error).__name__, f"results cannot be written: {error}") from error
     return wall_s
 
 

@@ -116,6 +116,17 @@ class Store:
         self.publish(staged, key)
         return True
 
+    @contextlib.contextmanager
+    def staged(self, key: str) -> Iterator[Path]:
+        """Yield an empty folder that becomes a cell, or is removed where the block fails; raises as `begin`."""
+        staged = self.begin(key)
+        try:
+            yield staged.path
+        except BaseException:
+            self.discard(staged)
+            raise
+        self.publish(staged, key)
+
     def begin(self, key: str) -> StagedCell:
         """Create an empty temporary folder for a cell; `InputError` where the store cannot be written."""
         path = self.cells / f"{_TEMPORARY}{key}{_owner()}"

@@ -189,8 +189,8 @@ class _Search:
             raise ValueError(f"{node.name} is no queue")
         self.spec: ClusterQueue = node.queue
         named, known = node.flavours, market.flavours or {}
-        #: The flavours of the queue that have a topology, and whether all have: all its pods are then placed in it.
         self._on = market.gates["TopologyAwareScheduling"]
+        #: The flavours of the queue that have a topology, and whether all have: all its pods are then placed in it.
         self.with_topology = {one for one in named if self._on and one in known and known[one].topology is not None}
         self.only_topology = bool(named) and self.with_topology == named
 

@@ -125,7 +125,7 @@ class Releases:
         return starts
 
 
-def fitting(free: int, gpus: Ints) -> npt.NDArray[np.bool_]:
+def greedy(free: int, gpus: Ints) -> npt.NDArray[np.bool_]:
     """Say which waiting jobs start now where each takes what it finds free, in the order given."""
     starts = np.zeros(len(gpus), dtype=np.bool_)
     for place in np.flatnonzero(gpus <= free).tolist():

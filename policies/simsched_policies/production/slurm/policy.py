@@ -38,7 +38,7 @@ from simsched.policy import (
     Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.slurm.backfill import NEVER, Ints, fitting
+from simsched_policies.production.slurm.backfill import NEVER, Ints, greedy
 from simsched_policies.production.slurm.conditions import Conditions
 from simsched_policies.production.slurm.cycle import Cycle
 from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
@@ -394,7 +394,7 @@ class SlurmBackfill(Policy):
         elif how == "easy":
             starts = pool.releases.easy(free, now, gpus, limits)
         elif how == "greedy":
-            starts = fitting(free, gpus)
+            starts = greedy(free, gpus)
         else:
             most, window = len(order), options.window_s
             planned = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window)
