@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._jit import jit, leaf
+from simsched.jit import jit, leaf
+
 from ._state import (
     ALL,
     CAP,
