@@ -84,9 +84,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
     elastic = any(len({count for _, count in found}) > 1 for found in known.values())
     steady = len(types) == 1 and not task.gpu_speed and sharing is None and not task.engine.interference
     exact = steady and _on_ticks(task, applications)
-    if task.engine.kill_at_time_limit and not (steady and not elastic) and any(job.time_limit_s for job in task.jobs):
-        message = "has no bound, as what a job has done by then depends on its GPUs"
-        raise input_error("engine.kill_at_time_limit", message, "set it to false")
+    _refuse_limits(task, steady=steady and not elastic)
     unit_s = 1.0 if exact else _FINE_S
     released, work, speeds, ahead_s, served_s = [], [], [], 0.0, 0.0
     envelopes: dict[tuple[int, float], Speeds] = {}
@@ -94,11 +92,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         share = job.gpu_share if parts else 1.0
         key = id(found), share
         if key not in envelopes:
-            best = max(found.values())
-            envelopes[key] = Speeds(
-                tuple((max(1, floor(worth[kind] * count * share * more)), speed / best * more)
-                      for (kind, count), speed in sorted(found.items()) for more in fastest)
-            )  # fmt: skip
+            envelopes[key] = _envelope(found, share, worth, fastest)
         seconds = app.epoch_end(app.epochs - 1) / max(found.values())
         if task.engine.kill_at_time_limit and job.time_limit_s is not None:
             seconds = min(seconds, job.time_limit_s)
@@ -115,7 +109,6 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
     gpus = {kind: sum(node.gpus for node in task.cluster.nodes if node.gpu_type == kind) for kind in types}
     units_in_all = ceil(sum(worth[kind] * count for kind, count in gpus.items()) * gained)
     told = {
-        _ALWAYS: True,
         _TYPES: len(types) > 1,
         _ELASTIC: elastic,
         FITTED: any(isinstance(app, TrainedApplication) for app in applications),
@@ -129,8 +122,17 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         count=len(task.jobs),
         ahead_s=ahead_s,
         served_s=served_s if steady and not elastic else None,
-        said=tuple(words for words, holds in told.items() if holds),
+        said=(_ALWAYS, *(words for words, holds in told.items() if holds)),
     )
+
+
+def _envelope(points: _Points, share: float, worth: Mapping[str, float], fastest: Sequence[float]) -> Speeds:
+    """Return how fast a job of some points can be, relative to its fastest, on units of what the types are worth."""
+    best = max(points.values())
+    return Speeds(
+        tuple((max(1, floor(worth[kind] * count * share * more)), speed / best * more)
+              for (kind, count), speed in sorted(points.items()) for more in fastest)
+    )  # fmt: skip
 
 
 def _refuse(task: Task) -> None:
@@ -143,6 +145,13 @@ def _refuse(task: Task) -> None:
         raise input_error("shards", "have no bound, as jobs of different shards share no GPUs", "set shards.parts=1")
     if not task.jobs:
         raise input_error("workload", "has no jobs, so there is nothing to bound")
+
+
+def _refuse_limits(task: Task, *, steady: bool) -> None:
+    """Raise `InputError` where jobs end at their limits, and their speeds are not `steady`."""
+    if task.engine.kill_at_time_limit and not steady and any(job.time_limit_s for job in task.jobs):
+        message = "has no bound, as what a job has done by then depends on its GPUs"
+        raise input_error("engine.kill_at_time_limit", message, "set it to false")
 
 
 def _on_ticks(task: Task, applications: Sequence[Application]) -> bool:
