@@ -254,7 +254,7 @@ def _is_safe(job: DeadlineJob, gpus: int, later: Counts) -> bool:
 
 def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
     """Return whether a job that runs would end no sooner on more GPUs, because it has to restart."""
-    if gpus != job.held or not gpus or job.restart_slots <= 0:
+    if gpus != job.held or job.restart_slots <= 0:
         return False
     before, after = job.rate(gpus), job.rate(larger)
     return before > 0 and (after <= 0 or job.work / after + job.restart_slots >= job.work / before)

@@ -145,7 +145,10 @@ def test_a_deadline_just_met_and_just_missed_with_a_restart(held: int, work: flo
 def test_time_is_spared_for_a_move():
     one = DeadlineJob("a", 4.0, 5, 1, float, 0, 0.5, spare_restarts=1)
     assert satisfactory_share(one, [1] * 5) == (1,) * 5
-    assert satisfactory_share(DeadlineJob("a", 4.1, 5, 1, float, 0, 0.5, spare_restarts=1), [1] * 5) is None
+    assert satisfactory_share(DeadlineJob("a", 4.1, 5, 1, float, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) is None
+    # At two iterations a slot, the nine of five slots are a tenth too few for 8.1 and the one of half a slot.
+    assert satisfactory_share(rated({1: 2}, 8.0, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) == (1,) * 5
+    assert satisfactory_share(rated({1: 2}, 8.1, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) is None
 
 
 def test_plans_that_cannot_be_made_anew_go_on():
@@ -177,10 +180,11 @@ def test_jobs_without_a_promise_get_one_gpu_each_then_what_they_hold_then_more()
     assert share_out([no_faster, job("b", 100, 50, max_gpus=2)], 8) == {"a": 1, "b": 2}
 
 
-def rated(
-    rates: dict[int, float], work: float, held: int = 0, restart_slots: float = 0.0, slots: int = 5
-) -> DeadlineJob:
-    return DeadlineJob("a", work, slots, 8, lambda gpus: rates.get(gpus, 0.0), held, restart_slots)
+def rated(rates: dict[int, float], work: float, held: int, restart_slots: float = 0.0, **other: int) -> DeadlineJob:
+    known = {"slots": 5, "max_gpus": 8, **other}
+    return DeadlineJob(
+        "a", work, rate=lambda gpus: rates.get(gpus, 0.0), held=held, restart_slots=restart_slots, **known
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,6 +206,8 @@ def test_a_job_without_slots_or_without_work(work: float, slots: int, free: list
         # Of 4 left two are done at rate 1, and 2 at 1.5 take 4/3 slots of two GPUs; of 3.5 the last 1.5 takes one.
         ({1: 1, 2: 1.5}, 5, [1, 1, 2, 2], 2 / 3),
         ({1: 1, 2: 2}, 7, [0, 1, 1, 0, 2, 2], 1),
+        # Of 6 left one slot does 1, two do 3, and one of four GPUs 2; of 5.5 the last needs 3/4 of a slot of four.
+        ({1: 1, 2: 1.5, 4: 2}, 7, [1, 2, 2, 4, 4], 1),
         ({1: 1, 2: 2}, 100, [1], 0), ({1: 1, 2: 2}, 2, [], 0), ({1: 1, 2: 1}, 2, [1], 0),
     ],
 )  # fmt: skip
@@ -220,6 +226,8 @@ def test_the_marginal_return_by_hand(rates: dict[int, float], work: float, later
 def test_a_restart_must_pay(rates: dict[int, float], work: float, *, grows: bool):
     one = rated(rates, work, held=1, restart_slots=1.0, slots=50)
     assert (marginal_return(one, 1, np.full(49, 2)) is not None) == grows
+    it_restarts_anyway = rated(rates, work, 0, 1.0, slots=50)
+    assert (marginal_return(it_restarts_anyway, 1, np.full(49, 2)) is not None) == (2 in rates)
 
 
 @pytest.mark.parametrize(
@@ -268,3 +276,10 @@ def test_extra_gpus_are_kept_only_if_the_rest_of_the_plan_is_in_time():
     late = DeadlineJob("a", 2.6, 3, 8, lambda gpus: float(gpus > 0), 2, 0.5)
     assert [scale_up([each], {"a": np.ones(3, dtype=int)}, 2) for each in (one, late)] == [{"a": 2}, {"a": 1}]
     assert scale_up([one], {"a": np.ones(0, dtype=int)}, 0) == {"a": 0}
+    assert scale_up([rated({1: 1, 4: 4}, 9, 0)], {"a": np.array([1, 4, 4])}, 1) == {"a": 1}
+
+
+@pytest.mark.parametrize(("held", "rates", "count"), [(1, {1: 1, 2: 2}, 2), (2, {1: 1, 2: 2, 4: 4}, 4)])
+def test_jobs_without_a_promise_double_where_they_end_sooner(held: int, rates: dict[int, float], count: int):
+    assert share_out([rated(rates, 100, held, 1.0)], 4) == {"a": count}
+    assert share_out([rated(rates, 1, held, 1.0)], 4) == {"a": held}

@@ -32,6 +32,8 @@ def test_a_geometric_curve_is_found_again():
     # The grid of rates narrows to 6e-5 of the rate, and what is left follows by least squares.
     assert fit.parameters == pytest.approx((-np.log(0.9), 2.0, 0.7), rel=1e-4)
     assert fit.loss(45) == pytest.approx(2 * 0.9**45 + 0.7, rel=1e-5)
+    small = fit_slaq(STEPS, 0.02 * 0.9**STEPS + 0.007)
+    assert small.parameters == pytest.approx((-np.log(0.9), 0.02, 0.007), rel=1e-4)
     assert normalised_gain(fit, 30, 40, 1.0) == pytest.approx(2 * (0.9**30 - 0.9**40), rel=0.01)
 
 
