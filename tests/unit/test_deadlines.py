@@ -145,7 +145,7 @@ def test_a_deadline_just_met_and_just_missed_with_a_restart(held: int, work: flo
 def test_time_is_spared_for_a_move():
     one = DeadlineJob("a", 4.0, 5, 1, float, 0, 0.5, spare_restarts=1)
     assert satisfactory_share(one, [1] * 5) == (1,) * 5
-    assert satisfactory_share(DeadlineJob("a", 4.1, 5, 1, float, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) is None
+    assert satisfactory_share(DeadlineJob("a", 4.1, 5, 1, float, 0, 0.5, spare_restarts=1), [1] * 5) is None
     # At two iterations a slot, the nine of five slots are a tenth too few for 8.1 and the one of half a slot.
     assert satisfactory_share(rated({1: 2}, 8.0, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) == (1,) * 5
     assert satisfactory_share(rated({1: 2}, 8.1, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) is None
