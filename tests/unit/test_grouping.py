@@ -204,6 +204,29 @@ def test_followers_are_merged_only_while_the_cluster_is_too_small():
     assert names(merge_in_order(buckets, Rules(capacity=1))) == ["abcd", "efg"]
 
 
+def test_as_few_followers_are_merged_as_free_the_gpus_that_are_short():
+    # Five jobs of two GPUs on seven: three GPUs short, which two followers leave.
+    buckets = {2: Bucket(tuple(Job(name, 2) for name in "abcde"), 2)}
+    assert names(merge_in_order(buckets, Rules(capacity=7))) == ["d", "abc", "e"]
+    assert names(merge_in_order(buckets, Rules(capacity=8))) == ["c", "d", "ab", "e"]
+
+
+def test_matching_ends_once_all_fit():
+    asked = []
+
+    def match(weights):
+        asked.append(len(weights))
+        return max_weight_matching(weights)
+
+    buckets = {1: Bucket(tuple(Job(name) for name in "abcd"), 1)}
+    merge_by_matching(buckets, Rules(capacity=2), lambda group: 1.0, match)
+    assert asked == [4]
+    merge_by_matching(buckets, Rules(capacity=1), lambda group: 1.0, match)
+    assert asked == [4, 4, 2]
+    merge_by_matching(buckets, Rules(capacity=0), lambda group: 1.0, match)
+    assert asked == [4, 4, 2, 4, 2], "one group of four has nobody to merge with"
+
+
 def test_matched_jobs_are_merged_until_the_rest_fits():
     jobs = tuple(Job(name) for name in "abcd")
     value = {"ad": 3.0, "bc": 3.0, "adbc": 1.0, "bcad": 1.0}
