@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +21,12 @@ from simsched.results.compare_runs import compare_runs
 from simsched.results.expected_times import compare_expected, read_expected
 from simsched.results.fairness import time_on_share
 from simsched.results.integrals import held_between_rounds
-from simsched.results.metrics import summarise
+from simsched.results.metric import LossTable, Tables
+from simsched.results.metrics import METRICS, summarise
+from simsched.results.orders import ranks
+from simsched.results.pair_speeds import COLUMNS as PAIR_COLUMNS, pair_speeds
 from simsched.results.power import NodeMake, Power
+from simsched.results.quality import lives, mean_loss, read_losses
 from simsched.results.reader import Cell, Run
 from simsched.results.rows import TABLES
 from simsched.results.writer import TableWriter
@@ -162,3 +167,88 @@ def test_free_gpus_of_large_nodes_draw_until_the_last_completion(end_s, joule):
     held = pd.DataFrame({"start_s": [0], "end_s": [end_s], "gpus": [2], "restarting": [False], "efficiency": [1.0]})
     rounds = pd.DataFrame({"time_s": [0], "provisioned_nodes": [2], "available_gpus": [8]})
     assert summarise(jobs, held, rounds, 8, power=power)["energy_kwh"] == pytest.approx(joule / 3.6e6, rel=1e-12)
+
+
+def test_deadlines_worked_by_hand():
+    jobs = pd.DataFrame({"jct_s": [10.0, 11.0, 30.0, 5.0], "deadline_s": [10.0, 10.0, 10.0, np.inf]})
+    jobs = jobs.assign(declined=[False, False, True, False], attained_gpu_s=[3600.0, 7200.0, 1800.0, 9.0])
+
+    def found(rows):
+        tables = Tables(rows, None, None, 4)
+        return {name: METRICS[name].compute(tables) for name in (
+            "deadlines_missed", "deadlines_met", "deadlines_declined", "promises_kept", "tardiness_mean_s",
+            "late_gpu_share", "late_gpu_hours")}  # fmt: skip
+
+    third = pytest.approx(1 / 3)
+    assert list(found(jobs).values()) == [pytest.approx(2 / 3), third, third, 0.5, 7.0, pytest.approx(9 / 12.6), 2.5]
+    assert set(found(jobs[3:]).values()) == {None}
+    assert set(found(jobs.drop(columns="deadline_s")).values()) == {None}
+    assert (found(jobs[2:])["promises_kept"], found(jobs[2:])["deadlines_met"]) == (None, 0.0)
+
+
+#: The loss falls in a straight line over 10 of progress.
+LINE = LossTable((0.0, 10.0), (1.0, 0.0))
+
+
+def life(submit_s, end_s, *held):
+    jobs = pd.DataFrame({"job_id": ["a"], "application": ["x"], "submit_time_s": [submit_s], "end_time_s": [end_s]})
+    rows = pd.DataFrame(held, columns=["start_s", "end_s", "progress", "rate"]).assign(job_id="a")
+    (found,) = lives(jobs, rows, {"x": LINE})
+    return found
+
+
+def test_times_to_a_loss_count_from_submission():
+    job = life(100, 160, (110, 120, 0.0, 0.5), (140, 160, 5.0, 0.25))
+    # It waits for 10 s, makes 5 in 10 s, waits for 20 s, and makes the other 5 in 20 s.
+    assert [job.time_to(share) for share in (0.25, 0.5, 0.75, 1.0)] == [15, 20, 50, 60]
+    assert job.time_to(0.0) == 60  # there from the start: told as the end
+    # Areas: 10 at 1, 10 at 0.75, 20 at 0.5, 20 at 0.25.
+    assert mean_loss([job]) == pytest.approx((10 + 7.5 + 10 + 5) / 60, rel=1e-3)
+    # Beside one that holds a loss of 1 for 20 s and never runs on.
+    other = life(40, 60, (60, 60, 0.0, 0.5))
+    assert other.time_to(0.5) == 20
+    assert mean_loss([job, other]) == pytest.approx((32.5 + 20) / 80, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("progress", "loss", "taken"),
+    [([0, 1], [1, 0], True), ([0], [1], True), ([1, 1], [1, 0], False), ([1, 0], [1, 0], False),
+     ([0, 1], [1], False), ([], [], False), ([0], [1, 0], False)],
+)  # fmt: skip
+def test_a_curve_of_losses_has_a_loss_for_each_rising_progress(tmp_path, progress, loss, taken):
+    numbers = [[float(one) for one in part] for part in (progress, loss)]
+    (tmp_path / "losses.json").write_text(json.dumps({"x": dict(zip(("progress", "loss"), numbers, strict=True))}))
+    if taken:
+        assert read_losses(tmp_path) == {"x": LossTable(*map(tuple, numbers))}
+    else:
+        with pytest.raises(InputError, match="no curve of losses over rising progress"):
+            read_losses(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("published", "times", "counts"),
+    [
+        ((100, 105), ((10, 10), (20, 20)), None),  # at most 5 % apart: no order was published
+        ((100, 106), ((10, 10), (20, 20)), (1, 0, 0)),
+        ((100, 106), ((20, 20), (10, 10)), (0, 1, 0)),
+        ((100, 106), ((10, 10), (10, 10)), (0, 0, 1)),
+        ((100, 106), ((10, 20), (20, 10)), (0, 0, 1)),
+        ((100, 106), ((10,), (20,)), (0, 0, 1)),
+        ((100, 106), ((0, 0), (20, 20)), (0, 0, 1)),
+    ],
+)
+def test_an_order_is_published_by_more_than_a_twentieth_and_found_beyond_one(published, times, counts):
+    cells = [cell(name, seed, float(jct_s)) for name, own in zip("ab", times, strict=True)
+             for seed, jct_s in enumerate(own)]  # fmt: skip
+    cells.append(cell("c", 0, 5.0))
+    values = {name: {"jct_mean_s": value} for name, value in zip("ab", published, strict=True)}
+    found = ranks(Run(Path("run"), "x", tuple(cells), values, {}), "jct_mean_s")
+    assert [(one.in_order, len(one.reversed_pairs), len(one.undecided_pairs)) for one in found] == (
+        [] if counts is None else [counts]
+    )
+    assert [one.seeds for one in found] == ([] if counts is None else [len(times[0])])
+
+
+def test_without_cells_there_are_no_pairs():
+    assert list(pair_speeds([]).columns) == list(PAIR_COLUMNS)
+    assert len(pair_speeds([])) == 0

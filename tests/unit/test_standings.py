@@ -220,6 +220,23 @@ def test_results_of_two_calls_are_joined_where_they_had_the_same_jobs():
         joined(replace(new, digest="else"), old)
 
 
+def test_results_that_stand_beside_others_may_take_another_time_and_miss_other_contests():
+    place = ContestPlace("w", "x")
+    missing = {name: ContestPlace("w", name, missing="no data") for name in "yz"}
+    costs = [replace(entry("w.x", "fifo", [3]), values={"jct_mean_s": {"1": 3.0}, "cpu_s": {"1": cost}})
+             for cost in (1.0, 2.0)]  # fmt: skip
+    own = LeagueTable("test", "", "", (1,), (place, missing["y"]), (costs[0],), ("tuned",))
+    old = LeagueTable("test", "", "", (1,), (ContestPlace("w", "v"), place, missing["z"]), (costs[1],), ("older",))
+    both = joined(own, old)
+    assert [(one.name, one.missing) for one in both.contests] == [("w.v", ""), ("w.x", ""), ("w.y", "no data")]
+    assert (both.entries, both.told) == ((costs[0],), ("older", "tuned"))
+    failed = entry("w.x", "b", [], reason="it cannot")
+    table = league(*costs[:1], failed, entry("w.v", "a", [1]))
+    assert [[one.policy for one in table.ran(name)] for name in ("", "w.x", "w.v", "w.u")] == [
+        ["fifo", "a"], ["fifo"], ["a"], [],
+    ]  # fmt: skip
+
+
 def test_a_league_is_read_as_it_was_written(tmp_path):
     table = league(entry("w.x", "srtf", [3, 4, 5], knows={"remaining_work": "oracle"}, becomes=("it is alone",)),
                    entry("w.x", "pollux", [], reason="it cannot"), bounds={"w.x": {"1": 1.0}})  # fmt: skip
