@@ -27,7 +27,7 @@ from simsched.results.orders import ranks
 from simsched.results.pair_speeds import COLUMNS as PAIR_COLUMNS, pair_speeds
 from simsched.results.power import NodeMake, Power
 from simsched.results.quality import lives, mean_loss, read_losses
-from simsched.results.reader import Cell, Run
+from simsched.results.reader import Cell, Run, published_values_hold, read_cell
 from simsched.results.rows import TABLES
 from simsched.results.writer import TableWriter
 
@@ -252,3 +252,44 @@ def test_an_order_is_published_by_more_than_a_twentieth_and_found_beyond_one(pub
 def test_without_cells_there_are_no_pairs():
     assert list(pair_speeds([]).columns) == list(PAIR_COLUMNS)
     assert len(pair_speeds([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("manifest", "policy", "name", "seed", "point"),
+    [
+        ({}, "", "", 0, {}),
+        ({"policy": {"name": "p"}, "seed": 3, "point": {"load": 2}}, "p", "p", 3, {"load": 2}),
+        ({"policy": {"name": "p", "label": "shown"}, "policy_name": "other"}, "shown", "p", 0, {}),
+        ({"policy": "shown", "policy_name": "p"}, "shown", "p", 0, {}),
+        ({"policy": "shown"}, "shown", "shown", 0, {}),
+    ],
+)
+def test_a_cell_is_named_by_its_manifest(tmp_path, manifest, policy, name, seed, point):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "summary.json").write_text("{}")
+    found = read_cell(tmp_path)
+    assert (found.policy, found.policy_name, found.seed, found.point) == (policy, name, seed, point)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "taken"),
+    [("jct_mean_s", -0.01, True), ("jct_mean_s", -0.011, False), ("gpu_utilisation", 1.01, True),
+     ("gpu_utilisation", 1.011, False), ("top5_accuracy", 101.0, True), ("top5_accuracy", 101.1, False)],
+)  # fmt: skip
+def test_a_summary_may_leave_a_range_by_a_hundredth(tmp_path, metric, value, taken):
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "summary.json").write_text(json.dumps({metric: value}))
+    if taken:
+        assert read_cell(tmp_path).summary == {metric: value}
+    else:
+        with pytest.raises(InputError, match=f"{metric}: is .*, which it cannot be"):
+            read_cell(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "hold"),
+    [([], True), (["seeds=1,2"], True), (["report.plots=false"], True), (["workload.load=2"], False),
+     (["seeds=1", "cluster.nodes=4"], False), (["engine.restart_delay_s = 30"], False), (["policies=fifo"], False)],
+)  # fmt: skip
+def test_published_values_hold_for_other_seeds_and_reports_alone(changed, hold):
+    assert published_values_hold(changed) is hold
