@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simsched.errors import InputError
-from simsched.results.arrow_tables import _fault_of, columns_of, read_arrow
+from simsched.results.arrow_tables import columns_of, read_arrow
 from simsched.results.by_group import by_group
 from simsched.results.by_type import summarise_types
 from simsched.results.compare import comparison
@@ -27,8 +27,7 @@ from simsched.results.orders import ranks
 from simsched.results.pair_speeds import COLUMNS as PAIR_COLUMNS, pair_speeds
 from simsched.results.power import NodeMake, Power
 from simsched.results.quality import lives, mean_loss, read_losses
-from simsched.results.reader import Cell, Run, published_values_hold, read_cell
-from simsched.results.rows import TABLES
+from simsched.results.reader import Cell, Run, read_cell
 from simsched.results.writer import TableWriter
 
 
@@ -53,27 +52,6 @@ def test_a_column_that_stands_twice_is_refused(tmp_path):
     pq.write_table(jobs.append_column("jct_s", jobs.column("jct_s")), tmp_path / "jobs.parquet")
     with pytest.raises(InputError, match="has the column 'jct_s' twice"):
         read_arrow(tmp_path, "jobs")
-
-
-COLUMNS = {column.name: column for table in TABLES.values() for column in table.columns}
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "fault"),
-    [
-        ("jct_s", [0.0, -1e-6], ""),  # as rounding of continuous time gives
-        ("jct_s", [0.0, -2e-6], "holds -2e-06, less than 0"),
-        ("jct_s", [1.0, 1e15], ""),
-        ("jct_s", [1.0, 1.5e15], "holds 1.5e+15"),
-        ("jct_s", [1.0, None], "lacks values"),
-        ("jct_s", [1.0, float("nan")], "holds what is not a number"),
-        ("placement", ["0:1", "0:1 12:4"], ""),
-        ("placement", ["0:1", "0:" + "1" * 58], f"holds '0:{'1' * 58}'"),
-        ("placement", ["0:" + "1" * 59, "0:1"], f"holds '0:{'1' * 28}…{'1' * 29}'"),
-    ],
-)
-def test_values_that_no_run_gives_are_told(name, values, fault):
-    assert _fault_of(pa.chunked_array([values]), COLUMNS[name]) == fault
 
 
 def test_slowdowns_of_short_jobs_are_over_ten_seconds_and_shares_of_nothing_are_none():
@@ -269,27 +247,3 @@ def test_a_cell_is_named_by_its_manifest(tmp_path, manifest, policy, name, seed,
     (tmp_path / "summary.json").write_text("{}")
     found = read_cell(tmp_path)
     assert (found.policy, found.policy_name, found.seed, found.point) == (policy, name, seed, point)
-
-
-@pytest.mark.parametrize(
-    ("metric", "value", "taken"),
-    [("jct_mean_s", -0.01, True), ("jct_mean_s", -0.011, False), ("gpu_utilisation", 1.01, True),
-     ("gpu_utilisation", 1.011, False), ("top5_accuracy", 101.0, True), ("top5_accuracy", 101.1, False)],
-)  # fmt: skip
-def test_a_summary_may_leave_a_range_by_a_hundredth(tmp_path, metric, value, taken):
-    (tmp_path / "manifest.json").write_text("{}")
-    (tmp_path / "summary.json").write_text(json.dumps({metric: value}))
-    if taken:
-        assert read_cell(tmp_path).summary == {metric: value}
-    else:
-        with pytest.raises(InputError, match=f"{metric}: is .*, which it cannot be"):
-            read_cell(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("changed", "hold"),
-    [([], True), (["seeds=1,2"], True), (["report.plots=false"], True), (["workload.load=2"], False),
-     (["seeds=1", "cluster.nodes=4"], False), (["engine.restart_delay_s = 30"], False), (["policies=fifo"], False)],
-)  # fmt: skip
-def test_published_values_hold_for_other_seeds_and_reports_alone(changed, hold):
-    assert published_values_hold(changed) is hold

@@ -104,7 +104,7 @@ def test_what_is_no_file_of_json_is_refused(tmp_path) -> None:
     [
         ("gpu_utilisation", [0, 1, 1.009, -0.009], [1.011, -0.011]),
         ("top5_accuracy", [100, 100.9], [101.1]),
-        ("jct_mean_s", [0, 1e9], [-0.011]),
+        ("jct_mean_s", [0, 1e9, -0.01], [-0.011]),
         ("what_nobody_knows", [-1e9, 1e9], []),
     ],
 )
@@ -126,6 +126,7 @@ def test_metrics_of_a_cell_are_those_that_there_can_be(tmp_path, name, good, bad
         (pa.array([0, None]), Column("m"), "lacks values"),
         (pa.array([1.0, float("nan")]), Column("m"), "holds what is not a number"),
         (pa.array([-1e-7, 1.0]), Column("m"), ""),
+        (pa.array([-1e-6, 1.0]), Column("m"), ""),
         (pa.array([-1e-5, 1.0]), Column("m"), "holds -1e-05, less than 0"),
         (pa.array([-1]), Column("m"), "holds -1, less than 0"),
         (pa.array([LARGEST]), Column("m"), ""),
@@ -136,6 +137,8 @@ def test_metrics_of_a_cell_are_those_that_there_can_be(tmp_path, name, good, bad
         (pa.array(["0:1", "1:2 3:4"]), Column("m", form=r"(\d+:\d+ ?)*"), ""),
         (pa.array(["0:1", "1-2", "x"]), Column("m", form=r"(\d+:\d+ ?)*"), "holds '1-2'"),
         (pa.array(["x"]), Column("m"), ""),
+        (pa.array(["x" * 60]), Column("m", form="y"), f"holds '{'x' * 60}'"),
+        (pa.array(["x" * 61]), Column("m", form="y"), f"holds '{'x' * 30}…{'x' * 29}'"),
     ],
 )
 def test_values_that_no_run_gives(values, column, said) -> None:
