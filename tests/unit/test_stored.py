@@ -13,7 +13,7 @@ from simsched.results.arrow_columns import TYPES, _array
 from simsched.results.arrow_tables import _fault_of
 from simsched.results.reader import _read_summary
 from simsched.results.rows import LARGEST, Column
-from simsched.results.stored import Below, Within, faults, read_json
+from simsched.results.stored import Below, Count, Within, faults, read_json
 
 
 class Point(NamedTuple):
@@ -42,6 +42,7 @@ class Outer(_Maybe):
         (str, ["", "größe", "調度", "\U0001f600"], ["\ud800", "ä\udfff", 1, None]),
         (bool, [True, False], [0, 1, None]),
         (Annotated[int, Within(0, 5)], [0, 5], [-1, 6, 2.0]),
+        (Count, [0, 10**9], [-1, 10**9 + 1]),
         (Annotated[str, Below()], ["a", "a/b", "..a"], ["", "/a", "..", "a/../b", "a\\b", "a\0"]),
         (Literal["one", "two"], ["one", "two"], ["three", 1]),
         (int | None, [3, None], ["3"]),
@@ -79,6 +80,9 @@ def test_kinds_are_called_by_their_names() -> None:
     assert [fault for _, fault in faults("x", int | None)] == ['is "x", not a whole number or null']
     assert [fault for _, fault in faults("x", Literal["a", "b"])] == ['is "x", not one of a, b']
     assert [fault for _, fault in faults(7, Annotated[int, Within(0, 5)])] == ["is 7, not between 0 and 5"]
+    assert [fault for _, fault in faults("x", Annotated[int, Within(0, 5)])] == ['is "x", not a whole number']
+    assert [fault for _, fault in faults("z" * 58, int)] == [f'is "{"z" * 58}", not a whole number']
+    assert [fault for _, fault in faults("z" * 59, int)] == [f'is "{"z" * 29}…{"z" * 28}", not a whole number']
     assert [fault for _, fault in faults("../x", Annotated[str, Below()])] == ['is "../x", which leads out of the run']
     assert [fault for _, fault in faults([1.0], Point)] == ["has 1 parts, not 2"]
 
