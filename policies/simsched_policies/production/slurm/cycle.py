@@ -24,8 +24,6 @@ class Cycle:
         `changed` says that a job came or went since it was last asked.
         """
         options, going_on = self._options, self.next_s
-        if not options.interval_s:
-            return options.max_jobs
         if changed and not options.continues:
             going_on = self.next_s = None
         if now_s % options.interval_s == options.offset_s:
