@@ -71,10 +71,8 @@ class Waiting:
         size = job.gpus, job.want
         self._sizes[size] = self._sizes.get(size, 0) + 1
 
-    def _fill(self) -> int:
-        """Bring the columns up to date, and return how many jobs stand in them."""
-        if self._filled == len(self.jobs):
-            return self._filled
+    def _fill(self) -> None:
+        """Bring the columns up to date."""
         while len(self.jobs) > self._whole.shape[1]:
             self._whole = np.concatenate([self._whole, np.empty_like(self._whole)], axis=1)
             self._real = np.concatenate([self._real, np.empty_like(self._real)], axis=1)
@@ -85,7 +83,6 @@ class Waiting:
             whole[0, place], whole[1, place], whole[2, place] = gpus, limit, key
             whole[3, place], whole[4, place], whole[5, place], whole[6, place] = number, tier, unit, want
             real[0, place], real[1, place] = submit_s, fixed
-        return self._filled
 
     def remove(self, places: Sequence[int]) -> None:
         """Take jobs out by their places."""
@@ -95,7 +92,8 @@ class Waiting:
             self._sizes.clear()
             self._filled = 0
             return
-        at, self._filled = gone[0], self._fill() - len(gone)
+        self._fill()
+        at, self._filled = gone[0], self._filled - len(gone)
         for place, after in pairwise([*gone, len(self.jobs)]):
             to = at + after - place - 1
             for rows in self._whole, self._real:
@@ -119,7 +117,8 @@ class Waiting:
         return {want for _, want in self._sizes}
 
     def _column(self, place: int) -> Ints:
-        return self._whole[place, : self._fill()]
+        self._fill()
+        return self._whole[place, : self._filled]
 
     @property
     def gpus(self) -> Ints:
@@ -159,12 +158,14 @@ class Waiting:
     @property
     def submitted_s(self) -> Numbers:
         """Submission of each."""
-        return self._real[0, : self._fill()]
+        self._fill()
+        return self._real[0, : self._filled]
 
     @property
     def fixed(self) -> Numbers:
         """Part of the priority of each that never changes."""
-        return self._real[1, : self._fill()]
+        self._fill()
+        return self._real[1, : self._filled]
 
 
 class TypePool:
