@@ -191,11 +191,6 @@ class LongestRun:
         return found
 
     @property
-    def any(self) -> bool:
-        """Return whether there are jobs with such an end."""
-        return bool(self._ends)
-
-    @property
     def next_s(self) -> float | None:
         """Return when the next job's time is over, None if there is none; call after `over`."""
         return self._ends[0][0] if self._ends else None
