@@ -38,11 +38,9 @@ from simsched.policy import (
     Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.slurm.backfill import NEVER, Ints, greedy
+from simsched_policies.production.slurm.backfill import NEVER, Cycle, Ints, greedy
 from simsched_policies.production.slurm.conditions import Conditions
-from simsched_policies.production.slurm.cycle import Cycle
-from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
-from simsched_policies.production.slurm.longest_run import LongestRun
+from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, LongestRun, amounts_of
 from simsched_policies.production.slurm.machines import Machines
 from simsched_policies.production.slurm.nodes import EASY, EMPTIEST, EVERYBODY, FIRST, FULLEST, NOBODY, STRICT, Manner
 from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
