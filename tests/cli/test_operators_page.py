@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,11 +43,15 @@ def test_the_page_shows_every_command_and_begins_with_the_log() -> None:
 SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=600")
 
 
-def shortened(words: list[str]) -> list[str]:
-    """Let backfill look every ten minutes and draw a queue five times, unless a command says more or all is played."""
+def shortened(words: list[str], drawn: Sequence[str] = ()) -> list[str]:
+    """Let backfill look every ten minutes, draw a queue five times, and draw no figures of what is `drawn` already.
+
+    A command keeps its own draws; where everything is played, and for `calibrate`, nothing is changed.
+    """
     if WHOLE or words[0] == "calibrate":
         return words
-    return [*words, *SELDOM, *(("--draws", "5") if words[0] == "forecast" and "--draws" not in words else ())]
+    few = ("--draws", "5") if words[0] == "forecast" and "--draws" not in words else ()
+    return [*words, *SELDOM, *few, *(("--no-plots",) if words[0] in drawn else ())]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,11 @@ def answered(tmp_path_factory: pytest.TempPathFactory, in_this_process: None) ->
             patch.delenv("SIMSCHED_CHECK_INVARIANTS")
         new, *asked = commands()
         assert CliRunner().invoke(cli, new).exit_code == 0
-        yield {" ".join(words): CliRunner().invoke(cli, shortened(words)) for words in reversed(asked)}
+        done: dict[str, Result] = {}
+        for words in reversed(asked):
+            drawn = [said.split()[0] for said in done]
+            done[" ".join(words)] = CliRunner().invoke(cli, shortened(words, drawn))
+        yield done
 
 
 @pytest.mark.parametrize("words", commands()[1:], ids=lambda words: f"{words[0]} {words[-1]}")
