@@ -108,9 +108,9 @@ def test_a_pilot_says_how_many_seeds_are_needed() -> None:
 @pytest.mark.parametrize("spread", [1e-9, 0.03, 0.09, 0.2, 0.5, 0.8])
 def test_no_fewer_seeds_are_planned_than_are_needed(spread: float) -> None:
     # sqrt(n) log(1.1) against the bound of the spread of 5 seeds times the quantiles, for every n in turn
-    bound = spread * math.sqrt(4 / stats.chi2.ppf(0.2, 4))
+    bound = spread * math.sqrt(4 / special.chdtri(4, 0.8))
     n = np.arange(2, 2000)
-    enough = np.sqrt(n) * math.log(1.1) >= bound * (stats.t.ppf(1 - 0.03 / 2, n - 1) + stats.t.ppf(0.8, n - 1))
+    enough = np.sqrt(n) * math.log(1.1) >= bound * (special.stdtrit(n - 1, 1 - 0.03 / 2) + special.stdtrit(n - 1, 0.8))
     assert seeds_needed(spread, 5, 0.1, 0.03) == n[enough][0]
 
 
