@@ -248,8 +248,9 @@ def _find_step(
     for j in range(7):
         step[j] = 0.0
         outward = (at[j] <= lowest[j] and slope[j] >= 0) or (at[j] >= highest[j] and slope[j] <= 0)
-        free[j] = 0.0 if outward or lowest[j] == highest[j] else 1.0
-    for _ in range(7):
+        free[j] = 0.0 if outward else 1.0
+    whole = False
+    while not whole:
         for j in range(7):
             right[j] = -slope[j]
             for k in range(7):
@@ -262,8 +263,6 @@ def _find_step(
             if free[j] != 0.0 and not lowest[j] <= at[j] + step[j] <= highest[j]:
                 step[j] = (lowest[j] if at[j] + step[j] < lowest[j] else highest[j]) - at[j]
                 free[j], whole = 0.0, False
-        if whole:
-            break
     promise = 0.0
     for j in range(7):
         promise -= step[j] * (slope[j] + 0.5 * bend[j, j] * step[j])

@@ -70,6 +70,7 @@ def _nodes(fields: Fields) -> Iterator[NodeFacts]:
     for condition in status.parts("conditions"):
         if condition.text("type") == "Ready":
             ready = condition.text("status") == "True"
+        condition.skip(*condition)
     for key in status:
         if key != "allocatable":
             status.skip(key)

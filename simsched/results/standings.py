@@ -97,10 +97,10 @@ def p_value(differences: Logs) -> float:
 
     Where all are alike it is 1 if they are 0 and 0 otherwise; a single one says nothing and has 1.
     """
-    n = len(differences)
-    mean, spread = float(differences.mean()), float(differences.std(ddof=1)) if n > 1 else 0.0
+    n, mean = len(differences), float(differences.mean())
     if n < 2 or mean == 0:
         return 1.0
+    spread = float(differences.std(ddof=1))
     if spread <= 1e-12 * abs(mean):
         return 0.0
     from scipy.special import stdtr  # slow to load

@@ -49,7 +49,7 @@ def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = Non
     """
     restarts = dict(zip(jobs["job_id"], jobs["restarts"], strict=True)) if "restarts" in jobs else None
     ends = dict(zip(jobs["job_id"], jobs["end_time_s"], strict=True))
-    free: dict[int, list[tuple[float, int]]] = {}
+    free: dict[int, list[float]] = {}
     found: list[Stay] = []
     for job_id, placement, start, ready, end, number in placements(allocations, restarts):
         for pair in placement.split():
@@ -100,16 +100,16 @@ def _begins(own: Sequence[_Held], restarts: int | None) -> list[int]:
     return sorted([*found, *pauses])
 
 
-def _places(busy: list[tuple[float, int]], gpus: int, start: float, end: float) -> list[tuple[int, int]]:
+def _places(busy: list[float], gpus: int, start: float, end: float) -> list[tuple[int, int]]:
     """Take the lowest free places of a node; `busy` has for each when it is free again. Returns (first, count)."""
-    open_places = [place for place, (until, _) in enumerate(busy) if until <= start]
+    open_places = [place for place, until in enumerate(busy) if until <= start]
     gap = next((run for run in _runs(open_places) if len(run) >= gpus), None)
     chosen = gap[:gpus] if gap is not None else open_places[:gpus]
     while len(chosen) < gpus:
-        busy.append((0.0, len(busy)))
-        chosen.append(len(busy) - 1)
+        chosen.append(len(busy))
+        busy.append(end)
     for place in chosen:
-        busy[place] = (end, place)
+        busy[place] = end
     return [(run[0], len(run)) for run in _runs(chosen)]
 
 

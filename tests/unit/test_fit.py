@@ -7,7 +7,17 @@ import pytest
 from scipy.optimize import minimize
 
 from simsched.agent.fit import fit
-from simsched.agent.fit_loss import loss_at, loss_of, points_of
+from simsched.agent.fit_loss import (
+    _add_priors,
+    _fill,
+    _find_step,
+    _mean_sync_s,
+    _solved,
+    loss_at,
+    loss_of,
+    minimise,
+    points_of,
+)
 from simsched.model.application import StepTime
 from simsched.model.throughput import ThroughputParams
 
@@ -174,3 +184,159 @@ def test_measurements_that_can_be_met_exactly_are():
     assert (found.params.alpha_c, found.params.beta_c) == pytest.approx((0.1, 0.01), rel=1e-6)
     assert found.params.gamma == pytest.approx(1.0, abs=1e-3)
     assert found.loss == pytest.approx(0.02, rel=1e-5)  # both slopes are held at their intercepts: 1e-2 each
+
+
+#: Nodes, GPUs, per-GPU batch, seconds of a step and of its synchronisation.
+TIMED = np.array(
+    [[1, 1, 32, 1.0, 0.0], [1, 2, 16, 2.0, 0.5], [1, 4, 8, 3.0, 2.0], [2, 2, 4, 4.0, 1.0], [3, 9, 2, 8.0, 4.0]]
+)
+TINY = 1e-8
+
+
+def test_points_hold_the_terms_of_synchronisation_and_the_logarithms_of_times():
+    assert points_of(TIMED).tolist() == pytest.approx(np.array([
+        [32, 0, 0, 0, 0, TINY + TINY * TINY, np.log(1.0), np.log(1.0)],
+        [16, 0, 0, 1, TINY, 0, np.log(1.5), np.log(2.0)],
+        [8, 0, 0, 1, 2, 0, np.log(1.0), np.log(3.0)],
+        [4, 1, TINY, 0, 0, 0, np.log(3.0), np.log(4.0)],
+        [2, 1, 7, 0, 0, 0, np.log(4.0), np.log(8.0)],
+    ]), rel=1e-12, abs=0)  # fmt: skip
+
+
+def test_starts_take_the_mean_of_what_is_beside_a_share_of_the_computation():
+    points = points_of(TIMED)
+    # Within a node: steps of 2 and 3 s that compute for 1.5 and 1 s; across nodes 4 and 8 s, 3 and 4 s.
+    assert _mean_sync_s(points, TIMED, 3, 0.0) == 2.5
+    assert _mean_sync_s(points, TIMED, 3, 1.0) == 1.25
+    assert _mean_sync_s(points, TIMED, 1, 0.5) == 6.0 - 1.75
+    assert _mean_sync_s(points[:1], TIMED[:1], 1, 0.0) == 0.1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_loss_is_the_sum_of_both_errors_and_the_priors(seed):
+    # Pollux, section 4.1, of logarithms; the priors weigh (gamma - 1)^2 by 1e-3 and (beta / alpha)^2 by 1e-2.
+    rng = np.random.default_rng(seed)
+    model = ThroughputParams(*rng.uniform(0.05, 0.5, 6), rng.uniform(1.0, 5.0))
+    nodes, gpus, size, step_s, sync_s = TIMED[1:].T
+    grad = np.log(model.grad_time_s(size) / (step_s - sync_s))
+    step = np.log(model.step_time_s(nodes, gpus, size) / step_s)
+    errors = np.sqrt((grad @ grad) / 4), np.sqrt((step @ step) / 4)
+    priors = 1e-3 * (model.gamma - 1) ** 2 + 1e-2 * (
+        (model.beta_n / model.alpha_n) ** 2 + (model.beta_r / model.alpha_r) ** 2
+    )
+    for width in (0.0, 0.3):
+        rms, slope, bend = np.zeros(2), np.zeros(7), np.zeros((7, 7))
+        loss = loss_at(np.array(astuple(model)), points_of(TIMED[1:]), width, slope, bend, rms)
+        assert rms.tolist() == pytest.approx(errors, rel=1e-6)
+        assert loss == pytest.approx(np.hypot(errors, width).sum() + priors, rel=1e-6)
+
+
+def test_priors_by_hand():
+    slope, bend = np.zeros(7), np.zeros((7, 7))
+    at = np.array([9.0, 9.0, 2.0, 1.0, 4.0, 8.0, 3.0])  # beta / alpha: 1/2 and 2
+    assert _add_priors(at, slope, bend) == pytest.approx(1e-3 * 4 + 1e-2 * (0.25 + 4), rel=1e-12)
+    # d/dalpha = -2 beta^2 / alpha^3, d/dbeta = 2 beta / alpha^2, each of weight 1e-2; d/dgamma = 2e-3 (gamma - 1).
+    assert slope == pytest.approx([0, 0, -0.0025, 0.005, -0.02, 0.01, 0.004], rel=1e-12)
+    # d2/dbeta2 = 2 / alpha^2, d2/dalpha dbeta = -4 beta / alpha^3, d2/dalpha2 = 6 beta^2 / alpha^4.
+    expected = {(6, 6): 2e-3, (3, 3): 0.005, (3, 2): -0.005, (2, 2): 0.00375,
+                (5, 5): 0.00125, (5, 4): -0.005, (4, 4): 0.015}  # fmt: skip
+    assert {place: bend[place] for place in expected} == pytest.approx(expected, rel=1e-12)
+    assert np.count_nonzero(bend) == 7
+
+
+def test_an_error_of_nothing_has_no_slope():
+    # Of sqrt(s / n): the gradient is s' / (2 n r), and sums of half-slopes are given; with r = 0 it is left out.
+    slope, bend = np.zeros(7), np.zeros((7, 7))
+    half, curve = np.arange(7.0), np.tril(np.ones((7, 7)))
+    _fill(slope, bend, half, curve, 0.0, half, curve, 0.5, 4)
+    assert slope.tolist() == (half / 2).tolist()
+    assert bend.tolist() == np.tril((curve - np.outer(half, half) / 2 / 0.5) / 2).tolist()
+    _fill(slope, bend, half, curve, 0.5, half, curve, 0.0, 4)
+    assert slope.tolist() == (half / 2).tolist()
+    assert bend.tolist() == np.tril((curve - np.outer(half, half) / 2 / 0.5) / 2).tolist()
+
+
+def hessian(rng):
+    """A symmetric matrix with eigenvalues above 0, as what kernels read: its lower half."""
+    root = rng.standard_normal((7, 7))
+    return root @ root.T + np.eye(7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_free_part_of_a_damped_system_is_solved(seed):
+    rng = np.random.default_rng(seed)
+    bend, right, damping = hessian(rng), rng.standard_normal(7), rng.choice([0.0, 0.5, 10.0])
+    free = np.ones(7) if seed == 0 else rng.integers(0, 2, 7).astype(float)
+    step = np.full(7, 3.0)
+    assert _solved(np.tril(bend), damping, free, right, np.zeros((7, 7)), step)
+    chosen = np.flatnonzero(free)
+    damped = bend + damping * np.diag(np.diag(bend))
+    assert step[chosen] == pytest.approx(np.linalg.solve(damped[np.ix_(chosen, chosen)], right[chosen]), rel=1e-9)
+    assert np.delete(step, chosen).tolist() == [3.0] * (7 - len(chosen))
+
+
+@pytest.mark.parametrize(("corner", "solved"), [(1.0, False), (1.0 + 1e-9, True), (0.5, False)])
+def test_a_system_that_is_not_positive_definite_is_refused(corner, solved):
+    bend = np.eye(7)
+    bend[4, 1], bend[4, 4] = 1.0, corner  # singular where the corner is 1
+    assert _solved(bend, 0.0, np.ones(7), np.ones(7), np.zeros((7, 7)), np.zeros(7)) is solved
+    assert _solved(bend, 1.0, np.ones(7), np.ones(7), np.zeros((7, 7)), np.zeros(7))
+
+
+def newton_step(at, lowest, highest, slope, bend, damping):
+    """The same with numpy: solve for what is free; what would leave the bounds is held there, and solve again."""
+    held = {j: 0.0 for j in range(7)
+            if (at[j] == lowest[j] and slope[j] >= 0) or (at[j] == highest[j] and slope[j] <= 0)}  # fmt: skip
+    while True:
+        free, still = [j for j in range(7) if j not in held], sorted(held)
+        step = np.zeros(7)
+        step[still] = [held[j] for j in still]
+        part = bend[np.ix_(free, free)]
+        right = -slope[free] - bend[np.ix_(free, still)] @ step[still]
+        step[free] = np.linalg.solve(part + damping * np.diag(np.diag(part)), right)
+        aim = np.clip(at + step, lowest, highest)
+        beyond = [j for j in free if aim[j] != at[j] + step[j]]
+        if not beyond:
+            return step, -(slope @ step + step @ bend @ step / 2)
+        held |= {j: aim[j] - at[j] for j in beyond}
+
+
+def test_a_step_is_that_of_newton_within_the_bounds():
+    rng, held = np.random.default_rng(3), set()
+    for _ in range(60):
+        bend, slope, at = hessian(rng), rng.standard_normal(7), rng.uniform(1, 2, 7)
+        lowest, highest = at - rng.exponential(0.3, 7), at + rng.exponential(0.3, 7)
+        edge = rng.integers(0, 8, 7)
+        lowest[(edge == 0) | (edge == 2)] = at[(edge == 0) | (edge == 2)]
+        highest[(edge == 1) | (edge == 2)] = at[(edge == 1) | (edge == 2)]
+        slope[rng.integers(0, 5, 7) == 0] = 0.0
+        damping, step = rng.choice([0.0, 0.1]), np.full(7, 9.0)
+        promise = _find_step(at, lowest, highest, slope, np.tril(bend), damping, step)
+        expected, promised = newton_step(at, lowest, highest, slope, bend, damping)
+        assert step == pytest.approx(expected, rel=1e-8, abs=1e-12)
+        assert promise == pytest.approx(promised, rel=1e-8, abs=1e-12)
+        held.add(sum(np.isin(at + step, (lowest, highest))))
+    assert len(held) > 3
+
+
+def test_no_step_is_found_where_the_loss_bends_down():
+    bend, wide = np.diag([1.0, 1.0, 1.0, -1.0, 1.0, 1.0, 1.0]), np.full(7, 9.0)
+    assert _find_step(np.zeros(7), -wide, wide, np.ones(7), bend, 0.0, np.zeros(7)) == -1.0
+
+
+def test_a_descent_ends_where_the_slope_is_nothing_or_a_bound_holds():
+    rng = np.random.default_rng(1)
+    measured = TIMED.copy()
+    measured[:, 3:] *= rng.lognormal(0, 0.1, (5, 1))
+    points = points_of(measured)
+    lowest, highest = np.array([TINY] * 6 + [1.0]), np.array([np.inf] * 6 + [10.0])
+    at = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
+    loss = minimise(at, lowest, highest, points)
+    slope, bend = np.zeros(7), np.zeros((7, 7))
+    assert loss == loss_at(at, points, 0.0, slope, bend, np.zeros(2))
+    assert (at >= lowest).all()
+    assert (at <= highest).all()
+    inside = (at > lowest) & (at < highest)
+    assert (abs(slope * at)[inside] < 1e-3 * loss).all()
+    assert (slope[at == lowest] >= 0).all()
+    assert (slope[at == highest] <= 0).all()

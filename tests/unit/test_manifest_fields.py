@@ -45,6 +45,15 @@ def test_a_field_is_read_as_it_is_written(kind):
     assert list(one.left()) == []
 
 
+@pytest.mark.parametrize("kind", READ)
+def test_null_is_read_as_what_is_not_given(kind):
+    ask, _, _ = READ[kind]
+    null, account = fields({"x": None})
+    absent, _ = fields({})
+    assert ask(null) == ask(absent)
+    assert (account.problems, list(null.left())) == ([], [])
+
+
 #: How a field is asked for, what is written, what is taken in its place, and what the user is told.
 REFUSED = {
     "text": (lambda one: one.text("x", "d"), 1, "d", "x: must be text (put it in quotes), not 1"),

@@ -327,13 +327,19 @@ def test_parts_that_follow_each_other_are_joined_by_the_ends_of_their_jobs(tmp_p
     with TableWriter(tmp_path / "again") as writer:
         join_tables([Part(one)], writer)
     assert read_table(tmp_path / "again", "jobs")["job_id"].tolist() == ["a", "b", "warm"]
+    assert not (tmp_path / "again" / "reasons.parquet").exists()
+    with TableWriter(tmp_path / "told") as writer:
+        writer.reason(ReasonRecord(5, "a", 0, 1, "2", "no room", "1 GPU free"))
+    with TableWriter(tmp_path / "of one part") as writer:
+        join_tables([Part(one), Part(tmp_path / "told")], writer)
+    assert read_table(tmp_path / "of one part", "reasons")["job_id"].tolist() == ["a"]
 
 
 def test_what_cutting_costs_is_told_of_the_same_jobs(tmp_path):
-    cut = intervals_of(tmp_path / "cut", [("a", 0, 10), ("b", 5, 25), ("x", 0, 99)])
-    uncut = intervals_of(tmp_path / "uncut", [("y", 0, 5), ("a", 0, 10), ("b", 5, 31)])
-    assert error_of_cutting(Part(cut, ["a", "b"]), Part(uncut)) == {
-        "jobs": 2, "same_end": 0.5, "largest_difference_s": 6, "jct_mean_s": 15, "uncut_jct_mean_s": 18,
+    cut = intervals_of(tmp_path / "cut", [("a", 0, 10), ("b", 5, 25), ("c", 0, 3), ("d", 0, 3), ("x", 0, 99)])
+    uncut = intervals_of(tmp_path / "uncut", [("y", 0, 5), ("a", 0, 10), ("b", 5, 31), ("c", 0, 3), ("d", 0, 3)])
+    assert error_of_cutting(Part(cut, ["a", "b", "c", "d"]), Part(uncut)) == {
+        "jobs": 4, "same_end": 0.75, "largest_difference_s": 6, "jct_mean_s": 9, "uncut_jct_mean_s": 10.5,
         "queueing_mean_s": 0, "uncut_queueing_mean_s": 0,
     }  # fmt: skip
 

@@ -104,6 +104,28 @@ def test_a_pilot_says_how_many_seeds_are_needed() -> None:
     assert (c.spread, c.needed) == (None, None)
 
 
+@pytest.mark.parametrize("spread", [1e-9, 0.03, 0.09, 0.2, 0.5, 0.8])
+def test_no_fewer_seeds_are_planned_than_are_needed(spread: float) -> None:
+    # sqrt(n) log(1.1) against the bound of the spread of 5 seeds times the quantiles, for every n in turn
+    bound = spread * math.sqrt(4 / stats.chi2.ppf(0.2, 4))
+    n = np.arange(2, 2000)
+    enough = np.sqrt(n) * math.log(1.1) >= bound * (stats.t.ppf(1 - 0.03 / 2, n - 1) + stats.t.ppf(0.8, n - 1))
+    assert seeds_needed(spread, 5, 0.1, 0.03) == n[enough][0]
+
+
+def test_a_spread_beyond_all_plans_needs_no_number() -> None:
+    assert seeds_needed(5.0, 5, 0.1, 0.05) is not None
+    assert seeds_needed(100.0, 5, 0.01, 0.05) is None
+
+
+def test_a_pilot_is_of_ratios_to_the_reference_above_zero() -> None:
+    run = run_of(a=[4, 2, 4], b=[2, 0.5, 2], c=[0.5, 0, 2], d=[4, 2])
+    b, c, d = plan(run, "jct_mean_s", 0.05)
+    assert b.spread == pytest.approx(math.log(2) / math.sqrt(3))  # logs of 1/2, 1/4, 1/2
+    assert (c.seeds, c.spread, c.needed) == (3, None, None)
+    assert (d.seeds, d.spread, d.needed) == (2, 0.0, 2)
+
+
 def test_nothing_is_decided_of_one_policy() -> None:
     with pytest.raises(InputError, match="compares nothing with 'a'"):
         decide(run_of(a=[1, 2]), "jct_mean_s", (2,), 0.02)

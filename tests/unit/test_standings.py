@@ -10,7 +10,17 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.results.league import ContestPlace, Entry, LeagueTable, joined, league_text, read_league_table
-from simsched.results.standings import beside_the_bound, holm, p_value, separated, standings, who_beats_whom
+from simsched.results.standings import (
+    Standing,
+    Standings,
+    beside_the_bound,
+    holm,
+    p_value,
+    separated,
+    standings,
+    who_beats_whom,
+)
+from simsched.results.statistics import Estimate
 
 
 def entry(contest, policy, values, **more):
@@ -31,6 +41,7 @@ def test_holm_steps_down():
     assert holm([0.012, 0.0126, 0.05, 0.02]) == [True, True, True, True]
     assert holm([0.02, 0.02]) == [True, True]
     assert holm([]) == []
+    assert holm([0.0125, 0.9, 0.9, 0.05]) == [True, False, False, False]  # at .05/4 itself
 
 
 def test_p_values_are_those_of_the_paired_t_test():
@@ -85,6 +96,61 @@ def test_what_is_not_separated_forms_a_clique():
     assert [(row.best, row.worst) for row in found.rows] == [(1, 2), (1, 2), (3, 4), (3, 4)]
 
 
+def in_order(names, *apart):
+    rows = tuple(Standing(name, 1.0, Estimate(1.0, 3), 1, 1, ()) for name in names)
+    return Standings("class", "jct_mean_s", ("w.x",), rows, frozenset(apart), {})
+
+
+@pytest.mark.parametrize(
+    ("apart", "cliques"),
+    [
+        ((), ("abcd",)),
+        (("ac", "ad", "bd"), ("ab", "bc", "cd")),
+        (("ad", "bd", "cd"), ("abc",)),  # d stands alone, and ab and bc lie within abc
+        (("ab", "ac", "ad"), ("bcd",)),
+        (("ab", "ac", "ad", "bc", "bd", "cd"), ()),
+        (("ac", "ad", "bc", "bd"), ("ab", "cd")),
+    ],
+)
+def test_bars_are_the_longest_runs_without_two_that_are_apart(apart, cliques):
+    found = in_order("abcd", *(tuple(pair) for pair in apart)).cliques
+    assert found == tuple(tuple(names) for names in cliques)
+
+
+def test_a_single_seed_ranks_without_intervals_and_a_wide_one_tells_nothing():
+    table = league(entry("w.x", "a", [2]), entry("w.x", "b", [3]), seeds=1)
+    found = standings(table, "non-clairvoyant, rigid", ("w.x",))
+    assert [(row.policy, row.mean, row.ratio.mean) for row in found.rows] == [
+        ("a", pytest.approx(2), 1.0), ("b", pytest.approx(3), pytest.approx(1.5)),
+    ]  # fmt: skip
+    assert {row.ratio.low for row in found.rows} == {None}
+    assert found.apart == frozenset()
+    # Two seeds: t(1) at 0.975 is tan(0.475 pi), and the standard error of logs m +- d is d.
+    quantile = math.tan(0.475 * math.pi)
+    for factor, told in ((999.9, True), (1000.5, False)):
+        d = math.log(factor) / quantile
+        pair = league(entry("w.x", "a", [1, 1]), entry("w.x", "b", [9 * math.exp(-d), 9 * math.exp(d)]), seeds=2)
+        ratio = standings(pair, "non-clairvoyant, rigid", ("w.x",)).rows[1].ratio
+        assert (ratio.mean, ratio.n) == (pytest.approx(9), 2)
+        assert (ratio.low, ratio.high) == (pytest.approx((9 / factor, 9 * factor)) if told else (None, None))
+
+
+def test_a_policy_alone_and_one_without_a_measure_have_their_places():
+    table = league(entry("w.x", "a", [1, 2, 3]), entry("w.x", "nothing", [0, 1, 1]), entry("w.x", "less", [1, 1]))
+    found = standings(table, "non-clairvoyant, rigid", ("w.x",))
+    assert [(row.policy, row.best, row.worst, row.beaten) for row in found.rows] == [("a", 1, 1, ())]
+    assert (found.rows[0].ratio.low, found.rows[0].ratio.high) == (1.0, 1.0)
+    assert found.elsewhere == {"nothing": 1, "less": 1}
+
+
+def test_the_cpu_time_of_policies_is_better_where_it_is_lower():
+    costs = {"a": 9.0, "b": 2.0}
+    table = league(*(replace(entry("w.x", name, []), values={"cpu_s": dict.fromkeys("123", cost)})
+                     for name, cost in costs.items()))  # fmt: skip
+    found = standings(table, "non-clairvoyant, rigid", ("w.x",), "cpu_s")
+    assert [(row.policy, row.mean) for row in found.rows] == [("b", pytest.approx(2.0)), ("a", pytest.approx(9.0))]
+
+
 def test_classes_do_not_meet():
     oracle = {"remaining_work": "oracle"}
     table = league(entry("w.x", "fifo", [3, 3, 3]), entry("w.x", "srtf", [1, 1, 1], knows=oracle),
@@ -104,6 +170,7 @@ def test_wins_are_counted_where_both_ran():
     assert found["a", "b"] == (1, 2)
     assert found["b", "a"] == (0, 2)
     assert found["a", "c"] == (1, 1)
+    assert set(found) == {(one, other) for one in "abc" for other in "abc" if one != other}
 
 
 def test_the_way_to_the_bound_is_measured_from_fifo():
@@ -113,6 +180,17 @@ def test_the_way_to_the_bound_is_measured_from_fifo():
     first, second = beside_the_bound(table)
     assert (first.policy, first.above, first.way) == ("fifo", pytest.approx(2.0), pytest.approx(0.0))
     assert (second.policy, second.above, second.way) == ("srtf †", pytest.approx(0.5), pytest.approx(0.75))
+
+
+def test_without_fifo_or_with_fifo_at_the_bound_there_is_no_way_to_it():
+    bounds = {"w.x": {"1": 10.0}, "w.y": {"1": 4.0}}
+    table = league(
+        entry("w.x", "fifo", [10]), entry("w.x", "a", [12]), entry("w.x", "none", []), entry("w.y", "a", [5, 9]),
+        entry("w.z", "fifo", [3]), entry("w.z", "a", [2]), seeds=1, bounds=bounds,
+    )  # fmt: skip
+    assert [(one.contest, one.policy, one.above, one.way) for one in beside_the_bound(table)] == [
+        ("w.x", "fifo", 0.0, None), ("w.x", "a", pytest.approx(0.2), None), ("w.y", "a", 0.25, None),
+    ]  # fmt: skip
 
 
 def test_error_rates_hold_for_all_pairs_at_once():
@@ -140,6 +218,23 @@ def test_results_of_two_calls_are_joined_where_they_had_the_same_jobs():
         joined(replace(new, seeds=(1, 2, 3, 4)), old)
     with pytest.raises(InputError, match="another league"):
         joined(replace(new, digest="else"), old)
+
+
+def test_results_that_stand_beside_others_may_take_another_time_and_miss_other_contests():
+    place = ContestPlace("w", "x")
+    missing = {name: ContestPlace("w", name, missing="no data") for name in "yz"}
+    costs = [replace(entry("w.x", "fifo", [3]), values={"jct_mean_s": {"1": 3.0}, "cpu_s": {"1": cost}})
+             for cost in (1.0, 2.0)]  # fmt: skip
+    own = LeagueTable("test", "", "", (1,), (place, missing["y"]), (costs[0],), ("tuned",))
+    old = LeagueTable("test", "", "", (1,), (ContestPlace("w", "v"), place, missing["z"]), (costs[1],), ("older",))
+    both = joined(own, old)
+    assert [(one.name, one.missing) for one in both.contests] == [("w.v", ""), ("w.x", ""), ("w.y", "no data")]
+    assert (both.entries, both.told) == ((costs[0],), ("older", "tuned"))
+    failed = entry("w.x", "b", [], reason="it cannot")
+    table = league(*costs[:1], failed, entry("w.v", "a", [1]))
+    assert [[one.policy for one in table.ran(name)] for name in ("", "w.x", "w.v", "w.u")] == [
+        ["fifo", "a"], ["fifo"], ["a"], [],
+    ]  # fmt: skip
 
 
 def test_a_league_is_read_as_it_was_written(tmp_path):

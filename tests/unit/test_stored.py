@@ -13,7 +13,7 @@ from simsched.results.arrow_columns import TYPES, _array
 from simsched.results.arrow_tables import _fault_of
 from simsched.results.reader import _read_summary
 from simsched.results.rows import LARGEST, Column
-from simsched.results.stored import Below, Within, faults, read_json
+from simsched.results.stored import Below, Count, Within, faults, read_json
 
 
 class Point(NamedTuple):
@@ -42,6 +42,7 @@ class Outer(_Maybe):
         (str, ["", "größe", "調度", "\U0001f600"], ["\ud800", "ä\udfff", 1, None]),
         (bool, [True, False], [0, 1, None]),
         (Annotated[int, Within(0, 5)], [0, 5], [-1, 6, 2.0]),
+        (Count, [0, 10**9], [-1, 10**9 + 1]),
         (Annotated[str, Below()], ["a", "a/b", "..a"], ["", "/a", "..", "a/../b", "a\\b", "a\0"]),
         (Literal["one", "two"], ["one", "two"], ["three", 1]),
         (int | None, [3, None], ["3"]),
@@ -79,6 +80,9 @@ def test_kinds_are_called_by_their_names() -> None:
     assert [fault for _, fault in faults("x", int | None)] == ['is "x", not a whole number or null']
     assert [fault for _, fault in faults("x", Literal["a", "b"])] == ['is "x", not one of a, b']
     assert [fault for _, fault in faults(7, Annotated[int, Within(0, 5)])] == ["is 7, not between 0 and 5"]
+    assert [fault for _, fault in faults("x", Annotated[int, Within(0, 5)])] == ['is "x", not a whole number']
+    assert [fault for _, fault in faults("z" * 58, int)] == [f'is "{"z" * 58}", not a whole number']
+    assert [fault for _, fault in faults("z" * 59, int)] == [f'is "{"z" * 29}…{"z" * 28}", not a whole number']
     assert [fault for _, fault in faults("../x", Annotated[str, Below()])] == ['is "../x", which leads out of the run']
     assert [fault for _, fault in faults([1.0], Point)] == ["has 1 parts, not 2"]
 
@@ -104,7 +108,7 @@ def test_what_is_no_file_of_json_is_refused(tmp_path) -> None:
     [
         ("gpu_utilisation", [0, 1, 1.009, -0.009], [1.011, -0.011]),
         ("top5_accuracy", [100, 100.9], [101.1]),
-        ("jct_mean_s", [0, 1e9], [-0.011]),
+        ("jct_mean_s", [0, 1e9, -0.01], [-0.011]),
         ("what_nobody_knows", [-1e9, 1e9], []),
     ],
 )
@@ -126,6 +130,7 @@ def test_metrics_of_a_cell_are_those_that_there_can_be(tmp_path, name, good, bad
         (pa.array([0, None]), Column("m"), "lacks values"),
         (pa.array([1.0, float("nan")]), Column("m"), "holds what is not a number"),
         (pa.array([-1e-7, 1.0]), Column("m"), ""),
+        (pa.array([-1e-6, 1.0]), Column("m"), ""),
         (pa.array([-1e-5, 1.0]), Column("m"), "holds -1e-05, less than 0"),
         (pa.array([-1]), Column("m"), "holds -1, less than 0"),
         (pa.array([LARGEST]), Column("m"), ""),
@@ -136,6 +141,8 @@ def test_metrics_of_a_cell_are_those_that_there_can_be(tmp_path, name, good, bad
         (pa.array(["0:1", "1:2 3:4"]), Column("m", form=r"(\d+:\d+ ?)*"), ""),
         (pa.array(["0:1", "1-2", "x"]), Column("m", form=r"(\d+:\d+ ?)*"), "holds '1-2'"),
         (pa.array(["x"]), Column("m"), ""),
+        (pa.array(["x" * 60]), Column("m", form="y"), f"holds '{'x' * 60}'"),
+        (pa.array(["x" * 61]), Column("m", form="y"), f"holds '{'x' * 30}…{'x' * 29}'"),
     ],
 )
 def test_values_that_no_run_gives(values, column, said) -> None:
