@@ -143,10 +143,12 @@ def test_aligned_jobs_lie_in_equal_parts_on_the_fewest_domains(seed):
         assert all(gpus == size for _, gpus in place)
         assert {sum(node // 3 == leaf for node, _ in place) for leaf in used} == {count // len(used)}
         within = [leaves for leaves in fewest if len({leaf // 2 for leaf in leaves}) == 1]
+        room = [len(idle[2 * spine]) + len(idle[2 * spine + 1]) for spine in range(2)]
         if within:
             assert used in within, "one domain of the next level has room"
-        if len(used) == 1:
-            assert len(idle[used[0]]) == min(len(idle[leaf]) for (leaf,) in fewest if leaf // 2 == used[0] // 2)
+            assert room[used[0] // 2] == min(room[leaves[0] // 2] for leaves in within), "the tightest of these"
+            fewest = [leaves for leaves in within if leaves[0] // 2 == used[0] // 2]
+        assert sum(len(idle[leaf]) for leaf in used) == min(sum(len(idle[leaf]) for leaf in one) for one in fewest)
     assert askew < 60
     assert PLACERS["aligned"].choose(pool, 3) == FEWEST_DOMAINS.choose(pool, 3), "half a node is over"
 
