@@ -113,7 +113,7 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
                 fields.account.note(owner, ("metadata", where, name))
     pod_sets = tuple(read(fields, notes))
     policy = spec.part("runPolicy")
-    scheduling = policy.part("schedulingPolicy").text("priorityClass") if "runPolicy" in spec else ""
+    scheduling = policy.part("schedulingPolicy").text("priorityClass")
     policy.skip("cleanPodPolicy", "ttlSecondsAfterFinished", "backoffLimit", "suspend")
     limits = (
         _seconds(fields, "labels", labels, MOST_SECONDS),
@@ -157,9 +157,7 @@ def _ran(fields: Fields) -> float | None:
     """Return the seconds from the start to the end that the status records, None where it records none."""
     status = fields.part("status")
     start, end = status.moment("startTime"), status.moment("completionTime")
-    fields.skip("status")
-    for name in status:
-        status.skip(name)
+    status.skip(*status)
     return None if start is None or end is None or end < start else max(end - start, 1.0)
 
 
