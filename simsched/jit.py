@@ -88,13 +88,16 @@ def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
 
 
 def _made_from(function: Callable[..., object]) -> str:
-    """Hash a kernel's code, and the kernels and constants it names, in 64 digits."""
+    """Hash a kernel's code, the kernels and constants it names, and the fields of its arguments, in 64 digits."""
     code = function.__code__
     named: dict[str, Any] = {name: function.__globals__.get(name) for name in code.co_names}
     constants = {name: repr(value) for name, value in named.items() if isinstance(value, int | float | str | tuple)}
     called = {name: value.made_from for name, value in named.items() if hasattr(value, "made_from")}
+    constants |= {name: value.tobytes() for name, value in named.items() if hasattr(value, "tobytes")}
+    kinds = (function.__globals__.get(kind, kind) for kind in function.__annotations__.values())
+    fields = [getattr(kind, "_fields", ()) for kind in kinds]
     consts = [getattr(value, "co_code", value) for value in code.co_consts]
-    made_from = (__version__, code.co_code, consts, sorted(constants.items()), sorted(called.items()))
+    made_from = (__version__, code.co_code, consts, sorted(constants.items()), sorted(called.items()), fields)
     return sha256(repr(made_from).encode()).hexdigest()
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from simsched.api.held import held_run
-from simsched.api.results import RunResults
+from simsched.api.results import RunResults, held_run
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue, with_speeds
 from simsched.documents import section_of
 from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of

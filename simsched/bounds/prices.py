@@ -1,13 +1,21 @@
-"""What a search for prices finds, and its steps."""
+"""What a search for prices finds, and its steps; and prices of each job's own, found from common ones.
+
+Jobs of fixed widths at prices of their own see that what runs at a time must fit side by side.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
+from math import gcd
 
 import numpy as np
 
-from simsched.bounds.jobs import Floats
+from simsched.bounds.certificate import PRICE_PARTS
+from simsched.bounds.jobs import Floats, Ints, RelaxedJobs
+from simsched.bounds.kernels import choose_each, pack_each
 
 #: What rounding could add to a sum, relative to the parts of the sum, and progress worth noting.
 ROUNDING, _PROGRESS = 1e-11, 1e-5
@@ -54,3 +62,59 @@ def climb(
             break
         prices = np.maximum(0.0, prices + max(best + hoped - found, 0.0) / norm * direction)
     return top
+
+
+#: Steps, how much of the last direction each keeps, and what of their work is affordable: prices times units.
+_STEPS, _MOMENTUM, _MOST_WORK, _FEWEST_STEPS = 240, 0.8, 6_000_000_000, 60
+#: A job has prices until it costs so many times as much to wait as it does at the common prices.
+_LONGER = 1.2
+
+
+def own_prices(jobs: RelaxedJobs, common: Prices) -> Prices:
+    """Return prices of each job's running time in each interval, found from those that are common to all.
+
+    A common price of GPU time lets a job run at 24/32 of its speed on 24 free GPUs. Prices of their own charge jobs
+    for running, whatever their width, and pay back in each interval the dearest set of jobs that fits side by side
+    (Lagrangian decomposition; Guignard and Kim, Math. Programming 1987). At a job's width times the common price both
+    are equal, so that steps from there only raise the bound. Where jobs have several speeds, or all one width, which
+    prices of their own cannot serve better, or there are too many for that, the common prices are returned.
+    """
+    if jobs.cost_parts != 1 or jobs.rates.shape[1] != 1 or len(np.unique(jobs.costs)) == 1:
+        return common
+    release, work = jobs.release.astype(np.float64), jobs.work.astype(np.float64)
+    starts = np.union1d(common.starts, jobs.release[jobs.release <= common.starts[-1]]).astype(np.float64)
+    first = np.searchsorted(starts, release, side="right") - 1
+    ends = np.searchsorted(starts, release + _LONGER * common.parts)
+    counts = np.maximum(1, np.minimum(ends, len(starts) - 1) - first)
+    part = reduce(gcd, (int(width) for width in np.unique(jobs.costs)), jobs.units)
+    units = jobs.units // part
+    steps = min(_STEPS, _MOST_WORK // (units * int(counts.sum())))
+    if steps < _FEWEST_STEPS or first[-1] + 1 >= len(starts):
+        return common
+    rows = np.concatenate([[0], np.cumsum(counts)])
+    widths = np.repeat(jobs.costs[:, 0], counts)
+    intervals = np.arange(rows[-1]) - np.repeat(rows[:-1] - first, counts)
+    spans = np.diff(starts)
+    order, columns = _by_interval(intervals, len(spans))
+    lengths, packed = spans[intervals], np.empty(len(intervals))
+
+    def value(prices: np.ndarray, wanting: np.ndarray) -> float:
+        pays = choose_each(release, work, starts, first, rows, prices, wanting)
+        paid = pack_each(spans, columns, order, widths // part, units, prices, packed)
+        np.subtract(wanting / lengths, packed, out=wanting)
+        return pays - paid
+
+    at_common = np.asarray(common.prices)[np.searchsorted(common.starts, starts, side="right") - 1] / PRICE_PARTS
+    prices = widths * at_common[intervals]
+    prices = climb(value, lengths, prices, common.proved, steps, _MOMENTUM)
+    exact = np.rint(prices * PRICE_PARTS).astype(np.int64)
+    proved = value(exact / PRICE_PARTS, np.empty(len(exact)))
+    proved -= ROUNDING * (abs(proved) + 2 * float((exact / PRICE_PARTS * lengths).sum()))
+    own = tuple(tuple(exact[low:high].tolist()) for low, high in pairwise(rows))
+    return Prices(tuple(map(int, starts)), (0,) * len(starts), proved, common.parts, own)
+
+
+def _by_interval(intervals: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the places of prices in order of their intervals, and where those of each begin."""
+    order = np.argsort(intervals, kind="stable")
+    return order, np.searchsorted(intervals[order], np.arange(count + 1))

@@ -10,8 +10,7 @@ import numpy as np
 from simsched.bounds.certificate import PRICE_PARTS, Certificate
 from simsched.bounds.jobs import Floats, RelaxedJobs
 from simsched.bounds.kernels import evaluate, fast_machine
-from simsched.bounds.own_prices import own_prices
-from simsched.bounds.prices import ROUNDING, Prices, climb
+from simsched.bounds.prices import ROUNDING, Prices, climb, own_prices
 
 #: Intervals of the coarsest and of the finest grid of prices, and how much finer each is than the one before.
 _COARSEST, _FINEST, _FINER = 256, 4096, 4

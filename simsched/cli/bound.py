@@ -108,19 +108,21 @@ def _plain(one: Distance) -> Mapping[str, Any]:
 
 
 def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> None:
-    from simsched.cli.groups import hours
     from simsched.cli.tables import print_table
-    from simsched.report import TextTable
+    from simsched.report import TextTable, shown_unit
 
     said = dict.fromkeys(f"Left out: {words}." for one in bounds for words in one.relaxed)
     said |= dict.fromkeys(f"No bound for {_place(one)}: {one.refused}." for one in bounds if one.refused)
     known = [one for one in bounds if not one.refused]
+    unit = shown_unit("s", (one.makespan_s for one in known))
+
+    def time(seconds: float) -> str:
+        return f"{seconds * unit.factor:.2f}"
+
     rows = tuple(
-        (_place(one), f"{one.jobs}", hours(one.mean_jct_s),
-         hours(one.mean_wait_s), hours(one.makespan_s))
-        for one in known
-    )  # fmt: skip
-    headers = ("cells", "jobs", "mean JCT (h)", "mean wait (h)", "makespan (h)")
+        (_place(one), f"{one.jobs}", time(one.mean_jct_s), time(one.mean_wait_s), time(one.makespan_s)) for one in known
+    )
+    headers = ("cells", "jobs", *map(unit.title, ("mean JCT", "mean wait", "makespan")))
     notes = ("No scheduler comes below these.", *said)
     print_table(TextTable(f"{name}: lower bounds", headers, rows, notes, 1))
     if not beside:
@@ -130,13 +132,13 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
         (
             one.policy,
             _place(one.bound),
-            hours(one.mean_jct_s),
+            time(one.mean_jct_s),
             *map(_percent, (one.jct, one.wait, one.makespan, one.way)),
         )
         for one in beside
     )
     unknown = dict.fromkeys(f"{one.policy}, {_place(one.bound)}: {one.unknown}." for one in beside if one.unknown)
-    columns = ("policy", "cell", "mean JCT (h)", "above the best possible, at most (%)", "of mean wait (%)",
+    columns = ("policy", "cell", unit.title("mean JCT"), "above the best possible, at most (%)", "of mean wait (%)",
                "of makespan (%)", "way from FIFO to the bound (%)")  # fmt: skip
     print_table(TextTable(f"{name}: at most so far above the best possible", columns, lines, tuple(unknown), 2))
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from simsched.operators import Backtest, Queue, ReplayPlan, Start, Verdict
     from simsched.report import TextTable
 
+    #: An answer in words, as a table, and for `--json`.
+    _Answer = tuple[list[str], TextTable, dict[str, Any]]
+
 
 @click.command()
 @operator_options(log_option)
@@ -69,13 +72,9 @@ def forecast(
             refused(found, plan, "forecast", paths)
         return
     if tests:
-        score = backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed)
-        said, table = _score_words(score), _starts_table(score.starts, "Forecasts at past moments")
-        shown: dict[str, Any] = {"backtest": {**asdict(score), "starts": [asdict(one) for one in score.starts]}}
+        said, table, shown = _tested(backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed))
     else:
-        (starts,) = forecast_starts(plan, queues, draws=draws, seed=seed)
-        said, table = _words(queues[0], starts), _starts_table(starts, "When waiting jobs will start")
-        shown = {"now_s": queues[0].now_s, "starts": [asdict(one) for one in starts]}
+        said, table, shown = _forecast(queues[0], *forecast_starts(plan, queues, draws=draws, seed=seed))
     said, table = [found.verdict.said(), *said], marked(table, found.verdict)
     if not no_plots:
         publish_verdict(found)
@@ -93,10 +92,17 @@ def forecast(
         click.echo(f"{path}")
 
 
-def _words(queue: Queue, starts: Sequence[Start]) -> list[str]:
+def _forecast(queue: Queue, starts: Sequence[Start]) -> _Answer:
     moment = datetime.fromtimestamp(queue.now_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     running = int((queue.jobs["start_s"] >= 0).sum())
-    return [f"At {moment} {running} jobs ran and {len(starts)} waited."]
+    said = [f"At {moment} {running} jobs ran and {len(starts)} waited."]
+    shown = {"now_s": queue.now_s, "starts": [asdict(one) for one in starts]}
+    return said, _starts_table(starts, "When waiting jobs will start"), shown
+
+
+def _tested(score: Backtest) -> _Answer:
+    shown = {"backtest": {**asdict(score), "starts": [asdict(one) for one in score.starts]}}
+    return _score_words(score), _starts_table(score.starts, "Forecasts at past moments"), shown
 
 
 def _score_words(score: Backtest) -> list[str]:

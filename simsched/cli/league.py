@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,10 +54,9 @@ def league(
     """
     from simsched.api import progress_listener
     from simsched.cli.run import processors
-    from simsched.experiment import policy_card, read_league, shipped_results
+    from simsched.experiment import read_league, shipped_results
     from simsched.files import write_text
     from simsched.operators import play
-    from simsched.policy import POLICIES
     from simsched.report.page import write_league
     from simsched.results import LEAGUE_FILE, league_text, read_league_table
 
@@ -83,13 +83,7 @@ def league(
             bounds=not no_bounds,
         )
     write_text(folder / LEAGUE_FILE, league_text(table))
-    cards = [
-        policy_card(one)
-        for one in dict.fromkeys(entry.policy_name for entry in table.ran())
-        if POLICIES.is_shipped(one)
-    ]
-    evidence = [(card.name, card.evidence, " ".join(card.parts.get("Deviations", ()))) for card in cards]
-    paths = [folder / LEAGUE_FILE, *write_league(table, folder, evidence)]
+    paths = [folder / LEAGUE_FILE, *write_league(table, folder, _evidence(table))]
     if as_json:
         print_json({"league": table.name, "seeds": list(table.seeds), "files": [str(path) for path in paths]})
     else:
@@ -98,6 +92,16 @@ def league(
             click.echo(path)
     if policies and not _say_failures(table, stored):
         raise click.exceptions.Exit(1)
+
+
+def _evidence(table: LeagueTable) -> list[tuple[str, Sequence[tuple[str, str, str]], str]]:
+    """Return how each shipped policy of a league was checked, and where it deviates from its paper."""
+    from simsched.experiment import policy_card
+    from simsched.policy import POLICIES
+
+    names = dict.fromkeys(entry.policy_name for entry in table.ran())
+    cards = [policy_card(one) for one in names if POLICIES.is_shipped(one)]
+    return [(card.name, card.evidence, " ".join(card.parts.get("Deviations", ()))) for card in cards]
 
 
 def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:

@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "plot": "results", "report": "report", "export": "export", "trace": "trace", "workload": "workload",
     "application": "application", "check": "check", "new": "new", "clean": "clean", "verify": "clean",
     "calibrate": "gate", "capacity": "capacity", "what-if": "what_if", "forecast": "forecast", "pack": "pack",
-    "bound": "bound", "data": "data", "learn": "learn", "why": "why", "step": "step",
+    "bound": "bound", "data": "data", "learn": "learn", "why": "explain", "step": "step",
     "league": "league", "plan": "plan", "explain": "explain",
 }  # fmt: skip
 

@@ -85,7 +85,13 @@ def pack(
         told = {"node_order": node_order, "fit_nowhere": homeless, "figures": [str(path) for path in figures]}
         print_json({"rules": rows, **told})
         return
-    notes = [
+    _print(found, beside, published, _notes(demand, seeds, node_order, homeless))
+    for path in figures:
+        click.echo(f"{path}")
+
+
+def _notes(demand: float, seeds: int, node_order: NodeOrder, homeless: Mapping[str, int]) -> list[str]:
+    return [
         f"Pods came until they had asked for {demand:g} % of the GPUs, and none left; mean over {seeds} seeds"
         + (" ±95 % interval." if seeds > 1 else "."),
         "A tie goes to the first node in " + _ORDER_TOLD[node_order],
@@ -95,9 +101,6 @@ def pack(
         *(f"{count} pods of {name} fit on no empty node and are refused whenever they come."
           for name, count in homeless.items()),
     ]  # fmt: skip
-    _print(found, beside, published, notes)
-    for path in figures:
-        click.echo(f"{path}")
 
 
 def _tell(name: str, rule: str) -> None:

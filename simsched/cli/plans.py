@@ -153,12 +153,7 @@ def plans(
     answers = [*found, *(one for _, one in beside), *(one for _, one in scaled)]
     _say_beyond(document, [(known.shape, one.plan) for one in answers])
     if as_json:
-        shown = [_shown(one) for one in found]
-        apart_too = [{"where": where, **_shown(one)} for where, one in beside]
-        by_gpus = [
-            {"global_batch": one.global_batch, "mfu": one.mfu(best.step_s), **_shown(best)} for one, best in scaled
-        ]
-        print_json({"plans": shown, "across": apart_too, "weak_scaling": by_gpus})
+        print_json(_listed(found, beside, scaled))
         return
     _print_plans(question, found)
     _print_best(question, found[0], tokens)
@@ -177,6 +172,17 @@ def plans(
             growing = [(f"{one.gpus} GPUs: {best.plan}", best) for one, best in scaled]
             title = f"A step on {kind}, as GPUs and batch double together"
             _draw(growing, title, f"{known.name}-weak-scaling", out)
+
+
+def _listed(
+    found: Sequence[PlanAnswer],
+    beside: Sequence[tuple[str, PlanAnswer]],
+    scaled: Sequence[tuple[Question, PlanAnswer]],
+) -> dict[str, object]:
+    """Return for `--json` the plans, what it costs to lie apart, and the fastest as GPUs double."""
+    by_gpus = [{"global_batch": one.global_batch, "mfu": one.mfu(best.step_s), **_shown(best)} for one, best in scaled]
+    across = [{"where": where, **_shown(one)} for where, one in beside]
+    return {"plans": [_shown(one) for one in found], "across": across, "weak_scaling": by_gpus}
 
 
 def _model(name: str) -> PlannedModel:

@@ -103,12 +103,9 @@ def run(
     experiment = experiment_of(experiment, Path(out), labels, **manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
-    if diagnostics:
-        overrides = (*overrides, f"diagnostics=[{', '.join(diagnostics)}]")
-    if explain:
-        overrides = (*overrides, "engine.reasons=true")
-    if shards is not None:
-        overrides = (*overrides, f"shards.parts={shards}")
+    overrides += (f"diagnostics=[{', '.join(diagnostics)}]",) * bool(diagnostics)
+    overrides += ("engine.reasons=true",) * explain
+    overrides += () if shards is None else (f"shards.parts={shards}",)
     how: dict[str, Any] = {"labels": labels, "in_process": in_process, "limit_s": timeout_per_cell}
     ahead = not (in_process or dask or dry_run)
     grid = prepare(experiment, overrides, name=name, progress=grid_progress(), ahead=ahead, **how)

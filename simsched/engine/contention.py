@@ -113,14 +113,12 @@ def _crossed(tiers: tuple[Tier, ...], gpus: int) -> list[int]:
 
 def _uplinks(job: JobState, cluster: Cluster) -> Iterator[tuple[Hashable, ...]]:
     """Yield the uplinks that a job has on each tier, in the order of its site's; none of single GPUs and islands."""
-    nodes = [node for node, _ in job.allocation]
     for tier in cluster.within:
-        yield () if tier.gpus else tuple((tier.name, node) for node in nodes)
+        yield () if tier.gpus else tuple((tier.name, node) for node, _ in job.allocation)
     for place, level in enumerate(cluster.levels):
         if level.uplink is not None:
             path = job.uplink_paths[place] if job.uplink_paths else _hashed(job.request.id, level)
-            domains = dict.fromkeys(cluster.nodes[node].domains[place] for node in nodes)
-            yield tuple((level.name, domain, path) for domain in domains)
+            yield cluster.uplinks(job.allocation, place, path)
 
 
 def _hashed(job_id: str, level: Level) -> int:

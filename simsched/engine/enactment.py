@@ -13,7 +13,6 @@ from simsched.engine.options import Terms
 from simsched.engine.rows import CANCELLED, Moves
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.validate import (
-    ALONE,
     Changes,
     changes_of,
     check_changes,
@@ -79,7 +78,6 @@ class Enactment:
 
     def _move(self, changes: Changes) -> Moves:
         active, ledger = self._active, self._ledger
-        shared: Mapping[str, Place] = {}
         placed: list[tuple[JobState, Allocation]] = []
         held = moved = 0
         for job_id, allocation in changes.gpus.items():
@@ -90,13 +88,12 @@ class Enactment:
                 moved += bool(allocation)
             if allocation:
                 placed.append((job, allocation))
-        if changes.actions:
-            shared = changes.shared
-            for job_id in changes.cancelled:
-                ledger.complete(active[job_id], CANCELLED)
+        for job_id in changes.cancelled if changes.actions else ():
+            ledger.complete(active[job_id], CANCELLED)
         for job, allocation in placed:
-            place = shared.get(job.request.id, ALONE) if shared else ALONE
             named = changes.actions.get(job.request.id) if changes.actions else None
-            plan = named.plan if isinstance(named, Place) else None
-            ledger.place(job, allocation, place.beside, place.onto, plan)
+            if isinstance(named, Place):
+                ledger.place(job, allocation, named.beside, named.onto, named.plan)
+            else:
+                ledger.place(job, allocation)
         return Moves(len(placed) - moved, held - moved, moved)

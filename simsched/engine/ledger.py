@@ -17,7 +17,7 @@ from simsched.engine.records import JobRecord, JobRecorder, Recorder
 from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
-from simsched.model import NOTHING, Allocation, BatchChoice, Running, describe, gpus_of
+from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site, describe, gpus_of
 from simsched.model.plans import Plan
 from simsched.policy import Speed
 
@@ -285,18 +285,10 @@ class Ledger:
             self.settle(job)
         site = job.site
         assert site is not None
-        running = job.app.run(site, job.batch, job.epoch)
-        step, gradient = running.step, running.gradient
-        if step is not None and gradient is not None and not isinstance(job.agent, UnlearningAgent):
-            job.agent.observe(Measurement(site, job.batch.local_bsz, step, gradient, job.epoch))
-            if job.agent.stale:
-                self.stale[job.request.id] = job
-        if job.speeds is not None:
-            job.speeds[site] = _speed(job, running)
-        job.running = running
-        job.rate = running.rate if job.plain else running.rate * (1 - job.interference) * job.speed
-        if job.slow != 1 or job.congestion:
-            job.rate *= job.slow * (1 - job.congestion)
+        job.running = running = job.app.run(site, job.batch, job.epoch)
+        job.rate = running.rate
+        if not job.plain:
+            self._measure(job, site, running)
         job.since = now
         # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
         missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate if job.rate else inf
@@ -311,6 +303,19 @@ class Ledger:
             return
         phase = Phase.PROGRESS if missing <= whole else Phase.RESUME
         job.appointment = self._clock.at(now + whole, phase, partial(self._end_epoch, job))
+
+    def _measure(self, job: JobState, site: Site, running: Running) -> None:
+        """Tell the agent how the job runs, and slow it down by what is beside it."""
+        step, gradient = running.step, running.gradient
+        if step is not None and gradient is not None and not isinstance(job.agent, UnlearningAgent):
+            job.agent.observe(Measurement(site, job.batch.local_bsz, step, gradient, job.epoch))
+            if job.agent.stale:
+                self.stale[job.request.id] = job
+        if job.speeds is not None:
+            job.speeds[site] = _speed(job, running)
+        job.rate *= (1 - job.interference) * job.speed
+        if job.slow != 1 or job.congestion:
+            job.rate *= job.slow * (1 - job.congestion)
 
     def _end_epoch(self, job: JobState) -> None:
         self.settle(job)

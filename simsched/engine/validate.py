@@ -96,25 +96,24 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
     plain = cluster.occupancy is None and cluster.beside is None
     if not plain or decision.rest != "stays" or decision.nodes is not None:
         return None
-    up, balance = cluster.up, dict[int, int]()
+    up, free, left = cluster.up, cluster.free, dict[int, int]()
+    known = len(up)
     for job_id, new in decision.jobs.items():
         job = active.get(job_id)
         if job is None or type(new) is not tuple or new == job.allocation or job.request.shape is not None:
             return None
         for node, gpus in job.allocation:
-            balance[node] = balance.get(node, 0) + gpus
+            left[node] = left.get(node, free[node]) + gpus
         missing = job.request.num_gpus if new else 0
         for node, gpus in new:
-            if type(node) is not int or type(gpus) is not int or not (gpus > 0 <= node < len(up) and up[node]):
+            if type(node) is not int or type(gpus) is not int or not (gpus > 0 <= node < known and up[node]):
                 return None
-            balance[node] = balance.get(node, 0) - gpus
+            left[node] = left.get(node, free[node]) - gpus
             missing -= gpus
-        if missing or (len(new) > 1 and _malformed(new, cluster, 1)):
+        if missing or (len(new) > 1 and (len(dict(new)) < len(new) or gpu_type_of(cluster.cluster, new) is None)):
             return None
-    free = cluster.free
-    for node, gpus in balance.items():
-        if free[node] + gpus < 0:
-            return None
+    if left and min(left.values()) < 0:
+        return None
     return Changes(dict(decision.jobs), NO_CHANGES.actions)  # type: ignore[arg-type]  # all of them are tuples
 
 

@@ -28,7 +28,13 @@ from .cluster import (
     Within as Within,
 )
 from .contention import Flow as Flow, shared_steps_s as shared_steps_s
-from .fitted import FittedApplication as FittedApplication, NoiseCurve as NoiseCurve, Training as Training
+from .fitted import (
+    FittedApplication as FittedApplication,
+    NoiseCurve as NoiseCurve,
+    RelativeSteps as RelativeSteps,
+    Training as Training,
+    with_types as with_types,
+)
 from .fixed import FixedDuration as FixedDuration, StagedJob as StagedJob
 from .goodput import CandidateBatches as CandidateBatches, GoodputModel as GoodputModel, efficiency as efficiency
 from .job import (
@@ -81,7 +87,6 @@ from .regimes import (
     epoch_of as epoch_of,
     rescaled as rescaled,
 )
-from .relative import RelativeSteps as RelativeSteps, with_types as with_types
 from .scaled import ScaledApplication as ScaledApplication
 from .scaling import ScalingCurve as ScalingCurve, micro_batches as micro_batches
 from .shape import Amount as Amount, NodeShape as NodeShape, Terms as Terms, node_labels as node_labels

@@ -363,11 +363,12 @@ class Capacity:
         free, pools = self.free, self._pool_of
         self.changes += 1
         for node, gpus in allocation:
-            before = free[node]
-            free[node] = after = before + sign * gpus
-            self.total += after - before
+            before, more = free[node], sign * gpus
+            free[node] = after = before + more
+            self.total += more
             if pools:
                 pool, bit = pools[node], 1 << node
-                pool.nodes_with[before] ^= bit
-                pool.nodes_with[after] ^= bit
-                pool.total += after - before
+                pool.total += more
+                nodes_with = pool.nodes_with
+                nodes_with[before] ^= bit
+                nodes_with[after] ^= bit

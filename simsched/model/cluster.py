@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from simsched.model.placement import Allocation
 from simsched.words import counted
 
 
@@ -155,6 +156,15 @@ class Cluster:
     def tiered(self) -> bool:
         """Whether the uplinks of any tier are declared."""
         return bool(self.within) or any(level.uplink is not None for level in self.levels)
+
+    def uplinks(self, at: Allocation, place: int, path: int) -> tuple[Hashable, ...]:
+        """Return the uplinks of the domains of a level that hold some of an allocation, by one of its equal paths.
+
+        () where the level declares none.
+        """
+        level = self.levels[place]
+        domains = dict.fromkeys(self.nodes[node].domains[place] for node, _ in at) if level.uplink is not None else ()
+        return tuple((level.name, domain, path) for domain in domains)
 
     @cached_property
     def gpu_types(self) -> tuple[str, ...]:

@@ -7,15 +7,16 @@ noise scale as it changes over training and with the batch size.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simsched.arithmetic import exp, log
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, MemoryNeed, Running, StepTime
 from simsched.model.goodput import gradient_of
 from simsched.model.placement import Site
-from simsched.model.step_model import Placements, StepModel
+from simsched.model.step_model import Floats, Placements, StepModel
 
 
 @dataclass(frozen=True)
@@ -144,3 +145,37 @@ class FittedApplication:
         ratio = float(np.interp(log(batch_size), log(known), ratios))
         steps = [ratio * per_epoch / self.gradient(batch_size, epoch).gain(scale) for epoch in range(self.epochs)]
         return tuple(np.cumsum(steps).tolist())
+
+
+@dataclass(frozen=True)
+class RelativeSteps:
+    """Computes `factors` times as fast as `base`; synchronising costs as many seconds as there (an assumption).
+
+    `factors` are (per-GPU batch size, factor) pairs in ascending order: straight lines between, constant beyond.
+    """
+
+    base: StepModel
+    factors: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse no factors, and those of 0 or less."""
+        if not self.factors or min(factor for _, factor in self.factors) <= 0:
+            raise ValueError("a relative speed needs at least one factor, and all above 0")
+
+    def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
+        """Return (computation, step)."""
+        compute, step = self.base.times_s(placements, local_bsz)
+        sizes, factors = zip(*self.factors, strict=True)
+        faster = compute / np.interp(np.asarray(local_bsz, dtype=np.float64), sizes, factors)
+        return faster, faster + (step - compute)
+
+
+def with_types(
+    app: FittedApplication, base: str, speeds: dict[str, float], *, restart_delay_s: float | None = None
+) -> FittedApplication:
+    """Return an application that runs on further GPU types too, at `speeds` relative to the type `base`."""
+    models = dict(app.step_models)
+    for gpu_type, speed in sorted(speeds.items()):
+        models.setdefault(gpu_type, RelativeSteps(app.step_models[base], ((1, speed),)))
+    delay_s = app.restart_delay_s if restart_delay_s is None else restart_delay_s
+    return replace(app, step_models=models, restart_delay_s=delay_s)

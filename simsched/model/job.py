@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from simsched.model.plans.plan import Plan
 from simsched.model.shape import NodeShape, Terms
@@ -117,6 +121,14 @@ class JobSpec:
     terms: Terms | None = None
     plan: Plan | None = None
 
+    @classmethod
+    def of_columns(cls, jobs: int, columns: Mapping[str, Iterable[Any]]) -> list[JobSpec]:
+        """Return so many jobs, given the values of some fields; half the time of calling the class for each."""
+        specs = list(map(object.__new__, repeat(cls, jobs)))
+        for name, default in _SPEC_DEFAULTS.items():
+            deque(map(getattr(cls, name).__set__, specs, columns.get(name, repeat(default))), maxlen=0)
+        return specs
+
     @property
     def request(self) -> JobRequest:
         """Return what the user submitted."""
@@ -126,3 +138,7 @@ class JobSpec:
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
         return tuple.__new__(JobTruth, _TRUTH(self))
+
+
+#: What a field holds by default, in their order.
+_SPEC_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simsched.model.application import Application, BatchChoice, BatchLimits, Running, StepTime
+from simsched.model.application import Application, BatchChoice, Running, StepTime, Undeclared
 from simsched.model.placement import Site
 
 
-class ScaledApplication:
+class ScaledApplication(Undeclared):
     """Another application with every step time multiplied by `factor`: a wider or narrower network, say."""
 
     def __init__(self, inner: Application, name: str, factor: float) -> None:
@@ -16,21 +16,10 @@ class ScaledApplication:
         self._inner = inner
         self._factor = factor
         self.name = name
-        self.limits: BatchLimits | None = inner.limits
-        self.batch_sizes = inner.batch_sizes
-        self.tuned = inner.tuned
-        self.gpu_types = inner.gpu_types
-        self.max_gpus = inner.max_gpus
-        self.fixed_batch_size = inner.fixed_batch_size
-        self.restart_delay_s = inner.restart_delay_s
-        self.start_delay_s = inner.start_delay_s
-        self.checkpoint_s = inner.checkpoint_s
-        self.tensor_skew = inner.tensor_skew
-        self.memory = inner.memory
+        for declared in Undeclared.__annotations__:
+            setattr(self, declared, getattr(inner, declared))
         self.stages_s = tuple(seconds * factor for seconds in inner.stages_s)
-        self.loss_curve = inner.loss_curve
         self.reports_loss = inner.loss_curve is not None
-        self.epochs = inner.epochs
 
     def epoch_end(self, epoch: int) -> float:
         """Return the progress at the end of a 0-based epoch."""

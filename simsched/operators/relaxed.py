@@ -23,9 +23,8 @@ from simsched.model import (
     consolidated_shape,
 )
 from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
-from simsched.model.plans import PlannedJob
+from simsched.model.plans import EVERYTHING, Plan, PlannedJob, PlannedModel, TabledModel, best_plan
 from simsched.operators.fitted_speeds import TrainedApplication, fitted_speeds
-from simsched.operators.planned_speeds import planned_speeds
 
 #: Parts of a GPU in which widths are counted where GPUs differ or are given out in parts.
 _PARTS = 1000
@@ -85,9 +84,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
     elastic = any(len({count for _, count in found}) > 1 for found in known.values())
     steady = len(types) == 1 and not task.gpu_speed and sharing is None and not task.engine.interference
     exact = steady and _on_ticks(task, applications)
-    if task.engine.kill_at_time_limit and not (steady and not elastic) and any(job.time_limit_s for job in task.jobs):
-        message = "has no bound, as what a job has done by then depends on its GPUs"
-        raise input_error("engine.kill_at_time_limit", message, "set it to false")
+    _refuse_limits(task, steady=steady and not elastic)
     unit_s = 1.0 if exact else _FINE_S
     released, work, speeds, ahead_s, served_s = [], [], [], 0.0, 0.0
     envelopes: dict[tuple[int, float], Speeds] = {}
@@ -95,11 +92,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         share = job.gpu_share if parts else 1.0
         key = id(found), share
         if key not in envelopes:
-            best = max(found.values())
-            envelopes[key] = Speeds(
-                tuple((max(1, floor(worth[kind] * count * share * more)), speed / best * more)
-                      for (kind, count), speed in sorted(found.items()) for more in fastest)
-            )  # fmt: skip
+            envelopes[key] = _envelope(found, share, worth, fastest)
         seconds = app.epoch_end(app.epochs - 1) / max(found.values())
         if task.engine.kill_at_time_limit and job.time_limit_s is not None:
             seconds = min(seconds, job.time_limit_s)
@@ -116,7 +109,6 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
     gpus = {kind: sum(node.gpus for node in task.cluster.nodes if node.gpu_type == kind) for kind in types}
     units_in_all = ceil(sum(worth[kind] * count for kind, count in gpus.items()) * gained)
     told = {
-        _ALWAYS: True,
         _TYPES: len(types) > 1,
         _ELASTIC: elastic,
         FITTED: any(isinstance(app, TrainedApplication) for app in applications),
@@ -130,8 +122,17 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         count=len(task.jobs),
         ahead_s=ahead_s,
         served_s=served_s if steady and not elastic else None,
-        said=tuple(words for words, holds in told.items() if holds),
+        said=(_ALWAYS, *(words for words, holds in told.items() if holds)),
     )
+
+
+def _envelope(points: _Points, share: float, worth: Mapping[str, float], fastest: Sequence[float]) -> Speeds:
+    """Return how fast a job of some points can be, relative to its fastest, on units of what the types are worth."""
+    best = max(points.values())
+    return Speeds(
+        tuple((max(1, floor(worth[kind] * count * share * more)), speed / best * more)
+              for (kind, count), speed in sorted(points.items()) for more in fastest)
+    )  # fmt: skip
 
 
 def _refuse(task: Task) -> None:
@@ -144,6 +145,13 @@ def _refuse(task: Task) -> None:
         raise input_error("shards", "have no bound, as jobs of different shards share no GPUs", "set shards.parts=1")
     if not task.jobs:
         raise input_error("workload", "has no jobs, so there is nothing to bound")
+
+
+def _refuse_limits(task: Task, *, steady: bool) -> None:
+    """Raise `InputError` where jobs end at their limits, and their speeds are not `steady`."""
+    if task.engine.kill_at_time_limit and not steady and any(job.time_limit_s for job in task.jobs):
+        message = "has no bound, as what a job has done by then depends on its GPUs"
+        raise input_error("engine.kill_at_time_limit", message, "set it to false")
 
 
 def _on_ticks(task: Task, applications: Sequence[Application]) -> bool:
@@ -251,3 +259,38 @@ def _sharing(spec: SharingSpec | None, most: int) -> tuple[float, tuple[float, .
         fastest = max(max(pair) for pair in pairs)
         return max(1.0, *(sum(pair) for pair in pairs)), (1.0, fastest) if fastest > 1 else (1.0,)
     return float(most), (1.0,)  # each at most as fast as alone
+
+
+def planned_speeds(
+    app: PlannedJob, asked: Plan | None, ranges: Sequence[tuple[int, int]], cluster: Cluster
+) -> Mapping[tuple[str, int], float]:
+    """Bound a model's steps a second by GPU type and the least of each of some `ranges` of numbers of GPUs.
+
+    The step is that of the fastest of all plans on at most so many GPUs, and of that `asked` for, with all GPUs in
+    one node: a tier of the network only adds to what its collectives take, and what messages gain by a slower stage
+    is no more than the stage loses. Measured plans count as measured, others as the analytic ones scaled by the least
+    ratio of a measured to an analytic step, as no nearest row scales by less.
+    """
+    model = app.plans
+    analytic = model.model if isinstance(model, TabledModel) else model
+    rows = model.rows if isinstance(model, TabledModel) else {}
+    found: dict[tuple[str, int], float] = {}
+    for kind in sorted(set(cluster.gpu_types) & set(model.gpu_types)):
+        scale = min((seconds / analytic.modelled(plan, Site(shape, kind), app.global_batch).total
+                     for (plan, shape), seconds in rows.items()), default=1.0) if analytic else 1.0  # fmt: skip
+        for least, most in ranges:
+            steps = [seconds for (_, shape), seconds in rows.items() if sum(shape) <= most]
+            if analytic is not None:
+                steps += [scale * seconds for seconds in _analytic(analytic, kind, most, app.global_batch, asked)]
+            if steps:
+                found[kind, least] = 1 / min(steps)
+    return found
+
+
+def _analytic(model: PlannedModel, kind: str, gpus: int, batch: int, asked: Plan | None) -> list[float]:
+    """Return the seconds of a step in one node of the fastest plan on at most so many GPUs, and of that asked for."""
+    hardware = model.on(kind)
+    fastest = best_plan(model.shape, hardware, gpus, batch, (), EVERYTHING, at_least=1)
+    within = [plan for plan in (asked,) if plan is not None and model.refusal(plan, kind, gpus, batch) is None]
+    one_node = [model.modelled(plan, Site((plan.gpus,), kind), batch) for plan in within]
+    return [float(parts.total) for parts in (*one_node, *(() if fastest is None else (fastest.parts,)))]

@@ -92,7 +92,7 @@ class Decision(NamedTuple):
         """Make a decision that touches only the jobs named."""
         jobs = {**dict.fromkeys(stop, NOTHING), **start} if stop else start
         if not more:
-            return tuple.__new__(cls, (jobs, "stays", *_DEFAULTS))  # half the time of a call of the class
+            return tuple.__new__(cls, (jobs, *_DEFAULTS))  # half the time of a call of the class
         return cls(jobs, "stays", **more)  # type: ignore[arg-type]
 
     @property
@@ -102,8 +102,8 @@ class Decision(NamedTuple):
         return {job_id: at for job_id, at in placed.items() if at}
 
 
-#: The defaults of what stands behind `rest`.
-_DEFAULTS = Decision({})[2:]
+#: What stands behind the jobs of a decision that names those that change.
+_DEFAULTS = Decision({}, "stays")[1:]
 
 
 def no_decision(returned: object) -> str:

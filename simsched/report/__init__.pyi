@@ -23,3 +23,4 @@ from .tables import (
     to_latex as to_latex,
     to_markdown as to_markdown,
 )
+from .units import shown_unit as shown_unit

@@ -95,9 +95,9 @@ def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
     """Return the latest plan that holds a share, or what is free of it, from its start on."""
     if not len(room):
         return room if job.work <= 0 else None
-    below = np.array([0, *(1 << count.bit_length() - 1 for count in range(1, share + 1))])
+    below = np.array([1 << count.bit_length() >> 1 for count in range(share + 1)])
     below[: job.least] = 0
-    known = np.zeros(share + 1)
+    known = np.zeros(len(below))
     for size in (one for one in job.sizes if one <= share):
         known[size] = job.rate(size)
     taken = below[np.clip(room, 0, share)]
@@ -240,7 +240,7 @@ def share_out(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, int]:
         grown = False
         for job in jobs:
             have = counts[job.id]
-            fits = 0 < have <= left and 2 * have <= job.max_gpus and job.rate(2 * have) > job.rate(have)
+            fits = have <= left and 2 * have <= job.max_gpus and job.rate(2 * have) > job.rate(have)
             if fits and not _grows_in_vain(job, have, 2 * have):
                 counts[job.id] += have
                 left -= have
@@ -254,7 +254,7 @@ def _is_safe(job: DeadlineJob, gpus: int, later: Counts) -> bool:
 
 def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
     """Return whether a job that runs would end no sooner on more GPUs, because it has to restart."""
-    if gpus != job.held or not gpus or job.restart_slots <= 0:
+    if gpus != job.held or job.restart_slots <= 0:
         return False
     before, after = job.rate(gpus), job.rate(larger)
     return before > 0 and (after <= 0 or job.work / after + job.restart_slots >= job.work / before)
@@ -276,9 +276,9 @@ def _needed(job: DeadlineJob, gpus: int, later: Counts) -> float:
     """Return the GPU-slots that a job still needs after a slot on some GPUs, the last counted by the part used."""
     left = job.work - job.rate(gpus)
     spent = 0.0
-    ends = [*(np.flatnonzero(np.diff(later)) + 1).tolist(), len(later)]
-    for begin, end in zip([0, *ends], ends, strict=False):
-        count = int(later[begin]) if begin < end else 0
+    begins = np.flatnonzero(np.diff(later, prepend=_MOVED)).tolist()
+    for begin, end in zip(begins, [*begins[1:], len(later)], strict=False):
+        count = int(later[begin])
         rate = job.rate(count)
         if left <= 0:
             break

@@ -185,7 +185,7 @@ class Convergence:
         """
         calm = 0
         before = self.loss(0)
-        for epoch in range(1, most_epochs + 1):
+        for epoch in range(1, most_epochs):
             after = self.loss(epoch * epoch_steps)
             calm = calm + 1 if before - after < threshold * before else 0
             if calm == epochs:

@@ -14,6 +14,7 @@ from simsched.errors import InputError, Problem, input_error, nearest, tell
 from simsched.keys import key, problems_with
 from simsched.model import FIXED_DURATION, JobSpec, Speedup, TabulatedModel
 from simsched.paths import data_folder
+from simsched.threads import spared_by_the_collector
 from simsched.words import counted
 from simsched.workload import readers
 from simsched.workload.gavel.trace_file import is_gavel_trace, is_shockwave_trace, read_gavel_jobs, read_shockwave_jobs
@@ -142,6 +143,7 @@ class Drawn:
     left_out: Mapping[str, int] | None = None
 
 
+@spared_by_the_collector()
 def drawn_workload(
     options: WorkloadOptions,
     seed: int,

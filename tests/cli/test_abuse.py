@@ -195,7 +195,7 @@ def test_a_full_disk_is_no_internal_error(simsched, monkeypatch):
 
 #: How often each attack is tried here; the full numbers are those of `python -m benchmarks.abuse`. What starts
 #: processes at each try takes too long: kills, hostile policies, full disks, doctored folders have tests of their own.
-FEW = {"calls": 5, "flip": 3, "fuzz": 3, "mutants": 8, "names": 1, "reuse": 1, "strangers": 3, "unsaid": 3}
+FEW = {"calls": 5, "flip": 3, "fuzz": 12, "mutants": 8, "names": 1, "reuse": 1, "strangers": 3, "unsaid": 3}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the attacks use Linux's signals and limits")

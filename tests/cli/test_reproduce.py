@@ -1,4 +1,4 @@
-"""The scripts that make pages from nothing and hold the README against its command."""
+"""The script that makes pages from nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def script(name):
     return module
 
 
-reproduce, readme_table = script("reproduce"), script("readme_table")
+reproduce = script("reproduce")
 PAGES = pages_in(ROOT / "docs")
 
 
@@ -82,28 +82,3 @@ def test_a_page_is_made_from_nothing_and_checked(tmp_path, capfd):
     assert "not as the results have it: figures one jct_mean_h" in capfd.readouterr().out
     with pytest.raises(InputError, match="no page shows 'two'"):
         reproduce.reproduce([page], tmp_path / "results", ["two"], check=True)
-
-
-README = """## A first look
-```
-a      0.72 ±0.13
-b †    1.03 ±0.19
-
-Difference from a
-b †    +42.9
-```
-"""
-
-
-@pytest.mark.parametrize(
-    ("output", "wrong"),
-    [
-        ("a      0.72 ±0.13\nb †  1.03 ±0.19\n", 0),
-        ("a      0.72 ±0.13\nb †  1.03 ±0.19\nDifference from a\nb †    +1\n", 0),
-        ("a      0.73 ±0.13\nb †  1.03 ±0.19\n", 1),
-        ("a      0.72 ±0.13\nb    1.03 ±0.19\n", 1),
-        ("a      0.72 ±0.13\n", 1),
-    ],
-)
-def test_the_table_of_the_readme_is_stale_where_a_row_differs(output, wrong):
-    assert len(readme_table.differences(README, output, ("b", "a"))) == wrong

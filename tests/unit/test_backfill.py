@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from simsched_policies.production.slurm.backfill import NEVER, Releases
+from simsched_policies.production.slurm.waiting import Waiting, WaitingJob
 
 FOREVER = 10**6
 
@@ -153,3 +154,23 @@ def test_a_job_past_its_limit_is_taken_to_end_at_the_next_tick() -> None:
         releases.remove(5, 3)
     releases.remove(5, 4)
     assert len(releases) == 0
+
+
+def test_columns_follow_the_jobs_that_wait() -> None:
+    dice, waiting, left, number = random.Random(4), Waiting(), list[WaitingJob](), 0
+    for step in range(60):
+        for _ in range(dice.randint(0, 20)):
+            job = WaitingJob(f"job-{number}", *(dice.randint(1, 99) for _ in range(9)))
+            waiting.add(job)
+            left.append(job)
+            number += 1
+        if step % 3 == 0:  # columns are read now and then only, and may have to grow by then
+            columns = (waiting.gpus, waiting.limits, waiting.keys, waiting.numbers)
+            columns += (waiting.submitted_s, waiting.fixed, waiting.tiers, waiting.units, waiting.wants)
+            assert list(zip(*(column.tolist() for column in columns), strict=True)) == [job[1:] for job in left]
+        gone = dice.sample(range(len(left)), len(left) if step % 20 == 19 else len(left) // 9)
+        if gone:
+            waiting.remove(gone)
+            left = [job for place, job in enumerate(left) if place not in gone]
+        assert waiting.jobs == left
+        assert not left or waiting.least_gpus == min(job.gpus for job in left)

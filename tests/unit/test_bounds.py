@@ -313,6 +313,13 @@ def test_the_command_bounds_an_experiment_and_its_run_and_checks_what_it_wrote(e
     assert (first["way"], 0 < shortest["way"] <= 1) == (0, True)
 
 
+def test_times_of_seconds_are_shown_as_such() -> None:
+    """Jobs of 2, 8 and 6 seconds on two GPUs, as in Tiresias's paper: nothing of them is an hour."""
+    shown = _command("bound", "tiresias/worked-example").output
+    assert "(h)" not in shown
+    assert (2 + 8 + 6) / 3 <= float(shown.splitlines()[4].split()[-3]) <= 28 / 3  # alone, and shortest service first
+
+
 def test_what_nothing_bounds_is_refused_with_the_reason(experiment: Path) -> None:
     failing = _command("bound", experiment, "-o", "failures.jobs=philly", "--json")
     assert failing.exit_code == 0, failing.output

@@ -146,6 +146,9 @@ def test_time_is_spared_for_a_move():
     one = DeadlineJob("a", 4.0, 5, 1, float, 0, 0.5, spare_restarts=1)
     assert satisfactory_share(one, [1] * 5) == (1,) * 5
     assert satisfactory_share(DeadlineJob("a", 4.1, 5, 1, float, 0, 0.5, spare_restarts=1), [1] * 5) is None
+    # At two iterations a slot, the nine of five slots are a tenth too few for 8.1 and the one of half a slot.
+    assert satisfactory_share(rated({1: 2}, 8.0, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) == (1,) * 5
+    assert satisfactory_share(rated({1: 2}, 8.1, 0, 0.5, spare_restarts=1, max_gpus=1), [1] * 5) is None
 
 
 def test_plans_that_cannot_be_made_anew_go_on():
@@ -175,3 +178,108 @@ def test_jobs_without_a_promise_get_one_gpu_each_then_what_they_hold_then_more()
     assert share_out([a, b, c], 7) == {"a": 2, "b": 4, "c": 1}
     no_faster = job("a", 100, 50, exponent=0.0)
     assert share_out([no_faster, job("b", 100, 50, max_gpus=2)], 8) == {"a": 1, "b": 2}
+
+
+def rated(rates: dict[int, float], work: float, held: int, restart_slots: float = 0.0, **other: int) -> DeadlineJob:
+    known = {"slots": 5, "max_gpus": 8, **other}
+    return DeadlineJob(
+        "a", work, rate=lambda gpus: rates.get(gpus, 0.0), held=held, restart_slots=restart_slots, **known
+    )
+
+
+@pytest.mark.parametrize(
+    ("work", "slots", "free", "plan"),
+    [
+        (1, 0, [4] * 5, None), (1, -1, [4] * 5, None), (0.5, 0, [4], None), (0.5, 3, [], None),
+        (0, 0, [4] * 2, (0, 0)), (0, 2, [0, 0], (0, 0)), (0, 2, [4, 4], (0, 0)), (0, 3, [], ()),
+    ],
+)  # fmt: skip
+def test_a_job_without_slots_or_without_work(work: float, slots: int, free: list[int], plan: tuple[int, ...] | None):
+    assert satisfactory_share(job("a", work, slots), free) == plan
+    assert in_time(job("a", work, slots), free[:0]) == (work == 0)
+    assert in_time(job("a", work, slots), [4] * 5) == (work <= 4 * max(slots, 0))
+
+
+@pytest.mark.parametrize(
+    ("rates", "work", "later", "value"),
+    [
+        # Of 4 left two are done at rate 1, and 2 at 1.5 take 4/3 slots of two GPUs; of 3.5 the last 1.5 takes one.
+        ({1: 1, 2: 1.5}, 5, [1, 1, 2, 2], 2 / 3),
+        ({1: 1, 2: 2}, 7, [0, 1, 1, 0, 2, 2], 1),
+        # Of 6 left one slot does 1, two do 3, and one of four GPUs 2; of 5.5 the last needs 3/4 of a slot of four.
+        ({1: 1, 2: 1.5, 4: 2}, 7, [1, 2, 2, 4, 4], 1),
+        ({1: 1, 2: 2}, 100, [1], 0), ({1: 1, 2: 2}, 2, [], 0), ({1: 1, 2: 1}, 2, [1], 0),
+    ],
+)  # fmt: skip
+def test_the_marginal_return_by_hand(rates: dict[int, float], work: float, later: list[int], value: float):
+    one = rated(rates, work, held=1)
+    assert marginal_return(one, 1, np.array(later, dtype=int)) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("rates", "work", "grows"),
+    [
+        ({1: 1, 2: 2}, 2.1, True), ({1: 1, 2: 2}, 2, False),  # a slot of work and one of restart instead of two
+        ({1: 0.5, 2: 1}, 4, True), ({1: 0.5, 2: 1}, 1, False), ({2: 1}, 4, True), ({1: 1}, 0.5, False),
+    ],
+)  # fmt: skip
+def test_a_restart_must_pay(rates: dict[int, float], work: float, *, grows: bool):
+    one = rated(rates, work, held=1, restart_slots=1.0, slots=50)
+    assert (marginal_return(one, 1, np.full(49, 2)) is not None) == grows
+    it_restarts_anyway = rated(rates, work, 0, 1.0, slots=50)
+    assert (marginal_return(it_restarts_anyway, 1, np.full(49, 2)) is not None) == (2 in rates)
+
+
+@pytest.mark.parametrize(
+    ("work", "slots", "plan", "stands"),
+    [
+        (42, 3, [2, 0, 0], [2, 0, 0]),  # short by a twentieth of a slot at 40 iterations
+        (42.1, 3, [2, 0, 0], [1, 1, 1]),
+        (1, 0, [2], None), (1, 0, None, None), (40, 3, None, [0, 1, 1]), (20, 3, [3, 0, 0], [0, 0, 1]),
+    ],
+)  # fmt: skip
+def test_a_plan_beside_one_that_cannot_be_kept_stands_or_is_made_anew(
+    work: float, slots: int, plan: list[int] | None, stands: list[int] | None
+):
+    one, lost = DeadlineJob("a", work, slots, 2, lambda gpus: 20.0 * gpus), job("lost", 1000, 3)
+    kept, found = keep_promises([one, lost], {} if plan is None else {"a": np.array(plan)}, 2)
+    assert [each.id for each in kept] == ([] if stands is None else ["a"])
+    assert {name: each.tolist() for name, each in found.items()} == ({} if stands is None else {"a": stands})
+
+
+def test_all_are_planned_anew_without_spare_time_before_old_plans_stand():
+    # Five slots of which the restart takes half of one do 4.5 iterations: too few with time for another restart.
+    a, b = DeadlineJob("a", 4.3, 5, 1, float, 0, 0.5, 1), DeadlineJob("b", 1, 5, 1, float, 0, 0.5)
+    kept, found = keep_promises([a, b], {"a": np.ones(5, dtype=int), "b": np.array([1, 1, 0, 0, 0])}, 2)
+    assert kept == [a, b]
+    assert found["b"].tolist() == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("held", "restart_slots", "max_gpus", "gpus", "count"),
+    [
+        (4, 1.0, 8, 4, 4), (4, 1.0, 4, 4, 4), (4, 1.0, 2, 4, 1), (4, 1.0, 8, 3, 1), (4, 0.0, 8, 4, 1),
+        (2, 1.0, 8, 2, 2), (2, 0.0, 8, 2, 1), (1, 1.0, 8, 8, 1),
+    ],
+)  # fmt: skip
+def test_extra_gpus_are_kept_for_a_restart_while_there_is_room(
+    held: int, restart_slots: float, max_gpus: int, gpus: int, count: int
+):
+    one = DeadlineJob("a", 3, 50, max_gpus, lambda gpus: float(gpus > 0), held, restart_slots)
+    assert scale_up([one], {"a": np.ones(8, dtype=int)}, gpus) == {"a": count}
+    assert share_out([one], gpus) == {"a": min(count if held <= max_gpus else max_gpus, gpus)}
+
+
+def test_extra_gpus_are_kept_only_if_the_rest_of_the_plan_is_in_time():
+    # One slot on two GPUs, then a restart of half a slot and one more slot: 2.5 iterations.
+    one = DeadlineJob("a", 2.5, 3, 8, lambda gpus: float(gpus > 0), 2, 0.5)
+    late = DeadlineJob("a", 2.6, 3, 8, lambda gpus: float(gpus > 0), 2, 0.5)
+    assert [scale_up([each], {"a": np.ones(3, dtype=int)}, 2) for each in (one, late)] == [{"a": 2}, {"a": 1}]
+    assert scale_up([one], {"a": np.ones(0, dtype=int)}, 0) == {"a": 0}
+    assert scale_up([rated({1: 1, 4: 4}, 9, 0)], {"a": np.array([1, 4, 4])}, 1) == {"a": 1}
+
+
+@pytest.mark.parametrize(("held", "rates", "count"), [(1, {1: 1, 2: 2}, 2), (2, {1: 1, 2: 2, 4: 4}, 4)])
+def test_jobs_without_a_promise_double_where_they_end_sooner(held: int, rates: dict[int, float], count: int):
+    assert share_out([rated(rates, 100, held, 1.0)], 4) == {"a": count}
+    assert share_out([rated(rates, 1, held, 1.0)], 4) == {"a": held}

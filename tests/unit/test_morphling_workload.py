@@ -49,6 +49,12 @@ def test_plans_of_the_tables():
     assert morphling_plan("gc", 8) == Plan(data=8, recomputation="full")
     with pytest.raises(ValueError, match="takes 12 GPUs, not 8"):
         morphling_plan("322", 8)
+    assert morphling_plan("zero-offload", 4) == Plan(data=4, zero=2, offload=True)
+    assert morphling_plan("tp+ga", 4) == Plan(4)
+    assert morphling_plan("214", 8) == Plan(tensor=1, pipeline=2, data=4)
+    for wrong in ("22", "2222", "2x2", "202"):
+        with pytest.raises(ValueError, match="no three digits above 0"):
+            morphling_plan(wrong, 4)
 
 
 @pytest.mark.parametrize(("variant", "guaranteed"), [("base", 0), ("bp", 0), ("mt", 194)])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import simsched.jit
 from tests.namespaces import inside_namespace
 
 PROGRAM = """
@@ -44,3 +45,23 @@ def test_kernels_are_compiled_where_no_cache_can_be_written(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("no folder for numba's cache can be written") == 1
+
+
+def test_a_kept_kernel_is_known_by_the_arrays_it_reads_and_the_fields_of_its_arguments():
+    def made_from(reads: str, fields: str) -> str:
+        names: dict[str, object] = {}
+        text = f"""
+from typing import NamedTuple
+import numpy as np
+TABLE = np.array({reads})
+class Given(NamedTuple):
+    {fields}
+def kernel(given: Given) -> int:
+    return TABLE[given.a]
+"""
+        exec(text, names)
+        return simsched.jit._made_from(names["kernel"])
+
+    usual = made_from("[1, 2]", "a: int; b: int")
+    assert usual == made_from("[1, 2]", "a: int; b: int")
+    assert len({usual, made_from("[1, 3]", "a: int; b: int"), made_from("[1, 2]", "b: int; a: int")}) == 3

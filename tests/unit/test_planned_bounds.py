@@ -16,7 +16,7 @@ from simsched.model.plans import (
     plans,
     step_times,
 )
-from simsched.operators.planned_speeds import planned_speeds
+from simsched.operators.relaxed import planned_speeds
 
 A100 = Hardware("a100", 80e9, 312e12, 312e12, 0.5, 0.0, 1e-5, 250e9, 1e-5, 4, 25e9, network_latency_s=1e-5, spread=0.05)
 SMALL = PlannedModel("small", ModelShape(8, 1024, 4096, 16, 16, 51200, 1024), {"a100": A100}, 16, 1e9)

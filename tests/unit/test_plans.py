@@ -86,6 +86,7 @@ def test_zero_divides_the_state_over_the_replicas():
         (Plan(pipeline=3), 3, 6, "4 layers are not divisible by p x v = 3 x 1"),
         (Plan(pipeline=4, interleave=2), 4, 8, "4 layers are not divisible by p x v = 4 x 2"),
         (Plan(8), 8, 8, "4 heads are not divisible by t = 8"),
+        (Plan(data=2, micro_batch=3), 2, 8, "the global batch of 8 is not divisible by d x b = 2 x 3"),
         (Plan(context=3), 3, 8, "sequences of 32 are not divisible by c = 3"),
         (Plan(interleave=2), 1, 8, "virtual stages (v = 2) need a pipeline"),
         (Plan(pipeline=2, interleave=2), 2, 3, "the micro-batches of a step (3) must be divisible by p = 2"),
@@ -94,6 +95,23 @@ def test_zero_divides_the_state_over_the_replicas():
 )
 def test_what_cannot_run_is_refused_with_its_reason(plan, gpus, batch, reason):
     assert reason in legal(TINY, A100, plan, gpus, batch)
+
+
+@pytest.mark.parametrize(
+    ("plan", "batch"),
+    [
+        (Plan(4, 4, 2, 32, 4, zero=1), 8), (Plan(pipeline=2, interleave=2), 4), (Plan(data=8, zero=3), 8),
+        (Plan(pipeline=2, zero=1, offload=True), 3), (Plan(data=2, pipeline=2, micro_batch=2, interleave=2), 8),
+    ],
+)  # fmt: skip
+def test_what_divides_evenly_can_run(plan, batch):
+    assert legal(TINY, A100, plan, plan.gpus, batch) is None
+
+
+def test_heads_that_share_keys_and_values_bound_the_tensor_ranks():
+    shared = replace(TINY, kv_heads=2)
+    assert legal(shared, A100, Plan(2), 2, 8) is None
+    assert legal(shared, A100, Plan(4), 4, 8) == "2 key-value heads are not divisible by t = 4"
 
 
 def test_missing_memory_is_counted():
@@ -222,6 +240,8 @@ def test_a_stage_more_or_less_stands_for_embedding_and_output():
     assert legal(TINY, ends, Plan(pipeline=3), 3, 6) is None
     assert "p x v = 5 x 1" in legal(TINY, ends, Plan(pipeline=5), 5, 5)
     assert legal(TINY, ends, Plan(pipeline=2), 2, 6) is None
+    assert legal(TINY, ends, Plan(pipeline=2, interleave=3), 2, 6) is None
+    assert "p x v = 1 x 3" in legal(TINY, ends, Plan(interleave=3), 1, 6), "one stage holds both ends"
 
 
 def test_tensor_ranks_reduce_four_times_a_layer_and_six_times_with_recomputation():
@@ -273,7 +293,7 @@ def test_plans_are_written_and_read():
     for text in ("t8 p4 d16 c2 b2 v3 full sp zero1 offload", "t1 p1 d1", "t2 p1 d4 b2 selective zero3"):
         assert str(Plan.parse(text)) == text
     assert Plan.parse("zero1 b2") == Plan(micro_batch=2, zero=1)
-    for wrong in ("t8 x3", "t", "t2 t4", "zero9", "d0"):
+    for wrong in ("t8 x3", "t", "t2 t4", "zero9", "zero4", "d0"):
         with pytest.raises(ValueError, match=r"plan|twice"):
             Plan.parse(wrong)
 
@@ -298,6 +318,46 @@ def test_the_search_finds_what_trying_all_plans_finds():
     assert step_time(TINY, small, best.plan, 16, tiers).total == min(times)
 
 
+@pytest.mark.parametrize("least", [None, 2])
+def test_the_search_keeps_within_its_space_and_uses_the_ends_of_a_pipeline(least):
+    known = replace(A100, ends_count=True, sequence_parallel=True, buffers=0.0)
+    space = PlanSpace(("none",), (0,), (False,), most_tensor=2, most_context=2, most_interleave=2)
+    every = set()
+    for t, p, d, c, v, b in product(
+        (1, 2, 4), (1, 2, 3, 4, 6), (1, 2, 3, 4), (1, 2, 4), (1, 2, 3), (1, 2, 3, 4, 6, 12)
+    ):
+        plan = Plan(t, p, d, c, b, v, sequence_parallel=t > 1)
+        if (
+            t <= 2
+            and c <= 2
+            and v <= 2
+            and (least or 4) <= plan.gpus <= 4
+            and not legal(TINY, known, plan, plan.gpus, 12)
+        ):
+            every.add(plan)
+    table, taken = plans(TINY, known, 4, 12, space, least)
+    assert {table.plan(at) for at in range(len(table.tensor))} == every
+    assert {plan.pipeline for plan in every} == ({1, 2, 4} if least is None else {1, 2, 3, 4})
+    # A plan fits that takes the very last byte.
+    tight = replace(known, memory_bytes=float(taken.total.min()))
+    few, _ = plans(TINY, tight, 4, 12, space, least)
+    assert 0 < len(few.tensor) < len(table.tensor)
+    assert legal(TINY, tight, few.plan(0), few.plan(0).gpus, 12) is None
+    assert best_plan(TINY, replace(tight, memory_bytes=1.0), 4, 12) is None
+
+
+def test_shapes_hardware_and_measured_layers_are_checked():
+    for wrong in ({"layers": 0}, {"kv_heads": 3}, {"sequence": 0}):
+        with pytest.raises(ValueError, match="counts of at least 1, and as many heads"):
+            replace(TINY, **wrong)
+    for wrong in ({"memory_bytes": 0.0}, {"efficiency": 0.0}, {"network_share": 0.0}, {"overlap": -1.0}):
+        with pytest.raises(ValueError, match=f"'{next(iter(wrong))}' of a hardware profile must be above 0"):
+            replace(A100, **wrong)
+    with pytest.raises(ValueError, match="factors above 0"):
+        MeasuredLayers(TINY, (("t1 p1 d1", 1.0, 0.0),))
+    assert [A100.tiers(shape) for shape in ((), (4,), (4, 6))] == [(), (), (Tier(2, 6, 100e9, 0.0),)]
+
+
 MODEL = PlannedModel("tiny", TINY, {"x": PLAIN}, 16, 1e6)
 
 
@@ -319,6 +379,42 @@ def test_a_job_runs_its_fastest_plan_or_the_one_chosen():
 
 def test_a_plan_need_not_take_all_gpus():
     assert MODEL.best(Site((3,), "x")).plan.gpus == 2  # 16 sequences, 4 layers and 4 heads divide by no 3
+
+
+def test_a_plan_on_more_than_half_of_a_site_goes_before_those_on_less():
+    """Between nodes a step takes ages, but a job is not to leave most of its GPUs idle while a plan takes them."""
+    thin = PlannedModel("thin", TINY, {"x": replace(PLAIN, node_bandwidth=1e3)}, 16, 1e6)
+    shapes = ((1, 1), (1, 1, 1), (1, 1, 1, 1), (1,) * 5)
+    assert [thin.best(Site(shape, "x")).plan.gpus for shape in shapes] == [2, 2, 4, 4]
+    assert best_plan(TINY, PLAIN, 4, 16, (Tier(1, 1, 1e3),), at_least=1).plan.gpus == 1
+    single = PlannedModel("single", ModelShape(1, 64, 256, 1, 1, 100, 1), {"x": PLAIN}, 1, 1e6)
+    assert single.best(Site((5,), "x")).plan == Plan()
+    with pytest.raises(ValueError, match="no plan of tiny fits 1 GPUs of x at a batch of 16"):
+        replace(MODEL, hardware={"x": replace(PLAIN, memory_bytes=1.0)}).best(Site((1,), "x"))
+
+
+def test_another_global_batch_counts_where_it_is_given():
+    site, plan = Site((2,), "x"), Plan(data=2)
+    assert (MODEL.gpu_types, MODEL.node_gpus("x")) == (("x",), 2)
+    assert MODEL.parts(plan, site, 8) == MODEL.modelled(plan, site, 8) == step_time(TINY, PLAIN, plan, 8)
+    assert MODEL.parts(plan, site) == MODEL.modelled(plan, site) == step_time(TINY, PLAIN, plan, 16)
+    assert MODEL.best(site, 1).plan.data == 1
+    assert MODEL.refusal(plan, "x", 2) is None
+    assert "global batch of 7" in MODEL.refusal(plan, "x", 2, 7)
+    assert MODEL.refusal(plan, "x", 1) == "it takes 2 GPUs, not 1"
+    assert MODEL.refusal(plan, "x", 3) is None
+
+
+def test_a_job_of_plans_counts_its_steps():
+    job, other, site = PlannedJob(MODEL, 1), PlannedJob(MODEL, 100, 8), Site((2,), "x")
+    assert (job.global_batch, job.epoch_end(0), other.global_batch) == (16, 1, 8)
+    assert (other.iterations(8, 0), other.iterations(16, 0)) == (100, 50)
+    assert job.checkpoint_s == job.restart_delay_s / 2
+    best = MODEL.best(site, 8).parts
+    assert other.step_time(site, 0) == (best.total, best.data)
+    assert other.run(site, BatchChoice(0, 0), 0)[:3] == (1 / best.total, 1.0, 8 / best.total)
+    with pytest.raises(ValueError, match="needs its number of steps"):
+        PlannedJob(MODEL, 0.9)
 
 
 def test_the_agent_keeps_the_plan_asked_for_on_its_gpus_only():

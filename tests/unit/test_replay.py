@@ -1,6 +1,6 @@
 """Replaying every job of a trace."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -130,3 +130,13 @@ def test_what_is_left_out_is_counted_by_reason(trace, keys, left_out):
     recipe = ReplayRecipe(**keys)
     assert recipe.left_out(trace) == left_out
     assert len(replay_trace(trace, recipe, rng())) == 10 - sum(left_out.values())
+
+
+def test_jobs_made_of_columns_are_those_that_the_class_makes() -> None:
+    names, gpus = ["a", "b"], [1, 8]
+    made = JobSpec.of_columns(2, {"id": names, "submit_time_s": [0, 5], "num_gpus": gpus, "queue": ["", "short"]})
+    assert made == [JobSpec("a", 0, 1), JobSpec("b", 5, 8, queue="short")]
+    assert [replace(job, num_gpus=2).request for job in made] == [
+        JobSpec("a", 0, 2).request,
+        JobSpec("b", 5, 2, queue="short").request,
+    ]

@@ -13,9 +13,9 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.fitted import RelativeSteps
 from simsched.model.job import JobSpec
 from simsched.model.outages import Outage
-from simsched.model.relative import RelativeSteps
 from simsched.model.step_model import Placements, SevenParameters
 from simsched.model.throughput import ThroughputParams
 from simsched.testing.builders import Applications, run, two_type_application

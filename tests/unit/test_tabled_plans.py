@@ -9,6 +9,7 @@ from simsched.applications.plans import hardware_text, read_plan_table, shipped_
 from simsched.engine import EngineOptions
 from simsched.errors import InputError, InputWarning
 from simsched.model import NO_BATCH, Amount, Cluster, JobRequest, JobSpec, JobTruth, NodeShape, Site
+from simsched.model.placement import Tier
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedModel, TabledModel, morphling_plan
 from simsched.policy import registry
 from simsched.testing.builders import run
@@ -62,6 +63,48 @@ def test_with_a_model_the_nearest_row_is_scaled_by_the_ratio_of_its_times():
     asked = Plan(tensor=2, data=4)
     assert net.parts(asked, far).total == pytest.approx(3 * model.parts(asked, far).total)
     assert net.best(far).plan == model.best(far).plan
+
+
+def test_rows_count_at_their_own_number_of_gpus_wherever_these_lie(net):
+    assert (net.node_gpus("a800"), net.global_batch, net.gpu_types) == (4, 0, ("a800",))
+    assert net.parts(Plan(data=2), Site((1, 1), "a800")).total == 4
+    assert net.parts(Plan(data=4), Site((3, 1), "a800", tiers=(Tier(1, 3, 1e9),)))[5:] == (0.0, [0.0])
+    with pytest.raises(ValueError, match="no plan of net is known on"):
+        net.best(Site((4,), "t4"))
+    assert net.refusal(Plan(data=4), "a800", 4) is None
+
+
+#: A model whose plans were measured on four rows, each so many times as long as modelled.
+MEASURED = {
+    (Plan(data=4, recomputation="full"), (4,)): 2, (Plan(data=2), (2,)): 3, (Plan(tensor=2, data=2), (4,)): 5,
+    (Plan(data=4), (1, 1, 1, 1)): 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape", "factor"),
+    [
+        (Plan(data=4), (4,), 3),  # one factor of two in the ranks, against four nodes for one
+        (Plan(data=4), (2, 2), 7),  # two nodes for four, against ranks and nodes
+        (Plan(data=8), (4, 4), 7),
+        (Plan(tensor=2, data=4), (8,), 5),
+        (
+            Plan(tensor=2, data=4),
+            (2, 2, 2, 2),
+            7,
+        ),  # half the tensor ranks, against half the data ranks on a quarter of the nodes
+        (Plan(data=2, recomputation="full"), (2,), 2),
+        (Plan(data=4, recomputation="full", zero=1), (4,), 2),
+    ],
+)
+def test_the_nearest_row_is_of_the_same_kind_then_of_like_ranks_and_nodes(asked, shape, factor):
+    hardware = Hardware("a800", 1e15, 1e12, 1e12, 1.0, 0.0, 0.0, 1e9, 0.0, 4, 1e9)
+    model = PlannedModel("net", ModelShape(4, 64, 256, 4, 4, 100, 32), {"a800": hardware}, 16, 1e9)
+    rows = {(plan, at): n * model.parts(plan, Site(at, "a800")).total for (plan, at), n in MEASURED.items()}
+    net, site = TabledModel("net", "a800", rows, model), Site(shape, "a800")
+    assert net.parts(asked, site).total == pytest.approx(factor * model.parts(asked, site).total)
+    assert (net.global_batch, net.refusal(asked, "a800", asked.gpus)) == (16, None)
+    assert "global batch of 7" in net.refusal(asked, "a800", asked.gpus, 7)
 
 
 def test_a_folder_of_tables_is_a_catalogue_of_applications(folder):

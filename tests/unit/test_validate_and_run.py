@@ -1,14 +1,11 @@
 """What `validate` lets pass, a run runs: bounds on what seeds may draw, finite parameters, remedies that work."""
 
 import math
-import random
 from typing import Annotated
 
 import numpy as np
 import pytest
-import yaml
 
-from benchmarks import validate_and_run
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.errors import InputError
 from simsched.experiment.grid import look_into, make_grid
@@ -20,6 +17,8 @@ from simsched.policy import INFINITE, Decision, Policy
 from simsched.testing.builders import run
 from tests.scripted import Script, fixed
 
+TRACE = "submit_time,num_gpus,duration\n0,1,100\n10,2,50\n20,4,70\n30,1,400\n40,8,60\n"
+LIST = "name,time,application,num_replicas,batch_size\na-0,5,cifar10,2,256\nb-1,70,ncf,1,256\nc-2,80,bert,4,48\n"
 PHILLY_MOST_GPUS = 128  # traces/philly-statistics.json
 
 
@@ -29,8 +28,8 @@ def read(tmp_path):
         (tmp_path / "e.yaml").write_text("name: e\n" + text)
         return read_experiment(tmp_path / "e.yaml")
 
-    (tmp_path / "jobs.csv").write_text(validate_and_run.TRACE)
-    (tmp_path / "list.csv").write_text(validate_and_run.LIST)
+    (tmp_path / "jobs.csv").write_text(TRACE)
+    (tmp_path / "list.csv").write_text(LIST)
     return reader
 
 
@@ -204,14 +203,3 @@ def test_nodes_and_gpus_of_a_decision_are_whole_numbers(allocation):
 def test_whole_numbers_of_numpy_will_do():
     found = run(Script({10: {"a": ((np.int64(0), np.int32(2)),)}}), [fixed("a", gpus=2)], cluster=Cluster.uniform(2, 2))
     assert found.jobs[0].end_time_s == 10 + 30 + 100
-
-
-def test_experiments_drawn_over_the_schema_run_where_they_are_valid(tmp_path):
-    (tmp_path / "jobs.csv").write_text(validate_and_run.TRACE)
-    (tmp_path / "list.csv").write_text(validate_and_run.LIST)
-    outcomes = []
-    for number, name in enumerate(["fifo", "tiresias", "fair-share", "static", "gandiva", "slurm-backfill"] * 2):
-        drawn = validate_and_run.experiment_of(name, random.Random(f"tests {number}"))
-        (tmp_path / "drawn.yaml").write_text(yaml.safe_dump(drawn))
-        outcomes.append(validate_and_run.outcome_of(tmp_path / "drawn.yaml", tmp_path / "out"))
-    assert set(outcomes) == {"refused", "ran"}

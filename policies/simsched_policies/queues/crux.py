@@ -77,12 +77,11 @@ class Crux(Fifo):
         return routes
 
 
-def _uplinks(at: Allocation, cluster: Cluster) -> Iterator[list[list[Hashable]]]:
-    """Yield for each level the uplinks that an allocation crosses by each path: of every domain that holds some."""
+def _uplinks(at: Allocation, cluster: Cluster) -> Iterator[list[tuple[Hashable, ...]]]:
+    """Yield for each level the uplinks that an allocation crosses by each path, none within one domain."""
     for place, level in enumerate(cluster.levels):
-        domains = sorted({cluster.nodes[node].domains[place] for node, _ in at})
-        crossed = domains if level.uplink is not None and len(domains) > 1 else []
-        yield [[(level.name, domain, path) for domain in crossed] for path in range(level.paths)]
+        by_path = [cluster.uplinks(at, place, path) for path in range(level.paths)]
+        yield [links if len(links) > 1 else () for links in by_path]
 
 
 def _least_busy(uplinks: Sequence[Sequence[Hashable]], busy: Mapping[Hashable, float]) -> int:

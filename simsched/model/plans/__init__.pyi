@@ -9,8 +9,13 @@ from .job import PlannedJob as PlannedJob
 from .legality import legal as legal
 from .memory_parts import MemoryParts as MemoryParts, memory as memory
 from .model import PlannedModel as PlannedModel
-from .plan import Plan as Plan, PlanTable as PlanTable, Recomputation as Recomputation, morphling_plan as morphling_plan
+from .plan import (
+    ModelShape as ModelShape,
+    Plan as Plan,
+    PlanTable as PlanTable,
+    Recomputation as Recomputation,
+    morphling_plan as morphling_plan,
+)
 from .search import Ranked as Ranked, best_plan as best_plan, plans as plans
-from .shape import ModelShape as ModelShape
 from .step_parts import StepParts as StepParts, step_time as step_time, step_times as step_times
 from .tabled import LargeModel as LargeModel, PlanRows as PlanRows, TabledModel as TabledModel

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from simsched.model.placement import Shape, Tier
-from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable, Recomputation
-from simsched.model.plans.shape import ModelShape
+from simsched.model.plans.plan import RECOMPUTATIONS, Floats, ModelShape, Plan, PlanTable, Recomputation
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.memory_parts import memory
-from simsched.model.plans.plan import Plan, PlanTable
-from simsched.model.plans.shape import ModelShape
+from simsched.model.plans.plan import ModelShape, Plan, PlanTable
 
 Truths = NDArray[np.bool_]
 _GIB = 2.0**30

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simsched.model.plans.hardware import Hardware
-from simsched.model.plans.plan import Floats, PlanTable
-from simsched.model.plans.shape import ModelShape
+from simsched.model.plans.plan import Floats, ModelShape, PlanTable
 
 _WEIGHT, _OPTIMISER = 2, 12  # bytes a parameter: 16-bit weight; 32-bit master and the two moments of Adam
 _SCORES = 5  # bytes of a score: softmax, its dropout, and that dropout's mask

@@ -9,9 +9,8 @@ from functools import cached_property
 from simsched.model.placement import Site, Tier
 from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.legality import legal
-from simsched.model.plans.plan import Plan
+from simsched.model.plans.plan import ModelShape, Plan
 from simsched.model.plans.search import Ranked, best_plan
-from simsched.model.plans.shape import ModelShape
 from simsched.model.plans.step_parts import StepParts, step_time
 
 CHECKPOINT_BYTES = 13  # a parameter (Nemotron-4 15B and 340B: 204 GB and 4.4 TB)

@@ -11,8 +11,7 @@ from simsched.model.placement import Tier
 from simsched.model.plans.hardware import Hardware, PlanSpace
 from simsched.model.plans.legality import allowed
 from simsched.model.plans.memory_parts import MemoryParts, memory
-from simsched.model.plans.plan import RECOMPUTATIONS, Floats, Plan, PlanTable
-from simsched.model.plans.shape import ModelShape
+from simsched.model.plans.plan import RECOMPUTATIONS, Floats, ModelShape, Plan, PlanTable
 from simsched.model.plans.step_parts import StepParts, step_time, step_times
 
 

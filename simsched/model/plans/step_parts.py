@@ -16,8 +16,7 @@ from simsched.arithmetic import log
 from simsched.model.placement import Tier
 from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.memory_parts import linear_bytes, score_bytes
-from simsched.model.plans.plan import Floats, Plan, PlanTable
-from simsched.model.plans.shape import ModelShape
+from simsched.model.plans.plan import Floats, ModelShape, Plan, PlanTable
 
 _REDUCED = 2  # bytes of a gradient on the network
 _HALF_PRECISION = 2  # bytes of an activation

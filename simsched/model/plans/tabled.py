@@ -128,4 +128,4 @@ def _distance(row: tuple[Plan, Shape], asked: Plan, site: Site) -> tuple[float, 
 
 
 def _factor(one: int, other: int) -> float:
-    return max(one, other) / min(one, other) - 1
+    return max(one, other) / min(one, other)

@@ -2,6 +2,7 @@ from .draw import FIGURES as FIGURES, draw_figure as draw_figure, draw_run as dr
 from .model_sheet import efficiency_sheet as efficiency_sheet, throughput_sheet as throughput_sheet
 from .models import (
     efficiency_figure as efficiency_figure,
+    plan_parts as plan_parts,
     throughput_figure as throughput_figure,
     types_figure as types_figure,
 )
@@ -13,7 +14,6 @@ from .operators import (
     wait_comparison as wait_comparison,
 )
 from .pair_map import pairs_map as pairs_map
-from .plan_parts import plan_parts as plan_parts
 from .saving import save as save
 from .style import Drawn as Drawn, Figure as Figure
 from .timeline import job_timeline as job_timeline

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
-from itertools import repeat
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -19,8 +18,8 @@ from simsched.workload.trace import PROBLEM_CAP
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What a field of `JobSpec` holds by default, in their order.
-_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})
+#: A job of which nothing is said but what must be.
+_BARE = JobSpec("", 0, 1)
 #: The columns of all traces that have the name of a field of `JobSpec`.
 _FIELDS = (
     "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status", "attempts",
@@ -100,9 +99,10 @@ def specs_of(table: pd.DataFrame) -> list[JobSpec]:
     said: dict[str, Iterable[Any]] = {"id": _values(table["job_id"])} | {name: _values(table[name]) for name in _FIELDS}
     for name, turn in _RARE.items():
         if name in table and (table[name] != _IDLE.get(name, 0)).any():
-            said[name] = [turn(one) if one else _DEFAULTS[name] for one in _values(table[name])]
+            idle = getattr(_BARE, name)
+            said[name] = [turn(one) if one else idle for one in _values(table[name])]
     said |= shapes_of(table)
-    return list(map(JobSpec, *(said.get(name, repeat(default)) for name, default in _DEFAULTS.items())))
+    return JobSpec.of_columns(len(table), said)
 
 
 def _values(column: pd.Series) -> list[Any]:

@@ -120,10 +120,6 @@ class Domains:
         """Return the values of a leaf: the host alone where hosts are the lowest level."""
         return self.leaves[leaf][-1:] if self.by_host else self.leaves[leaf]
 
-    def node_at(self, leaf: int) -> Node:
-        """Return the first node of a leaf."""
-        return self._nodes[leaf][0]
-
     def occupy(self, node: str, requests: Amounts) -> None:
         """Take a pod that topology does not place from what its node has."""
         self.known.clear()

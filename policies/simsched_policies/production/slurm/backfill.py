@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import jit
+from simsched_policies.production.slurm.options import Backfill
 
 Ints = npt.NDArray[np.int64]
 #: How many starts found in a pass are kept as bounds for later jobs.
@@ -31,6 +32,8 @@ class Releases:
     def __init__(self, width: int = 1) -> None:
         self._ends = array("q")
         self._held = [array("q") for _ in range(width)]
+        #: The sum of the first of what is held.
+        self._sum = 0
 
     @property
     def columns(self) -> tuple[Ints, Ints]:
@@ -45,16 +48,18 @@ class Releases:
         """Count in a job that must end at `end`."""
         place = bisect_left(self._ends, end)
         self._ends.insert(place, end)
-        for column, amount in zip(self._held, held, strict=True):
-            column.insert(place, amount)
+        for i, amount in enumerate(held):
+            self._held[i].insert(place, amount)
+        self._sum += held[0]
 
     def remove(self, end: int, *held: int) -> None:
         """Remove a job that was added with the same figures; raises `ValueError` if there is none."""
-        ends, place = self._ends, bisect_left(self._ends, end)
+        ends, columns, place = self._ends, self._held, bisect_left(self._ends, end)
         while place < len(ends) and ends[place] == end:
-            if all(column[place] == amount for column, amount in zip(self._held, held, strict=True)):
-                for column in (ends, *self._held):
+            if columns[0][place] == held[0] and [column[place] for column in columns[1:]] == [*held[1:]]:
+                for column in (ends, *columns):
                     column.pop(place)
+                self._sum -= held[0]
                 return
             place += 1
         raise ValueError(f"no job of {held[0]} GPUs ends at {end}")
@@ -72,21 +77,22 @@ class Releases:
         it fits and either ends by then or leaves that job's GPUs alone. A running job past its limit counts as ending
         at the next tick. Source: Mu'alem and Feitelson (TPDS 2001), section 2.
         """
-        starts = np.zeros(len(gpus), dtype=np.bool_)
-        ends, held = self._gpus
-        if len(gpus) and gpus.max() > (ever := free + int(held.sum())):  # holds up nobody, whoever ends
+        starts, taken = np.zeros(len(gpus), dtype=np.bool_), gpus.cumsum()
+        head, ever = int(taken.searchsorted(free, "right")), free + self._sum
+        if head == len(gpus):
+            starts[:] = True
+        elif gpus[head] > ever:  # holds up nobody, whoever ends
             fit = gpus <= ever
             starts[fit] = self.easy(free, now, gpus[fit], limits[fit])
-            return starts
-        head = int(gpus.cumsum().searchsorted(free, "right")) if len(gpus) and gpus[0] <= free else 0
-        if head:
-            starts[:head] = True
-            free -= int(gpus[:head].sum())
-            ends, held = np.append(ends, now + limits[:head]), np.append(held, gpus[:head])
-            order = ends.argsort(kind="stable")
-            ends, held = ends[order], held[order]
-        if head < len(gpus) and free > 0:
-            self._backfill(starts[head:], free, now, gpus[head:], limits[head:], ends, held)
+        else:
+            ends, held = self._gpus
+            if head:
+                starts[:head], free = True, free - int(taken[head - 1])
+                ends, held = np.concatenate([ends, now + limits[:head]]), np.concatenate([held, gpus[:head]])
+                order = ends.argsort(kind="stable")
+                ends, held = ends[order], held[order]
+            if free:
+                self._backfill(starts[head:], free, now, gpus[head:], limits[head:], ends, held)
         return starts
 
     @staticmethod
@@ -97,17 +103,13 @@ class Releases:
         levels = free + held.cumsum()
         shadow = max(int(ends[levels.searchsorted(gpus[0])]), now + 1)
         extra = int(levels[ends.searchsorted(shadow, "right") - 1]) - int(gpus[0])
-        ahead = shadow - now
-        for place in np.flatnonzero(gpus <= free).tolist():
-            wanted = int(gpus[place])
-            if wanted > free:
-                continue
-            if limits[place] > ahead:
-                if wanted > extra:
-                    continue
-                extra -= wanted
-            starts[place] = True
-            free -= wanted
+        late = limits > shadow - now
+        places = (gpus <= np.where(late, min(extra, free), free)).nonzero()[0]
+        for place, wanted, is_late in zip(places.tolist(), gpus[places].tolist(), late[places].tolist(), strict=True):
+            if wanted <= (min(extra, free) if is_late else free):
+                starts[place] = True
+                free -= wanted
+                extra -= wanted if is_late else 0
 
     def conservative(
         self, free: int, now: int, gpus: Ints, limits: Ints, *, max_jobs: int = MAX_JOBS, window: int | None = WINDOW_S
@@ -211,3 +213,33 @@ def _reserve(times: Ints, levels: Ints, count: int, place: int, end: int, gpus: 
         times[step], levels[step] = end, levels[step - 1] + gpus
         count += 1
     return count
+
+
+class Cycle:
+    """The state of a cycle of backfill.
+
+    Every `yield_s` it lets others proceed, after `jobs_per_yield` jobs. If a job came or went meanwhile, it goes on
+    with its list where it `continues`, and else ends. Source: slurm.conf, bf_continue and bf_yield_interval.
+    """
+
+    def __init__(self, options: Backfill) -> None:
+        self._options = options
+        self._depth = 0
+        #: When the cycle goes on, None where none is under way.
+        self.next_s: float | None = None
+
+    def depth(self, now_s: float, waiting: int, *, changed: bool) -> int | None:
+        """Return how many of the jobs waiting have been looked at after this instant, None where backfill does not run.
+
+        `changed` says that a job came or went since it was last asked.
+        """
+        options, going_on = self._options, self.next_s
+        if changed and not options.continues:
+            going_on = self.next_s = None
+        if now_s % options.interval_s == options.offset_s:
+            self._depth = 0
+        elif going_on is None or now_s < going_on:
+            return None
+        self._depth += options.jobs_per_yield or options.max_jobs
+        self.next_s = now_s + options.yield_s if self._depth < min(options.max_jobs, waiting) else None
+        return min(self._depth, options.max_jobs)

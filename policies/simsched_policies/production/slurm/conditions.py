@@ -26,6 +26,11 @@ class Conditions:
         """Return whether there are jobs that such things bind."""
         return bool(self._bound)
 
+    @property
+    def binds(self) -> bool:
+        """Return whether the end of a job may matter to what is known here."""
+        return bool(self._bound or self._followers)
+
     def note(self, request: JobRequest) -> None:
         """Remember what binds a job that waits."""
         if request.terms is not None and (request.terms.group_limit or request.terms.licences):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from simsched.model import JobRequest
-from simsched_policies.production.slurm.limits import ANY_PARTITION
 from simsched_policies.production.slurm.multifactor import relative_factor, size_factor
 from simsched_policies.production.slurm.options import Limits, Priority
 from simsched_policies.production.slurm.usage import Usage
@@ -17,14 +16,9 @@ class Order:
 
     def __init__(self, priority: Priority, limits: Limits, usage: Usage) -> None:
         self._priority, self._usage = priority, usage
-        self._tier_of = {name: one.tier for name, one in limits.partitions.items()}
         self._of_partitions = {name: one.priority for name, one in limits.partitions.items()}
         self.of_qualities = {name: qos.priority for name, qos in limits.qos.items() if qos.priority}
         self.as_added = True
-
-    def tier(self, request: JobRequest) -> int:
-        """Return the tier of a job's partition."""
-        return self._tier_of.get(request.queue, ANY_PARTITION.tier)
 
     def fixed(self, request: JobRequest, total: int) -> float:
         """Return the part of a job's priority that does not change while it waits, on so many GPUs in all."""

@@ -38,11 +38,9 @@ from simsched.policy import (
     Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.production.slurm.backfill import NEVER, Ints, greedy
+from simsched_policies.production.slurm.backfill import NEVER, Cycle, Ints, greedy
 from simsched_policies.production.slurm.conditions import Conditions
-from simsched_policies.production.slurm.cycle import Cycle
-from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, amounts_of
-from simsched_policies.production.slurm.longest_run import LongestRun
+from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, LongestRun, amounts_of
 from simsched_policies.production.slurm.machines import Machines
 from simsched_policies.production.slurm.nodes import EASY, EMPTIEST, EVERYBODY, FIRST, FULLEST, NOBODY, STRICT, Manner
 from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
@@ -103,11 +101,13 @@ class SlurmBackfill(Policy):
     #: How many jobs backfill looks at in this decision, None where it does not run.
     _depth: int | None = field(default=None, init=False, repr=False)
     _longest: LongestRun = field(default_factory=LongestRun, init=False, repr=False)
+    #: Whether it asks to be called between arrivals and completions, even where GPUs are but counted.
+    _wakes: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Open the books."""
         accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
-        self._cycle = Cycle(self.backfill)
+        self._cycle, self._depth = Cycle(self.backfill), self.backfill.max_jobs
         self._reserved = self.limits.reservations
         self._usage = Usage(accounts | dict(self.tenants), self.priority.half_life_s)
         self._order = Order(self.priority, self.limits, self._usage)
@@ -120,6 +120,7 @@ class SlurmBackfill(Policy):
             preempts = {name: tuple(one for one in tiers if tiers[one] < tier) for name, tier in tiers.items()}
             rank = {name: float(tier) for name, tier in tiers.items()}
         self._stops = Preemption(rules.mode, preempts, rank, rules.grace_s, rules.youngest_first)
+        self._wakes = bool(self.backfill.interval_s or self._book.times or self._stops.on)
 
     @property
     def forgets(self) -> bool:
@@ -137,26 +138,22 @@ class SlurmBackfill(Policy):
         self._look(view, now_s, changes)
         if self.priority.fair_share:
             self._usage.update(now_s, self.priority.update_s)
-        for job_id in self._longest.over(now_s):
+        for job_id in self._longest.over(now_s) if self._book.times else ():
             self._let_go(job_id, self._held.pop(job_id), now_s)
             changes.cancel[job_id] = None
         if self._stops.on:
             self._preempt(view, changes)
-        waiting_jobs, self._ripens_s = sum([len(pool.waiting.jobs) for pool in self._pools]), math.inf
-        changed = bool(view.arrived or view.finished or view.lost)
-        self._depth = self._cycle.depth(now_s, waiting_jobs, changed=changed)
         kept = self._stops.keep_back(self._free) if self._stops.on else ()
-        if self._depth is None or (changed and self.backfill.interval_s):
-            self._pass(view, changes.start, "none")
-        if self._depth is not None:
+        self._ripens_s = math.inf
+        if self.backfill.interval_s:
+            self._at_intervals(view, changes)
+        else:
             self._pass(view, changes.start, self.backfill.kind)
-        if self._depth is None or self.priority.drifts or self.backfill.from_pass or changes.start or changes.stop:
-            self._ripens_s = now_s
         if view.reasons is not None:
             self._tell(view, view.reasons)
         if kept:
             self._free.give_back(kept)
-        wake = self._wake(now_s)
+        wake = self._wake(now_s) if self._wakes or self._machines is not None else None
         if wake is None and not (changes.stop or changes.cancel):
             return Decision.change(changes.start)
         jobs: dict[str, Allocation | Action] = {**changes.start}
@@ -166,10 +163,20 @@ class SlurmBackfill(Policy):
             jobs = {name: Stop(saved=saved) for name in changes.stop if name not in jobs} | jobs
         return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
+    def _at_intervals(self, view: View, changes: Changes) -> None:
+        """Look at the head of the queue where a job came or went, and further where backfill runs."""
+        changed = bool(view.arrived or view.finished or view.lost)
+        waiting_jobs = sum(len(pool.waiting) for pool in self._pools)
+        self._depth = self._cycle.depth(view.now_s, waiting_jobs, changed=changed)
+        if self._depth is None or changed:
+            self._pass(view, changes.start, "none")
+        if self._depth is not None:
+            self._pass(view, changes.start, self.backfill.kind)
+        if self._depth is None or self.priority.drifts or self.backfill.from_pass or changes.start or changes.stop:
+            self._ripens_s = view.now_s
+
     def _wake(self, now_s: float) -> float | None:
         """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
-        if not (self.backfill.interval_s or self._stops.claims or self._machines is not None or self._longest.any):
-            return None
         times = [claim.at_s for claim in self._stops.claims.values()]
         times += [] if self._longest.next_s is None else [self._longest.next_s]
         if any(len(pool.waiting) for pool in self._pools):
@@ -220,7 +227,10 @@ class SlurmBackfill(Policy):
         allocation = fitting()
         if allocation is None and job_id not in stops.claims:
             held = ((name, one) for name, one in self._held.items() if one.pool == kind and name not in changes.start)
-            running = [Running(name, one.qos, one.start_s, one.allocation, one.request.shape) for name, one in held]
+            running = [
+                Running(name, self._rank_of(one.request), one.start_s, one.allocation, one.request.shape)
+                for name, one in held
+            ]
             victims = stops.victims(self._rank_of(request), running, self._free, lambda: fitting() is not None)
             if victims and stops.waits_s:
                 stops.claims[job_id] = Claim(view.now_s + stops.waits_s, tuple(one.id for one in victims))
@@ -269,8 +279,8 @@ class SlurmBackfill(Policy):
         job_id, gpus, limit, user, number = self._pools[kind].waiting.jobs[place][:5]
         self._stops.claims.pop(job_id, None)
         self._free.take(allocation, request.shape)
-        rank, end = self._rank_of(request), math.floor(now_s) + limit
-        held = self._held[job_id] = Held(kind, allocation, gpus, end, number, user, now_s, rank, request)
+        end = math.floor(now_s) + limit
+        held = self._held[job_id] = Held(kind, allocation, gpus, end, number, user, now_s, request)
         if self._book.times:
             self._longest.begin(job_id, now_s, self._book.longest_s(request))
         self._count(held, now_s, 1)
@@ -278,10 +288,14 @@ class SlurmBackfill(Policy):
     def _pass(self, view: View, start: dict[str, Allocation], how: str) -> None:
         """Look at the jobs that wait in all pools."""
         for kind, pool in enumerate(self._pools):
-            if pool.waiting.jobs and (
-                self._machines is not None or self._free.total_of(kind) >= pool.waiting.least_gpus
-            ):
-                self._start(kind, pool, view, start, how)
+            waiting = pool.waiting
+            if not waiting.jobs:
+                continue
+            if self._machines is not None or self.backfill.interval_s or len(waiting.jobs) > 1:
+                if self._machines is not None or self._free.total_of(kind) >= waiting.least_gpus:
+                    self._start(kind, pool, view, start, how)
+            elif self._allows(view.jobs[waiting.jobs[0].id].request) and self._starts(kind, 0, None, view, start):
+                waiting.remove((0,))
 
     def _start(self, kind: int, pool: TypePool, view: View, start: dict[str, Allocation], how: str) -> None:
         """Start who may start now; where a start takes others beyond their limits, the rest is planned without them."""
@@ -289,12 +303,8 @@ class SlurmBackfill(Policy):
         order = self._looked_at(pool, view, how)
         while len(order):
             for place, planned in self._chosen(kind, pool, order, math.floor(view.now_s), how):
-                request = view.jobs[waiting.jobs[place].id].request
-                allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
-                if allocation is None:
+                if not self._starts(kind, place, planned, view, start):
                     continue
-                self._begin(request, place, kind, allocation, view.now_s)
-                start[request.id] = allocation
                 gone.append(place)
                 if not (self._book.any or self._conditions.any):  # a start takes nobody beyond limits
                     continue
@@ -308,6 +318,17 @@ class SlurmBackfill(Policy):
                 break
         if gone:
             waiting.remove(gone)
+
+    def _starts(
+        self, kind: int, place: int, planned: Allocation | None, view: View, start: dict[str, Allocation]
+    ) -> bool:
+        """Start a job on the nodes planned for it, or where its placer finds room; say whether it did."""
+        request = view.jobs[self._pools[kind].waiting.jobs[place].id].request
+        allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
+        if allocation is not None:
+            self._begin(request, place, kind, allocation, view.now_s)
+            start[request.id] = allocation
+        return allocation is not None
 
     def _looked_at(self, pool: TypePool, view: View, how: str) -> Ints:
         """Return the places of the jobs that a pass looks at, in the order of priority, without those beyond limits.
@@ -432,8 +453,9 @@ class SlurmBackfill(Policy):
 
     def _look(self, view: View, now_s: float, changes: Changes) -> None:
         """Take note of what came, ended, was lost, and of nodes that went down or came up."""
+        finished, arrived = view.finished, view.arrived
         lost = sorted({job.id for job in view.lost}) if view.lost else []
-        for job_id in [*view.finished, *lost]:
+        for job_id in [*finished, *lost] if lost else finished:
             held = self._held.pop(job_id, None)
             if held is not None:
                 self._let_go(job_id, held, now_s)
@@ -443,20 +465,23 @@ class SlurmBackfill(Policy):
                 self._open(view)
             self._free = Capacity.of(view)
         self._shown_up = up
-        if self._machines is None and any(job.request.shape is not None for job in view.arrived):
+        if arrived and self._machines is None and any(job.request.shape is not None for job in arrived):
             self._plan_nodes(view)
-        again = [one for job_id in view.finished for one in self._leave(job_id)]
-        for job_id in [*lost, *again]:
+        again = list(lost)
+        for job_id in finished if self._numbers or self._conditions.binds else ():
+            again += self._leave(job_id)
+        for job_id in again:
             if job_id in view.jobs:
                 self._line_up(view.jobs[job_id])
-        for job in view.arrived:
+        for job in arrived:
             if job.id not in lost:
                 self._arrive(job, view, changes)
-        self._order.as_added = self._order.as_added and not (lost or again)
+        if again:
+            self._order.as_added = False
 
     def _leave(self, job_id: str) -> list[str]:
         """Forget a job that has ended, and return those that waited for it."""
-        number = self._numbers.pop(job_id, None) if self._numbers else None
+        number = self._numbers.pop(job_id, None)
         if number is not None:
             self._book.submit(number, -1)
         return self._conditions.ended(job_id)
@@ -505,7 +530,7 @@ class SlurmBackfill(Policy):
         request = job.request
         partition = self.limits.partitions.get(request.queue, ANY_PARTITION)
         want = 0 if self._machines is None else self._machines.want_of(job, partition, self._free)
-        pool = self._pools[0 if self._machines is not None else self._pool_of(job)]
+        pool = self._pools[0] if len(self._pools) == 1 else self._pools[self._pool_of(job)]
         default_h = partition.default_time_h
         asked_s = request.time_limit_s or (self.backfill.default_limit_s if default_h is None else default_h * 3600)
         longest_s = self._book.longest_s(request) if self._book.times else None
@@ -513,7 +538,7 @@ class SlurmBackfill(Policy):
         step = 1 if self._machines is not None else self.backfill.resolution_s
         limit = max(1, math.ceil((asked_s - self._stops.ran_s.get(job.id, 0.0)) / step)) * step
         user = self._usage.number(request.tenant, request.user)
-        tier = _PREEMPTS * self._stops.may(self._rank_of(request)) + self._order.tier(request)
+        tier = partition.tier + (_PREEMPTS if self._stops.on and self._stops.may(self._rank_of(request)) else 0)
         number, unit = self._book.class_of(request) if self._book.any else 0, self._unit(request)
         waited_s = request.terms.waited_s if request.terms is not None else 0
         fixed, submit_s = self._order.fixed(request, self._total), request.submit_time_s - waited_s
@@ -531,8 +556,6 @@ class SlurmBackfill(Policy):
         return self._units.setdefault(f"{request.user} {request.group}", len(self._units))
 
     def _pool_of(self, job: JobView) -> int:
-        if len(self._pools) == 1:
-            return 0
         bound = self.limits.partitions.get(job.request.queue, ANY_PARTITION).gpu_type
         if bound in self._free.types:
             return self._free.types.index(bound)

@@ -65,7 +65,7 @@ class Preemption:
 
     def may(self, qos: str) -> bool:
         """Say whether jobs of a quality of service preempt any other."""
-        return self.on and bool(self.preempts.get(qos))
+        return bool(self.preempts.get(qos))
 
     @property
     def waits_s(self) -> float:

@@ -45,7 +45,6 @@ class Held(NamedTuple):
     number: int
     user: int
     start_s: float
-    qos: str
     request: JobRequest
 
 
@@ -59,6 +58,8 @@ class Waiting:
         #: A row for each property: the values of one lie side by side.
         self._whole = np.empty((7, 64), dtype=np.int64)
         self._real = np.empty((2, 64), dtype=np.float64)
+        #: How many of the jobs stand there; the others follow when one is read, as many start before that.
+        self._filled = 0
 
     def __len__(self) -> int:
         """Count the jobs."""
@@ -66,16 +67,22 @@ class Waiting:
 
     def add(self, job: WaitingJob) -> None:
         """Add a job."""
-        place, whole, real = len(self.jobs), self._whole, self._real
-        if place == whole.shape[1]:
-            self._whole = whole = np.concatenate([whole, np.empty_like(whole)], axis=1)
-            self._real = real = np.concatenate([real, np.empty_like(real)], axis=1)
-        _, gpus, limit, key, number, submit_s, fixed, tier, unit, want = job
-        whole[0, place], whole[1, place], whole[2, place] = gpus, limit, key
-        whole[3, place], whole[4, place], whole[5, place], whole[6, place] = number, tier, unit, want
-        real[0, place], real[1, place] = submit_s, fixed
         self.jobs.append(job)
-        self._sizes[gpus, want] = self._sizes.get((gpus, want), 0) + 1
+        size = job.gpus, job.want
+        self._sizes[size] = self._sizes.get(size, 0) + 1
+
+    def _fill(self) -> None:
+        """Bring the columns up to date."""
+        while len(self.jobs) > self._whole.shape[1]:
+            self._whole = np.concatenate([self._whole, np.empty_like(self._whole)], axis=1)
+            self._real = np.concatenate([self._real, np.empty_like(self._real)], axis=1)
+        whole, real, begin = self._whole, self._real, self._filled
+        self._filled = len(self.jobs)
+        for place in range(begin, self._filled):
+            _, gpus, limit, key, number, submit_s, fixed, tier, unit, want = self.jobs[place]
+            whole[0, place], whole[1, place], whole[2, place] = gpus, limit, key
+            whole[3, place], whole[4, place], whole[5, place], whole[6, place] = number, tier, unit, want
+            real[0, place], real[1, place] = submit_s, fixed
 
     def remove(self, places: Sequence[int]) -> None:
         """Take jobs out by their places."""
@@ -83,8 +90,10 @@ class Waiting:
         if len(gone) == len(self.jobs):
             self.jobs.clear()
             self._sizes.clear()
+            self._filled = 0
             return
-        at = gone[0]
+        self._fill()
+        at, self._filled = gone[0], self._filled - len(gone)
         for place, after in pairwise([*gone, len(self.jobs)]):
             to = at + after - place - 1
             for rows in self._whole, self._real:
@@ -108,7 +117,8 @@ class Waiting:
         return {want for _, want in self._sizes}
 
     def _column(self, place: int) -> Ints:
-        return self._whole[place, : len(self.jobs)]
+        self._fill()
+        return self._whole[place, : self._filled]
 
     @property
     def gpus(self) -> Ints:
@@ -148,12 +158,14 @@ class Waiting:
     @property
     def submitted_s(self) -> Numbers:
         """Submission of each."""
-        return self._real[0, : len(self.jobs)]
+        self._fill()
+        return self._real[0, : self._filled]
 
     @property
     def fixed(self) -> Numbers:
         """Part of the priority of each that never changes."""
-        return self._real[1, : len(self.jobs)]
+        self._fill()
+        return self._real[1, : self._filled]
 
 
 class TypePool:

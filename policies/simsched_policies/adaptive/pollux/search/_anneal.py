@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._jit import jit, leaf
+from simsched.arithmetic import ordered_sum
+from simsched.jit import jit, leaf
+
 from ._state import (
     ALL,
     CAP,
@@ -41,6 +43,8 @@ BACK, NODES = 2, 6  # of 8 moves: for a return to a current row; these and those
 AROUND, SOME = 2, 5  # most nodes, most jobs at random
 STAY, LESS = 3, 7  # of 16 moves: the first job gets its current row back; these and those where one must take less
 ANY = 1 << 30
+
+_sum = leaf(ordered_sum)
 
 
 class Plan(NamedTuple):
@@ -182,14 +186,6 @@ def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had:
             may_keep = draw(random, 2) == 0
         price = 0.0 if again else plan.price * plan.prices[draw(random, plan.prices.shape[0])]
         place(problem, state, job, price, limit, classes, may_keep)
-
-
-@leaf
-def _sum(terms: FloatArray) -> float:
-    total = 0.0
-    for term in terms:
-        total += term
-    return total
 
 
 @leaf

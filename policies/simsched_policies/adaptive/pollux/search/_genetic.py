@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import jit, leaf
+from simsched.jit import jit, leaf
+
 from ._state import CAP, KEPT, LOW, FloatArray, IntArray, Problem, draw
 
 Genes = NDArray[np.int16]

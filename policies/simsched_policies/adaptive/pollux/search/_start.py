@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ._jit import jit, leaf
+from simsched.jit import jit, leaf
+
 from ._state import (
     CAP,
     COUNT,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import leaf
+from simsched.jit import leaf
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
