@@ -206,7 +206,7 @@ def _pods_of_job(spec: Fields, name: str, notes: Mapping[str, str], times: int =
 
 def _job_set(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
     spec = fields.part("spec")
-    spec.skip("network", "ttlSecondsAfterFinished", "suspend")
+    spec.skip("network", "ttlSecondsAfterFinished")
     jobs = spec.parts("replicatedJobs")
     if not jobs:
         spec.fail("replicatedJobs", "is missing or empty", "a JobSet has at least one")
@@ -259,9 +259,7 @@ def _ray_job(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
     spec.skip(
         "entrypoint", "runtimeEnvYAML", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "jobId", "metadata"
     )
-    spec.skip(
-        "suspend", "backoffLimit", "submitterConfig", "entrypointNumCpus", "entrypointNumGpus", "deletionStrategy"
-    )
+    spec.skip("backoffLimit", "submitterConfig", "entrypointNumCpus", "entrypointNumGpus", "deletionStrategy")
     if "clusterSelector" in spec:
         spec.fail("clusterSelector", "is not modelled: the job would run in another's pods", "give rayClusterSpec")
     yield from _ray_cluster(spec.part("rayClusterSpec", needed=True))
@@ -279,9 +277,7 @@ def _alone(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
 
 
 def _ray(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
-    spec = fields.part("spec")
-    spec.skip("suspend")
-    yield from _ray_cluster(spec)
+    yield from _ray_cluster(fields.part("spec"))
 
 
 _KINDS: Mapping[str, Callable[[Fields, Mapping[str, str]], Iterator[PodSet]]] = {

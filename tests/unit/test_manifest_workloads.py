@@ -158,7 +158,7 @@ def test_a_group_of_pods_is_there_when_its_last_pod_is_and_runs_as_long_as_its_l
     assert [(pods.name, pods.count, pods.template.requests["cpu"]) for pods in group.pod_sets] == [
         ("set-1", 2, 1000), ("set-2", 1, 2000),
     ]  # fmt: skip
-    assert (group.total("cpu"), group.total("gpu")) == (4000, 0)
+    assert (group.total("cpu"), group.total("gpu"), alone.total("cpu")) == (4000, 0, 1000)
     (bare,), _ = read(pod("p", size="1"))
     assert (bare.created_s, bare.duration_s) == (None, None)
 
