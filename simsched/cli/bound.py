@@ -116,8 +116,8 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
     known = [one for one in bounds if not one.refused]
     unit = shown_unit("s", (one.makespan_s for one in known))
 
-    def time(seconds: float) -> str:
-        return f"{seconds * unit.factor:.2f}"
+    def time(seconds: float | None) -> str:
+        return "-" if seconds is None else f"{seconds * unit.factor:.2f}"
 
     rows = tuple(
         (_place(one), f"{one.jobs}", time(one.mean_jct_s), time(one.mean_wait_s), time(one.makespan_s)) for one in known
