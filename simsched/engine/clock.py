@@ -7,7 +7,7 @@ of 0 makes time continuous: unrounded float seconds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
+from enum import IntEnum, auto
 from heapq import heappop, heappush
 from itertools import count
 
@@ -18,13 +18,13 @@ class Phase(IntEnum):
     PROGRESS precedes the decision, RESUME follows it: an epoch whose end was rounded down ends after the decision.
     """
 
-    PROGRESS = 0
-    FAILURE = 1
-    RECOVERY = 2
-    ARRIVAL = 3
-    THRESHOLD = 4
-    DECISION = 5
-    RESUME = 6
+    PROGRESS = auto()
+    FAILURE = auto()
+    RECOVERY = auto()
+    ARRIVAL = auto()
+    THRESHOLD = auto()
+    DECISION = auto()
+    RESUME = auto()
 
 
 _DECISION, _RESUME = Phase.DECISION, Phase.RESUME

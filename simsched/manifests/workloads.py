@@ -113,7 +113,7 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
                 fields.account.note(owner, ("metadata", where, name))
     pod_sets = tuple(read(fields, notes))
     policy = spec.part("runPolicy")
-    scheduling = policy.part("schedulingPolicy").text("priorityClass") if "runPolicy" in spec else ""
+    scheduling = policy.part("schedulingPolicy").text("priorityClass")
     policy.skip("cleanPodPolicy", "ttlSecondsAfterFinished", "backoffLimit", "suspend")
     limits = (
         _seconds(fields, "labels", labels, MOST_SECONDS),
@@ -157,9 +157,7 @@ def _ran(fields: Fields) -> float | None:
     """Return the seconds from the start to the end that the status records, None where it records none."""
     status = fields.part("status")
     start, end = status.moment("startTime"), status.moment("completionTime")
-    fields.skip("status")
-    for name in status:
-        status.skip(name)
+    status.skip(*status)
     return None if start is None or end is None or end < start else max(end - start, 1.0)
 
 
@@ -208,7 +206,7 @@ def _pods_of_job(spec: Fields, name: str, notes: Mapping[str, str], times: int =
 
 def _job_set(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
     spec = fields.part("spec")
-    spec.skip("network", "ttlSecondsAfterFinished", "suspend")
+    spec.skip("network", "ttlSecondsAfterFinished")
     jobs = spec.parts("replicatedJobs")
     if not jobs:
         spec.fail("replicatedJobs", "is missing or empty", "a JobSet has at least one")
@@ -261,9 +259,7 @@ def _ray_job(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
     spec.skip(
         "entrypoint", "runtimeEnvYAML", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "jobId", "metadata"
     )
-    spec.skip(
-        "suspend", "backoffLimit", "submitterConfig", "entrypointNumCpus", "entrypointNumGpus", "deletionStrategy"
-    )
+    spec.skip("backoffLimit", "submitterConfig", "entrypointNumCpus", "entrypointNumGpus", "deletionStrategy")
     if "clusterSelector" in spec:
         spec.fail("clusterSelector", "is not modelled: the job would run in another's pods", "give rayClusterSpec")
     yield from _ray_cluster(spec.part("rayClusterSpec", needed=True))
@@ -281,9 +277,7 @@ def _alone(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
 
 
 def _ray(fields: Fields, notes: Mapping[str, str]) -> Iterator[PodSet]:
-    spec = fields.part("spec")
-    spec.skip("suspend")
-    yield from _ray_cluster(spec)
+    yield from _ray_cluster(fields.part("spec"))
 
 
 _KINDS: Mapping[str, Callable[[Fields, Mapping[str, str]], Iterator[PodSet]]] = {

@@ -277,7 +277,7 @@ class _TableFile:
 def _same_bytes(one: pa.Array, other: pa.Array) -> bool:
     """Return whether two arrays of a type have the same buffers, and the same part of them."""
     return (one.offset, len(one)) == (other.offset, len(other)) and all(
-        mine is theirs or (mine is not None and mine.equals(theirs))
+        mine is theirs or (mine is not None and theirs is not None and mine.equals(theirs))
         for mine, theirs in zip(one.buffers(), other.buffers(), strict=True)
     )
 

@@ -1,12 +1,13 @@
-"""Agents at their edges: rules of batches, offline grids, what fits hold, and models lent from type to type."""
+"""Agents at their edges: rules of batches, offline grids, pools, and models lent from type to type."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from simsched.agent import offline, pool as pools
 from simsched.agent.agent import Measurement
 from simsched.agent.batch_rules.regime import MeasuredAccordion
 from simsched.agent.batch_rules.rules import (
@@ -19,8 +20,7 @@ from simsched.agent.batch_rules.rules import (
     noise_doubling,
     noise_rule,
 )
-from simsched.agent.fit import Fit, Fits, fit
-from simsched.agent.fit_loss import loss_of
+from simsched.agent.fit import Fit, Fits
 from simsched.agent.goodput_agent import Goodput, GoodputAgent, Prior
 from simsched.agent.offline import _batches, _shapes, offline_prior
 from simsched.agent.pool import HistoryPool, history_of_job
@@ -120,7 +120,8 @@ def test_offline_profiles_cover_a_node_two_nodes_and_whole_nodes(gpus_per_node, 
     assert _shapes(gpus_per_node) == [*within, (1, 1), *whole]
 
 
-def test_offline_batches_are_spaced_geometrically_and_stop_where_the_total_would_be_too_large():
+def test_offline_batches_are_spaced_geometrically_and_stop_where_the_total_would_be_too_large(monkeypatch):
+    monkeypatch.setattr(offline, "fit", no_fit)
     assert _batches(BatchLimits(128, 4096, 32, 1024)) == [32, 64, 128, 256, 512, 1024]
     assert _batches(BatchLimits(1, 8, 1, 2)) == [1, 2]
     app = toy_application()  # at least 8 on a GPU, at most 256 in all
@@ -131,6 +132,11 @@ def test_offline_batches_are_spaced_geometrically_and_stop_where_the_total_would
 
 PARAMS = ThroughputParams(0.05, 0.002, 0.2, 0.01, 0.04, 0.004, 1.6)
 EVEN = GradientStats(1.0, 2.0)
+
+
+def no_fit(profile):
+    """Return the same parameters for whatever was measured."""
+    return Fit(PARAMS, 0.0)
 
 
 class NoFits(Fits):
@@ -202,39 +208,6 @@ def test_noise_is_a_share_below_one(noise):
     assert Goodput(noise=0.0).noise == 0.0
 
 
-# --- what fits hold and add ----------------------------------------------------------------------------------------
-
-
-def test_a_fit_of_one_batch_halves_the_mean_computation():
-    found = fit({(1, 1, 32): StepTime(0.1, 0.0), (1, 2, 32): StepTime(0.4, 0.1)}).params
-    assert found.alpha_c == pytest.approx(0.1)
-
-
-def test_crossing_nodes_is_held_a_tenth_dearer_and_the_loss_is_that_of_what_is_returned():
-    profile = {(1, gpus, size): StepTime(0.1 + 0.002 * size + sync, sync) for size in (16, 64)
-               for gpus, sync in ((1, 0.0), (2, 0.05), (4, 0.07))}  # fmt: skip
-    found = fit(profile)
-    params = found.params
-    assert (params.alpha_n, params.beta_n) == pytest.approx((1.1 * params.alpha_r, 1.1 * params.beta_r))
-    assert params.beta_r > 1e-4
-    rows = np.array([(*place, *times) for place, times in profile.items()])
-    assert found.loss == loss_of(np.array(astuple(params)), rows)
-
-
-def test_what_crosses_further_levels_moves_only_the_pair_across_nodes():
-    farther = replace(PARAMS, alpha_n=0.5, beta_n=0.05)
-    profile = {(nodes, gpus, 32): StepTime(step := float(farther.step_time_s(nodes, gpus, 32)),
-                                           step - float(farther.grad_time_s(32)))
-               for nodes, gpus in ((2, 4), (2, 8), (4, 16))}  # fmt: skip
-    fits = Fits()
-    found = fits.fit_across(profile, PARAMS)
-    assert (found.alpha_n, found.beta_n) == pytest.approx((0.5, 0.05), rel=0.02)
-    assert replace(found, alpha_n=0.2, beta_n=0.01) == PARAMS
-    assert fits.fit_across(profile, PARAMS) is found
-    assert fits.fit(profile) is fits.fit(profile)
-    assert fits.fit(profile, start=PARAMS) is not fits.fit(profile)
-
-
 # --- pools ---------------------------------------------------------------------------------------------------------
 
 
@@ -249,7 +222,8 @@ def pool_on(gpu_type="t4", limits=LIMITS):
     [(16, 1.0, True), (8, 1.0, True), (32, 1.0, True), (7, 1.0, False), (33, 1.0, False), (16, 1.99, True),
      (16, 2.01, False), (16, 0.501, True), (16, 0.499, False)],
 )  # fmt: skip
-def test_applications_are_similar_within_a_factor_of_two(init, pace, similar):
+def test_applications_are_similar_within_a_factor_of_two(monkeypatch, init, pace, similar):
+    monkeypatch.setattr(pools, "fit", no_fit)
     step_s = pace * float(PARAMS.step_time_s(1, 1, 16))
     found = pool_on().similar(replace(LIMITS, init_batch_size=init), measured(1, step_s))
     assert (found is not None) is similar
@@ -258,13 +232,16 @@ def test_applications_are_similar_within_a_factor_of_two(init, pace, similar):
     assert pool_on("v100").similar(LIMITS, measured(1, step_s)) is None
 
 
-def test_what_is_learnt_anew_is_fitted_anew_only_where_times_have_changed():
+def test_what_is_learnt_anew_is_fitted_anew_only_where_times_have_changed(monkeypatch):
+    fitted = []
+    monkeypatch.setattr(pools, "fit", lambda profile: fitted.append(profile) or no_fit(profile))
     pool = pool_on()
     same = history_of_job(LIMITS, {"t4": {(1, 1, 16): StepTime(0.5, 0.1)}}, {1: EVEN})
     pool.add("a", same)
-    assert (pool.params("a", "t4"), pool.jobs) == (PARAMS, 2)
+    assert (pool.params("a", "t4"), pool.jobs, fitted) == (PARAMS, 2, [])
     pool.add("a", history_of_job(LIMITS, {"t4": {(1, 1, 16): StepTime(0.8, 0.1)}}, {1: EVEN}))
-    assert pool.params("a", "t4") == fit(pool["a"].step_times("t4")).params
+    assert pool.params("a", "t4") == pool.params("a", "t4") == PARAMS
+    assert fitted == [pool["a"].step_times("t4")]
     assert pool["a"].step_times("t4")[1, 1, 16].step_s == pytest.approx(0.6)
     assert history_of_job(LIMITS, {}, {0: EVEN}) is None
     assert history_of_job(LIMITS, {"t4": {(1, 1, 16): StepTime(0.8, 0.1)}}, {}) is None

@@ -1,12 +1,12 @@
 """The fit of the throughput model."""
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from simsched.agent.fit import fit
+from simsched.agent.fit import Fits, fit
 from simsched.agent.fit_loss import (
     _add_priors,
     _fill,
@@ -340,3 +340,32 @@ def test_a_descent_ends_where_the_slope_is_nothing_or_a_bound_holds():
     assert (abs(slope * at)[inside] < 1e-3 * loss).all()
     assert (slope[at == lowest] >= 0).all()
     assert (slope[at == highest] <= 0).all()
+
+
+def test_a_fit_of_one_batch_halves_the_mean_computation():
+    found = fit({(1, 1, 32): StepTime(0.1, 0.0), (1, 2, 32): StepTime(0.4, 0.1)}).params
+    assert found.alpha_c == pytest.approx(0.1)
+
+
+def test_crossing_nodes_is_held_a_tenth_dearer_and_the_loss_is_that_of_what_is_returned():
+    profile = {(1, gpus, size): StepTime(0.1 + 0.002 * size + sync, sync) for size in (16, 64)
+               for gpus, sync in ((1, 0.0), (2, 0.05), (4, 0.07))}  # fmt: skip
+    found = fit(profile)
+    params = found.params
+    assert (params.alpha_n, params.beta_n) == pytest.approx((1.1 * params.alpha_r, 1.1 * params.beta_r))
+    assert params.beta_r > 1e-4
+    assert found.loss == loss_of(np.array(astuple(params)), arrays(profile))
+
+
+def test_what_crosses_further_levels_moves_only_the_pair_across_nodes():
+    farther = replace(TRUE, alpha_n=0.5, beta_n=0.05)
+    profile = {(nodes, gpus, 32): StepTime(step := float(farther.step_time_s(nodes, gpus, 32)),
+                                           step - float(farther.grad_time_s(32)))
+               for nodes, gpus in ((2, 4), (2, 8), (4, 16))}  # fmt: skip
+    fits = Fits()
+    found = fits.fit_across(profile, TRUE)
+    assert (found.alpha_n, found.beta_n) == pytest.approx((0.5, 0.05), rel=0.02)
+    assert replace(found, alpha_n=0.2, beta_n=0.01) == TRUE
+    assert fits.fit_across(profile, TRUE) is found
+    assert fits.fit(profile) is fits.fit(profile)
+    assert fits.fit(profile, start=TRUE) is not fits.fit(profile)

@@ -44,11 +44,19 @@ def test_what_is_no_quantity_is_refused(text):
 
 
 def test_amounts_are_counted_in_thousandths_of_cpus_and_else_in_whole_units_rounded_up():
-    given = (("cpu", "1500m"), ("cpu", "0.0001"), ("memory", "1.5"), ("nvidia.com/gpu", "2"))
-    assert [amount(*one) for one in given] == [1500, 1, 2, 2]
+    given = (("cpu", "1500m"), ("cpu", "0.0001"), ("memory", "1.5"), ("nvidia.com/gpu", "2"), ("cpu", 0))
+    assert [amount(*one) for one in given] == [1500, 1, 2, 2, 0]
     assert (written("cpu", 1500), written("cpu", 2000), written("memory", 3 << 29), written("memory", 1)) == (
         "1500m", "2", "1536Mi", "1",
     )  # fmt: skip
+    assert [written("memory", units) for units in (0, 1023, 1024, 1 << 60, 3 << 40)] == [
+        "0",
+        "1023",
+        "1Ki",
+        "1Ei",
+        "3Ti",
+    ]
+    assert (written("cpu", 0), written("gpu", 1024), written("ephemeral-storage", 1 << 20)) == ("0", "1024", "1Mi")
     with pytest.raises(ValueError, match="negative"):
         amount("cpu", "-1")
 
@@ -226,6 +234,14 @@ def test_a_copy_of_objects_tells_where_they_stood_and_is_passed_over_beside_them
         ("{apiVersion: v1, kind: Job, metadata: 3}",
          "object (unnamed), metadata: must be a mapping of keys to values, not 3"),
         ("{apiVersion: v1, kind: Job}", "Job (unnamed), metadata.name: is missing; give the object a name"),
+        ("{apiVersion: v1, kind: Job, metadata: {name: 3}}",
+         "Job 3, metadata.name: is missing; give the object a name"),
+        ('{apiVersion: v1, kind: Job, metadata: {name: ""}}',
+         "Job (unnamed), metadata.name: is missing; give the object a name"),
+        ("{apiVersion: other/v1, kind: Configuration}",
+         "Configuration (unnamed), metadata.name: is missing; give the object a name"),
+        ("{apiVersion: config.kueue.x-k8s.io/v1, kind: Job}",
+         "Job (unnamed), metadata.name: is missing; give the object a name"),
         ("{apiVersion: v1, kind: Job, metadata: {name: a, namespace: 3}}",
          "Job a, metadata.namespace: must be text, not 3"),
     ],
@@ -236,6 +252,24 @@ def test_what_is_no_object_is_refused_at_its_place(tmp_path, text, said):
         read_objects(tmp_path / "a.yaml")
     assert str(caught.value).startswith(f"{tmp_path}/a.yaml:")
     assert str(caught.value).endswith(f"document 1, {said}")
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("a.yaml#2#7", ("a.yaml", 2, 7)),
+        ("odd#name.yaml#2#7", ("odd#name.yaml", 2, 7)),
+        ("a.yaml#7", None), ("a.yaml#x#7", None), ("a.yaml#2#x", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_copy_stands_where_its_source_stood_if_that_is_told_whole(tmp_path, source, place):
+    text = (
+        "{apiVersion: config.kueue.x-k8s.io/v1, kind: Configuration, metadata: {annotations: {simsched/source: '%s'}}}"
+    )
+    (tmp_path / "own.yaml").write_text(text % source)
+    (one,) = read_objects(tmp_path / "own.yaml")
+    assert (one.where, one.number, one.first_line) == (place or (str(tmp_path / "own.yaml"), 1, 1))
+    assert one.id == "Configuration configuration"
 
 
 def test_a_folder_is_one_of_manifests_where_a_file_begins_as_one(tmp_path):

@@ -28,7 +28,9 @@ from simsched.results.pair_speeds import COLUMNS as PAIR_COLUMNS, pair_speeds
 from simsched.results.power import NodeMake, Power
 from simsched.results.quality import lives, mean_loss, read_losses
 from simsched.results.reader import Cell, Run, read_cell
-from simsched.results.writer import TableWriter
+from simsched.results.statistics import Estimate, estimate
+from simsched.results.verdicts import EXCLUDED, UNDECIDED, Judged, judge
+from simsched.results.writer import TableWriter, _same_bytes
 
 
 def cell(policy, seed, jct_s, point=None, **manifest):
@@ -246,3 +248,78 @@ def test_a_cell_is_named_by_its_manifest(tmp_path, manifest, policy, name, seed,
     (tmp_path / "summary.json").write_text("{}")
     found = read_cell(tmp_path)
     assert (found.policy, found.policy_name, found.seed, found.point) == (policy, name, seed, point)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "published", "doubt"),
+    [
+        (0.921875, 1.078125, 1.05, "contains 1 and the published"),
+        (0.875, 1.125, 1.125, "interval 25 % wide"),
+        (0.875, 1.125, 0.875, "interval 25 % wide"),
+        (0.875, 1.125, 1.126, "interval 25 % wide, without the published"),
+        (0.875, None, 1.0, "no interval"),
+        (None, 1.125, 1.0, "no interval"),
+    ],
+)
+def test_why_a_ratio_is_undecided(low, high, published, doubt):
+    judged = Judged("a", "b", Estimate(1.0, 3, low, high), None, published, (None, None), None, "s", UNDECIDED)
+    assert judged.doubt == doubt
+    assert replace(judged, verdict=EXCLUDED).doubt == ""
+    assert replace(judged, ratio=Estimate(2.0, 3, 1.0, 2.0)).doubt.startswith("interval 50 % wide")
+    assert replace(judged, ratio=Estimate(10.0, 3, 9.0, 11.0)).doubt == "contains 1 and the published"  # 20 % wide
+    assert replace(judged, ratio=None).doubt == "no ratio"
+
+
+@pytest.mark.parametrize(
+    ("published", "expected"),
+    [
+        ({"a": {"jct_mean_h": 2}, "b": {"jct_mean_h": 3}}, (1.5, (3, 2))),
+        ({"a": {"jct_mean_h": 0}, "b": {"jct_mean_h": 3}}, None),
+        ({"b": {"jct_mean_h": 3}}, None),
+        ({"a": {"jct_mean_h": 2}}, None),
+        ({"b": {"jct_mean_ratio": 4}}, (4, None)),
+    ],
+)
+def test_ratios_are_judged_where_both_values_or_the_ratio_were_published(published, expected):
+    cells = (cell("a", 1, 7200.0), cell("b", 1, 14400.0))
+    run = Run(Path("run"), "x", cells, published, {"report": {"reference": "a"}})
+    found = [(one.published, one.published_levels, one.means) for one in judge(run, "jct_mean_h")]
+    if expected is None:
+        assert found == []
+        return
+    ((ratio, levels, means),) = found
+    assert (ratio, levels, means) == (expected[0], pytest.approx(expected[1]) if expected[1] else None, (4.0, 2.0))
+
+
+def test_half_widths_reach_to_the_farther_end_where_there_is_an_interval():
+    widths = {(1.0, 4.0): 2.0, (-1.0, 4.0): 3.0, (None, 4.0): None, (1.0, None): None}
+    assert {ends: Estimate(2.0, 3, *ends).half_width for ends in widths} == widths
+    found = {(low, high): Estimate(0.0, 3, low, high).excludes_zero for low in (None, -1.0, 0.0, 1.0)
+             for high in (None, -0.5, 0.0, 2.0)}  # fmt: skip
+    assert {ends for ends, apart in found.items() if apart} == {
+        (-1.0, -0.5), (0.0, -0.5), (1.0, -0.5), (1.0, 0.0), (1.0, 2.0),
+    }  # fmt: skip
+    assert estimate([3.0, 3.0]) == Estimate(3.0, 2, 3.0, 3.0)
+
+
+def test_columns_repeat_themselves_where_they_hold_the_same_at_the_same_place():
+    one = pa.array(["a", "b", "a", "b"])
+    assert _same_bytes(one, pa.array(["a", "b", "a", "b"]))
+    for other in (pa.array(["a", "b", "a", "c"]), one.slice(0, 2), one.slice(2), pa.array(["a", "b", "a", None])):
+        assert not _same_bytes(one, other)
+        assert not _same_bytes(other, one)
+    assert not _same_bytes(one.slice(0, 2), one.slice(2))
+    assert _same_bytes(pa.array([1, None]), pa.array([1, None]))
+
+
+@pytest.mark.parametrize(("share", "hours"), [(None, 2.0), (0.5, 1.0)])
+def test_restarts_hold_gpus_by_their_share_and_more_than_is_there_leaves_nothing_idle(share, hours):
+    held = pd.DataFrame({"start_s": [100.0, 4000.0], "end_s": [3700.0, 5000.0], "gpus": [2, 1],
+                         "restarting": [True, False]})  # fmt: skip
+    held = held if share is None else held.assign(gpu_share=share)
+    jobs = pd.DataFrame({"end_time_s": [3600.0], "attained_gpu_s": [1800.0]})
+    rounds = pd.DataFrame({"time_s": [0], "available_gpus": [1]})
+    assert METRICS["restart_gpu_hours"].compute(Tables(jobs, held, rounds, 1)) == hours
+    for attained, idle in ((1800.0, 0.5), (3600.0, 0.0), (7200.0, 0.0)):
+        tables = Tables(jobs.assign(attained_gpu_s=attained), None, rounds, 1)
+        assert METRICS["idle_gpu_hours"].compute(tables) == idle

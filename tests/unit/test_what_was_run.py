@@ -134,3 +134,40 @@ def test_policies_that_cannot_differ_are_named():
 def test_policies_that_agree_though_jobs_wait_are_named_without_that_reason():
     one_seed_differs = [timed("fifo", 1, 7.0, 2.0), timed("las", 1, 7.0, 2.0), timed("srtf", 1, 6.0, 2.0)]
     assert who_cannot_differ(one_seed_differs) == ["fifo, las: the same times for every seed (at offered_load=0.5)."]
+
+
+def test_waits_that_no_summary_has_may_have_been():
+    def found(*waits):
+        times = [{"jct_mean_s": 7.0} | ({} if wait is None else {"queueing_mean_s": wait}) for wait in waits]
+        cells = [Listed(seed, policy, summary=one) for policy in ("a", "b") for seed, one in enumerate(times)]
+        return who_cannot_differ(cells)
+
+    same = "a, b: the same times for every seed"
+    assert found(0.0, 0.0) == [f"{same}, as no job ever waited."]
+    assert found(0.0, 0.5) == found(None, None) == [f"{same}."]
+    assert who_cannot_differ([Listed(1, policy, summary={"decisions": 1}) for policy in "ab"]) == []
+
+
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        ([None], ""),
+        ([{}, None], ""),
+        ([{}], ", nothing left out"),
+        ([{"too large": 3}], "; left out: 3 jobs too large"),
+        ([{"too large": 1, "odd": 2}, {"odd": 4}],
+         "; left out: 0 to 1 jobs too large, 2 to 4 jobs odd"),
+    ],
+)  # fmt: skip
+def test_what_replays_left_out_is_told_where_all_tell_it(left_out, said):
+    cells = [Listed(manifest={"left_out": one}) for one in left_out]
+    assert what_was_run(cells) == f"1 seed, 1 policy{said}"
+
+
+@pytest.mark.parametrize(
+    ("loads", "said"),
+    [([None], ""), ([0.5, None], ""), ([0.5], ", offered load 0.50"), ([0.504, 0.496], ", offered load 0.50"),
+     ([0.9, 0.5], ", offered load 0.50 to 0.90")],
+)  # fmt: skip
+def test_the_offered_load_is_told_where_all_cells_know_it(loads, said):
+    assert what_was_run([Listed(manifest={"offered_load": load}) for load in loads]) == f"1 seed, 1 policy{said}"
