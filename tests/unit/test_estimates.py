@@ -33,6 +33,11 @@ def test_only_the_latest_count():
     history.finished("ann", "b", 1, 100)
     assert history.expected_s("ann", "b", 1) == 100
     assert history.expected_s("ann", "c", 1) == (9 + 100) / 2, "the last two of ann's"
+    last = DurationHistory(window=1)
+    for duration_s in (1, 5):
+        last.finished("ann", "", 2, duration_s)
+    assert (last.expected_s("ann", "x", 2), last.gpu_time_gpu_s("bob", "", 2)) == (5, 10)
+    assert (DurationHistory().expected_s("ann", "", 1), DurationHistory().window) == (3600, 100)
 
 
 def test_names_are_told_apart_without_their_numbers_and_a_window_of_none_is_refused():

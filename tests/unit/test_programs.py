@@ -130,6 +130,21 @@ def test_finish_time_ratios_of_jobs_that_are_done_or_cannot_run():
     assert finish_time_ratio(problem, progress, shares) == pytest.approx([2.0, 2.0, np.inf, np.nan], nan_ok=True)
 
 
+@pytest.mark.parametrize("name", ["age_s", "remaining_steps", "isolated_s"])
+def test_negative_times_are_refused_and_none_at_all_are_not(name):
+    problem, nothing = ShareProblem(np.ones((1, 1)), np.ones(1, int), np.array([1])), np.zeros(1)
+    for value in (-1.0, 0.0, 0.5):
+        given = {"age_s": nothing, "remaining_steps": nothing, "isolated_s": nothing, name: np.array([value])}
+        if value < 0:
+            with pytest.raises(InputError, match=f"{name} holds a negative number"):
+                finish_time(problem, Elapsed(**given))
+        else:
+            assert finish_time(problem, Elapsed(**given)).shape == (1, 1)
+    with pytest.raises(InputError, match="a duration is negative"):
+        allox(np.array([[-1.0]]), np.array([1]))
+    assert allox(np.array([[0.0], [0.5]]), np.array([1])).tolist() == [0, -1]
+
+
 def test_finish_time_against_bisection():
     for seed in range(3):
         problem = problem_of(seed, jobs=6, weighted=False)
