@@ -6,8 +6,9 @@ Usage: python benchmarks/compare.py [--jobs N] [--accasim PYTHON] [--curve JOBS 
 The jobs come to 64 nodes of 8 GPUs at load 0.85, and may spread over nodes. Each line is a process of its own, with
 those that it starts, from the start of Python to its results on disk: user and system CPU, and largest memory of one.
 AccaSim is no dependency: PYTHON is an interpreter that has it (`pip install accasim`), by default this one; without it
-its lines are left out. The curves are those of simsched on 2,000 nodes; `--commands` times whole commands, and with
-Philly's published trace one that replays it. `--write` makes docs/performance.md and its figure of what is printed.
+its lines are left out. The curves are those of simsched on 2,000 nodes; `--commands` times whole commands, the fits of
+one apart, and with Philly's published trace one that replays it. `--write` makes docs/performance.md and its figure of
+what is printed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import tempfile
 from calendar import timegm
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import strptime
+from time import process_time_ns, strptime
+from typing import Any
 
 import numpy as np
 
@@ -222,6 +224,37 @@ def against_others(jobs: int, python: str, folder: Path) -> str:
     return "\n".join(lines)
 
 
+def in_fits() -> None:
+    """Print what the fits of the workload above take in this process, each the least of three CPU times."""
+    import importlib
+
+    import simsched
+
+    module = importlib.import_module("simsched.agent.fit")  # the package's door has a function of that name
+    fit, given = module.fit, []
+
+    def noted(profile: dict[Any, Any], **more: Any) -> Any:
+        given.append((dict(profile), more))
+        return fit(profile, **more)
+
+    module.fit = noted
+    with tempfile.TemporaryDirectory() as out:
+        simsched.run("quickstart", {"seeds": 1, "report.plots": False}, policies=["pollux"], out=out, in_process=True)
+    taken_ms = []
+    for profile, more in given:
+        times_ns = []
+        for _ in range(3):
+            begin_ns = process_time_ns()
+            fit(profile, **more)
+            times_ns.append(process_time_ns() - begin_ns)
+        taken_ms.append(min(times_ns) / 1e6)
+    mean_ms, median_ms = float(np.mean(taken_ms)), float(np.median(taken_ms))
+    said = (
+        f"The workload under Pollux makes {len(given):,} fits, each of which takes {mean_ms:.2f} ms of CPU on average"
+    )
+    Path("fits.txt").write_text(f"{said}, {median_ms:.2f} in the median.")
+
+
 def whole_commands(folder: Path, philly: Path | None) -> str:
     """Return the table of what whole commands take, each with bytecode and compiled kernels at hand."""
     command = str(Path(sys.executable).with_name("simsched"))
@@ -249,7 +282,8 @@ def whole_commands(folder: Path, philly: Path | None) -> str:
         taken = Measured(*measured(given, folder))
         lines.append(f"| `simsched {text}` | {said} | {taken.cpu_s:.2f} | {taken.mib:.0f} |")
         print(lines[-1], file=sys.stderr, flush=True)
-    return "\n".join(lines)
+    measured([sys.executable, __file__, "--fits"], folder)
+    return "\n".join([*lines, "", (folder / "fits.txt").read_text()])
 
 
 def curves(sizes: list[int], folder: Path) -> tuple[str, list[tuple[int, str, Measured]]]:
@@ -338,10 +372,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--one", metavar="POLICY", help=argparse.SUPPRESS)
     parser.add_argument("--textbook", metavar="POLICY", help=argparse.SUPPRESS)
+    parser.add_argument("--fits", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=NODES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write and not (given.curve and given.commands and given.philly):
         parser.error("--write needs --curve, --commands and --philly")
+    if given.fits:
+        in_fits()
+        return
     if given.one or given.textbook:
         one(given.one, given.nodes) if given.one else in_textbook(given.textbook)
         return

@@ -3,11 +3,12 @@
     python -m benchmarks.mutation --places 300 --seed 1
 
 A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in the
-engine and in what it and policies may import (`--rooms` names others). For each the tests run that executed its line
-(found by one run of the tests, kept in `out/mutation-coverage.json` until it is deleted, which needs Python 3.12; a
-line that runs only when its file is imported has the tests of the file, or of its folder), those first that tell cases
-apart; it is killed where any of them fails. Works on a copy of the checkout, never on the checkout itself. Tests
-that start processes or build documents (`tests/cli`) are left out, so the score is a lower bound.
+engine and in what it and policies may import (`--rooms` names others, or folders and files in them). For each the tests
+run that executed its line (found by one run of the tests, kept in `out/mutation-coverage.json` until it is deleted,
+which needs Python 3.12; a line that runs only when its file is imported has the tests of the file, or of its folder),
+those first that tell cases apart; it is killed where any of them fails. Works on a copy of the checkout, never on the
+checkout itself. Tests that start processes or build documents (`tests/cli`) are left out, so the score is a
+lower bound.
 """
 
 from __future__ import annotations
@@ -386,11 +387,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30, help="at most so many seconds of tests for a place")
     parser.add_argument("--workers", type=int, default=2)
-    known = rooms()
-    below = [room for room, is_below in known.items() if is_below]
-    parser.add_argument("--rooms", nargs="+", choices=list(known), default=below, metavar="ROOM")
+    below = [room for room, is_below in rooms().items() if is_below]
+    parser.add_argument(
+        "--rooms", nargs="+", default=below, metavar="ROOM", help="or toolkit/rounds, model/capacity.py"
+    )
     args = parser.parse_args()
-    files = [file for room in args.rooms for file in sorted((ROOT / "simsched" / room).rglob("*.py"))]
+    paths = {room: ROOT / "simsched" / room for room in args.rooms}
+    for room in (room for room, path in paths.items() if not path.exists()):
+        parser.error(f"there is no '{room}' in simsched")
+    files = [file for path in paths.values() for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))]
     everywhere = [mutant for file in files for mutant in mutants(file)]
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     chosen = random.Random(args.seed).sample(everywhere, min(args.places, len(everywhere)))

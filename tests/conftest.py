@@ -79,8 +79,13 @@ _LONGEST = (
     "tests/cli/test_resume.py",
     "tests/cli/test_same_bytes.py",
     "tests/conformance/test_policies.py",
+    "tests/validation/test_fragmentation.py",
     "tests/validation/test_gavel_oracle.py",
+    "tests/validation/test_muri.py",
     "tests/validation/test_muri_oracle.py",
+    "tests/validation/test_pollux_directions.py",
+    "tests/validation/test_shockwave_oracle.py",
+    "tests/validation/test_slurm_cluster.py",
 )
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from simsched.applications.file_format import read_document
 from simsched.applications.measurements import PLACEMENTS, read_folder
 from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lines, read_rate_table
-from simsched.applications.tensor_models import shipped_models
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import INPUT_FILE, key
 from simsched.model import (
@@ -76,12 +74,31 @@ class ApplicationCatalogue:
         origin: str,
         tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
         planned: Mapping[str, LargeModel] = MappingProxyType({}),
+        *,
+        unread: Sequence[Path] = (),
     ) -> None:
-        """Hold applications by name, those of which only rates or plans are known apart."""
-        self.applications: Mapping[str, Application] = MappingProxyType(dict(sorted(applications.items())))
+        """Hold applications by name, those of which only rates or plans are known apart.
+
+        Files that are `unread` hold them all, and are read when one is asked for: jobs of fixed duration ask for none.
+        """
+        self._given, self._unread = (applications, planned), unread
         self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
-        self.planned: Mapping[str, LargeModel] = MappingProxyType(dict(sorted(planned.items())))
         self.origin = origin
+
+    @property
+    def applications(self) -> Mapping[str, Application]:
+        """The applications whose physics is known."""
+        return self._read[0]
+
+    @property
+    def planned(self) -> Mapping[str, LargeModel]:
+        """The applications that run by plans."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[Mapping[str, Application], Mapping[str, LargeModel]]:
+        applications, planned = _read_files(self._unread) if self._unread else self._given
+        return MappingProxyType(dict(sorted(applications.items()))), MappingProxyType(dict(sorted(planned.items())))
 
     @classmethod
     def load(cls, path: Path | None = None, *, gpu_type: str = "t4", bounds: str | None = None) -> ApplicationCatalogue:
@@ -93,7 +110,10 @@ class ApplicationCatalogue:
         tables of measured plans. A file `*.json` is a table of rates, a file `*.csv` one
         of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
         """
-        place = data_folder("workloads") / "applications" if path is None else path
+        if path is None:
+            place = data_folder("workloads") / "applications"
+            return cls({}, str(place), unread=sorted(place.glob("*.yaml")))
+        place = path
         if place.is_file() and place.suffix == SUFFIX:
             return cls({}, str(place), read_rate_table(place))
         if place.is_file() and place.suffix == LINES_SUFFIX:
@@ -150,6 +170,8 @@ class ApplicationCatalogue:
             from simsched.applications.plans import shipped_llms
 
             return _planned(self.planned.get(name) or shipped_llms()[name], request, truth)
+        from simsched.applications.tensor_models import shipped_models
+
         model = shipped_models().get(name)
         if model is None:
             from simsched.applications.plans import shipped_llms
@@ -165,11 +187,13 @@ class ApplicationCatalogue:
         """Return whether jobs of an application run by plans."""
         if name in self.planned:
             return True
-        other = name == FIXED_DURATION or name in self.applications or name in self.tabulated
-        if other or name in shipped_models():
+        if name == FIXED_DURATION or name in self.applications or name in self.tabulated:
             return False
         from simsched.applications.plans import shipped_llms
+        from simsched.applications.tensor_models import shipped_models
 
+        if name in shipped_models():
+            return False
         return name in shipped_llms()
 
     def _tabulated(self, model: TabulatedModel, request: JobRequest, truth: JobTruth) -> TabulatedJob:
@@ -250,8 +274,10 @@ def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
 _OF_PLANS = re.compile(r"\bformat:\s*[\"']?simsched-(model|hardware)/")
 
 
-def _read_files(files: list[Path]) -> tuple[dict[str, Application], dict[str, LargeModel]]:
+def _read_files(files: Sequence[Path]) -> tuple[dict[str, Application], dict[str, LargeModel]]:
     """Read application files and those of large models; all problems of all files at once."""
+    from simsched.applications.file_format import read_document  # brings pydantic
+
     found: dict[str, Application] = {}
     planned: dict[str, LargeModel] = {}
     problems: list[Problem] = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
@@ -18,11 +19,10 @@ from simsched.policy import INFINITE, INPUT_FILE, Policy
 
 def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
     """Create a policy with its supported `diagnostics`; raises `ValueError` or `TypeError` as its constructor does."""
-    known = {parameter.name: parameter for parameter in parameters(policy)}
-    values = {name: _validated(known[name].annotation, value) for name, value in params.items()}
+    values = {name: _validated(policy, name, value) for name, value in params.items()}
     asked = policy.traits.diagnostics if diagnostics else ""
     if asked and asked not in values:
-        values[asked] = _validated(known[asked].annotation, list(diagnostics))
+        values[asked] = _validated(policy, asked, list(diagnostics))
     with quiet_stdout():
         try:
             return policy(**values)
@@ -70,7 +70,7 @@ def parameter_problems(
             faulty = True
             yield (key,), "must be finite", "give a number"
             continue
-        for detail in _type_errors(known[key].annotation, value):
+        for detail in _type_errors(policy, key, value):
             faulty = True
             items = [part for part in detail["loc"] if isinstance(part, int)]  # the rest names members of a union
             yield (key, *items), say(detail), ""
@@ -125,27 +125,30 @@ def _not_finite(value: Any, *, infinite: bool) -> bool:
     return any(math.isnan(number) or (math.isinf(number) and not infinite) for number in _numbers(value))
 
 
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
+@lru_cache(maxsize=256)
+def _adapter(policy: Any, name: str) -> TypeAdapter[Any] | None:
+    """Return what checks a parameter, None for a type of the policy's own, of which its constructor decides."""
+    annotation = next(one.annotation for one in parameters(policy) if one.name == name)
     try:
-        return TypeAdapter(annotation, config=ConfigDict(strict=True))
-    except PydanticUserError as error:
-        if "config" not in str(error):
-            raise
-        return TypeAdapter(annotation)
+        try:
+            return TypeAdapter(annotation, config=ConfigDict(strict=True))
+        except PydanticUserError as error:
+            if "config" not in str(error):
+                raise
+            return TypeAdapter(annotation)
+    except PydanticSchemaGenerationError:
+        return None
 
 
-def _validated(annotation: Any, value: Any) -> Any:
+def _validated(policy: type[Any], name: str, value: Any) -> Any:
     """Convert plain data as strict JSON: lists may become tuples, but text no numbers."""
-    try:
-        adapter = _adapter(annotation)
-    except PydanticSchemaGenerationError:  # a type of the policy's own; its constructor decides
-        return value
-    return adapter.validate_json(json.dumps(value), strict=True)
+    adapter = _adapter(cast("Hashable", policy), name)
+    return value if adapter is None else adapter.validate_json(json.dumps(value), strict=True)
 
 
-def _type_errors(annotation: Any, value: Any) -> list[Any]:
+def _type_errors(policy: type[Any], name: str, value: Any) -> list[Any]:
     try:
-        _validated(annotation, value)
+        _validated(policy, name, value)
     except ValidationError as error:
         return error.errors(include_url=False)
     return []

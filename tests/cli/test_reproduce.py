@@ -72,12 +72,11 @@ def test_a_page_whose_commands_do_not_make_its_runs_is_refused(tmp_path, command
 
 
 def test_a_page_is_made_from_nothing_and_checked(tmp_path, capfd):
-    command = "simsched run quickstart -o seeds=1 -o workload.jobs=4 --policy tiresias --no-plots --in-process"
-    command += " --name one"
+    command = "simsched run tiresias/worked-example --policy 2D-LAS --no-plots --in-process --name one"
     page = write_page(tmp_path, [command])
     assert reproduce.reproduce([page], tmp_path / "results", (), check=False) == 0
-    assert "| tiresias | 1 |" in page.read_text()
-    page.write_text(page.read_text().replace("| tiresias | 1 |", "| tiresias | 2 |"))
+    assert "| 2D-LAS | 1 |" in page.read_text()
+    page.write_text(page.read_text().replace("| 2D-LAS | 1 |", "| 2D-LAS | 2 |"))
     assert reproduce.reproduce([page], tmp_path / "results", ["one"], check=True) == 1
     assert "not as the results have it: figures one jct_mean_h" in capfd.readouterr().out
     with pytest.raises(InputError, match="no page shows 'two'"):

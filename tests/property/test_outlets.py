@@ -215,8 +215,9 @@ _PLAIN = [name for name in NASTY if re.fullmatch(r"[ -#%-\[\]^`-~]{1,40}", name)
 def test_figures_are_drawn_without_a_warning(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        paths = save(*picture(name), tmp_path, "figure", ("png",))
-        drawn = inline_svg(picture(name)[0], "p-")
+        figure, data = picture(name)
+        paths = save(figure, data, tmp_path, "figure", ("png",))
+        drawn = inline_svg(figure, "p-")
     assert [path.suffix for path in paths] == [".png", ".csv"]
     ElementTree.fromstring(drawn.svg)
     header, row = csv.reader(io.StringIO(paths[1].read_text(encoding="utf-8")))

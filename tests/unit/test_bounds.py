@@ -318,6 +318,8 @@ def test_times_of_seconds_are_shown_as_such() -> None:
     shown = _command("bound", "tiresias/worked-example").output
     assert "(h)" not in shown
     assert (2 + 8 + 6) / 3 <= float(shown.splitlines()[4].split()[-3]) <= 28 / 3  # alone, and shortest service first
+    elastic = _command("bound", "tiresias/worked-example", "-o", "workload.speedup=linear").output
+    assert elastic.splitlines()[4].split()[-2] == "-"  # waits of jobs that may run faster have no bound of their own
 
 
 def test_what_nothing_bounds_is_refused_with_the_reason(experiment: Path) -> None:

@@ -7,6 +7,7 @@ from simsched_policies.queues.by_key import Fifo
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation, gpus_of
+from simsched.policy import Reasons
 from simsched.testing.builders import Applications, fresh_view
 from simsched.toolkit.consolidated import place_consolidated
 
@@ -34,6 +35,29 @@ def test_others_move_for_one_that_finds_no_room_on_one_node():
         "c": ((1, 4),),
     }
     assert place(held, {"a": 2, "b": 2, "c": 4}, firm="abc", still="ab")["c"] == ((0, 2), (1, 2)), "scattered"
+
+
+def test_the_fullest_node_that_can_hold_a_job_gets_it_and_the_least_is_given_up():
+    assert place({"a": ((1, 2),)}, {"a": 2, "b": 2}, firm="ab") == {"a": ((1, 2),), "b": ((1, 2),)}
+    # One GPU moves for c rather than three.
+    held = {"a": ((0, 3),), "b": ((1, 1),)}
+    assert place(held, {"a": 3, "b": 1, "c": 4}, firm="abc") == {"a": ((0, 3),), "b": ((0, 1),), "c": ((1, 4),)}
+    # Of seven GPUs four take a node of their own, and three the fuller of the others.
+    held = {"a": ((1, 1),)}
+    assert place(held, {"a": 1, "b": 7}, firm="ab", nodes=3) == {"a": ((1, 1),), "b": ((0, 4), (1, 3))}
+    # Nobody moves for others who would then be without room: c is scattered.
+    held = {"a": ((0, 2),), "b": ((1, 2),), "d": ((2, 2),)}
+    placed = place(held, {"a": 2, "b": 2, "d": 2, "c": 6}, firm="abcd", nodes=3)
+    assert {name: gpus_of(at) for name, at in placed.items()} == {"a": 2, "b": 2, "d": 2, "c": 6}
+    assert len(placed["c"]) == 2
+
+
+def test_it_is_said_who_gets_no_gpu():
+    jobs = [JobSpec(name, 0, 1, duration_s=60) for name in "abc"]
+    view, _ = fresh_view(Fifo(), jobs, Cluster.uniform(1, 4), Applications())
+    view.reasons = Reasons()
+    assert place_consolidated({"a": 1, "b": 0, "c": 3}, view, {"c"}, lambda _: True) == {"c": ((0, 3),), "a": ((0, 1),)}
+    assert list(view.reasons.waits) == ["b"]
 
 
 def test_jobs_that_are_not_firm_give_way():

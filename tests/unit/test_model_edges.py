@@ -25,6 +25,7 @@ def test_a_job_of_a_table_knows_its_rows_and_no_others():
     job = TabulatedJob(TABLE, Setting(8, 1), 100)
     assert (job.gpu_types, job.batch_sizes, job.epochs, job.total_steps) == (("a100", "v100"), (8,), 1, 100)
     assert TabulatedJob(TABLE, Setting(16, 1), 100).batch_sizes == (8, 16)
+    assert TabulatedJob(TABLE, Setting(8, 1), 1).epoch_end(0) == 1
     v100 = Site((1,), "v100")
     # Twice the batch at half the rate makes the progress of the batch asked for, and as many examples a second.
     assert [job.run(v100, BatchChoice(batch, 0), 0)[:3] for batch in (0, 8, 16)] == [(0.5, 1, 4)] * 3
@@ -91,6 +92,7 @@ def test_a_speed_up_is_linear_an_exponent_or_a_table_and_nothing_else():
 def test_the_slots_of_a_pipeline_by_hand():
     # The slots of (1, 2, 3) and (2, 1, 1) end at 1, 1, 3, 6 and then 7: six seconds from the first slot to the fifth.
     assert pipeline_s([(1, 2, 3), (2, 1, 1)]) == 6
+    assert pipeline_s([(0.01, 0.02, 0.03), (0.02, 0.01, 0.01)]) == pytest.approx(0.06), "whatever the unit"
     assert pipeline_s([(10, 1, 1)]) == 12
     # One loads (4) while the other computes and synchronises (3), and the reverse (1 beside 2): six.
     assert group_s([(4, 1, 1), (1, 2, 1)]) == min(

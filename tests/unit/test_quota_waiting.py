@@ -29,6 +29,7 @@ from simsched_policies.production.kueue.tree import QuotaTree
 from simsched.engine.options import EngineOptions
 from simsched.model import Cluster, JobSpec, Level, Tenant, with_levels
 from simsched.testing.builders import run
+from tests.campaigns import played
 
 GPU = ("a100", "gpu")
 
@@ -118,7 +119,7 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", played(range(4), range(2)))
 @pytest.mark.parametrize(
     "rules",
     [

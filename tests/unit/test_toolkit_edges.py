@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 from simsched_policies.queues.by_key import Fifo
 
+from simsched.errors import InputError
 from simsched.model import Cluster, JobSpec, NodeGroup
 from simsched.model.placement import Site
 from simsched.model.pool import Pool
 from simsched.policy import MEASURED_SPEEDS, NEXT_ARRIVAL, Reasons, Why
 from simsched.testing.builders import Applications, fresh_view
 from simsched.toolkit import FEWEST_DOMAINS, run_in_order, type_pools
+from simsched.toolkit.elastic import place_counts
 from simsched.toolkit.programs.leases import MOST_CHOICES, reserve, reserve_in_order, usable_seconds
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.random_packing import RandomPacking
-from simsched.toolkit.recording import play
+from simsched.toolkit.recording import Recording, play
 from simsched.toolkit.rounds.rates import rate_source
 
 
@@ -177,3 +179,40 @@ def test_books_decide_at_arrivals_and_ends_and_while_nothing_runs_where_quiet_ti
     hanging = FiveSeconds(hang=("c",))
     play(hanging, list(view.jobs.values()), view.cluster)
     assert hanging.seen[-1][:2] == (20, ["c"]), "nothing is going to happen, and play ends"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('{"a": [1, 2],\n "moves": [\n {"x": 1},\n\n {"y": [2, 3]}\n]}\n', (3, 5, 5)),
+        ('{"moves":[1,\n2], "b": 1}', (1, 2, 2)),
+        ('\n\n{"b" : {"moves": [1]} , "moves" :\n[ "x"\n, "y" ]}', (4, 5, 5)),
+    ],
+)
+def test_an_entry_of_a_recording_is_blamed_on_its_line(tmp_path, text, lines):
+    (tmp_path / "played.json").write_text(text)
+    recording = Recording(tmp_path / "played.json", "moves")
+    assert len(recording.entries) == 2
+    problems = [recording.problem(number, "is wrong", "mend it").problems[0] for number in (0, 1, 9)]
+    assert tuple(problem.line for problem in problems) == lines
+    assert "moves[9] is wrong" in problems[2].message
+
+
+@pytest.mark.parametrize("text", ['{"other": [1]}', '{"moves": []}', "[1]", '{"moves": 3}'])
+def test_a_recording_without_its_list_is_refused(tmp_path, text):
+    (tmp_path / "played.json").write_text(text)
+    with pytest.raises(InputError, match="has no list 'moves', or an empty one"):
+        Recording(tmp_path / "played.json", "moves")
+
+
+def test_jobs_that_keep_their_number_of_gpus_stay_and_others_come_the_smallest_first():
+    view = view_of(dict.fromkeys("abcde", 1), Cluster.uniform(2, 4))
+    states = {name: SimpleNamespace(allocation=()) for name in "abcde"}
+    states["a"].allocation, states["e"].allocation = ((0, 2),), ((1, 1),)
+    shown = SimpleNamespace(jobs=states, nodes=view.nodes, up=view.up, free=[2, 3], beside=None, reasons=Reasons())
+    counts = {"a": 2, "b": 4, "c": 1, "d": 0, "e": 0}
+    assert place_counts(counts, shown) == {"a": ((0, 2),), "c": ((1, 1),), "b": ((1, 3), (0, 1))}
+    assert sorted(shown.reasons.waits) == ["d", "e"]
+    assert [name for name, _ in sorted(shown.reasons.places.items(), key=lambda one: one[1][0])] == list("bacde")
+    shown.reasons = None
+    assert place_counts({"b": 9, "c": 8}, shown) == {"c": ((0, 4), (1, 4))}

@@ -5,19 +5,22 @@ from __future__ import annotations
 from itertools import combinations
 from math import inf
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.optimize import nnls
 
 from simsched.errors import InputError
-from simsched.model import Node
+from simsched.model import BatchLimits, Node
 from simsched.model.pool import Pool
 from simsched.toolkit import BEST_FIT, CONSOLIDATED, FEWEST_DOMAINS, PLACERS
+from simsched.toolkit.elastic import fixed_batch, share_evenly, usable_gpus
 from simsched.toolkit.gittins import IndexTable, ServiceDistribution, ServiceHistory
-from simsched.toolkit.levels import Levels
+from simsched.toolkit.levels import Levels, start_order
 from simsched.toolkit.node_demand import NodeDemand, nodes_to_wake
 from simsched.toolkit.placers import most_free_among
+from simsched.toolkit.skew import SkewPlacement
 from simsched.toolkit.speed_model import SpeedSample, allocate_by_time, fit_speed
 
 
@@ -140,10 +143,12 @@ def test_aligned_jobs_lie_in_equal_parts_on_the_fewest_domains(seed):
         assert all(gpus == size for _, gpus in place)
         assert {sum(node // 3 == leaf for node, _ in place) for leaf in used} == {count // len(used)}
         within = [leaves for leaves in fewest if len({leaf // 2 for leaf in leaves}) == 1]
+        room = [len(idle[2 * spine]) + len(idle[2 * spine + 1]) for spine in range(2)]
         if within:
             assert used in within, "one domain of the next level has room"
-        if len(used) == 1:
-            assert len(idle[used[0]]) == min(len(idle[leaf]) for (leaf,) in fewest if leaf // 2 == used[0] // 2)
+            assert room[used[0] // 2] == min(room[leaves[0] // 2] for leaves in within), "the tightest of these"
+            fewest = [leaves for leaves in within if leaves[0] // 2 == used[0] // 2]
+        assert sum(len(idle[leaf]) for leaf in used) == min(sum(len(idle[leaf]) for leaf in one) for one in fewest)
     assert askew < 60
     assert PLACERS["aligned"].choose(pool, 3) == FEWEST_DOMAINS.choose(pool, 3), "half a node is over"
 
@@ -211,6 +216,17 @@ class Shown:
         self.jobs = {"a": type("Job", (), {"attained_gpu_s": 30.0, "held_s": 7.0})()}
 
 
+def test_jobs_of_a_level_start_in_the_order_of_their_first_start():
+    def job(first_start_s, submitted_s, age_s):
+        request = SimpleNamespace(submit_time_s=submitted_s)
+        return SimpleNamespace(first_start_s=first_start_s, request=request, age_s=age_s)
+
+    assert start_order(job(7.0, 1.0, 9.0), runs=False) == start_order(job(7.0, 1.0, 9.0), runs=True) == (0, 7)
+    assert start_order(job(None, 1.0, 9.0), runs=True) == (0, 10)
+    assert start_order(job(None, 1.0, 9.0), runs=False) == (1, 1)
+    assert Levels([1], 0.5).limits_gpu_s == [1]
+
+
 def test_a_job_falls_with_its_service_and_rises_once_it_has_waited():
     levels = Levels([10, 20], 2.0)
     levels.enter("a")
@@ -226,6 +242,7 @@ def test_a_job_falls_with_its_service_and_rises_once_it_has_waited():
     assert levels.promote_all(Shown(114.0)) == ["a"]
     assert (levels.level("a"), levels.counted_gpu_s("a", 35.0), levels.limit_gpu_s("a")) == (0, 5.0, 40.0)
     assert levels.next_promotion_s() is None
+    assert not levels.demote("a", 39.9)
     # On the first level nobody waits for anything; a job that starts before waits no longer; one that never ran waits a
     # second at least.
     levels.stopped("a", 200.0, 9.0)
@@ -280,6 +297,41 @@ def test_nodes_are_woken_that_jobs_need(gpus, free, asleep, woken):
     facts = type("Facts", (), {"runs_on": lambda self, kind: True})()
     waiting = [type("Job", (), {"num_gpus": count, "facts": facts})() for count in gpus]
     assert nodes_to_wake(waiting, nodes, free, asleep) == woken
+
+
+@pytest.mark.parametrize(
+    ("counts", "most", "gpus", "shared"),
+    [([0, 0], [3, 1], 3, [2, 1]), ([1, 0], [5, 5], 1, [1, 1]), ([0, 0], [0, 0], 3, [0, 0]),
+     ([0] * 3, [9] * 3, 4, [2, 1, 1]), ([2, 0], [2, 1], 5, [2, 1]), ([3], [9], 0, [3])],
+)  # fmt: skip
+def test_gpus_are_shared_evenly(counts, most, gpus, shared):
+    assert share_evenly(counts, most, gpus) == shared
+
+
+@pytest.mark.parametrize(
+    ("asked", "fixed", "least", "most", "batch", "usable"),
+    [(0, 0, None, None, 0, 10), (0, 0, None, 3, 0, 3), (0, 0, 8, None, 32, 4), (20, 0, 8, None, 20, 2),
+     (4, 0, 8, None, 4, 1), (0, 16, 8, None, 16, 2), (20, 16, 8, None, 20, 2), (0, 0, 8, 3, 32, 3),
+     (0, 0, 2, None, 32, 10)],
+)  # fmt: skip
+def test_a_job_uses_as_many_gpus_as_its_batch_allows(asked, fixed, least, most, batch, usable):
+    limits = None if least is None else BatchLimits(32, 512, least, 64)
+    job = SimpleNamespace(
+        limits=limits, request=SimpleNamespace(batch_size=asked), fixed_batch_size=fixed, max_gpus=most
+    )
+    assert (fixed_batch(job), usable_gpus(job, 10)) == (batch, usable)
+
+
+def test_a_model_is_consolidated_whose_largest_tensor_is_above_the_limit():
+    placement = SkewPlacement("skew", 0.3)
+    for name, skew in (("a", 0.3), ("b", 0.31), ("c", None)):
+        placement.note(SimpleNamespace(id=name), SimpleNamespace(tensor_skew=skew))
+    assert [placement.placer(name).name for name in "abc"] == ["fragments", "consolidated", "fragments"]
+    assert SkewPlacement("any", 0.0).placer("a").name == "any"
+    assert (len(placement.wants), len(SkewPlacement("any", 1.0).wants)) == (1, 0)
+    for wrong in (-0.01, 1.01):
+        with pytest.raises(ValueError, match="skew_limit must be from 0 to 1"):
+            SkewPlacement("skew", wrong)
 
 
 @pytest.mark.parametrize("seed", range(4))

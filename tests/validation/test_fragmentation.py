@@ -6,11 +6,13 @@ rules against all lists (docs/packing.md); here is a cross-section.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from simsched.model import Node, Pod
 from simsched.operators.packing import read_published
 from simsched.toolkit.packing.inflation import fill, inflated
 from simsched.toolkit.packing.names import RULES, NodeOrder
@@ -41,9 +43,15 @@ def lists(shared) -> Path:
     return shared / "fgd"
 
 
-def mean_percent(lists: Path, name: str, rule: str, node_order: NodeOrder = "shuffled") -> float:
+@lru_cache
+def read(lists: Path, name: str) -> tuple[list[Node], list[Pod]]:
+    """Return the nodes, and the pods of a list."""
     nodes = read_nodes(lists / "openb_node_list_gpu_node.csv")
-    pods = read_pods(lists / f"openb_pod_list_{name}.csv", nodes)
+    return nodes, read_pods(lists / f"openb_pod_list_{name}.csv", nodes)
+
+
+def mean_percent(lists: Path, name: str, rule: str, node_order: NodeOrder = "shuffled") -> float:
+    nodes, pods = read(lists, name)
     ends = [fill(nodes, pods, rule, seed, node_order=node_order).allocated[-1] for seed in SEEDS]
     return float(sum(ends)) / len(ends) * 100
 
@@ -66,8 +74,7 @@ def test_in_the_order_of_names_it_is_what_others_found(lists: Path, name: str, r
 @pytest.mark.parametrize(("name", "percent"), [("cpu250", 25.85), ("default", 13.92)])
 def test_the_cluster_is_as_fragmented_at_first_as_published(lists: Path, name: str, percent: float) -> None:
     # Published for a demand of 0 %: the mean over the pods with whose coming demand is still below 0.5 %.
-    nodes = read_nodes(lists / "openb_node_list_gpu_node.csv")
-    pods = read_pods(lists / f"openb_pod_list_{name}.csv", nodes)
+    nodes, pods = read(lists, name)
     capacity = sum(node.gpus for node in nodes) * 1000
     packer, unusable, asked = Packer(nodes, pods, "fgd"), [], 0
     for i in inflated(pods, capacity, 1.3, np.random.default_rng(1)):

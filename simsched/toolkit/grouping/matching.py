@@ -34,14 +34,13 @@ _VERTICES, _HIGHEST, _QUEUE_HEAD, _QUEUE_TAIL, _CLOCK = 0, 1, 2, 3, 4
 def max_weight_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
     """Return the pairs (i, j), i < j, of a matching of maximum total weight, sorted.
 
-    `weights` is a symmetric n x n matrix; entries of 0 and less are not edges. Deterministic.
+    `weights` is a symmetric n x n matrix; its diagonal and entries of 0 and less are not edges. Deterministic.
     """
     size = len(weights)
     largest = float(weights.max()) if size else 0.0
     if largest <= 0:
         return ()
     whole = np.where(weights > 0, np.rint(weights / largest * _SCALE), 0.0).astype(np.int64)
-    np.fill_diagonal(whole, 0)
     return _pairs(_match(*_start(whole)), size)
 
 
@@ -52,7 +51,6 @@ def exact_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], .
     artifact, whose schedules depend on it.
     """
     whole = np.where(weights > 0, weights * _EXACT, 0.0).astype(np.int64)
-    np.fill_diagonal(whole, 0)
     return _pairs(_match(*_start(whole)), len(weights)) if whole.any() else ()
 
 

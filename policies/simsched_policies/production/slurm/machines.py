@@ -42,7 +42,7 @@ class Machines:
         self._wants: dict[tuple[int, ...], int] = {}
         #: The nodes allowed, of each partition apart: who waits in one holds back nobody in another.
         self._masks: dict[tuple[str, tuple[bool, ...]], int] = {}
-        self._tables: tuple[Ints, npt.NDArray[np.bool_]] | None = None
+        self._tables: tuple[Ints, npt.NDArray[np.bool_], Ints] | None = None
         self._releases = Releases(width=4)
         #: Of each want its shape, and the bits of the nodes allowed.
         self._shapes: list[tuple[NodeShape, int]] = []
@@ -128,17 +128,16 @@ class Machines:
     @property
     def amounts(self) -> Ints:
         """Return the cores and memory of each want in all, and its nodes."""
-        wants = self._arrays()[0]
-        times = np.maximum(wants[:, 0], 1)
-        found: Ints = np.stack([wants[:, 2] * times, wants[:, 3] * times, wants[:, 0]], axis=1)
-        return found
+        return self._arrays()[2]
 
-    def _arrays(self) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def _arrays(self) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
         if self._tables is None:
             wants = np.array(list(self._wants), dtype=np.int64).reshape(-1, 7)
+            times = np.maximum(wants[:, 0], 1)
             self._tables = (
                 wants,
                 np.array([one for _, one in self._masks], dtype=np.bool_).reshape(len(self._masks), -1),
+                np.stack([wants[:, 2] * times, wants[:, 3] * times, wants[:, 0]], axis=1),
             )
         return self._tables
 
@@ -162,7 +161,7 @@ class Machines:
         down = ~np.array(free.up, dtype=np.bool_)
         level[down, :3] = whole[down, :3] = -1
         ends, rows = self._releases.columns
-        return Pass(level, whole, ends[:0] if alone else ends, rows, self.blocks, *self._arrays())
+        return Pass(level, whole, ends[:0] if alone else ends, rows, self.blocks, *self._arrays()[:2])
 
     def next_change_s(self, now_s: float) -> float | None:
         """Return when the next reservation begins or ends."""

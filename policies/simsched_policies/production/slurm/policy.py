@@ -433,8 +433,9 @@ class SlurmBackfill(Policy):
             if (len(order) == 1 and self._first == FULLEST) or not rooms:
                 return [(place, rooms[want]) for place in order for want in rooms if waiting.wants[place] == want]
             # Who comes behind the last that fits cannot start now, whatever is planned.
-            able = np.append(True, np.isin(waiting.wants[order], list(rooms)))
-            order = order[: np.flatnonzero(able)[-1]]
+            able = np.zeros(len(machines.amounts), dtype=np.bool_)
+            able[list(rooms)] = True
+            order = order[: np.flatnonzero(np.append(True, able[waiting.wants[order]]))[-1]]
         wants, limits, horizon = waiting.wants[order], waiting.limits[order], now + options.window_s
         state = machines.begin(self._free)
         planned, begun = state.plan(now, wants, limits, horizon, self._manner(how))
