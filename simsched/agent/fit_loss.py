@@ -37,7 +37,7 @@ def points_of(measured: Floats) -> Floats:
     for i in range(measured.shape[0]):
         nodes, gpus, step_s, sync_s = measured[i, 0], measured[i, 1], measured[i, 3], measured[i, 4]
         points[i, 0] = measured[i, 2]
-        if nodes > 1 or gpus > 1:
+        if gpus > 1:
             # T_sync is linear in its four parameters: alpha_n, beta_n, alpha_r, beta_r.
             kind = 1 if nodes > 1 else 3
             points[i, kind], points[i, kind + 1] = 1.0, max(gpus - 2, TINY)
@@ -91,8 +91,8 @@ def loss_at(at: Floats, points: Floats, width: float, slope: Floats, bend: Float
     """
     count, gamma = points.shape[0], at[_GAMMA]
     grad_square = step_square = 0.0
-    grad_slope, step_slope, own = np.zeros(7), np.zeros(7), np.zeros(7)
-    grad_bend, step_bend = np.zeros((7, 7)), np.zeros((7, 7))
+    grad_slope, step_slope, own = np.zeros_like(at), np.zeros_like(at), np.zeros_like(at)
+    grad_bend, step_bend = np.zeros_like(bend), np.zeros_like(bend)
     for i in range(count):
         size = points[i, 0]
         grad = at[_ALPHA_C] + at[_BETA_C] * size
@@ -244,7 +244,7 @@ def _find_step(
     at: Floats, lowest: Floats, highest: Floats, slope: Floats, bend: Floats, damping: float, step: Floats
 ) -> float:
     """Fill a damped Newton step within the bounds and return by how much it promises to lower the loss; -1 for none."""
-    free, right, factor = np.zeros(7), np.zeros(7), np.zeros((7, 7))
+    free, right, factor = np.zeros_like(at), np.zeros_like(at), np.zeros_like(bend)
     for j in range(7):
         step[j] = 0.0
         outward = (at[j] <= lowest[j] and slope[j] >= 0) or (at[j] >= highest[j] and slope[j] <= 0)

@@ -1,6 +1,7 @@
 """Agents that change the batch by a rule, and applications known by a table, on cases worked by hand."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from simsched_policies.queues.by_key import Fifo
@@ -11,6 +12,7 @@ from simsched.agent.batch_rules.regime import MeasuredAccordion
 from simsched.agent.batch_rules.rules import BatchMetrics, BatchState, noise_doubling
 from simsched.agent.rule_agent import AdaBatchAgents, CabsAgents, NoiseAgents, configured_agent
 from simsched.engine.options import EngineOptions
+from simsched.engine.providers import TrueSteps
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.errors import InputError
@@ -92,6 +94,13 @@ def test_steps_are_a_signal():
     job = JobSpec("a", 0, 1, "toy-table", 10, batch_rule="gns", total_steps=45)
     run(Looks(), [job], cluster=Cluster.uniform(1, 1, "v100"), applications=Table())
     assert Looks.seen == (45, 0.0, 2.0, 1.0, (10, 10, 20, 20, 20))
+
+
+def test_a_view_tells_of_steps_what_the_table_says():
+    told = TrueSteps(SimpleNamespace(live_progress=7.0), TabulatedJob(MODEL, Setting(10, 2), 25))
+    assert (told.done, told.total, told.regimes, told.profile) == (7.0, 25, REGIMES, (10, 10, 10))
+    assert told.profile_s("k80") == (10.0, 10.0, 10.0)
+    assert [told.rate("k80"), told.rate("v100"), told.rate("v100", 20, 1)] == [1.0, 3.0, 1.5]
 
 
 def test_adabatch_doubles_on_its_schedule_within_the_limits():
