@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
 from simsched.errors import InputError, Problem
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Capacity, Cluster, JobSpec, NodeShape
 
@@ -32,7 +34,7 @@ def check_jobs(
     problems: list[Problem] = []
     if not jobs:
         problems.append(Problem("workload", "there are no jobs", "use a longer trace or a wider window"))
-    seen: set[str] = set()
+    repeated, seen = _repeated_hashes(jobs), set[str]()
     before: float = 0
     shapes: dict[NodeShape, str] = {}
     for spec in jobs:
@@ -41,11 +43,12 @@ def check_jobs(
             if spec.shape not in shapes:
                 shapes[spec.shape] = _misfit(spec.shape, cluster, rigid=rigid)
             found += [(shapes[spec.shape], "enlarge the cluster, or leave the job out")] if shapes[spec.shape] else []
-        if spec.id in seen:
-            found.append(("its id is used twice", "give each job an id of its own"))
+        if repeated and hash(spec.id) in repeated:
+            if spec.id in seen:
+                found.append(("its id is used twice", "give each job an id of its own"))
+            seen.add(spec.id)
         if spec.submit_time_s < before:
             found.append(("the jobs are not sorted by submit time", "sort them"))
-        seen.add(spec.id)
         before = max(before, spec.submit_time_s)
         if found:
             problems += [_problem(spec, fault) for fault in found]
@@ -53,6 +56,13 @@ def check_jobs(
                 break
     if problems:
         raise InputError(*problems)
+
+
+def _repeated_hashes(jobs: Sequence[JobSpec]) -> set[int]:
+    """Return the hashes that several ids have, most often one id: a set of ten million ids takes a gigabyte."""
+    hashes = np.fromiter((hash(spec.id) for spec in jobs), np.int64, len(jobs))
+    hashes.sort()
+    return set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
 
 
 def check_replies(

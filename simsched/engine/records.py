@@ -26,12 +26,13 @@ def features_of(
     plans: bool = False,
 ) -> frozenset[Feature]:
     """Return the features of a simulation that show in its tables; with `plans` some application has them."""
+    promised = {(job.deadline_s is not None, bool(job.queue)) for job in jobs}
     used = {
         Feature.SHARING: options.max_jobs_per_gpu > 1,
         Feature.FINE_TIME: options.tick_s != 1,
         Feature.FAILURES: failures is not None,
-        Feature.DEADLINES: any(job.deadline_s is not None for job in jobs),
-        Feature.QUEUES: any(job.queue for job in jobs),
+        Feature.DEADLINES: any(deadline for deadline, _ in promised),
+        Feature.QUEUES: any(queue for _, queue in promised),
         Feature.TOPOLOGY: bool(cluster.levels),
         Feature.FRAGMENTATION: options.fragmentation,
         Feature.PLANS: plans,

@@ -10,6 +10,7 @@ from typing import Any
 from simsched.agent import AgentFactory, no_goodput
 from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
 from simsched.errors import InputError, Problem
+from simsched.experiment.offers import first_of_each
 from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site, facts_of
 from simsched.plugins import quiet_stdout
 from simsched.policy import GOODPUT, Policy, Quantum
@@ -30,6 +31,8 @@ class Checks:
     def __init__(self, *, failures: bool = False) -> None:
         self._failures = failures
         self._seen: set[tuple[Any, ...]] = set()
+        #: One job of each kind, by what `check` calls the jobs: reading ten million takes half a minute.
+        self._kinds: dict[str, Sequence[JobSpec]] = {}
         #: Jobs that cannot run there, by what `check` calls them equal.
         self._unfit: set[tuple[object, ...]] = set()
         self._problems: dict[Problem, None] = {}
@@ -73,14 +76,15 @@ class Checks:
                 self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
                 self._unfit.add((policy.rigid, *room))
                 return
-            self._problems |= dict.fromkeys(_speed_problems(jobs, cluster, applications))
+            self._problems |= dict.fromkeys(_speed_problems(self._one_of_each(jobs, jobs_hash), cluster, applications))
         elif (policy.rigid, *room) in self._unfit:  # nothing more can be asked of these jobs
             return
         if staged and self._new("stages", *room):
-            self._problems |= dict.fromkeys(stage_problems(jobs, applications))
+            self._problems |= dict.fromkeys(stage_problems(self._one_of_each(jobs, jobs_hash), applications))
         if self._new("policy", policy_text, options, spares, *room):
-            self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, jobs, spares))
-            found = _agent_problems(policy, agents or policy, cluster, jobs, applications)
+            kinds = self._one_of_each(jobs, jobs_hash)
+            self._problems |= dict.fromkeys(_policy_problems(policy, cluster, options, kinds, spares))
+            found = _agent_problems(policy, agents or policy, cluster, kinds, applications)
             self._problems |= {one: None for one in found if self._failures or not isinstance(one, _Failure)}
             self._problems |= dict.fromkeys(_input_problems(policy, cluster, jobs, applications))
 
@@ -92,6 +96,11 @@ class Checks:
     def problems(self) -> tuple[Problem, ...]:
         """The problems found."""
         return tuple(self._problems)
+
+    def _one_of_each(self, jobs: Sequence[JobSpec], jobs_hash: str) -> Sequence[JobSpec]:
+        if jobs_hash not in self._kinds:
+            self._kinds[jobs_hash] = _one_of_each(jobs)
+        return self._kinds[jobs_hash]
 
     def _new(self, *what: Any) -> bool:
         if what in self._seen:
@@ -202,7 +211,11 @@ def _input_problems(
         yield from error.problems
 
 
-def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
-    """Pick one job of each application, tenant and number of GPUs, with its application."""
-    picked = {(job.application, job.tenant, job.num_gpus): job for job in reversed(jobs)}
-    return [(job, applications.for_job(job.request, job.truth)) for job in picked.values()]
+def _kinds(jobs: Iterable[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
+    """Pick one job of each kind, with its application."""
+    return [(job, applications.for_job(job.request, job.truth)) for job in _one_of_each(jobs)]
+
+
+def _one_of_each(jobs: Iterable[JobSpec]) -> list[JobSpec]:
+    """Pick one job of each application, tenant and number of GPUs."""
+    return first_of_each(jobs, "application", "tenant", "num_gpus")

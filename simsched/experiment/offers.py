@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -24,14 +25,23 @@ class Conditions:
 
     def kinds(self) -> list[Application]:
         """List the distinct applications of the jobs."""
-        picked = {job.application: job for job in reversed(self.jobs)}
-        return [self.applications.for_job(job.request, job.truth) for job in picked.values()]
+        picked = first_of_each(self.jobs, "application")
+        return [self.applications.for_job(job.request, job.truth) for job in picked]
+
+
+def first_of_each(jobs: Iterable[JobSpec], *names: str) -> list[JobSpec]:
+    """Return the first job with each of the values of some fields, reading the jobs once."""
+    picked: dict[Any, JobSpec] = {}
+    of = attrgetter(*names)
+    for job in jobs:
+        picked.setdefault(of(job), job)
+    return list(picked.values())
 
 
 _Value = TypeVar("_Value")
 
 
-def _several(values: Sequence[_Value]) -> bool:
+def _several(values: Iterable[_Value]) -> bool:
     return len(set(values)) > 1
 
 
@@ -50,8 +60,8 @@ OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
         physics.TIME_LIMITS: lambda at: any(job.time_limit_s is not None for job in at.jobs),
         physics.GPU_TYPES: lambda at: len(at.cluster.gpu_types) > 1,
         physics.QUOTAS: lambda at: bool(at.params.get(TENANTS_PARAMETER)),
-        physics.JOBS_OF_TENANTS: lambda at: _several([job.tenant for job in at.jobs]),
-        physics.JOBS_OF_USERS: lambda at: _several([job.user for job in at.jobs]),
+        physics.JOBS_OF_TENANTS: lambda at: _several(job.tenant for job in at.jobs),
+        physics.JOBS_OF_USERS: lambda at: _several(job.user for job in at.jobs),
         physics.GROUPS: lambda at: any(job.group for job in at.jobs),
         physics.BATCH_RULES: lambda at: any(job.batch_rule for job in at.jobs),
         physics.TENSORS: lambda at: any(kind.tensor_skew is not None for kind in at.kinds()),

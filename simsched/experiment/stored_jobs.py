@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import weakref
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
@@ -12,7 +12,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, overload
 
-from simsched.experiment.canonical import canonical
+from simsched.experiment.canonical import canonical, digest_of
 from simsched.model import JobSpec
 
 #: Jobs that are read and written at a time.
@@ -26,31 +26,39 @@ class HeldJobs(tuple[JobSpec, ...]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Hand on pickles of some jobs each."""
-        return _held, ([pickle.dumps(self[at : at + _AT_ONCE]) for at in range(0, len(self), _AT_ONCE)],)
+        return _held, ([_packed(self[at : at + _AT_ONCE]) for at in range(0, len(self), _AT_ONCE)],)
 
 
 def _held(some: Sequence[bytes]) -> HeldJobs:
-    return HeldJobs(job for one in some for job in pickle.loads(one))
+    return HeldJobs(job for one in some for job in JobSpec.of_columns(*pickle.loads(one)))
+
+
+def _packed(jobs: Sequence[JobSpec]) -> bytes:
+    """Pickle jobs by column, which unpickles in a fraction of the time."""
+    return pickle.dumps((len(jobs), JobSpec.columns_of(jobs)), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 class StoredJobs(Sequence[JobSpec]):
-    """The jobs of a file in their order, of which few are in memory at a time; `digest` is that of a tuple of them.
+    """The jobs of a file in their order, of which few are in memory at a time; `digest` follows from them.
 
     The file of `temporary` ones goes with the last object that names it; whoever runs the jobs in other processes
     keeps one.
     """
 
-    def __init__(self, path: Path, places: Sequence[int], ends: Sequence[int], digest: str, *, temporary: bool) -> None:
+    def __init__(
+        self, path: Path, places: Sequence[int], ends: Sequence[int], jobs: int, digest: str, *, temporary: bool
+    ) -> None:
+        """Take so many jobs, of which those before one of `ends` lie before the place of the next in the file."""
         self.digest = digest
         self.path, self._temporary = path, temporary
-        self._places, self._ends = places, ends
+        self._places, self._ends, self._jobs = places, ends, jobs
         self._held: tuple[int, Sequence[JobSpec]] = (-1, ())
         if temporary and parent_process() is None:
             weakref.finalize(self, path.unlink, missing_ok=True)
 
     @classmethod
     def write(cls, path: Path, jobs: Iterable[JobSpec], *, temporary: bool = False) -> StoredJobs:
-        """Write jobs to a file, taking them as they come."""
+        """Write jobs to a file, taking them as they come; the digest is that of a tuple of them."""
         places: list[int] = []
         ends, digest, coming = [0], sha256(b"["), iter(jobs)
         with path.open("wb") as file:
@@ -58,16 +66,28 @@ class StoredJobs(Sequence[JobSpec]):
                 digest.update((("," if places else "") + ",".join(map(canonical, some))).encode())
                 places.append(file.tell())
                 ends.append(ends[-1] + len(some))
-                pickle.dump(some, file, protocol=pickle.HIGHEST_PROTOCOL)
+                file.write(_packed(some))
         digest.update(b"]")
-        return cls(path, places, ends[1:], digest.hexdigest(), temporary=temporary)
+        return cls(path, places, ends[1:], ends[-1], digest.hexdigest(), temporary=temporary)
+
+    def part(self, path: Path, first: int, end: int) -> StoredJobs:
+        """Copy the jobs from one place to before another as they lie in the file, with jobs beside them."""
+        numbers = range(bisect_right(self._ends, first), bisect_left(self._ends, end) + 1)
+        places = [self._places[number] for number in numbers]
+        after = self._places[numbers.stop] if numbers.stop < len(self._places) else self.path.stat().st_size
+        with self.path.open("rb") as whole:
+            whole.seek(places[0])
+            path.write_bytes(whole.read(after - places[0]))
+        ends = [self._ends[number] - first for number in numbers]
+        digest = digest_of((self.digest, first, end))
+        return StoredJobs(path, [place - places[0] for place in places], ends, end - first, digest, temporary=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Hand on the name of the file."""
-        return _stored, (self.path, self._places, self._ends, self.digest, self._temporary)
+        return _stored, (self.path, self._places, self._ends, self._jobs, self.digest, self._temporary)
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self._jobs
 
     @overload
     def __getitem__(self, index: int) -> JobSpec: ...
@@ -78,9 +98,7 @@ class StoredJobs(Sequence[JobSpec]):
     def __getitem__(self, index: int | slice) -> JobSpec | Sequence[JobSpec]:
         if isinstance(index, slice):
             return [self[at] for at in range(len(self))[index]]
-        at = range(len(self))[index]
-        number = bisect_right(self._ends, at)
-        return self._some(number)[at - self._ends[number]]
+        return next(self.between(at := range(len(self))[index], at + 1))
 
     def __iter__(self) -> Iterator[JobSpec]:
         return self.between(0, len(self))
@@ -98,9 +116,11 @@ class StoredJobs(Sequence[JobSpec]):
         if self._held[0] != number:
             with self.path.open("rb") as file:
                 file.seek(self._places[number])
-                self._held = number, pickle.load(file)
+                self._held = number, JobSpec.of_columns(*pickle.load(file))
         return self._held[1]
 
 
-def _stored(path: Path, places: Sequence[int], ends: Sequence[int], digest: str, temporary: bool) -> StoredJobs:
-    return StoredJobs(path, places, ends, digest, temporary=temporary)
+def _stored(
+    path: Path, places: Sequence[int], ends: Sequence[int], jobs: int, digest: str, temporary: bool
+) -> StoredJobs:
+    return StoredJobs(path, places, ends, jobs, digest, temporary=temporary)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import repeat
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -129,6 +129,12 @@ class JobSpec:
             deque(map(getattr(cls, name).__set__, specs, columns.get(name, repeat(default))), maxlen=0)
         return specs
 
+    @staticmethod
+    def columns_of(jobs: Iterable[JobSpec]) -> dict[str, list[Any]]:
+        """Return the values of the fields that some of the jobs have; `of_columns` makes equal jobs of them."""
+        columns = zip(_SPEC_DEFAULTS.items(), zip(*map(_SPEC, jobs), strict=True), strict=False)
+        return {name: list(found) for (name, default), found in columns if not all(map(is_, found, repeat(default)))}
+
     @property
     def request(self) -> JobRequest:
         """Return what the user submitted."""
@@ -142,3 +148,4 @@ class JobSpec:
 
 #: What a field holds by default, in their order.
 _SPEC_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})
+_SPEC = attrgetter(*_SPEC_DEFAULTS)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 
 import pytest
 
@@ -11,6 +12,7 @@ from simsched.applications.file_format import document_of, read_document, templa
 from simsched.errors import InputError
 from simsched.model.application import BatchChoice, BatchLimits
 from simsched.model.fixed import FixedDuration
+from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
 from simsched.model.step_model import PlacementModel, SevenParameters
 from simsched.paths import data_folder
@@ -261,3 +263,14 @@ def test_a_file_changed_within_a_process_is_read_again(file):
     assert catalogue(options) is catalogue(options)
     change(file, "name: toy", "name: doll")
     assert set(catalogue(options).applications) == {"doll"}
+
+
+def test_shipped_files_are_read_when_one_is_asked_for(monkeypatch):
+    def refuse(files):
+        raise AssertionError(f"{len(files)} files are read")
+
+    monkeypatch.setattr(sys.modules[ApplicationCatalogue.__module__], "_read_files", refuse)
+    shipped = ApplicationCatalogue.load()
+    assert shipped.for_job(JobRequest("job", 0, 2), JobTruth(60)).epoch_end(0) == 60
+    with pytest.raises(AssertionError, match="files are read"):
+        shipped.names()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from simsched_policies.queues.by_key import Fifo
 
+from simsched.engine.admission import check_jobs
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.options import LEAST_TICK_S, EngineOptions
 from simsched.engine.records import MemoryRecorder
@@ -145,6 +146,20 @@ def test_of_many_jobs_that_could_never_run_twenty_are_named(wrong: int, named: i
 def test_options_that_no_cluster_can_have_are_refused(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         EngineOptions(**wrong)
+
+
+class _OneHash(str):
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_ids_of_one_hash_are_two() -> None:
+    jobs = [fixed(_OneHash(name)) for name in "aba"]
+    check_jobs(jobs[:2], ONE_GPU, Applications(), rigid=True)
+    with pytest.raises(InputError, match="job 'a': its id is used twice"):
+        check_jobs(jobs, ONE_GPU, Applications(), rigid=True)
 
 
 def test_options_at_the_edge_of_what_a_cluster_can_have() -> None:

@@ -140,3 +140,10 @@ def test_jobs_made_of_columns_are_those_that_the_class_makes() -> None:
         JobSpec("a", 0, 2).request,
         JobSpec("b", 5, 2, queue="short").request,
     ]
+
+
+def test_the_columns_of_jobs_are_what_not_all_have_by_default_to_the_type() -> None:
+    jobs = [JobSpec("a", 0, 1), JobSpec("b", 5, 8, priority=0.0)]  # equal to the default, an integer
+    columns = JobSpec.columns_of(jobs)
+    assert columns == {"id": ["a", "b"], "submit_time_s": [0, 5], "num_gpus": [1, 8], "priority": [0, 0]}
+    assert [*map(repr, JobSpec.of_columns(2, columns))] == [*map(repr, jobs)]

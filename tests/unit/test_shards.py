@@ -197,6 +197,12 @@ def test_jobs_in_a_file_are_those_written(tmp_path: Path) -> None:
     assert list(kept.between(8190, 16_400)) == list(jobs[8190:16_400])
     assert tuple(pickle.loads(pickle.dumps(kept))) == jobs
     assert StoredJobs.write(tmp_path / "none", ()).digest == digest_of(())
+    for first, end in ((0, len(jobs)), (8191, 8193), (8192, 16_384), (8193, 8194), (8191, 16_385), (3, 16_000)):
+        some = kept.part(tmp_path / "some", first, end)
+        assert tuple(some) == jobs[first:end]
+        assert (len(some), some[0], some[-1]) == (end - first, jobs[first], jobs[end - 1])
+        assert tuple(pickle.loads(pickle.dumps(some))) == jobs[first:end]
+        assert some.digest == kept.part(tmp_path / "again", first, end).digest != kept.digest
 
 
 def test_jobs_in_memory_are_the_same_in_another_process_and_have_one_digest() -> None:

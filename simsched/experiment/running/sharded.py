@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from simsched.experiment.cells import Lazy
 from simsched.experiment.cuts import Cuts, Shard
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.cell import OWN_FILES, CellError, Filled, table_writer, write_cell
@@ -54,8 +55,9 @@ def _run_cut(cell: GridCell, folder: Path, beside: Path, run: Run) -> float:
     store = Store(beside)
     with store.in_use():
         if cuts.warm_up_s:
-            *places, uncut = _done(cell, [*cuts.shards, cuts.uncut], store, run)
-            parts = [_part_of(task.jobs, *both) for both in zip(cuts.shards, places, strict=True)]
+            shards = cuts.shards
+            *places, uncut = _done(cell, [*shards, cuts.uncut], store, run)
+            parts: Sequence[Part] = Lazy(len(shards), lambda at: _part_of(task.jobs, shards[at], places[at]))
             found = error_of_cutting(parts[1], Part(uncut))
             _refuse_if_wrong(found)
             told = {"warm_up_s": cuts.warm_up_s, "error": found}
@@ -64,7 +66,7 @@ def _run_cut(cell: GridCell, folder: Path, beside: Path, run: Run) -> float:
             parts = [Part(place) for place in places]
             cuts, told = Cuts(shards), {"busy_cuts": len(cuts.shards) - len(shards)}
         about = {"cuts_s": [shard.from_s for shard in cuts.shards[1:]], **told}
-        return write_cell(task, folder, describe_environment(), lambda path: _joined(task, path, parts, about))
+        return write_cell(task, folder, describe_environment(), lambda path: _joined(task, path, places, parts, about))
 
 
 def _refuse_if_wrong(found: Mapping[str, float]) -> None:
@@ -104,32 +106,32 @@ def _done(cell: GridCell, shards: Iterable[Shard], store: Store, run: Run) -> li
 def _shard_of(cell: GridCell, shard: Shard, folder: Path) -> GridCell:
     """Return a cell of the jobs that run in a shard."""
     path = folder / f"{shard.begins}-{shard.stops}.jobs"
-    jobs = StoredJobs.write(path, _between(cell.task.jobs, shard.begins, shard.stops))
+    whole, ours = cell.task.jobs, (shard.begins, shard.stops)
+    jobs = whole.part(path, *ours) if isinstance(whole, StoredJobs) else StoredJobs.write(path, whole[slice(*ours)])
     about = {**cell.task.about, "jobs": len(jobs), "jobs_hash": jobs.digest}
     task = replace(cell.task, jobs=jobs, cuts=None, about=about)
     point = {**cell.point, "jobs": f"{shard.first}-{shard.end - 1}"}
     return replace(cell, task=replace(task, key=key_of(task, {"jobs": jobs.digest})), point=point)
 
 
-def _between(jobs: Sequence[JobSpec], first: int, end: int) -> Iterable[JobSpec]:
-    return jobs.between(first, end) if isinstance(jobs, StoredJobs) else jobs[first:end]
-
-
 def _part_of(jobs: Sequence[JobSpec], shard: Shard, place: Path) -> Part:
-    ids = [job.id for job in _between(jobs, shard.first, shard.end)]
+    ours = (shard.first, shard.end)
+    ids = [job.id for job in (jobs.between(*ours) if isinstance(jobs, StoredJobs) else jobs[slice(*ours)])]
     return Part(place, ids, shard.from_s, shard.until_s)
 
 
-def _joined(task: Task, folder: Path, parts: Sequence[Part], about: Mapping[str, Any]) -> Filled:
+def _joined(
+    task: Task, folder: Path, places: Sequence[Path], parts: Iterable[Part], about: Mapping[str, Any]
+) -> Filled:
     """Write the tables of a cell from those of its shards."""
     agents: dict[str, str] = {}
     cpu_s = 0.0
-    for part in parts:
-        strange = sorted({path.name for path in part.folder.iterdir()} - OWN_FILES)
+    for place in places:
+        strange = sorted({path.name for path in place.iterdir()} - OWN_FILES)
         if strange:
             message = f"its policy writes '{strange[0]}', which cannot be joined; leave the section 'shards' out"
             raise CellError("shard", message)
-        manifest = read_json(part.folder / MANIFEST_FILE)
+        manifest = read_json(place / MANIFEST_FILE)
         agents |= manifest["agents"]
         cpu_s += manifest["timing"]["cpu_s"]
     with table_writer(task, folder) as writer:
