@@ -186,7 +186,8 @@ class Recorder:
         self.names.append(item.nodeid)
 
 recorder = Recorder()
-pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[recorder])
+if pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[recorder]) > 1:
+    sys.exit("the tests could not be run")
 sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
 with open(sys.argv[1], "w") as out:
     json.dump({"names": recorder.names, "seconds": recorder.seconds, "tests": recorder.tests}, out)
@@ -222,8 +223,8 @@ def covering(copy: Path, workers: int) -> Coverage:
             subprocess.Popen([sys.executable, "-c", RECORDER, str(part), *files[worker::workers]], cwd=copy)
             for worker, part in enumerate(parts)
         ]
-        for process in running:
-            process.wait()
+        if {process.wait() for process in running} != {0}:
+            sys.exit("which tests run which lines could not be measured")
         COVERAGE.parent.mkdir(exist_ok=True)
         COVERAGE.write_text(f"[{','.join(part.read_text(encoding='utf-8') for part in parts)}]", encoding="utf-8")
     tests: dict[str, dict[str, list[str]]] = {}
