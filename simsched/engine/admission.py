@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from simsched.errors import InputError, Problem
-from simsched.model import FIXED_DURATION, Application, ApplicationSource, Capacity, Cluster, JobSpec, NodeShape
+from simsched.model import (
+    FIXED_DURATION,
+    Application,
+    ApplicationSource,
+    Capacity,
+    Cluster,
+    JobSpec,
+    NodeShape,
+    values_of,
+)
 
 _MOST_PROBLEMS = 20
 
@@ -37,7 +47,14 @@ def check_jobs(
     repeated, seen = _repeated_hashes(jobs), set[str]()
     before: float = 0
     shapes: dict[NodeShape, str] = {}
-    for spec in jobs:
+    right: set[Any] = set()
+    told = values_of(jobs, "submit_time_s", "duration_s", "application", "num_gpus", "gpu_share", "shape")
+    for place, (submit_s, duration_s, *kind) in enumerate(told):
+        alike = (*kind, duration_s > 0) if kind[0] == FIXED_DURATION else None
+        if alike in right and before <= submit_s and not repeated:
+            before = submit_s
+            continue
+        spec = jobs[place]
         found = _faults(spec, cluster, applications, leave_out, rigid=rigid)
         if spec.shape is not None and not found:
             if spec.shape not in shapes:
@@ -54,13 +71,15 @@ def check_jobs(
             problems += [_problem(spec, fault) for fault in found]
             if len(problems) >= _MOST_PROBLEMS:
                 break
+        elif alike is not None:  # what is right of a job that knows only GPUs and seconds is right of those like it
+            right.add(alike)
     if problems:
         raise InputError(*problems)
 
 
 def _repeated_hashes(jobs: Sequence[JobSpec]) -> set[int]:
     """Return the hashes that several ids have, most often one id: a set of ten million ids takes a gigabyte."""
-    hashes = np.fromiter((hash(spec.id) for spec in jobs), np.int64, len(jobs))
+    hashes = np.fromiter(map(hash, values_of(jobs, "id")), np.int64, len(jobs))
     hashes.sort()
     return set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from simsched.engine.options import EngineOptions, FailureOptions
-from simsched.model import Cluster, JobSpec
+from simsched.model import Cluster, JobSpec, values_of
 from simsched.results import (
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,
@@ -26,7 +26,7 @@ def features_of(
     plans: bool = False,
 ) -> frozenset[Feature]:
     """Return the features of a simulation that show in its tables; with `plans` some application has them."""
-    promised = {(job.deadline_s is not None, bool(job.queue)) for job in jobs}
+    promised = {(due is not None, bool(queue)) for due, queue in values_of(jobs, "deadline_s", "queue")}
     used = {
         Feature.SHARING: options.max_jobs_per_gpu > 1,
         Feature.FINE_TIME: options.tick_s != 1,

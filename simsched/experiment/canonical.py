@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from enum import Enum
 from functools import lru_cache
+from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
@@ -65,6 +66,18 @@ def canonical(value: Any) -> str:
     raise TypeError(f"a value of {kind.__module__}.{kind.__qualname__} has no canonical form; make it a dataclass")
 
 
+def canonical_rows(kind: type[Any], columns: Mapping[str, Iterable[Any]], rest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the forms of values of a class that names no files: its fields by column, of which the others hold `rest`.
+
+    A quarter of the time of `canonical` for each.
+    """
+    form = _form_of(cast("Hashable", kind))
+    assert form is not None
+    told = [map(_told, columns[name]) if name in columns else repeat(_told(rest[name])) for name in form.names]
+    for values in zip(*told, strict=False):
+        yield f"{form.head}({', '.join(values)})"
+
+
 def _listed(values: Iterable[Any]) -> Iterator[str]:
     """Yield the form of a list in pieces, as that of a million jobs would take a gigabyte."""
     before = "["
@@ -79,6 +92,7 @@ class _Form:
     """How to write the values of a class: its name, its fields, a reader of all of them, and which name files."""
 
     head: str
+    names: tuple[str, ...]
     read: Callable[[Any], tuple[Any, ...]]
     files: frozenset[int]
 
@@ -94,6 +108,10 @@ def _fields(form: _Form, value: Any) -> str:
     return f"{form.head}({', '.join(told)}{',' * (len(values) == 1)})"
 
 
+def _told(value: Any) -> str:
+    return repr(value) if type(value) in _PLAIN else canonical(value)
+
+
 @lru_cache(maxsize=256)
 def _form_of(kind: Any) -> _Form | None:
     if dataclasses.is_dataclass(kind):
@@ -107,7 +125,7 @@ def _form_of(kind: Any) -> _Form | None:
     names = tuple(names)
     hints = get_type_hints(kind, include_extras=True)
     files = frozenset(place for place, name in enumerate(names) if INPUT_FILE in get_args(hints[name]))
-    return _Form(f"{kind.__qualname__}({','.join(names)})", _reader(names), files)
+    return _Form(f"{kind.__qualname__}({','.join(names)})", names, _reader(names), files)
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

@@ -211,11 +211,11 @@ def _input_problems(
         yield from error.problems
 
 
-def _kinds(jobs: Iterable[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
+def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tuple[JobSpec, Application]]:
     """Pick one job of each kind, with its application."""
     return [(job, applications.for_job(job.request, job.truth)) for job in _one_of_each(jobs)]
 
 
-def _one_of_each(jobs: Iterable[JobSpec]) -> list[JobSpec]:
+def _one_of_each(jobs: Sequence[JobSpec]) -> list[JobSpec]:
     """Pick one job of each application, tenant and number of GPUs."""
     return first_of_each(jobs, "application", "tenant", "num_gpus")

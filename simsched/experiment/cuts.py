@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import input_error
-from simsched.model import FIXED_DURATION, JobSpec
+from simsched.model import FIXED_DURATION, JobSpec, values_of
 
 #: The warm-up unless one is given, as a part of a shard's mean length.
 _WARM_UP = 0.1
@@ -60,7 +61,7 @@ def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cu
     of a part unless it is given. Raises `InputError` where one of 0 s is asked for and there is no such place.
     """
     submit_s, done_s = _times(jobs)
-    idle_s = np.append(-1.0, submit_s[1:] - np.maximum.accumulate(done_s)[:-1])
+    idle_s = submit_s - np.append(np.inf, np.maximum.accumulate(done_s[:-1], out=done_s[:-1]))
     found = [_emptiest(idle_s, part, number) for part in range(1, number)]
     empty = [0, *sorted({place for place in found if place})]
     if warm_up_s == 0 or 0 not in found:
@@ -79,11 +80,13 @@ def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cu
 
 def _times(jobs: Sequence[JobSpec]) -> tuple[Floats, Floats]:
     """Return when each job comes, and when it would be done at the earliest (infinity if only a run can tell)."""
-    both = np.empty((2, len(jobs)))
-    for number, job in enumerate(jobs):
-        known = job.application == FIXED_DURATION and job.speedup is None
-        both[:, number] = job.submit_time_s, job.submit_time_s + job.duration_s if known else np.inf
-    return both[0], both[1]
+    told = values_of(jobs, "submit_time_s", "duration_s", "application", "speedup")
+    pairs = (
+        (submit_s, submit_s + duration_s if application == FIXED_DURATION and speedup is None else np.inf)
+        for submit_s, duration_s, application, speedup in told
+    )
+    both = np.fromiter(chain.from_iterable(pairs), np.float64, 2 * len(jobs))
+    return both[::2].copy(), both[1::2].copy()
 
 
 def _emptiest(idle_s: Floats, part: int, parts: int) -> int:

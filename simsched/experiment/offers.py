@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from simsched.engine import EngineOptions
-from simsched.model import TENANTS_PARAMETER, Application, ApplicationSource, Cluster, JobSpec
+from simsched.model import TENANTS_PARAMETER, Application, ApplicationSource, Cluster, JobSpec, values_of
 from simsched.policy import Physics, Policy, physics
 
 
@@ -23,19 +22,22 @@ class Conditions:
     applications: ApplicationSource
     params: Mapping[str, Any]
 
+    def values(self, name: str) -> Iterator[Any]:
+        """Yield the value of a field of each job."""
+        return values_of(self.jobs, name)
+
     def kinds(self) -> list[Application]:
         """List the distinct applications of the jobs."""
         picked = first_of_each(self.jobs, "application")
         return [self.applications.for_job(job.request, job.truth) for job in picked]
 
 
-def first_of_each(jobs: Iterable[JobSpec], *names: str) -> list[JobSpec]:
+def first_of_each(jobs: Sequence[JobSpec], *names: str) -> list[JobSpec]:
     """Return the first job with each of the values of some fields, reading the jobs once."""
-    picked: dict[Any, JobSpec] = {}
-    of = attrgetter(*names)
-    for job in jobs:
-        picked.setdefault(of(job), job)
-    return list(picked.values())
+    picked: dict[Any, int] = {}
+    for place, found in enumerate(values_of(jobs, *names)):
+        picked.setdefault(found, place)
+    return [jobs[place] for place in picked.values()]
 
 
 _Value = TypeVar("_Value")
@@ -49,21 +51,21 @@ def _several(values: Iterable[_Value]) -> bool:
 OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
     {
         physics.SHARED_GPUS: lambda at: at.engine.max_jobs_per_gpu > 1,
-        physics.GPU_PARTS: lambda at: at.engine.gpu_shares and any(job.gpu_share < 1 for job in at.jobs),
+        physics.GPU_PARTS: lambda at: at.engine.gpu_shares and any(share < 1 for share in at.values("gpu_share")),
         physics.STAGES: lambda at: (
-            any(job.profile is not None for job in at.jobs) or any(kind.stages_s for kind in at.kinds())
+            any(one is not None for one in at.values("profile")) or any(kind.stages_s for kind in at.kinds())
         ),
-        physics.BUSY_GPUS: lambda at: any(job.profile is not None for job in at.jobs),
-        physics.GUARANTEED_JOBS: lambda at: any(job.guaranteed for job in at.jobs),
-        physics.OPPORTUNISTIC_JOBS: lambda at: not all(job.guaranteed for job in at.jobs),
-        physics.DEADLINES: lambda at: any(job.deadline_s is not None for job in at.jobs),
-        physics.TIME_LIMITS: lambda at: any(job.time_limit_s is not None for job in at.jobs),
+        physics.BUSY_GPUS: lambda at: any(one is not None for one in at.values("profile")),
+        physics.GUARANTEED_JOBS: lambda at: any(at.values("guaranteed")),
+        physics.OPPORTUNISTIC_JOBS: lambda at: not all(at.values("guaranteed")),
+        physics.DEADLINES: lambda at: any(one is not None for one in at.values("deadline_s")),
+        physics.TIME_LIMITS: lambda at: any(one is not None for one in at.values("time_limit_s")),
         physics.GPU_TYPES: lambda at: len(at.cluster.gpu_types) > 1,
         physics.QUOTAS: lambda at: bool(at.params.get(TENANTS_PARAMETER)),
-        physics.JOBS_OF_TENANTS: lambda at: _several(job.tenant for job in at.jobs),
-        physics.JOBS_OF_USERS: lambda at: _several(job.user for job in at.jobs),
-        physics.GROUPS: lambda at: any(job.group for job in at.jobs),
-        physics.BATCH_RULES: lambda at: any(job.batch_rule for job in at.jobs),
+        physics.JOBS_OF_TENANTS: lambda at: _several(at.values("tenant")),
+        physics.JOBS_OF_USERS: lambda at: _several(at.values("user")),
+        physics.GROUPS: lambda at: any(at.values("group")),
+        physics.BATCH_RULES: lambda at: any(at.values("batch_rule")),
         physics.TENSORS: lambda at: any(kind.tensor_skew is not None for kind in at.kinds()),
     }
 )

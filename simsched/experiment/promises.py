@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 
 from simsched.engine import TrueRemainingWork, stream
 from simsched.errors import input_error
-from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth, Site
+from simsched.model import (
+    FIXED_DURATION,
+    Application,
+    ApplicationSource,
+    Cluster,
+    JobRequest,
+    JobSpec,
+    JobTruth,
+    Site,
+    values_of,
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ def with_offered_load(
 
 
 def offered_load(
-    jobs: Iterable[JobSpec], applications: ApplicationSource, cluster: Cluster, *, parts: bool
+    jobs: Sequence[JobSpec], applications: ApplicationSource, cluster: Cluster, *, parts: bool
 ) -> float | None:
     """Return the GPU time that jobs ask for over that of all GPUs from the first submission to the last.
 
@@ -85,16 +95,20 @@ def offered_load(
     """
     known: dict[object, float] = {}
     gpu_s, first_s, last_s = 0.0, float("inf"), 0.0
-    for job in jobs:
-        fixed = job.application == FIXED_DURATION
-        key = (job.num_gpus,) if fixed else (job.truth, job.application, job.num_gpus, job.batch_size, job.profile)
+    told = values_of(jobs, "submit_time_s", "application", "num_gpus", "duration_s", "gpu_share")
+    for place, (submit_s, application, gpus, duration_s, share) in enumerate(told):
+        fixed = application == FIXED_DURATION
+        key: object = gpus
+        if not fixed:
+            job = jobs[place]
+            key = (job.truth, application, gpus, job.batch_size, job.profile)
         if key not in known:
-            mean_s = _mean_s(job, applications, cluster)
+            mean_s = _mean_s(jobs[place], applications, cluster)
             if mean_s is None:
                 return None
-            known[key] = mean_s / job.duration_s if fixed else mean_s
-        gpu_s += known[key] * (job.duration_s if fixed else 1) * job.num_gpus * (job.gpu_share if parts else 1)
-        first_s, last_s = min(first_s, job.submit_time_s), max(last_s, job.submit_time_s)
+            known[key] = mean_s / duration_s if fixed else mean_s
+        gpu_s += known[key] * (duration_s if fixed else 1) * gpus * (share if parts else 1)
+        first_s, last_s = min(first_s, submit_s), max(last_s, submit_s)
     return gpu_s / (cluster.total_gpus * (last_s - first_s)) if last_s > first_s else None
 
 

@@ -39,10 +39,12 @@ from .fixed import FixedDuration as FixedDuration, StagedJob as StagedJob
 from .goodput import CandidateBatches as CandidateBatches, GoodputModel as GoodputModel, efficiency as efficiency
 from .job import (
     FIXED_DURATION as FIXED_DURATION,
+    SPEC_DEFAULTS as SPEC_DEFAULTS,
     JobRequest as JobRequest,
     JobSpec as JobSpec,
     JobTruth as JobTruth,
     StageProfile as StageProfile,
+    values_of as values_of,
 )
 from .measured import (
     Bounds as Bounds,

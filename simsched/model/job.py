@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import repeat
 from operator import attrgetter, is_
@@ -125,14 +125,14 @@ class JobSpec:
     def of_columns(cls, jobs: int, columns: Mapping[str, Iterable[Any]]) -> list[JobSpec]:
         """Return so many jobs, given the values of some fields; half the time of calling the class for each."""
         specs = list(map(object.__new__, repeat(cls, jobs)))
-        for name, default in _SPEC_DEFAULTS.items():
+        for name, default in SPEC_DEFAULTS.items():
             deque(map(getattr(cls, name).__set__, specs, columns.get(name, repeat(default))), maxlen=0)
         return specs
 
     @staticmethod
     def columns_of(jobs: Iterable[JobSpec]) -> dict[str, list[Any]]:
         """Return the values of the fields that some of the jobs have; `of_columns` makes equal jobs of them."""
-        columns = zip(_SPEC_DEFAULTS.items(), zip(*map(_SPEC, jobs), strict=True), strict=False)
+        columns = zip(SPEC_DEFAULTS.items(), zip(*map(_SPEC, jobs), strict=True), strict=False)
         return {name: list(found) for (name, default), found in columns if not all(map(is_, found, repeat(default)))}
 
     @property
@@ -146,6 +146,12 @@ class JobSpec:
         return tuple.__new__(JobTruth, _TRUTH(self))
 
 
-#: What a field holds by default, in their order.
-_SPEC_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})
-_SPEC = attrgetter(*_SPEC_DEFAULTS)
+#: What a field holds by default, in their order; three have none.
+SPEC_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})
+_SPEC = attrgetter(*SPEC_DEFAULTS)
+
+
+def values_of(jobs: Iterable[JobSpec], *names: str) -> Iterator[Any]:
+    """Yield the values of fields of each job, a tuple where they are several; jobs in a file need not be made."""
+    in_file = getattr(jobs, "values_of", None)
+    return map(attrgetter(*names), jobs) if in_file is None else in_file(*names)

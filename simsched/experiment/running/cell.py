@@ -26,7 +26,7 @@ from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memo
 from simsched.experiment.running.store import Store
 from simsched.experiment.running.third_party import Restored, code_of
 from simsched.experiment.task import Task
-from simsched.model import Application, ApplicationSource, JobSpec, LossCurve
+from simsched.model import Application, ApplicationSource, JobSpec, LossCurve, values_of
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
 from simsched.results import (
@@ -236,7 +236,7 @@ def _run(
 def table_writer(task: Task, folder: Path) -> TableWriter:
     """Return a writer of the tables of a task."""
     source = catalogue(task.applications)
-    plans = any(source.has_plans(name) for name in sorted({job.application for job in task.jobs}))
+    plans = any(source.has_plans(name) for name in sorted(set(values_of(task.jobs, "application"))))
     features = features_of(task.cluster, task.jobs, task.engine, task.failures, plans=plans)
     return TableWriter(folder, features=features, keep_short=True)
 

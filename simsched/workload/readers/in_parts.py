@@ -76,7 +76,9 @@ class _Before:
         return replace(part, name=str(self._path), columns=columns, origin=self._origin, start_s=self._start_s)
 
     def check_names(self) -> None:
-        if len(np.unique(np.concatenate(self._names))) < self._jobs:
+        names = np.concatenate(self._names)
+        names.sort()
+        if (names[1:] == names[:-1]).any():
             raise input_error(self._path, "two of its jobs have the same name", "give each its own")
 
 
