@@ -113,9 +113,9 @@ class StoredJobs(Sequence[JobSpec]):
                 self._held = number, JobSpec.of_columns(*self._columns(number))
             yield from self._held[1][ours]
 
-    def values_of(self, *names: str) -> Iterator[Any]:
+    def values_of(self, *names: str, first: int = 0, end: int | None = None) -> Iterator[Any]:
         """Yield the values of fields of each job, a tuple where they are several, without making jobs."""
-        for number, ours in self._parts(0, len(self)):
+        for number, ours in self._parts(first, len(self) if end is None else end):
             jobs, columns = self._columns(number)
             told = [(columns.get(name) or [SPEC_DEFAULTS[name]] * jobs)[ours] for name in names]
             yield from zip(*told, strict=True) if len(told) > 1 else told[0]

@@ -79,7 +79,11 @@ def _array(column: pa.ChunkedArray) -> Column:
             if len(part)
         ]
         return np.concatenate(parts) if parts else np.empty(0, kind.to_pandas_dtype())
-    return np.fromiter(column.to_pylist(), bool if pa.types.is_boolean(kind) else object, len(column))
+    values = (value for part in column.chunks for value in part.to_pylist())
+    if pa.types.is_string(kind):  # equal texts as one object
+        known: dict[str, str] = {}
+        values = (known.setdefault(value, value) for value in values)
+    return np.fromiter(values, bool if pa.types.is_boolean(kind) else object, len(column))
 
 
 #: How far a difference of two times may fall below 0 through rounding in continuous time.

@@ -31,11 +31,12 @@ def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: fl
     A value holds from its decision to the next one, the first from second 0 on; of several decisions in one second the
     last counts.
     """
-    start = np.minimum(np.asarray(rounds["time_s"], dtype=np.float64), until_s)
+    start = np.array(rounds["time_s"], dtype=np.float64)
+    np.minimum(start, until_s, out=start)
     start[:1] = 0.0
     end = np.append(start[1:], until_s)[: len(start)]
     lasting = end > start
-    return start[lasting], end[lasting], np.asarray(rounds[column], dtype=np.float64)[lasting]
+    return start[lasting], end[lasting], np.asarray(rounds[column])[lasting].astype(np.float64, copy=False)
 
 
 def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:

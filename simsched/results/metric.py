@@ -30,12 +30,18 @@ IF_THERE: Literal["if there"] = "if there"
 #: The percentiles that metrics name.
 PERCENTS = (50, 90, 95, 99)
 
+#: Rows of a table of which few columns are kept, and how many are.
+_LONG, _KEPT_OF_LONG = 1_000_000, 2
+
 #: A column of numbers, truth values or texts, without gaps.
 Column = npt.NDArray[Any]
 
 
 class Columns:
-    """A table as arrays by name, quicker than a short DataFrame. A column is read on first use, and kept."""
+    """A table as arrays by name, quicker than a short DataFrame. A column is read on first use, and kept.
+
+    Of a table of over `_LONG` rows only the last few read are kept.
+    """
 
     def __init__(self, names: Collection[str], rows: int, read: Callable[[str], Column]) -> None:
         """Take the names of the columns, the number of rows, and what returns a column."""
@@ -82,6 +88,8 @@ class Columns:
         if name not in self._arrays:
             if name not in self._names:
                 raise KeyError(name)
+            if self._rows > _LONG and len(self._arrays) == _KEPT_OF_LONG:
+                del self._arrays[next(iter(self._arrays))]
             self._arrays[name] = self._read(name)
         return self._arrays[name]
 
@@ -90,23 +98,21 @@ class Columns:
 NO_ROWS = Columns((), 0, lambda _: np.zeros(0))
 
 
+#: Rows that are lists of Python's numbers at a time.
+_AT_ONCE = 65_536
+
+
 def means_by(names: Column, values: Column) -> dict[str, float]:
     """Return the mean of the values that stand beside each name, with compensated sums (Kahan 1965)."""
-    by_name: dict[str, list[Any]] = {}
-    for name, value in zip(names.tolist(), values.tolist(), strict=True):
-        by_name.setdefault(name, []).append(value)
-    whole = np.issubdtype(values.dtype, np.integer)  # sums of whole seconds below 2^53 are exact
-    return {name: (sum(group) if whole else _kahan(group)) / len(group) for name, group in sorted(by_name.items())}
-
-
-def _kahan(values: Iterable[float]) -> float:
-    total = lost = 0.0
-    for value in values:
-        step = value - lost
-        after = total + step
-        lost = (after - total) - step
-        total = after
-    return total
+    found: dict[str, tuple[Any, Any, int]] = {}
+    for at in range(0, len(names), _AT_ONCE):
+        some = slice(at, at + _AT_ONCE)
+        for name, value in zip(names[some].tolist(), values[some].tolist(), strict=True):
+            total, lost, number = found.get(name, (0, 0, 0))
+            step = value - lost
+            after = total + step
+            found[name] = after, (after - total) - step, number + 1
+    return {name: total / number for name, (total, _, number) in sorted(found.items())}
 
 
 class LossTable(NamedTuple):

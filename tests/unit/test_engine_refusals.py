@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,22 @@ def test_ids_of_one_hash_are_two() -> None:
     check_jobs(jobs[:2], ONE_GPU, Applications(), rigid=True)
     with pytest.raises(InputError, match="job 'a': its id is used twice"):
         check_jobs(jobs, ONE_GPU, Applications(), rigid=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"duration_s": 0}, "its duration is 0 s"),
+        ({"submit_time_s": -1}, "it is submitted at -1 s"),
+        ({"submit_time_s": 4}, "the jobs are not sorted"),
+        ({"num_gpus": 2}, "it asks for 2 GPUs and can never fit"),
+        ({"gpu_share": 0}, "it asks for 0 of each GPU"),
+    ],
+)
+def test_a_job_is_not_taken_for_right_because_one_like_it_was(wrong: dict[str, Any], said: str) -> None:
+    right = JobSpec("a", 5, 1, duration_s=1)
+    with pytest.raises(InputError, match=f"job 'b': {said}"):
+        check_jobs([right, replace(right, id="b", **wrong)], ONE_GPU, Applications(), rigid=True)
 
 
 def test_options_at_the_edge_of_what_a_cluster_can_have() -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simsched.errors import InputError
+from simsched.results import metric
 from simsched.results.arrow_tables import columns_of, read_arrow
 from simsched.results.by_group import by_group
 from simsched.results.by_type import summarise_types
@@ -21,7 +22,7 @@ from simsched.results.compare_runs import compare_runs
 from simsched.results.expected_times import compare_expected, read_expected
 from simsched.results.fairness import time_on_share
 from simsched.results.integrals import held_between_rounds
-from simsched.results.metric import LossTable, Tables
+from simsched.results.metric import Columns, LossTable, Tables
 from simsched.results.metrics import METRICS, summarise
 from simsched.results.orders import ranks
 from simsched.results.pair_speeds import COLUMNS as PAIR_COLUMNS, pair_speeds
@@ -45,6 +46,18 @@ def test_columns_become_arrays_of_their_kinds():
     filled = columns_of(pa.table({"n": [1, 2], "x": [0.5, 1.5], "b": [True, False], "s": ["a", "b"]}))
     assert [filled[name].dtype.kind for name in "nxbs"] == ["i", "f", "b", "O"]
     assert [filled[name].tolist() for name in "nxbs"] == [[1, 2], [0.5, 1.5], [True, False], ["a", "b"]]
+    twice = columns_of(pa.concat_tables([pa.table({"s": ["long name", "b"]}), pa.table({"s": ["long name"]})]))["s"]
+    assert twice.tolist() == ["long name", "b", "long name"]
+    assert twice[0] is twice[2]
+
+
+def test_of_a_long_table_the_last_columns_read_are_kept(monkeypatch):
+    monkeypatch.setattr(metric, "_LONG", 1)
+    read = []
+    long, short = (Columns("abc", rows, lambda name: read.append(name) or np.zeros(1)) for rows in (2, 1))
+    for name in "aabacabb":
+        assert len(long[name]) == len(short[name]) == 1
+    assert "".join(read) == "aabbccab"
 
 
 def test_a_column_that_stands_twice_is_refused(tmp_path):

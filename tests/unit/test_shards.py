@@ -18,7 +18,7 @@ from simsched.experiment.canonical import digest_of
 from simsched.experiment.cuts import cuts_of
 from simsched.experiment.shards import stored
 from simsched.experiment.stored_jobs import HeldJobs, StoredJobs
-from simsched.model import JobSpec
+from simsched.model import JobSpec, values_of
 from simsched.policy import Decision, Policy, Traits, View, registry
 from simsched.results import MANIFEST_FILE, TableWriter, read_json, read_table
 from simsched.testing import check_policy
@@ -203,6 +203,9 @@ def test_jobs_in_a_file_are_those_written(tmp_path: Path) -> None:
         assert (len(some), some[0], some[-1]) == (end - first, jobs[first], jobs[end - 1])
         assert tuple(pickle.loads(pickle.dumps(some))) == jobs[first:end]
         assert some.digest == kept.part(tmp_path / "again", first, end).digest != kept.digest
+        assert list(values_of(some, "id")) == [job.id for job in jobs[first:end]]
+        few = list(some.values_of("tenant", "user", "num_gpus", first=1, end=end - first))
+        assert few == [(job.tenant, "", job.num_gpus) for job in jobs[first + 1 : end]]
 
 
 def test_jobs_in_memory_are_the_same_in_another_process_and_have_one_digest() -> None:

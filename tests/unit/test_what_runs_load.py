@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simsched.results import definition
+from simsched.results import definition, metric
 from simsched.results.metric import Columns, means_by
 
 RESULTS = Path(definition.__file__).parent
@@ -70,7 +70,8 @@ def imports_of(name):
 
 
 @pytest.mark.parametrize("values", [[7, 1, 5, 3], [0.1, 1e16, -1e16, 0.3]], ids=["whole", "fractions"])
-def test_means_by_name_are_those_of_pandas_to_the_last_bit(values):
+def test_means_by_name_are_those_of_pandas_to_the_last_bit(values, monkeypatch):
+    monkeypatch.setattr(metric, "_AT_ONCE", 3)
     names = ["b", "a", "b", "b"]
     table = pd.DataFrame({"name": names, "value": values})
     found = means_by(np.array(names, dtype=object), table["value"].to_numpy())

@@ -22,7 +22,7 @@ from simsched.experiment.running.outcome import Outcome, outcome_of
 from simsched.experiment.running.store import Store
 from simsched.experiment.stored_jobs import StoredJobs
 from simsched.experiment.task import Task, key_of
-from simsched.model import JobSpec
+from simsched.model import JobSpec, values_of
 from simsched.results import MANIFEST_FILE, Part, error_of_cutting, join_tables, read_json, read_table
 
 #: Where the shards of a run's cells lie while it runs.
@@ -115,9 +115,9 @@ def _shard_of(cell: GridCell, shard: Shard, folder: Path) -> GridCell:
 
 
 def _part_of(jobs: Sequence[JobSpec], shard: Shard, place: Path) -> Part:
-    ours = (shard.first, shard.end)
-    ids = [job.id for job in (jobs.between(*ours) if isinstance(jobs, StoredJobs) else jobs[slice(*ours)])]
-    return Part(place, ids, shard.from_s, shard.until_s)
+    first, end = shard.first, shard.end
+    in_file = jobs.values_of("id", first=first, end=end) if isinstance(jobs, StoredJobs) else None
+    return Part(place, list(in_file or values_of(jobs[first:end], "id")), shard.from_s, shard.until_s)
 
 
 def _joined(
