@@ -19,6 +19,8 @@ from simsched.results.stored import RUN_AGAIN
 
 #: Tables of more rows are read by several threads, which take longer to start than a short table to read.
 ROWS_FOR_THREADS = 50_000
+#: Rows that are Python's objects at a time.
+_AT_ONCE = 65_536
 _LONGEST_SHOWN = 60
 
 
@@ -79,7 +81,7 @@ def _array(column: pa.ChunkedArray) -> Column:
             if len(part)
         ]
         return np.concatenate(parts) if parts else np.empty(0, kind.to_pandas_dtype())
-    values = (value for part in column.chunks for value in part.to_pylist())
+    values = (value for at in range(0, len(column), _AT_ONCE) for value in column.slice(at, _AT_ONCE).to_pylist())
     if pa.types.is_string(kind):  # equal texts as one object
         known: dict[str, str] = {}
         values = (known.setdefault(value, value) for value in values)

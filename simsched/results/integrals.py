@@ -22,7 +22,8 @@ def integral(rounds: pd.DataFrame | Columns, column: str, until_s: int) -> int:
     The unit is that of the column times seconds; 0 where there is no decision.
     """
     start, end, value = held_between_rounds(rounds, column, until_s)
-    return round(dot(end - start, value))
+    end -= start
+    return round(dot(end, value))
 
 
 def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: float) -> tuple[Floats, Floats, Floats]:
@@ -36,7 +37,8 @@ def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: fl
     start[:1] = 0.0
     end = np.append(start[1:], until_s)[: len(start)]
     lasting = end > start
-    return start[lasting], end[lasting], np.asarray(rounds[column])[lasting].astype(np.float64, copy=False)
+    start, end = start[lasting], end[lasting]
+    return start, end, np.asarray(rounds[column])[lasting].astype(np.float64, copy=False)
 
 
 def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:

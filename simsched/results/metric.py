@@ -31,7 +31,7 @@ IF_THERE: Literal["if there"] = "if there"
 PERCENTS = (50, 90, 95, 99)
 
 #: Rows of a table of which few columns are kept, and how many are.
-_LONG, _KEPT_OF_LONG = 1_000_000, 2
+_LONG, _KEPT_OF_LONG = 500_000, 2
 
 #: A column of numbers, truth values or texts, without gaps.
 Column = npt.NDArray[Any]
