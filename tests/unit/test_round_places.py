@@ -53,7 +53,9 @@ def test_jobs_keep_their_gpus_of_a_type_and_others_come_the_largest_first(seed):
         up = [rng.random() < 0.8 for _ in SIZES]
         if rng.random() < 0.5:
             up = [True] * len(SIZES)
-        holds = {name: at if all(up[node] for node, _ in at) else () for name, at in holds.items()}
+        # Who was on a node that is down holds nothing any more, and some jobs are done.
+        stays = {name: all(up[node] for node, _ in at) and rng.random() < 0.8 for name, at in holds.items()}
+        holds = {name: at if stays[name] else () for name, at in holds.items()}
         room = {kind: sum(SIZES[node] for node in range(6) if up[node] and TYPES[node] == kind) for kind in set(TYPES)}
         grants = []
         for name in rng.sample("abcdefgh", 8):
@@ -192,6 +194,9 @@ def test_who_has_a_place_stays_and_who_comes_takes_the_emptiest_nodes_of_the_emp
     everybody = ("old", "large", "third", "fourth")
     assert decision.jobs["old"] == ((4, 4),)
     assert decision.jobs["third"] == Place(((5, 2),), everybody)
+    # With six of fourteen V100 in place of nine the third goes there: 3/7 is less than 1/2.
+    decision, _ = granted([old, Job("large", 6, v100=1.0), third])
+    assert decision.allocations["third"] == ((2, 2),)
 
 
 def test_nodes_that_are_down_take_no_jobs():
