@@ -96,8 +96,10 @@ def test_gpus_are_offered_to_the_least_fair():
     assert least_fair(ratios, 0.8) == ["b"]
     assert least_fair(ratios, 0.4) == ["b", "d", "c"]
     assert least_fair(ratios, 1.0) == ["b"]
-    with pytest.raises(InputError, match=r"is 1.2"):
-        least_fair(ratios, 1.2)
+    assert least_fair(ratios, 0.0) == ["b", "d", "c", "a", "e"], "everybody is offered them"
+    for wrong in (1.2, -0.1):
+        with pytest.raises(InputError, match=f"is {wrong}"):
+            least_fair(ratios, wrong)
 
 
 def test_a_job_that_needs_several_gpus_at_once_is_not_passed_over():
@@ -165,6 +167,13 @@ def test_what_an_application_costs_the_others_counts_only_what_they_could_have()
     assert outcome.payments == (pytest.approx(2 / 3), 1.0, 1.0)
 
 
-def test_a_bid_that_falls_is_refused():
+@pytest.mark.parametrize("wrong", [[1, 0.5], [], [-1, 1]])
+def test_a_bid_that_falls_is_empty_or_negative_is_refused(wrong):
     with pytest.raises(InputError, match="bid 1"):
-        partial_allocation([[0, 1], [1, 0.5]], 1)
+        partial_allocation([[0, 1], wrong], 1)
+
+
+def test_values_are_compared_to_twelve_digits():
+    # A millionth of a millionth more is more; a hundredth of that is a tie, which the first wins.
+    assert best_by_gain([[1, 2], [1, 2 * (1 + 4e-12)]], 1) == (0, 1)
+    assert best_by_gain([[1, 2], [1, 2 * (1 + 1e-14)]], 1) == (1, 0)

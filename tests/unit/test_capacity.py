@@ -159,6 +159,10 @@ def test_a_shape_without_nodes_takes_as_many_gpus_of_a_node_as_their_cores_allow
     capacity.take(((0, 1), (1, 3)), asked)
     assert (capacity.room.cpu_milli.tolist(), capacity.free) == ([1000, 2000], [3, 1])
     assert capacity.place_of(NodeShape(0, Amount(2, cpu_milli=2000))) == ((1, 1), (0, 1))
+    # The node with fewer GPUs has no cores at all.
+    without = Capacity([Node(0, 2, cpu_milli=0), Node(1, 4, cpu_milli=2000)], [True] * 2, [2, 4])
+    assert without.place_of(asked._replace(each=Amount(2, cpu_milli=2000))) == ((1, 2),)
+    assert without.place_of(asked._replace(each=Amount(3, cpu_milli=3000))) is None
 
 
 def test_when_a_shape_will_fit():

@@ -1,11 +1,13 @@
 """Durations learned from finished jobs, and speeds learned from steps."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
 from simsched.errors import InputError
-from simsched.toolkit.estimates import DurationHistory, stem
+from simsched.model import JobSpec
+from simsched.toolkit.estimates import DurationHistory, LearnedDurations, stem
 from simsched.toolkit.speed_model import SpeedModel, SpeedSample, allocate_by_time, fit_speed
 
 
@@ -44,6 +46,25 @@ def test_names_are_told_apart_without_their_numbers_and_a_window_of_none_is_refu
     assert stem(" Train-12_v3 ") == "train-#_v#"
     with pytest.raises(InputError, match="window: is 0"):
         DurationHistory(window=0)
+
+
+def test_a_run_teaches_for_how_long_jobs_held_gpus():
+    def job(name, held_s=0, gpus=2):
+        request = JobSpec(name, 0, gpus, "bert", user="ann").request
+        return SimpleNamespace(id=name, request=request, held_s=held_s)
+
+    learned = LearnedDurations(DurationHistory(prior_s=50))
+    assert learned.gpu_time_gpu_s(job("a", gpus=3)) == 150, "nothing has finished"
+    learned.started(job("a"), 100)
+    learned.started(job("b"), 100)
+    # b pauses at 130, with 30 s done, and goes on at 200.
+    learned.started(job("b", held_s=30), 200)
+    learned.learn(SimpleNamespace(finished=("a", "never started"), now_s=140))
+    assert learned.gpu_time_gpu_s(job("c")) == 2 * 40
+    learned.learn(SimpleNamespace(finished=("b",), now_s=250))
+    assert learned.gpu_time_gpu_s(job("c")) == 2 * (40 + 80) / 2
+    learned.learn(SimpleNamespace(finished=("b",), now_s=1000))
+    assert learned.gpu_time_gpu_s(job("c")) == 120, "a job finishes once"
 
 
 def test_speeds_with_all_reduce_are_found_again():

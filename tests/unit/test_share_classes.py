@@ -18,7 +18,7 @@ def drawn(seed, *, pairs, jobs=9):
     scale = np.array([1, 2, 1])[kinds]
     speed = rng.uniform(0.5, 3.0, (3, 3)) * (rng.random((3, 3)) < 0.85)
     weights = rng.choice([1.0, 2.0], 3)[kinds]
-    both = pairs_of_kinds(kinds, scale, rng.uniform(0.2, 0.9, (3, 3, 1)) * speed[:, None, :]) if pairs else None
+    both = pairs_of_kinds(kinds, scale, rng.uniform(0.2, 1.5, (3, 3, 1)) * speed[:, None, :]) if pairs else None
     return ShareProblem(speed[kinds], scale, np.array([4, 0 if seed % 3 == 2 else 5, 2]), weights, both, kinds)
 
 

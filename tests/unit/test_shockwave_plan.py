@@ -26,6 +26,7 @@ from simsched.toolkit.programs.shockwave import (
     fewest_rounds,
     log_utility,
     plan,
+    uniform_share,
 )
 
 FOUR = PlanOptions(rounds=4, relative_gap=0.0)
@@ -107,9 +108,39 @@ def test_fairness_asks_for_rounds_and_is_dropped_for_weights_where_it_cannot_be_
     assert found.rounds.tolist() == [4, 0]
 
 
+def test_jobs_share_a_cluster_that_is_too_small_and_have_a_gpu_each_elsewhere():
+    assert [uniform_share(jobs, 4) for jobs in (0, 3, 4, 5)] == [1, 1, 1, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "remaining_s", "fair"),
+    [
+        # Without time to spare every second left must be planned: four rounds of 120 s, of which the window has four.
+        ([1], [480.0], True),
+        ([2, 2], [240.0, 240.0], True),
+        ([2, 2], [360.0, 240.0], False),  # ten GPU-rounds of eight
+        ([1], [600.0], False),  # five rounds of four, though there are GPUs for eight
+        ([1, 1], [120.0, 600.0], False),
+    ],
+)
+def test_fairness_is_kept_just_where_there_is_room_for_it(gpus, remaining_s, fair):
+    some = jobs(gpus, remaining_s, fair_s=120.0)
+    assert fewest_rounds(some, 2, FOUR).tolist() == [seconds / 120 for seconds in remaining_s]
+    found = plan(some, 2, FOUR)
+    assert found.fair == fair
+    assert (found.rounds >= fewest_rounds(some, 2, FOUR)).all() == fair
+
+
+def test_sums_that_are_a_little_more_than_a_round_ask_for_no_other():
+    assert (0.1 + 0.2) / 0.1 > 3
+    some = jobs([1], [0.1 + 0.2], fair_s=0.1)
+    assert fewest_rounds(some, 1, PlanOptions(round_s=0.1)).tolist() == [3]
+
+
 def test_weights_are_powers_of_unfairness_with_a_bound():
-    some = jobs([1, 1, 1], [600.0, 600.0, 60.0])
-    assert fairness_weights(some, np.array([2.0, 0.5, 2.0])).tolist() == pytest.approx([4096.0, 1.0, MOST_WEIGHT])
+    some = jobs([1, 1, 1, 1], [600.0, 600.0, 60.0, 120.0])
+    weights = fairness_weights(some, np.array([2.0, 0.5, 2.0, 2.0]))
+    assert weights.tolist() == pytest.approx([4096.0, 1.0, MOST_WEIGHT, 4096.0]), "a round is no hurry yet"
 
 
 def test_the_fair_completion_time_moves_slowly():
@@ -128,6 +159,14 @@ def test_rounds_are_put_in_order_and_filled():
         [0, 1, 0, 0],
     ]
     assert backfilled(np.array([False, True, False, False]), some, 2).tolist() == [False, True, False, True]
+
+
+def test_a_job_that_needs_every_round_left_comes_before_those_treated_worse():
+    # One GPU: the worst treated job has the first round, the other needs all three that are left then. Of the last
+    # round both have need.
+    some = jobs([1, 1], [900.0, 900.0])
+    planned = Plan(np.array([2, 3]), True, np.array([2.0, 1.0]), True)
+    assert arrange(planned, some, 1, FOUR).astype(int).tolist() == [[1, 0], [0, 1], [0, 1], [1, 0]]
 
 
 def test_no_round_is_left_with_room_for_a_job_that_has_rounds_to_come():

@@ -8,6 +8,8 @@ import pytest
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.water_filling import Entities, water_filling
 
+MODULE = importlib.import_module("simsched.toolkit.programs.water_filling")
+
 
 def drawn(jobs, gpus, seed):
     """Draw different jobs on three GPU types."""
@@ -22,18 +24,33 @@ def rates(problem, shares):
     return (problem.throughput * shares).sum(axis=1)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_jobs_found_together_are_those_found_one_by_one(monkeypatch, seed):
-    problem = drawn(30, np.random.default_rng(seed).integers(4, 20, 3), seed)
-    one_by_one = rates(problem, water_filling(problem))
-    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_MANY_CLASSES", 0)
-    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_FIRST_TRIED", 3)
+@pytest.mark.parametrize("case", [*range(4), "one left"])
+def test_jobs_found_together_are_those_found_one_by_one(monkeypatch, case):
+    solved = []
+
+    def maximise(*given):
+        solved.append(given)
+        return once(*given)
+
+    once = MODULE.maximise
+    monkeypatch.setattr(MODULE, "maximise", maximise)
+    if (
+        case == "one left"
+    ):  # three jobs have all their time, and only the fourth can rise then, on two of its eight GPUs
+        scale = np.array([1, 1, 1, 8])
+        problem = ShareProblem(np.array([[1.0], [2.0], [3.0], [4.0]]), scale, np.array([5]))
+    else:
+        problem = drawn(30, np.random.default_rng(case).integers(4, 20, 3), case)
+    one_by_one, before = rates(problem, water_filling(problem)), len(solved)
+    monkeypatch.setattr(MODULE, "_MANY_CLASSES", 0)
+    monkeypatch.setattr(MODULE, "_FIRST_TRIED", 3)
     assert rates(problem, water_filling(problem)) == pytest.approx(one_by_one, rel=1e-6)
+    assert len(solved) - before <= 8, "they are searched for by doubling and bisection"
 
 
 def test_jobs_of_entities_are_never_found_together(monkeypatch):
     """An entity's weight is split again after each job that can rise no further: here all of it goes to the next."""
-    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.water_filling"), "_MANY_CLASSES", 0)
+    monkeypatch.setattr(MODULE, "_MANY_CLASSES", 0)
     problem = ShareProblem(np.ones((3, 1)), np.ones(3, int), np.array([2]))
     entities = Entities(np.array([0, 1, 1]), np.array([5.0, 1.0]), ["fairness", "fifo"])
     assert water_filling(problem, entities)[:, 0] == pytest.approx([1, 1, 0], abs=1e-6)

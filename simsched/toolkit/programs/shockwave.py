@@ -98,7 +98,7 @@ def uniform_share(jobs: int, num_gpus: int) -> float:
     return min(1.0, num_gpus / jobs) if jobs else 1.0
 
 
-def averaged_fair_s(before_s: float | None, alone_s: float, share: float, momentum: float = 0.9) -> float:
+def averaged_fair_s(before_s: float | None, alone_s: float, share: float, momentum: float) -> float:
     """Return the running average of the completion time under a uniform share, in seconds since submission."""
     now_s = alone_s / share
     return now_s if before_s is None else momentum * before_s + (1 - momentum) * now_s
