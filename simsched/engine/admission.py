@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def check_jobs(
     if not jobs:
         problems.append(Problem("workload", "there are no jobs", "use a longer trace or a wider window"))
     repeated, seen = _repeated_hashes(jobs), set[str]()
-    before: float = 0
+    before = -inf
     shapes: dict[NodeShape, str] = {}
     for spec in jobs:
         found = _faults(spec, cluster, applications, leave_out, rigid=rigid)
@@ -43,7 +44,7 @@ def check_jobs(
             if spec.shape not in shapes:
                 shapes[spec.shape] = _misfit(spec.shape, cluster, rigid=rigid)
             found += [(shapes[spec.shape], "enlarge the cluster, or leave the job out")] if shapes[spec.shape] else []
-        if repeated and hash(spec.id) in repeated:
+        if hash(spec.id) in repeated:
             if spec.id in seen:
                 found.append(("its id is used twice", "give each job an id of its own"))
             seen.add(spec.id)
