@@ -12,9 +12,11 @@ from simsched.engine.options import FailureOptions
 from simsched.model.job import JobSpec
 from simsched.model.outages import Outage
 from simsched.model.plans import Plan, PlannedJob, TabledModel
+from simsched.policy import Place
 from tests.scripted import Script
 from tests.unit.test_failures import play
 
+X = Place(((0, 1),), beside=("a",))
 ALL, TWO = ((0, 1), (1, 1), (2, 1), (3, 1)), ((0, 1), (2, 1))
 
 REPLICAS = [Plan(data=gpus) for gpus in (1, 2, 3, 4)]
@@ -67,4 +69,26 @@ def test_a_job_goes_on_with_what_is_left_until_it_has_all_again(outages, script,
     ).jobs
     assert {one.job_id: (one.end_time_s, one.lost_s, one.failures) for one in found} == {
         name: (pytest.approx(end_s), lost_s, failures) for name, (end_s, lost_s, failures) in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        # Beside x on node 0 both run at half their speed, until node 1 fails: the policy puts it elsewhere.
+        ({10: {"a": ((0, 1), (1, 1))}, 20: {"x": X}, 70: {"a": ((2, 1), (3, 1))}},
+         {"a": (75 + 100 / 0.5, 50), "x": (60 + (100 - 40 * 0.125) / 0.25, 0)}),
+        # It goes on with three and x comes beside it: it keeps them when node 1 is back.
+        ({10: {"a": ALL}, 70: {"x": X}},
+         {"a": (70 + (100 - 5 * 0.75) / 0.375, 50), "x": (70 + 770 / 3 + (100 - 770 / 3 * 0.125) / 0.25, 0)}),
+    ],
+)  # fmt: skip
+def test_a_job_that_shares_gpus_is_left_to_the_policy(script, expected):
+    failures = FailureOptions(outages=(Outage(1, 60, 100),), elastic=True)
+    found = play(
+        failures, [job("a"), job("x")], nodes=4, policy=Script(script), applications=Replicas(),
+        restart_delay_s=0, tick_s=0, max_jobs_per_gpu=2,
+    ).jobs  # fmt: skip
+    assert {one.job_id: (one.end_time_s, one.lost_s) for one in found} == {
+        name: (pytest.approx(end_s), lost_s) for name, (end_s, lost_s) in expected.items()
     }
