@@ -43,6 +43,8 @@ COVERAGE = ROOT / "out" / "mutation-coverage.json"
 COPIED = ("simsched", "policies", "tests", "experiments", "workloads", "traces", "benchmarks", "docs", "pyproject.toml")
 #: So many tests are tried, however long they take; quick ones take less than so many seconds.
 LEAST_TESTS, QUICK_S = 5, 1.0
+#: So many tests are tried for costing little, whatever they test.
+MOST_CHEAP = 100
 #: What a worker says of a mutant.
 _DEAD, _ALIVE, _UNSEEN = "killed\n", "survives\n", "no test runs it\n"
 SWAPS = {
@@ -81,8 +83,8 @@ class Coverage(NamedTuple):
     def of(self, mutant: Mutant) -> list[str]:
         """Return the tests of a mutant's line, those first that also run the lines around it, which tell cases apart.
 
-        The two cheapest of each line, if quick, the nearest lines first; then the cheapest of each file of tests, the
-        second of each, and so on.
+        The two cheapest of each line, if quick, the nearest lines first; then the cheapest of all, as nobody sees the
+        lines of compiled kernels; then the cheapest of each file of tests, the second of each, and so on.
         """
         folder = mutant.file.rpartition("/")[0] + "/"
         beside = set[str]().union(*(lines[""] for file, lines in self.tests.items() if file.startswith(folder)))
@@ -94,6 +96,7 @@ class Coverage(NamedTuple):
         for near in sorted((int(line) for line in lines if line), key=lambda line: abs(line - mutant.line)):
             here = quick.intersection(lines[str(near)]).difference(found)
             found |= dict.fromkeys(islice((test for test in cheapest if test in here), 2))
+        found |= dict.fromkeys(cheapest[:MOST_CHEAP])
         before = Counter[str]()
         place: dict[str, tuple[int, float, str]] = {}
         for test in cheapest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def check_jobs(
     if not jobs:
         problems.append(Problem("workload", "there are no jobs", "use a longer trace or a wider window"))
     repeated, seen = _repeated_hashes(jobs), set[str]()
-    before: float = 0
+    before = -inf
     shapes: dict[NodeShape, str] = {}
     right: set[Any] = set()
     told = values_of(jobs, "submit_time_s", "duration_s", "application", "num_gpus", "gpu_share", "shape")
@@ -60,7 +61,7 @@ def check_jobs(
             if spec.shape not in shapes:
                 shapes[spec.shape] = _misfit(spec.shape, cluster, rigid=rigid)
             found += [(shapes[spec.shape], "enlarge the cluster, or leave the job out")] if shapes[spec.shape] else []
-        if repeated and hash(spec.id) in repeated:
+        if hash(spec.id) in repeated:
             if spec.id in seen:
                 found.append(("its id is used twice", "give each job an id of its own"))
             seen.add(spec.id)

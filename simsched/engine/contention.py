@@ -102,7 +102,7 @@ def flow_of(job: JobState, cluster: Cluster) -> Flow:
     shared = [
         (exposed_s, links[place])
         for place, exposed_s in enumerate(across)
-        if exposed_s and not site.tiers[place].inside and site.tiers[place].largest < job.gpus
+        if exposed_s and not site.tiers[place].inside
     ]
     return Flow(step_s, tuple(shared), job.uplink_level)
 

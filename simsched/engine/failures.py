@@ -114,7 +114,7 @@ class Failures(Lifecycle):
     def _fail(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
         down = {node for node in nodes if self._cluster.broken.get(node, 0) == 0}
         hit = [job for job in self._active.values() if any(node in down for node, _ in job.allocation)]
-        held = [job.allocation for job in hit]
+        held = [() if job.neighbours else job.allocation for job in hit]
         for job in hit:
             assert job.recovery is not None
             job.recovery.failures += 1
@@ -145,10 +145,10 @@ class Failures(Lifecycle):
         self._on_repair()
 
     def _goes_on(self, job: JobState, held: Allocation) -> bool:
-        """Have a job go on with what is left of what it held; return whether a plan fits that."""
+        """Have a job go on with what is left of what it held (nothing: it shared that); return whether a plan fits."""
         left = tuple(one for one in held if self._cluster.up[one[0]])
         site, plans = self._cluster.site(left) if left else None, job.facts.plans
-        if site is None or plans is None or job.neighbours:
+        if site is None or plans is None:
             return False
         try:
             plans.best(site, job.request.batch_size)
@@ -166,7 +166,7 @@ class Failures(Lifecycle):
             job = self._active.get(job_id)
             if job is None or job.allocation != left:
                 del self._short[job_id]
-            elif all(free[node] >= gpus for node, gpus in held if (node, gpus) not in left):
+            elif not job.neighbours and all(free[node] >= gpus for node, gpus in held if (node, gpus) not in left):
                 del self._short[job_id]
                 self._ledger.release(job)
                 self._ledger.place(job, held)

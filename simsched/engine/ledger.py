@@ -17,7 +17,7 @@ from simsched.engine.records import JobRecord, JobRecorder, Recorder
 from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
-from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site, describe, gpus_of
+from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site, gpus_of
 from simsched.model.plans import Plan
 from simsched.policy import Speed
 
@@ -135,9 +135,7 @@ class Ledger:
         """Give GPUs to a job that holds none; it runs after the restart delay, by a plan or as its agent chooses."""
         now = self._clock.now
         site = self._cluster.site(allocation)
-        if site is None:
-            message = f"job {job.request.id} was given GPUs of several types: {describe(allocation)}"
-            raise EngineError(message)
+        assert site is not None, allocation  # the decision was checked before
         self._cluster.take(job.request.id, allocation, beside, onto)
         if job.request.shape is not None:
             self._cluster.count_beside(job.request.shape, allocation, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -98,21 +98,14 @@ class LiveView:
 class Delta:
     """Changes since the last decision: jobs that arrived, ended, reached a threshold or lost their GPUs."""
 
-    __slots__ = ("_gone", "_lost", "_reached", "arrived")
+    __slots__ = ("_lost", "_reached", "arrived", "finished")
 
     def __init__(self) -> None:
-        #: Submitted jobs.
+        #: Submitted jobs, and the ids of those that are complete.
         self.arrived: list[JobState] = []
-        self._gone: list[str] = []
+        self.finished: list[str] = []
         self._reached: dict[str, JobState] = {}
         self._lost: dict[str, JobState] = {}
-
-    def go(self, job_id: str) -> None:
-        """Add a finished job and drop its other changes."""
-        if self._reached or self._lost:
-            self._reached.pop(job_id, None)
-            self._lost.pop(job_id, None)
-        self._gone.append(job_id)
 
     def reach(self, job: JobState) -> None:
         """Add a job that attained the watched service."""
@@ -122,13 +115,13 @@ class Delta:
         """Add jobs that lost their GPUs other than by the policy's decision."""
         self._lost.update((job.request.id, job) for job in jobs)
 
-    def tell(self, view: LiveView, active: Collection[str]) -> None:
-        """Show all changes in a view, except arrivals no longer `active`, and start over."""
-        view.arrived = [job.view for job in self.arrived if job.request.id in active] if self.arrived else ()
-        view.finished = self._gone
+    def tell(self, view: LiveView) -> None:
+        """Show all changes in a view, and start over; none but the finished can have ended since they changed."""
+        view.arrived = [job.view for job in self.arrived] if self.arrived else ()
+        view.finished = self.finished
         view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()
         view.lost = [job.view for job in self._lost.values()] if self._lost else ()
-        self.arrived, self._gone = [], []
+        self.arrived, self.finished = [], []
         if self._reached:
             self._reached = {}
         if self._lost:

@@ -221,7 +221,7 @@ class Simulation:
         if not self._clock.run():
             raise self._stalls.stuck()
         if self._stage == _DUE:
-            self._delta.tell(self.view, self._active)
+            self._delta.tell(self.view)
             return self.view
         self._stage = _OVER
         self._nodes.close()
@@ -386,7 +386,7 @@ class Simulation:
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
         del self._active[job_id], self._views[job_id]
-        self._delta.go(job_id)
+        self._delta.finished.append(job_id)
         self._finished += 1
         if SERVICE_HISTORY in self._granted.view:  # a list that grows with the trace
             self._history_gpu_s.append(record.attained_gpu_s)

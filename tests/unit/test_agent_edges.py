@@ -201,6 +201,34 @@ def test_a_type_of_single_gpus_borrows_from_the_one_with_the_most():
     assert learnt(True, lenders[2], measured(2, 1.0)).max_profiled_gpus == 2  # it has run on two itself
 
 
+class TwoLevels(NoFits):
+    """Finds that crossing racks is a hundred times as slow as crossing nodes."""
+
+    across = replace(PARAMS, alpha_n=100 * PARAMS.alpha_n)
+
+    def fit_across(self, profile, within):
+        self.asked.append((dict(profile), within))
+        return self.across
+
+
+def test_an_agent_takes_crossing_racks_for_crossing_nodes_until_it_has_measured_it():
+    fits = TwoLevels()
+    agent, other = (GoodputAgent(LIMITS, fits=one) for one in (fits, NoFits(TwoLevels.across)))
+    one_rack, racks = site(8, nodes=2), site(8, nodes=2, crossed=1)
+    for each in (agent, other):
+        each.observe(measured(1, 0.5))
+        each.observe(measured(8, 0.5, nodes=2))
+    assert agent.beyond == {}
+    assert agent.choose(racks, 0) == agent.choose(one_rack, 0) != other.choose(one_rack, 0)
+    asked = len(fits.asked)
+    agent.observe(measured(8, 0.9, nodes=2, crossed=1))
+    assert fits.asked[asked:] == [({(2, 8, 16): StepTime(0.9, 0.0)}, PARAMS)]
+    assert agent.beyond == {"t4": TwoLevels.across}
+    assert agent.choose(racks, 0) == other.choose(one_rack, 0) != agent.choose(one_rack, 0)
+    agent.observe(measured(8, 0.7, nodes=2, crossed=1))  # a configuration is fitted once
+    assert len(fits.asked) == asked + 1
+
+
 @pytest.mark.parametrize("noise", [-0.1, 1.0, 2.0])
 def test_noise_is_a_share_below_one(noise):
     with pytest.raises(ValueError, match="from 0 to below 1"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from simsched.engine.clock import Clock
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.validate import changes_of, check_changes, check_names
-from simsched.model import Amount, Cluster, FixedDuration, JobSpec, Node, NodeShape, facts_of
+from simsched.model import Amount, Cluster, FixedDuration, JobSpec, Level, Node, NodeShape, facts_of
 from simsched.model.plans import Plan
 from simsched.policy import CANCEL, Decision, Decline, Place, Stop
 
@@ -172,6 +173,36 @@ def test_an_exclusive_job_keeps_others_off_its_node():
         assert len(said) == 1
         assert said[0].endswith("cores short, or another job's alone")
         assert reasons(Decision.change({"b": ((1, 2),)}), active, state) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "at"),
+    [
+        (None, ((0, 1),)),  # takes no cores
+        (NodeShape(1, Amount(0, cpu_milli=1)), ((0, 0),)),  # takes no GPUs
+    ],
+)
+def test_a_node_of_which_others_hold_anything_is_not_to_be_had_alone(shape, at):
+    shapes = {"b": NodeShape(1, Amount(2), exclusive=True)} | ({"a": shape} if shape else {})
+    active, state = world({"a": at, "b": ()}, cluster=CLUSTER, shapes=shapes, asked={"a": at[0][1], "b": 2})
+    assert reasons(Decision.change({"b": ((0, 2),)}), active, state) == [NOT_ALONE]
+    assert reasons(Decision.change({"b": ((1, 2),)}), active, state) == []
+    assert reasons(Decision.change({"a": (), "b": ((0, 2),)}), active, state) == []
+
+
+@pytest.mark.parametrize(
+    ("paths", "there"),
+    [((0, 0), True), ((1, 2), True), ((2, 0), False), ((0, 3), False), ((-1, 0), False), ((0,), False), ((), False),
+     ((0, 0, 0), False)],
+)  # fmt: skip
+def test_paths_that_uplinks_have_not(paths, there):
+    """Two of each leaf, three of each spine."""
+    levels = (Level("leaf", ((0, 1), (2, 3)), paths=2), Level("spine", ((0, 1, 2, 3),), paths=3))
+    active, state = world({"a": ()}, cluster=replace(PLAIN, levels=levels))
+    said = f"job 'a' is to take the paths {paths}, and the levels of the cluster have (2, 3)"
+    assert reasons(Decision.change({"a": Place(((0, 2),), uplink_paths=paths)}), active, state) == (
+        [] if there else [said]
+    )
 
 
 WITH = "job 'b' is to share GPUs with job"

@@ -47,6 +47,23 @@ def test_without_the_gpus_by_type_there_is_no_energy_of_several_makes():
     assert "energy_kwh" not in figures(allocations, {"time_s": [0], "provisioned_nodes": [2]}, None)
 
 
+def test_without_placements_there_is_no_energy_of_several_types():
+    rounds = {"time_s": [0], "provisioned_nodes": [2], "provisioned_gpus": [{"fast": 2.0, "slow": 4.0}]}
+    assert "energy_kwh" not in figures({"start_s": [0], "end_s": [100], "gpus": [1]}, rounds, TWO_TYPES)
+
+
+def test_the_power_of_a_cell_is_that_of_its_manifest():
+    cluster = [
+        {"nodes": 1, "gpus_per_node": 2, "gpu_type": "fast"},
+        {"nodes": 3, "gpus_per_node": 4, "gpu_type": "slow"},
+    ]
+    gpus = {"fast": {"idle_w": 10, "busy_w": 100}, "slow": {"idle_w": 1, "busy_w": 20}}
+    power = Power.of(cluster, {"gpus": gpus, "node_w": 7, "asleep_w": 2})
+    makes = NodeMake(1, 2, "fast"), NodeMake(3, 4, "slow")
+    assert power == Power(makes, {"fast": 10, "slow": 1}, {"fast": 100, "slow": 20}, 7, 2)
+    assert (power.nodes, power.types) == (4, ["fast", "slow"])
+
+
 def test_a_shared_gpu_draws_once():
     power = Power((NodeMake(1, 1, "t4"),), {"t4": 0.0}, {"t4": 36.0})
     allocations = {"start_s": [0, 0], "end_s": [100, 100], "gpus": [1, 1], "gpu_share": [0.5, 0.5]}

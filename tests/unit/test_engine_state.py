@@ -10,6 +10,7 @@ import pytest
 
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
+from simsched.engine.ledger import _speed
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import features_of
 from simsched.engine.recovery import Recovery
@@ -174,6 +175,13 @@ def test_what_a_job_holds_counts_while_it_does():
     assert job.first_start_s == 6
     job.running, job.rate, job.progress = object(), 3.0, 1.0
     assert job.live_progress == 1 + 3 * 10
+
+
+def test_a_job_measures_what_its_neighbours_leave_it():
+    """Two GPUs train 8 examples in 1 + 1 steps; a neighbour leaves half of the speed, a slow node 4/5 of that."""
+    job = state_of(batch=BatchChoice(8, 1), speed=0.5, slow=0.8)
+    assert _speed(job, Running(3.0, 0.5, 80.0, None, None)) == pytest.approx((32.0, 1.0, 1.2))
+    assert _speed(job, Running(3.0, 1.0, 0.0, None, None)) == pytest.approx((0.0, 0.0, 1.2))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from simsched.engine.options import EngineOptions
 from simsched.engine.stranded import StrandedGpus
-from simsched.model.cluster import Cluster, Level, NodeGroup
+from simsched.model.cluster import Cluster, Level, NodeGroup, Uplink
 from simsched.model.job import JobSpec
 from simsched.model.topology import with_levels
 from simsched.policy import registry
@@ -53,6 +53,16 @@ def test_stranded_gpus_worked_by_hand(free, jobs, stranded):
 
 def test_a_job_that_takes_any_number_of_gpus_strands_none():
     assert StrandedGpus(CLUSTER, rigid=False).stranded((1, 0, 0, 0), waiting(8)) == (0, 0, 0)
+
+
+def test_what_fits_in_a_rack_is_counted_where_racks_have_uplinks():
+    joined = with_levels(
+        Cluster.of(NodeGroup(3, 4, "t4"), NodeGroup(1, 4, "v100")),
+        [Level("rack", ((0, 1), (2, 3)), uplink=Uplink(1e9))],
+    )
+    for free, most in (((2, 1, 2, 1), 3), ((0, 1, 2, 1), 2), ((0, 0, 1, 4), 4), ((0, 0, 0, 0), 0)):
+        assert StrandedGpus(joined, rigid=True).fits_in_domain(free) == most
+        assert StrandedGpus(CLUSTER, rigid=True).fits_in_domain(free) == 0
 
 
 def test_types_are_counted_apart():

@@ -12,6 +12,7 @@ from simsched.agent.agent import Lease, LeasingAgent
 from simsched.agent.fixed_agent import NoBatchAgent
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.options import EngineOptions
+from simsched.model.batch import BatchChoice
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site
@@ -118,3 +119,37 @@ def test_leases_are_renewed_on_request() -> None:
     records = run(Keeps(renew=True), jobs, cluster=ONE_GPU, options=options)
     assert [one.progress for one in records.allocations if one.job_id == "a"] == [0.0, 1.0, 4.0, 7.0]
     assert records.jobs[0].end_time_s == 1.5 + 9
+
+
+class Grows(TenSteps):
+    """Chooses another batch whenever it is asked, and always may."""
+
+    stale = True
+
+    def __init__(self):
+        self.asked = 0
+
+    def choose(self, site, epoch):
+        self.asked += 1
+        return BatchChoice(self.asked, 0)
+
+
+class Both(Keeps):
+    """Lets each of two jobs have a GPU, of which the second knows no leases."""
+
+    def agent(self, request, facts):
+        return Grows() if request.id == "a" else NoBatchAgent()
+
+    def decide(self, view: View, rng) -> Decision:
+        return Decision(dict.fromkeys(view.jobs, ((0, 1),)))
+
+
+def test_an_agent_may_choose_another_batch_for_each_lease() -> None:
+    options = EngineOptions(restart_delay_s=0)
+    jobs = [JobSpec("a", 0, 1, duration_s=10), JobSpec("b", 0, 1, duration_s=5)]
+    records = run(Both(), jobs, cluster=Cluster.uniform(1, 2), options=options)
+    assert {job.job_id: job.end_time_s for job in records.jobs} == {"a": 10, "b": 5}
+    assert [(one.start_s, one.local_bsz) for one in records.allocations if one.job_id == "a"] == [
+        (0, 1), (3, 2), (6, 3), (9, 4),
+    ]  # fmt: skip
+    assert [decision.time_s for decision in records.decisions] == [0, 3, 6, 9]

@@ -138,6 +138,38 @@ def test_pods_of_job_sets_and_clusters_of_ray():
         assert submitters == ([] if requests is None else [requests])
 
 
+def set_of(count):
+    return {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": POD}}, **count}]}
+
+
+def roles_of(key, role):
+    return lambda count: {key: {role: {"template": POD, **count}}}
+
+
+def workers_of(count):
+    return {"headGroupSpec": {"template": POD}, "workerGroupSpecs": [{"groupName": "g", "template": POD, **count}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "least", "spec"),
+    [
+        ("JobSet", "replicas", 1, set_of),
+        ("PyTorchJob", "replicas", 1, roles_of("pytorchReplicaSpecs", "Worker")),
+        ("MPIJob", "replicas", 1, roles_of("mpiReplicaSpecs", "Launcher")),
+        ("RayCluster", "replicas", 0, workers_of),
+        ("RayCluster", "numOfHosts", 1, workers_of),
+    ],
+)
+def test_pods_are_one_where_no_number_is_given_and_none_only_in_clusters_of_ray(kind, field, least, spec):
+    def pods(count):
+        (one,), account = read(job(kind=kind, spec=spec(count)))
+        said = [problem.message.rpartition(f"{field}: ")[2] for problem in account.problems]
+        return sum(pods.count for pods in one.pod_sets if pods.name != "head"), said
+
+    assert [pods(count) for count in ({}, {field: least}, {field: 3})] == [(1, []), (least, []), (3, [])]
+    assert pods({field: least - 1}) == (1, [f"must be at least {least}, not {least - 1}"])
+
+
 def pod(name, group="g", size="2", *, cpu=1, namespace="a", created=None, duration=None, **notes):
     notes |= {f"{KUEUE}/pod-group-total-count": size} if size else {}
     notes |= {"simsched/duration-s": duration} if duration else {}

@@ -139,6 +139,10 @@ def test_speeds_of_jobs_that_share_a_gpu_are_added():
     assert summarise(JOBS, SHARED, None, 8)["speed_per_gpu"] == pytest.approx(
         (80 * 0.7 + 100 * 0.7 + 100) / (100 + 100)
     )
+    parts = SHARED.assign(gpu_share=[0.5, 0.5, 0.25, 1.0])  # b takes a quarter of its GPU
+    assert "speed_per_gpu" not in summarise(JOBS, parts, None, 8)
+    wide = SHARED.assign(gpu_share=[0.5, 0.5, 0.5, 0.75])  # c shares one of its two, which is no part of a GPU
+    assert "speed_per_gpu" in summarise(JOBS, wide, None, 8)
 
 
 def test_every_metric_is_in_the_hand_worked_examples():

@@ -8,7 +8,7 @@ from simsched.agent.fixed_agent import BestPlan
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
-from simsched.model import Cluster, JobSpec, Site, facts_of
+from simsched.model import NO_BATCH, ApplicationFacts, Cluster, JobSpec, Site, facts_of
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedJob, PlannedModel
 from simsched.policy import PLANS, Decision, Place, Policy, Triggers, UndeclaredSignalError
 from simsched.testing.builders import run
@@ -73,6 +73,12 @@ def test_a_plan_tuned_for_full_nodes_is_kept_where_the_gpus_lie_apart():
     found = [BestPlan(on=on).agent(request, facts).choose(apart, 0).plan for on in ("site", "full-nodes")]
     assert found == [SLOW.best(apart).plan, SLOW.best(Site((8,), "a100")).plan]
     assert found[0] != found[1]
+    assert BestPlan().agent(request._replace(batch_size=32), facts).global_batch == 32
+    assert BestPlan().agent(request, facts).global_batch == SLOW.global_batch != 32
+    assert (
+        BestPlan().agent(JobSpec("b", 0, 1, duration_s=5).request, ApplicationFacts("none")).choose(apart, 0)
+        == NO_BATCH
+    )
 
 
 def test_another_plan_is_a_restart_and_the_same_one_is_none():

@@ -103,6 +103,24 @@ def test_a_restart_of_one_does_not_restart_the_other() -> None:
     assert [record.restarts for record in records.jobs] == [0, 0]
 
 
+def test_an_interval_ends_where_the_neighbours_change_though_the_speed_does_not() -> None:
+    # a restarts until 11; b comes at 6, while it does, and ends at 36; c, which slows down nobody, is there from 46.
+    steps = {1: {"a": ((0, 1),)}, 6: {"b": ((0, 1),)}, 46: {"c": ((0, 1),)}, 61: {"c": ()}, 71: {"c": ((0, 1),)}}
+    plan = Plan(steps, {"b": ("a",), "c": ("a",)})
+    jobs = [job("a"), job("b", 20), job("c", 50)]
+    records = share(plan, jobs, cluster=ONE, delay_s=10, colocation=ConstantSharing(1.0))
+    found = [
+        (one.start_s, one.end_s, one.neighbours, one.gpu_share, one.restarting)
+        for one in records.allocations
+        if one.job_id == "a"
+    ]
+    assert found == [
+        (1, 6, "", 1.0, True), (6, 11, "b", 0.5, True), (11, 36, "b", 0.5, False), (36, 46, "", 1.0, False),
+        (46, 61, "c", 0.5, False), (61, 71, "", 1.0, False), (71, 111, "c", 0.5, False),
+    ]  # fmt: skip
+    assert [plan.seen[second]["c"] for second in (60, 62, 72)] == [("a",), (), ("a",)]
+
+
 def test_free_gpus_come_first_then_those_of_the_lowest_index() -> None:
     held = Holders([3], 2)
     assert held.take("a", ((0, 2),), ()) is None
