@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,9 @@ from tests.campaigns import WHOLE
 
 os.environ["SIMSCHED_CHECK_INVARIANTS"] = "1"
 one_thread_each()
+# What one process of the tests compiles, the modules and its own asserts, the others read; as they do with kernels.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Of what tests leave behind little is garbage, and a pass at every 700 new objects takes an eighth of their time.
 gc.set_threshold(50_000, *gc.get_threshold()[1:])
 # On a busy machine a pause in the middle of an example is nobody's fault.

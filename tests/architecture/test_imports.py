@@ -86,8 +86,13 @@ def modules() -> Iterator[tuple[str, Path]]:
         yield "simsched_policies", path
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> tuple[str, ...]:
     """List what a module imports, inside functions too, as full dotted names."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     package = path.relative_to(ROOT / "policies" if "policies" in path.parts else ROOT).with_suffix("").parts[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

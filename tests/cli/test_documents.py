@@ -177,7 +177,7 @@ def _quick(words: list[str]) -> list[str]:
         return [*words, *few, "-o", "workload.jobs=4", "-o", "workload.days=14"]
     if words[0] == "league":
         few = ["--smoke", "--policy", "fifo", "--seeds", "2", "-j", "1"]
-        return ["league", *few] if "--against" not in words else ["league", "--help"]  # has tests of its own
+        return ["league", *few] if WHOLE and "--against" not in words else ["league", "--help"]  # has tests of its own
     if words[0] == "what-if":
         seldom = ["-o", "policy.backfill.interval_s=3600"] if "--cluster" in words else []  # manifests run under Kueue
         return [*words, *seldom, "--no-plots"]

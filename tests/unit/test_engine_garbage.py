@@ -28,7 +28,7 @@ def test_jobs_that_have_ended_leave_nothing_to_the_collector():
     gc.collect()
     gc.disable()
     try:
-        run(policy, [JobSpec(f"j{i:02}", 10 * i, 1, duration_s=25) for i in range(40)], cluster=ONE_GPU)
+        run(policy, [JobSpec(f"j{i:02}", 10 * i, 1, duration_s=25) for i in range(12)], cluster=ONE_GPU)
     finally:
         gc.enable()
     assert policy.most_left <= 1  # the one that has just ended

@@ -96,7 +96,7 @@ def test_a_swept_run_gets_a_line_figure_for_its_key(tmp_path):
 
 def test_swept_keys_that_count_as_replications_are_pooled(tmp_path):
     run = make_run(tmp_path / "run", points=[{"workload": "w1"}, {"workload": "w2"}], policies=("pollux",))
-    paths = draw_run(run, tmp_path / "figures", ["workload"], formats=["svg"])
+    paths = draw_run(run, tmp_path / "figures", ["workload"], formats=())
     assert {path.stem for path in paths} == {
         "bars",
         "jct-cdf",

@@ -20,7 +20,7 @@ from simsched.toolkit.packing.packer import Packer
 from simsched.workload.pods import read_nodes, read_pods
 from tests.campaigns import played
 
-SEEDS = played(range(1, 11), range(1, 6))
+SEEDS = played(range(1, 11), range(1, 5))
 #: For each rule a list on which the order of the nodes, or models, cores or several GPUs matter, and the default one.
 CASES = [
     ("cpu250", "fgd"),
