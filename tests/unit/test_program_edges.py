@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simsched.toolkit.programs import sia
-from simsched.toolkit.programs.leases import reserve, usable_seconds
+from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
 from simsched.toolkit.programs.one_each import OfferProblem, solve
 from simsched.toolkit.programs.random_packing import RandomPacking
 from simsched.toolkit.programs.regime_forecast import (
@@ -177,6 +177,8 @@ def test_leases_are_reserved_wherever_that_is_possible(seed):
         if held is not None:
             assert ((held * usable).sum(axis=1) >= need).all()
             assert (gpus @ held <= room).all()
+            if reserve_in_order(need, gpus, usable, room) is None:
+                assert (gpus @ held) @ np.arange(1, leases + 1) == late, "the fewest and earliest"
 
 
 def test_seconds_of_leases_by_hand():
