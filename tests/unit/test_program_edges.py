@@ -181,6 +181,14 @@ def test_leases_are_reserved_wherever_that_is_possible(seed):
                 assert (gpus @ held) @ np.arange(1, leases + 1) == late, "the fewest and earliest"
 
 
+def test_no_lease_is_held_that_is_not_needed():
+    # In order the first job takes half of what it needs of the first lease, and the second, which the other job needs.
+    need, gpus, room = np.array([60.0, 60.0]), np.array([1, 1]), np.array([1, 1, 1])
+    usable = np.array([[30.0, 60.0, 60.0], [0.0, 60.0, 0.0]])
+    assert reserve_in_order(need, gpus, usable, room) is None
+    assert reserve(need, gpus, usable, room).astype(int).tolist() == [[0, 0, 1], [0, 1, 0]]
+
+
 def test_seconds_of_leases_by_hand():
     found = usable_seconds([0, 60, 120], [60, 120, 180], [150, 50], [10, 0])
     assert found.tolist() == [[50, 50, 20], [50, 0, 0]]
