@@ -206,8 +206,6 @@ class PriorityScheduler:
                 heapq.heappop(queue)
                 if first(queue):
                     heapq.heappush(heads, queue[0])
-            elif self._blocking:
-                heads.clear()
 
     def _settle(self) -> None:
         """Place admitted jobs once everything that stops has given back its GPUs."""

@@ -68,7 +68,7 @@ def test_nobody_waits_for_nodes_that_only_less_urgent_jobs_hold(seed, cluster, f
             run.add(f"j{next(names)}", rng.choice([1, 2, 3, 4, 6, 8]), rng.randrange(6), types)
         if falls:  # keys of running jobs fall, of which the scheduler learns where it asks
             for name in run.held:
-                run.keys[name] = (run.keys[name][0] - rng.random(), run.keys[name][1])
+                run.keys[name] = (run.keys[name][0] - 3 * rng.random(), run.keys[name][1])
         before = dict(run.held)
         start, stop = run.schedule((lambda name: run.keys[name][:1]) if falls else None)
         assert not set(start) & set(stop)
@@ -153,6 +153,20 @@ def test_only_jobs_of_the_nodes_that_are_chosen_yield():
     run.add("u", 2, 0)
     assert run.schedule() == ({"u": ((0, 2),)}, ["a"])
     assert run.held == {"b": ((1, 3),), "c": ((0, 1),), "u": ((0, 2),)}
+
+
+def test_a_job_that_blocks_keeps_nobody_from_running_on():
+    run = Run(Cluster.uniform(1, 4), MOST_FREE, blocking=True)
+    for name, gpus, key in (("a", 3, 8), ("b", 1, 9)):
+        run.add(name, gpus, key)
+    run.schedule()
+    # u takes two GPUs, for which a and b yield. w then blocks x; b runs on, a has no room.
+    for name, gpus, key in (("u", 2, 0), ("w", 4, 5), ("x", 1, 6)):
+        run.add(name, gpus, key)
+    assert run.schedule() == ({"u": ((0, 2),)}, ["a"])
+    assert list(run.scheduler.running) == ["u", "b"]
+    run.update(finished=["u"])
+    assert run.schedule() == ({"w": ((0, 4),)}, ["b"])
 
 
 def test_a_key_that_fell_is_asked_for_before_a_job_yields():

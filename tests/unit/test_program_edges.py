@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from simsched.toolkit.programs import sia
-from simsched.toolkit.programs.leases import reserve, usable_seconds
+from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
 from simsched.toolkit.programs.one_each import OfferProblem, solve
 from simsched.toolkit.programs.random_packing import RandomPacking
 from simsched.toolkit.programs.regime_forecast import (
@@ -177,6 +177,16 @@ def test_leases_are_reserved_wherever_that_is_possible(seed):
         if held is not None:
             assert ((held * usable).sum(axis=1) >= need).all()
             assert (gpus @ held <= room).all()
+            if reserve_in_order(need, gpus, usable, room) is None:
+                assert (gpus @ held) @ np.arange(1, leases + 1) == late, "the fewest and earliest"
+
+
+def test_no_lease_is_held_that_is_not_needed():
+    # In order the first job takes half of what it needs of the first lease, and the second, which the other job needs.
+    need, gpus, room = np.array([60.0, 60.0]), np.array([1, 1]), np.array([1, 1, 1])
+    usable = np.array([[30.0, 60.0, 60.0], [0.0, 60.0, 0.0]])
+    assert reserve_in_order(need, gpus, usable, room) is None
+    assert reserve(need, gpus, usable, room).astype(int).tolist() == [[0, 0, 1], [0, 1, 0]]
 
 
 def test_seconds_of_leases_by_hand():

@@ -118,3 +118,13 @@ def test_where_nobody_can_run_or_all_are_done_nobody_has_a_share(rates, steps, p
     assert mean.min_jct(problem, np.array(steps)).tolist() == [[0], [0]]
     assert fair.finish_time(problem, fair.Elapsed(nothing, np.array(steps), nothing)).tolist() == [[0], [0]]
     assert not programs
+
+
+def test_parts_of_a_step_count():
+    problem, nothing = ShareProblem(np.ones((2, 1)), np.ones(2, int), np.array([1])), np.zeros(2)
+    assert mean.min_jct(problem, np.array([0.1, 0.4]))[:, 0] == pytest.approx([1 / 3, 2 / 3], rel=1e-4)
+    progress = fair.Elapsed(np.ones(2), np.array([0.5, 0.5]), nothing)
+    shares = fair.finish_time(problem, progress)
+    assert shares[:, 0] == pytest.approx([0.5, 0.5])
+    # A second and then a second at half the rate, in place of a second alone.
+    assert fair.finish_time_ratio(problem, progress, shares) == pytest.approx([2, 2])

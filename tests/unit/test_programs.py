@@ -346,6 +346,35 @@ def test_parts_are_feasible_and_one_part_is_the_whole():
     assert 0 < fair_value(problem, halves) <= fair_value(problem, whole) + 1e-6
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_parts_have_equal_gpus_and_jobs_of_each_size_and_the_pairs_within(parts):
+    problem, seen = problem_of(3, jobs=11, pairs=True), []
+
+    def solve(part, members):
+        seen.append((part, members))
+        return np.concatenate([members, len(seen) * 100.0 + np.arange(len(part.pairs.jobs))])[:, None] * np.ones(3)
+
+    shares = partitioned(problem, parts, solve, np.random.default_rng(1))
+    assert sorted(np.concatenate([members for _, members in seen])) == list(range(11))
+    assert shares[:11, 0].tolist() == list(range(11))
+    inside = np.zeros(len(problem.pairs.jobs), bool)
+    for number, (part, members) in enumerate(seen, start=1):
+        assert part.num_gpus.tolist() == (problem.num_gpus / parts).tolist()
+        for name in ("throughput", "scale_factor", "weights", "kinds"):
+            assert getattr(part, name).tolist() == getattr(problem, name)[members].tolist()
+        kept = np.isin(problem.pairs.jobs, members).all(axis=1)
+        inside |= kept
+        assert members[part.pairs.jobs].tolist() == problem.pairs.jobs[kept].tolist()
+        assert part.pairs.throughput.tolist() == problem.pairs.throughput[kept].tolist()
+        assert shares[11:][kept, 0].tolist() == [100 * number + place for place in range(kept.sum())]
+    assert not shares[11:][~inside].any()
+    for size in (1, 2):  # one part has at most one job more of a size than another
+        counts = [(problem.scale_factor[members] == size).sum() for _, members in seen]
+        assert max(counts) - min(counts) <= 1
+    with pytest.raises(InputError, match="parts is 0"):
+        partitioned(problem, 0, solve, np.random.default_rng(1))
+
+
 def test_a_job_that_cannot_run_gets_nothing_and_harms_nobody():
     problem = ShareProblem(np.array([[0.0], [1.0]]), np.array([1, 1]), np.array([1]))
     for program in (max_min, water_filling, total_throughput):

@@ -59,6 +59,14 @@ def test_without_credit_whoever_never_ran_comes_first():
     assert units(rounds.choose({"v100": 1}, ONE)) == [B]
 
 
+def test_parts_of_a_second_count_as_received():
+    rounds = started({A: [0.5], B: [0.5]}, credit_s=0.0)
+    rounds.receive(A, "v100", 0.25)
+    assert rounds.priority(A, "v100") == 0.5
+    rounds.receive(B, "v100", 0.5)
+    assert rounds.priority(A, "v100") == pytest.approx(1.5)
+
+
 def test_what_does_not_fit_is_skipped():
     rounds = started({A: [0.9], B: [0.5], C: [0.1]}, {A: 2, B: 4, C: 1})
     assert rounds.choose({"v100": 3}, ONE) == [Grant(A, "v100", 2, True), Grant(C, "v100", 1, True)]

@@ -124,13 +124,13 @@ def test_shares_are_told_by_job_and_by_pair_where_a_pair_has_any():
 
 
 def test_the_ideal_grants_shares_at_once_and_deals_out_what_they_leave():
-    run = Run({"a": [0.5, 0.25], "b": [0.0, 0.5]}, Job("a", 1), Job("b", 4), ideal=True)
+    run = Run({"a": [0.5, 0.25]}, Job("a", 1), Job("b", 4), ideal=True)
     for job in run.come:
         run.policy._fluid.agent(job.id, None)
     agents = run.policy._fluid._agents
     held, _ = run.at(0, most=2)
     assert held == {"a": ((0, 1),), "b": ((2, 4),)}
-    # a has the quarter of its time that is left on V100, where it is faster; b the other half of all T4.
+    # a has the quarter of its time that is left on V100, where it is faster; b, left out, all other T4.
     assert agents["a"].rate == pytest.approx(0.75 * 2 + 0.25)
     assert agents["b"].rate == pytest.approx(15 / 16)
     too_much = Run({"a": [1, 1]}, Job("a"), ideal=True)

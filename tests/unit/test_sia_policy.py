@@ -34,8 +34,9 @@ def test_a_relative_type_computes_faster_and_synchronises_as_before():
     by_batch = RelativeSteps(BASE, ((10, 2.0), (20, 4.0)))
     factors = [float(BASE.times_s(places, b)[0][0] / by_batch.times_s(places, b)[0][0]) for b in (5, 10, 15, 40)]
     assert factors == pytest.approx([2, 2, 3, 4])
-    with pytest.raises(ValueError, match="at least one factor"):
-        RelativeSteps(BASE, ())
+    for wrong in ((), ((10, 0.0),), ((10, 2.0), (20, -1.0))):
+        with pytest.raises(ValueError, match="at least one factor, and all above 0"):
+            RelativeSteps(BASE, wrong)
 
 
 def test_a_file_may_give_a_type_relative_to_another():

@@ -10,18 +10,26 @@ import pytest
 from simsched_policies.queues.by_key import Fifo
 
 from simsched.errors import InputError
-from simsched.model import Cluster, JobSpec, NodeGroup
+from simsched.model import ApplicationFacts, BatchLimits, Cluster, JobSpec, NodeGroup
 from simsched.model.placement import Site
 from simsched.model.pool import Pool
 from simsched.policy import MEASURED_SPEEDS, NEXT_ARRIVAL, Reasons, Why
 from simsched.testing.builders import Applications, fresh_view
 from simsched.toolkit import FEWEST_DOMAINS, run_in_order, type_pools
-from simsched.toolkit.elastic import place_counts
+from simsched.toolkit.elastic import (
+    place_counts,
+    refuse_unknown_counts,
+    refuse_without_losses,
+    required_limits,
+    tell_allocations,
+)
 from simsched.toolkit.programs.leases import MOST_CHOICES, reserve, reserve_in_order, usable_seconds
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.random_packing import RandomPacking
 from simsched.toolkit.recording import Recording, play
 from simsched.toolkit.rounds.rates import rate_source
+
+LIMITS = BatchLimits(32, 256, 8, 64)
 
 
 def view_of(gpus, cluster, types=()):
@@ -216,3 +224,37 @@ def test_jobs_that_keep_their_number_of_gpus_stay_and_others_come_the_smallest_f
     assert [name for name, _ in sorted(shown.reasons.places.items(), key=lambda one: one[1][0])] == list("bacde")
     shown.reasons = None
     assert place_counts({"b": 9, "c": 8}, shown) == {"c": ((0, 4), (1, 4))}
+
+
+def test_jobs_that_get_no_gpu_are_told_that_others_gain_more():
+    reasons = Reasons()
+    tell_allocations("abc", {"a": ((0, 1),), "b": ((0, 2), (1, 1))}, reasons)
+    assert list(reasons.places.items()) == [("b", (1, 3)), ("a", (2, 1)), ("c", (3, 0))]
+    assert reasons.waits == {"c": (Why.ANOTHER_FIRST, "it is to have no GPU now")}
+
+
+@pytest.mark.parametrize(
+    ("refuse", "facts", "said"),
+    [
+        (refuse_unknown_counts, {"other_counts": False}, "gives jobs other numbers of GPUs"),
+        (refuse_unknown_counts, {"other_counts": True}, None),
+        (refuse_without_losses, {"reports_loss": True, "limits": LIMITS}, None),
+        (refuse_without_losses, {"reports_loss": True}, "application 'net' has no loss curve"),
+        (refuse_without_losses, {"limits": LIMITS}, "application 'net' has no loss curve"),
+    ],
+)
+def test_jobs_that_lack_what_a_policy_needs_are_refused(refuse, facts, said):
+    request, known = JobSpec("a", 0, 1, "net").request, ApplicationFacts("net", **facts)
+    if said is None:
+        refuse("p", request, known)
+        return
+    with pytest.raises(InputError, match=f"job 'a'.*'p'.*{said}"):
+        refuse("p", request, known)
+
+
+@pytest.mark.parametrize(("plans", "said"), [(None, "carries only a duration"), (object(), "trains by plans")])
+def test_batch_limits_are_given_or_said_to_be_missing(plans, said):
+    request = JobSpec("a", 0, 1, "net").request
+    assert required_limits("p", "batches", request, ApplicationFacts("net", limits=LIMITS)) is LIMITS
+    with pytest.raises(InputError, match=f"'p' needs applications with batches, but this job {said}"):
+        required_limits("p", "batches", request, ApplicationFacts("net", plans=plans))
