@@ -67,7 +67,7 @@ def _at(module: str, name: str) -> Any:
 
 def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
     import numba  # slow to load
-    from numba.core import caching
+    from numba.core import caching, types
 
     try:
         compiled = numba.njit(cache=True, nogil=True, **options)(function)
@@ -76,7 +76,11 @@ def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
             raise
         _say_once()
         return cast("Kernel", numba.njit(nogil=True, **options)(function))
-    kept: Any = getattr(compiled, "_cache", None)  # None if kernels are interpreted
+    if hasattr(compiled, "get_call_template"):  # else kernels are interpreted
+        # numba would compile a kernel once more for each constant that another one passes to it.
+        found, plain = compiled.get_call_template, cast("Any", types).unliteral
+        compiled.get_call_template = lambda args, kws: found(tuple(map(plain, args)), kws)
+    kept: Any = getattr(compiled, "_cache", None)
     if hasattr(kept, "_impl") and hasattr(kept, "_cache_file"):
         # numba checks only whether the kernel's file has changed, not what it calls elsewhere.
         compiled.made_from = _made_from(function)

@@ -53,13 +53,13 @@ SAID_BY_HAND = [
 
 
 def shortened(words: list[str], drawn: Sequence[str] = ()) -> list[str]:
-    """Let backfill look every ten minutes, draw a queue five times, and draw no figures of what is `drawn` already.
+    """Let backfill look every ten minutes, draw one queue twice, and draw no figures of what is `drawn` already.
 
-    A command keeps its own draws; where everything is played, and for `calibrate`, nothing is changed.
+    Where everything is played, and for `calibrate`, nothing is changed.
     """
     if WHOLE or words[0] == "calibrate":
         return words
-    few = ("--draws", "5") if words[0] == "forecast" and "--draws" not in words else ()
+    few = ("--moments", "1", "--draws", "2") if words[0] == "forecast" else ()
     return [*words, *SELDOM, *few, *(("--no-plots",) if words[0] in drawn else ())]
 
 
