@@ -63,6 +63,8 @@ def test_the_tightest_site_of_an_empty_cluster():
     assert found == [0, 0, 1, 1, 2, 2]
     two = with_levels(Cluster.of(NodeGroup(4, 2, "a"), NodeGroup(4, 4, "b")), [RACKS])
     assert [tightest_site(two, 8, kind).levels_crossed for kind in "ab"] == [1, 0]
+    apart = with_levels(Cluster.uniform(2, 4), [Level("rack", ((0,), (1,)))])
+    assert [tightest_site(apart, gpus, "t4").levels_crossed for gpus in (4, 5)] == [0, 1], "two nodes may cross a level"
 
 
 @pytest.mark.parametrize(
