@@ -17,6 +17,8 @@ from typing import Any
 
 #: New objects per collection, instead of Python's hundreds: finished jobs and their records leave no cycles to collect.
 _NEW_OBJECTS = 20_000
+#: Objects that Python itself excludes from collections: some hundreds in 3.12.
+_EXCLUDED = gc.get_freeze_count()
 #: The number of the option of `mallopt` that says how many free bytes it keeps, and how many these are.
 _TRIM_THRESHOLD, _MOST_KEPT_BYTES = -1, 256 << 10
 
@@ -67,7 +69,7 @@ def spared_by_the_collector() -> Iterator[None]:
 
     Repeated passes over jobs and result rows took about a quarter of the time of a whole trace.
     """
-    outermost = gc.get_freeze_count() == 0
+    outermost = gc.get_freeze_count() <= _EXCLUDED
     threshold = gc.get_threshold()
     if outermost:
         gc.freeze()
