@@ -11,7 +11,7 @@ from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
 from simsched.model import JobSpec
 from simsched.model.plans import Plan, PlannedJob, StepParts
-from simsched.policy import Decision, Place, Policy, Traits, registry
+from simsched.policy import Decision, Place, Policy, Traits, Triggers, registry
 from simsched.testing.builders import run
 
 
@@ -67,6 +67,35 @@ def test_the_more_intense_job_communicates_as_if_alone():
     assert ends("1") == [200]
     assert ends("1", "3") == pytest.approx([100 * (1 + 4 / 3), 400])
     assert ends("3", "1") == pytest.approx([400, 100 * (1 + 4 / 3)])
+
+
+class Later(Policy):
+    """Places two jobs on neighbouring nodes, and makes the second less urgent from a time on."""
+
+    name = "later"
+    traits = Traits(rigid=True)
+    triggers = Triggers(interval_s=50)
+
+    def __init__(self, from_s):
+        self.from_s = from_s
+
+    def decide(self, view, rng):
+        at = {"0": ((0, 1), (1, 1)), "1": ((2, 1), (3, 1))}
+        level = int(view.now_s >= self.from_s)
+        return Decision({job: Place(at[job], uplink_level=level if job == "1" else 0) for job in view.jobs})
+
+
+def test_a_level_that_changes_during_a_run_counts_from_then_on():
+    def end(from_s):
+        options = EngineOptions(restart_delay_s=0, tick_s=0, contention=True)
+        jobs = [JobSpec("0", 0, 2, "1"), JobSpec("1", 0, 2, "1")]
+        recorder = run(Later(from_s), jobs, cluster=cluster(), applications=Source(), options=options)
+        return {job.job_id: job.end_time_s for job in recorder.jobs}["0"]
+
+    alike_s = end(1000) - 50  # the first decision is at 50 s
+    assert alike_s == pytest.approx(ends("1", "1", policy="fifo")[0])
+    assert end(0) == pytest.approx(50 + 200)  # its 100 steps of 2 s, as if alone
+    assert end(150) == pytest.approx(150 + (1 - 100 / alike_s) * 200)
 
 
 def test_with_a_single_level_all_share_alike():

@@ -52,6 +52,11 @@ def test_reports_tell_the_past_only(progress, seed):
         earlier = reports
 
 
+def test_the_loss_before_training_is_reported_with_the_first_progress():
+    reporter = LossReporter(APP, CURVE, np.random.default_rng(0))
+    assert [reporter.reports(progress).epochs for progress in (0, 1e-9, 0.5)] == [(), (0,), (0,)]
+
+
 def test_reports_scatter_around_the_curve():
     reports = LossReporter(APP, CURVE, np.random.default_rng(0)).reports(400)
     assert len(reports.epochs) == LEAST_REPORTS + 1
