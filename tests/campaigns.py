@@ -6,8 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 WHOLE = os.environ.get("SIMSCHED_TESTS") == "whole"
 Case = TypeVar("Case")
+#: Marks tests of seconds whose subject quicker ones hold too.
+long = pytest.mark.skipif(not WHOLE, reason="takes long: SIMSCHED_TESTS=whole plays it")
 
 
 def played(whole: Sequence[Case], cross_section: Sequence[Case]) -> Sequence[Case]:

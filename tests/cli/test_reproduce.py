@@ -11,6 +11,7 @@ import pytest
 from simsched.errors import InputError
 from simsched.experiment.shipped import find_experiment
 from simsched.report.filled_page import pages_in, runs_on
+from tests.campaigns import long
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,6 +72,7 @@ def test_a_page_whose_commands_do_not_make_its_runs_is_refused(tmp_path, command
         reproduce.steps_of(write_page(tmp_path, commands))
 
 
+@long
 def test_a_page_is_made_from_nothing_and_checked(tmp_path, capfd):
     command = "simsched run tiresias/worked-example --policy 2D-LAS --no-plots --in-process --name one"
     page = write_page(tmp_path, [command])

@@ -17,6 +17,7 @@ from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
 from simsched.workload.readers import read_trace
 from simsched.workload.recipes.replay import ReplayRecipe, replay_trace
+from tests.campaigns import long
 
 #: Published: how many times as long as QSSF the jobs take under FIFO, least and most of three traces.
 FIFO_OVER_QSSF = (18.57 / 5.15, 14.21 / 2.41)
@@ -33,6 +34,7 @@ def mean_jct_h(trace, nodes: int, recipe: ReplayRecipe) -> dict[str, float]:
     return found
 
 
+@long
 def test_the_order_and_the_ratios_on_jobs_of_philly(shared) -> None:
     # The jobs that passed, on 24 nodes, of which they ask for 1.48 times as much as there is; no user is named.
     recipe = ReplayRecipe(jobs=2500, from_s=2_000_000, max_gpus=16, max_duration_s=172_800)
