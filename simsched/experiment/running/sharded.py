@@ -116,8 +116,11 @@ def _shard_of(cell: GridCell, shard: Shard, folder: Path) -> GridCell:
 
 def _part_of(jobs: Sequence[JobSpec], shard: Shard, place: Path) -> Part:
     first, end = shard.first, shard.end
-    in_file = jobs.values_of("id", first=first, end=end) if isinstance(jobs, StoredJobs) else None
-    return Part(place, list(in_file or values_of(jobs[first:end], "id")), shard.from_s, shard.until_s)
+    if isinstance(jobs, StoredJobs):
+        ids = jobs.values_of("id", first=first, end=end)
+    else:
+        ids = values_of(jobs[first:end], "id")
+    return Part(place, list(ids), shard.from_s, shard.until_s)
 
 
 def _joined(
