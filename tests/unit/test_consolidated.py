@@ -26,6 +26,10 @@ def test_a_job_that_keeps_its_size_stays_and_others_fill_the_fullest_node():
     assert placed == {"a": ((0, 2),), "b": ((0, 2),), "c": ((1, 4),)}
 
 
+def test_the_largest_is_placed_first():
+    assert place({}, {"a": 2, "b": 4}, firm="ab") == {"b": ((0, 4),), "a": ((1, 2),)}
+
+
 def test_others_move_for_one_that_finds_no_room_on_one_node():
     held = {"a": ((0, 2),), "b": ((1, 2),)}
     assert place(held, {"a": 2, "b": 2, "c": 4}, firm="abc") == {"a": ((1, 2),), "b": ((1, 2),), "c": ((0, 4),)}

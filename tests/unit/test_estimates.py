@@ -6,9 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.errors import InputError
-from simsched.model import JobSpec
+from simsched.model import JobSpec, Site
+from simsched.policy import Speed
 from simsched.toolkit.estimates import DurationHistory, LearnedDurations, stem
-from simsched.toolkit.speed_model import SpeedModel, SpeedSample, allocate_by_time, fit_speed
+from simsched.toolkit.speed_model import (
+    SpeedModel,
+    SpeedModels,
+    SpeedSample,
+    allocate_by_time,
+    fit_speed,
+    samples_of,
+)
 
 
 def test_the_most_specific_group_speaks():
@@ -74,11 +82,30 @@ def test_speeds_with_all_reduce_are_found_again():
     assert model.steps_per_s(0) == 0
 
 
+def test_samples_are_steps_per_second_by_gpus_of_sites_with_a_time():
+    speeds = {
+        Site((4,), "t4"): Speed(80.0, 0.25),
+        Site((2,), "t4"): Speed(40.0, 0.5),
+        Site((1,), "t4"): Speed(0.0, 0.0),
+    }
+    assert samples_of(speeds) == (SpeedSample(2, 2.0), SpeedSample(4, 4.0))
+
+
+def test_a_model_is_fitted_again_where_samples_change_and_forgotten_with_its_job():
+    models, first = SpeedModels(), (SpeedSample(1, 1.0),)
+    model = models.of("a", first, 8)
+    assert models.of("a", first, 8) is model
+    assert models.of("a", (SpeedSample(1, 4.0),), 8).steps_per_s(1) == pytest.approx(4.0)
+    models.forget(["a", "unknown"])
+    assert models.of("a", first, 8) is not model
+
+
 def test_samples_that_cannot_be_fitted_are_refused():
     with pytest.raises(InputError, match="missing"):
         fit_speed([], 1)
-    with pytest.raises(InputError, match="without speed"):
-        fit_speed([SpeedSample(1, 0.0)], 1)
+    for wrong in (SpeedSample(1, 0.0), SpeedSample(0, 1.0)):
+        with pytest.raises(InputError, match="without speed"):
+            fit_speed([wrong], 1)
 
 
 def test_workers_go_where_they_save_most_time():
