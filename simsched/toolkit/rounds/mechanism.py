@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
 
 Floats = npt.NDArray[np.float64]
@@ -81,23 +82,12 @@ class Rounds:
         self._units: list[Unit] = []
         self._num_gpus: list[int] = []
         self._allocated = np.zeros(0, dtype=bool)
-        self._pairs = self._odd = False
-        #: Grants of units with shares since the last reset, by type and row; most of them recur round by round.
-        self._grants: dict[str, list[Grant | None]] = {}
         nobody = (0, len(gpu_types))
         self._received_s, self._deficit_s, self._share = np.zeros(nobody), np.zeros(nobody), np.zeros(nobody)
         self._able = np.zeros(nobody, dtype=bool)
-        #: Shares and deficits, negated, by type: what orders units of equal priority.
-        self._ties: tuple[Floats, Floats] | None = None
-        #: Whether all units may hold GPUs of all types, computed together with the former.
-        self._everybody = False
         self._total_s = [0.0] * len(gpu_types)
         self._changed = False
         self.last_reset_s = 0.0
-
-    @property
-    def _all_single(self) -> bool:
-        return max(self._num_gpus, default=0) == 1
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -167,19 +157,12 @@ class Rounds:
         self._keep([len(unit) == 1 or unit in shares for unit in self._units])
         self._open({unit: num_gpus[unit] for unit in shares if unit not in self._row}, range(len(self._column)))
         nothing = [0.0] * len(self._column)
-        self._pairs = any(len(unit) > 1 for unit in self._units)
         self._allocated = np.array([unit in shares for unit in self._units], dtype=bool)
         self._share = np.array([shares.get(unit, nothing) for unit in self._units], dtype=np.float64)
         self._share = self._share.reshape(self._able.shape)
-        self._odd = bool((self._share < 0).any())
         credit_s = self.options.initial_s
         self._received_s = np.full(self._able.shape, credit_s)
-        total_s = 0.0
-        for _ in self._units:
-            total_s += credit_s
-        self._total_s = [total_s] * len(self._column)
-        self._grants.clear()
-        self._ties = None
+        self._total_s = [ordered_sum([credit_s] * len(self._units))] * len(self._column)
         self._changed = False
 
     def close(self, now_s: float) -> None:
@@ -187,7 +170,6 @@ class Rounds:
         passed_s, credit_s = now_s - self.last_reset_s, self.options.initial_s
         self._deficit_s += self._share * passed_s - (self._received_s - credit_s)
         self.last_reset_s = now_s
-        self._ties = None
 
     def priority(self, unit: Unit, gpu_type: str) -> float:
         """Return a unit's share divided by the fraction of the type's time received; 0 without a share above 0."""
@@ -215,74 +197,34 @@ class Rounds:
         """
         grants: list[Grant] = []
         taken: set[str] = set()
-        free_rows = np.ones(len(self._units), dtype=bool)
-        queues = self._queues(running)
+        runs = self._allocated | np.array([unit in running for unit in self._units], dtype=bool)
+        queues = self._queues(runs)
         for gpu_type in gpu_types:
             left = free.get(gpu_type, 0)
-            if left > 0:
-                queue = queues[self._column[gpu_type]]
-                rows = self._fill(queue[free_rows[queue]] if grants else queue, left, taken)
-                free_rows[rows] = False
-                known = self._grants.setdefault(gpu_type, [None] * len(self._units))
-                grants += [known[row] or self._grant(row, gpu_type, running) for row in rows]
+            for row in queues[self._column[gpu_type]].tolist():
+                unit, gpus = self._units[row], self._num_gpus[row]
+                if gpus <= left and taken.isdisjoint(unit):
+                    left -= gpus
+                    taken.update(unit)
+                    grants.append(Grant(unit, gpu_type, gpus, bool(runs[row])))
         return grants
 
-    def _queues(self, running: Collection[Unit]) -> list[npt.NDArray[np.intp]]:
+    def _queues(self, runs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.intp]]:
         """Return, for each type, the rows of the units that may hold GPUs, in the order of choice."""
         priority = self._priorities().T
-        if self._ties is None:
-            self._ties = -self._share.T, -self._deficit_s.T
-            held_back = self._pairs or self.options.idle_without_share
-            room_for_all = self.options.unallocated_takes_room or bool(self._allocated.all())
-            self._everybody = room_for_all and not held_back and bool(self._able.all())
-        order = np.lexsort((*self._ties, -priority))
-        if self._everybody:
-            return list(order)
-        return [rows[can[rows]] for rows, can in zip(order, self._may(priority, running), strict=True)]
+        order = np.lexsort((-self._share.T, -self._deficit_s.T, -priority))
+        return [rows[can[rows]] for rows, can in zip(order, self._may(priority, runs), strict=True)]
 
-    def _may(self, priority: Floats, running: Collection[Unit]) -> npt.NDArray[np.bool_]:
+    def _may(self, priority: Floats, runs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return which units may hold GPUs of each type, shape (types, units)."""
-        may = self._able.T & (priority > 0) if self.options.idle_without_share else self._able.T
-        if self._pairs:
-            may = may & ((priority > 0) | np.array([len(unit) == 1 for unit in self._units]))
-        if not self.options.unallocated_takes_room and not self._allocated.all():
-            runs = np.array([unit in running for unit in self._units]) if running else False
-            may = may & (self._allocated | runs)
-        return may
-
-    def _fill(self, queue: npt.NDArray[np.intp], left: int, taken: set[str]) -> list[int]:
-        """Return the rows of a queue that get the GPUs left of a type; `taken` are the jobs of pairs chosen so far."""
-        units, sizes = self._units, self._num_gpus
-        if not self._pairs and self._all_single:
-            some: list[int] = queue[:left].tolist()
-            return some
-        rows = []
-        for row in queue.tolist():
-            if sizes[row] <= left and not (self._pairs and taken.intersection(units[row])):
-                left -= sizes[row]
-                rows.append(row)
-                if self._pairs:
-                    taken.update(units[row])
-                if left == 0:
-                    break
-        return rows
-
-    def _grant(self, row: int, gpu_type: str, running: Collection[Unit]) -> Grant:
-        grant = Grant(self._units[row], gpu_type, self._num_gpus[row], self._runs(row, running))
-        if self._allocated[row]:
-            self._grants[gpu_type][row] = grant
-        return grant
-
-    def _runs(self, row: int, running: Collection[Unit]) -> bool:
-        return bool(self._allocated[row]) or self._units[row] in running
+        unshared = [len(unit) == 1 and not self.options.idle_without_share for unit in self._units]
+        may = self._able.T & ((priority > 0) | np.array(unshared, dtype=bool))
+        return may if self.options.unallocated_takes_room else may & runs
 
     def _priorities(self) -> Floats:
         fraction = self._received_s / np.array([total_s if total_s > 0 else math.inf for total_s in self._total_s])
-        if fraction.all() and not self._odd:
-            return np.asarray(self._share / fraction)
-        idle = fraction == 0
         due = self._share * _NEVER_RAN
-        np.divide(self._share, fraction, out=due, where=~idle)
+        np.divide(self._share, fraction, out=due, where=fraction != 0)
         return np.where(self._share > 0, due, 0.0)
 
     def _open(self, num_gpus: Mapping[Unit, int], columns: Iterable[int]) -> None:
@@ -293,27 +235,19 @@ class Rounds:
             self._row[unit] = len(self._units)
             self._units.append(unit)
             self._num_gpus.append(gpus)
-        if num_gpus:
-            self._ties = None
-            fresh = np.zeros((len(num_gpus), len(self._column)))
-            able = np.zeros(fresh.shape, dtype=bool)
-            able[:, list(columns)] = True
-            for made in self._grants.values():
-                made += [None] * len(num_gpus)
-            self._allocated = np.concatenate([self._allocated, np.zeros(len(num_gpus), dtype=bool)])
-            self._received_s = np.concatenate([self._received_s, fresh + self.options.initial_s])
-            self._deficit_s = np.concatenate([self._deficit_s, fresh])
-            self._share = np.concatenate([self._share, fresh])
-            self._able = np.concatenate([self._able, able])
+        fresh = np.zeros((len(num_gpus), len(self._column)))
+        able = np.zeros(fresh.shape, dtype=bool)
+        able[:, list(columns)] = True
+        self._allocated = np.concatenate([self._allocated, np.zeros(len(num_gpus), dtype=bool)])
+        self._received_s = np.concatenate([self._received_s, fresh + self.options.initial_s])
+        self._deficit_s = np.concatenate([self._deficit_s, fresh])
+        self._share = np.concatenate([self._share, fresh])
+        self._able = np.concatenate([self._able, able])
 
     def _keep(self, kept: Sequence[bool]) -> None:
-        if all(kept):
-            return
         self._units, self._num_gpus = list(compress(self._units, kept)), list(compress(self._num_gpus, kept))
-        self._grants = {gpu_type: list(compress(made, kept)) for gpu_type, made in self._grants.items()}
         self._row = {unit: row for row, unit in enumerate(self._units)}
         rows = np.flatnonzero(kept)
-        self._ties = None
         self._allocated, self._able = self._allocated[rows], self._able[rows]
         self._received_s, self._deficit_s, self._share = (
             values[rows] for values in (self._received_s, self._deficit_s, self._share)

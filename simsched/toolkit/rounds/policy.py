@@ -114,7 +114,6 @@ class SharesPolicy(Policy):
     _allocator: Allocator = field(default_factory=Allocator, init=False, repr=False)
     _begun_s: float = field(default=0.0, init=False, repr=False)
     _up: tuple[bool, ...] = field(default=(), init=False, repr=False)
-    _room_of: tuple[tuple[bool, ...], dict[str, int]] | None = field(default=None, init=False, repr=False)
     _fluid: Fluid = field(default_factory=Fluid, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -249,12 +248,6 @@ class SharesPolicy(Policy):
 
     def _room(self, view: View) -> dict[str, int]:
         """Count the GPUs of each type that are up."""
-        up = tuple(view.up)
-        if self._room_of is None or self._room_of[0] != up:
-            self._room_of = (up, self._count(view))
-        return dict(self._room_of[1])
-
-    def _count(self, view: View) -> dict[str, int]:
         room = dict.fromkeys(self._gpus, 0)
         for node, up in zip(view.nodes, view.up, strict=True):
             if up:
