@@ -7,7 +7,7 @@ import pytest
 
 from simsched.toolkit.programs.classes import classify
 from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, pairs_of_kinds, proportional
-from simsched.toolkit.programs.solver import Csr, apply, on_top
+from simsched.toolkit.programs.solver import apply, on_top
 
 CLASSES = importlib.import_module("simsched.toolkit.programs.classes")
 
@@ -78,12 +78,6 @@ def test_the_rows_of_a_level_ask_for_what_is_due(seed, pairs):
     asked, due = np.arange(classes.num_classes)[1:], np.linspace(0.5, 2, classes.num_classes)[1:]
     columns = np.random.default_rng(seed).uniform(0.5, 2, classes.num_variables)
     rows = classes.with_level(asked, due, columns)
-    if isinstance(rows, Csr):
-        assert not pairs
-        dense = np.zeros(rows.shape)
-        for row, (begin, end) in enumerate(zip(rows.indptr, rows.indptr[1:], strict=False)):
-            dense[row, rows.indices[begin:end]] = rows.data[begin:end]
-        rows = dense
     x, level = np.random.default_rng(seed + 9).random(classes.num_variables), 0.7
     capacity = apply(on_top(classes.time, classes.gpus), x * columns)
     short = level - apply(classes.rates, x * columns)[asked] / due
@@ -128,16 +122,16 @@ def test_the_second_criterion_weighs_time_by_the_numbers_of_splitmix64():
     outputs = np.array([0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]) / 2.0**64
     problem = ShareProblem(np.ones((1, 3)), np.array([2]), np.array([1, 2, 3]))
     classes = classify(problem)
-    assert classes.second_criterion() == pytest.approx(-(1 + 0.01 * outputs))
+    assert classes.second_criterion(np.ones(3)) == pytest.approx(-(1 + 0.01 * outputs))
     scaled = classes.second_criterion(np.array([0.5, 1e-9, 1.0]))
     assert scaled == pytest.approx(-(1 + 0.01 * outputs) * [0.5, 1e-6, 1.0])
     # Time counts by the GPUs that a class holds, as parts of the most.
     two = classify(ShareProblem(np.array([[1.0], [2.0]]), np.array([1, 4]), np.array([8])))
     held = np.array([1, 4])[two.first]
-    assert two.second_criterion() == pytest.approx(-held / 4 * (1 + 0.01 * outputs[:2]))
+    assert two.second_criterion(np.ones(2)) == pytest.approx(-held / 4 * (1 + 0.01 * outputs[:2]))
     paired = classify(drawn(0, pairs=True))
     found = (
-        paired.second_criterion()
+        paired.second_criterion(np.ones(paired.num_variables))
         * -1
         / (np.asarray(paired.gpus).sum(axis=0) / np.asarray(paired.gpus).sum(axis=0).max())
     )

@@ -31,8 +31,6 @@ class ByScipy:
     """The same program through `scipy.optimize.linprog`, from the start each time."""
 
     def load(self, rows, bound, method="auto"):
-        if isinstance(rows, solver.Csr):
-            rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
         self.rows, self.bound = rows, np.array(bound)
         self.method = "highs-ds" if method == "auto" else method
         self.least = np.zeros(rows.shape[1])

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
-from simsched.toolkit.programs.solver import Csr, Rows, on_top, scale_columns, scale_rows, with_column
+from simsched.toolkit.programs.solver import Rows, on_top, scale_columns, scale_rows, with_column
 
 #: The spread of the weights of the second criterion, and the least part of a job's time at which they still tell apart
 #: what it uses of it.
@@ -62,8 +62,6 @@ class Classes:
     @cached_property
     def rates(self) -> Rows:
         """The rate of a member of each class, by variable: shape (c, variables)."""
-        if self._plain:
-            return self._own(self._alone)
         data = [self._alone.ravel()]
         for side, part in enumerate(self._part_of_pair):
             data.append((self.pair_rates[:, side] * part[:, None]).ravel())
@@ -73,8 +71,6 @@ class Classes:
     def time(self) -> Rows:
         """The share of time of a member of each class, by variable: shape (c, variables)."""
         types = len(self.type_order)
-        if self._plain:
-            return self._own(np.ones((self.num_classes, types)))
         data = [np.ones(self.num_classes * types), *(np.repeat(part, types) for part in self._part_of_pair)]
         return self._by_class(np.concatenate(data))
 
@@ -82,13 +78,8 @@ class Classes:
     def gpus(self) -> Rows:
         """The GPUs of each type that are in use on average, by variable: shape (k, variables)."""
         types, held = len(self.type_order), self._held
-        if self._plain:
-            dense = np.zeros((types, self.num_classes, types))
-            dense[range(types), :, range(types)] = held
-            return dense.reshape(types, -1)
         both = self.pair_classes
-        same = both[:, 0] == both[:, 1] if len(both) else np.zeros(0, bool)
-        paired = held[both[:, 0]] * np.where(same, 0.5, 1.0) if len(both) else np.zeros(0)
+        paired = held[both[:, 0]] * np.where(both[:, 0] == both[:, 1], 0.5, 1.0)
         data = np.repeat(np.concatenate([held, paired]), types).astype(np.float64)
         column = np.arange(self.num_variables)
         return self._matrix(data, column % types, column, types)
@@ -117,8 +108,6 @@ class Classes:
         """Return for each variable the part of all time in which it gives `either` of its jobs what is due."""
         types = len(self.type_order)
         own = _time_of(np.repeat(due, types), self._alone.ravel(), 1.0)
-        if not len(self.pair_classes):
-            return own
         paired = np.full((len(self.pair_classes), types), start)
         for side, part in enumerate(self._part_of_pair):
             one = due[self.pair_classes[:, side]][:, None]
@@ -140,46 +129,22 @@ class Classes:
 
         s is one variable more.
         """
-        if len(self.pair_classes) or not self.num_classes:
-            rows, bound = self.capacity
-            need = scale_rows(self.rates[asked], -1.0 / due)
-            every = scale_columns(on_top(rows, need), columns)
-            return with_column(every, np.repeat([0.0, 1.0], [len(bound), len(due)]))
-        classes, types, size = self.num_classes, len(self.type_order), self.num_variables
-        every = np.arange(size + 1)
-        own = every[:-1].reshape(classes, types)
-        level = np.full(len(asked), size)
-        rates = (-1.0 / due)[:, None] * self._alone[asked] * columns[own[asked]]
-        need = size * 2 + every[: len(asked) + 1] * (types + 1)
-        return Csr(
-            np.concatenate([every[:size:types], size + every[: types * classes : classes], need]),
-            np.concatenate([every[:-1], own.T.ravel(), np.column_stack([own[asked], level]).ravel()]),
-            np.concatenate(
-                [
-                    columns,
-                    np.tile(self._held, types) * columns[own.T.ravel()],
-                    np.column_stack([rates, np.ones(len(due))]).ravel(),
-                ]
-            ),
-            (classes + types + len(asked), size + 1),
-        )
+        rows, bound = self.capacity
+        need = scale_rows(self.rates[asked], -1.0 / due)
+        every = scale_columns(on_top(rows, need), columns)
+        return with_column(every, np.repeat([0.0, 1.0], [len(bound), len(due)]))
 
-    def second_criterion(self, columns: Floats | None = None) -> Floats:
+    def second_criterion(self, columns: Floats) -> Floats:
         """Return the objective, to be maximised, that chooses among the best solutions, shape (variables,).
 
         It is minus the GPU time used, with weights between 1 and 1.01 from a fixed hash of each variable's place in the
         canonical order. Time that no job needs is thus left to the round mechanism, which deals it out by priority;
-        handing it out here would let jobs compete with those whose share is tight. In the units of `columns`, if given;
+        handing it out here would let jobs compete with those whose share is tight. In the units of `columns`, where
         a job that needs less than a millionth of its time weighs as if it needed that, the solver's resolution.
         """
-        if len(self.pair_classes):
-            held = np.asarray(self.gpus.sum(axis=0)).ravel()
-        else:
-            held = np.repeat(self._held, len(self.type_order))
-        generic = 1.0 + _SPREAD * _scatter(self.num_variables)
-        if columns is not None:
-            generic *= np.maximum(columns, _LEAST_WEIGHED)
-        return np.asarray(-held * generic / held.max()) if len(held) else held
+        held = np.asarray(self.gpus.sum(axis=0)).ravel()
+        generic = (1.0 + _SPREAD * _scatter(self.num_variables)) * np.maximum(columns, _LEAST_WEIGHED)
+        return np.asarray(-held * generic / held.max())
 
     def spread(self, x: Floats, noise: Floats | float = _NOISE) -> Floats:
         """Return the shares of jobs and pairs in the problem's order from variables, rounded to nine digits.
@@ -191,8 +156,7 @@ class Classes:
         alone, paired = table[: self.num_classes], table[self.num_classes :]
         shares = np.zeros((len(self.member) + len(self.pair_member), types))
         shares[: len(self.member), self.type_order] = alone[self.member]
-        if len(self.pair_member):
-            shares[len(self.member) :, self.type_order] = (paired / self.partners[:, None])[self.pair_member]
+        shares[len(self.member) :, self.type_order] = (paired / self.partners[:, None])[self.pair_member]
         return _rounded(shares)
 
     @cached_property
@@ -206,22 +170,8 @@ class Classes:
         return np.asarray(self.problem.scale_factor[self.first] * self.count, dtype=np.float64)
 
     @property
-    def _plain(self) -> bool:
-        """Whether there are no pairs and matrices are dense, which are made at once then."""
-        return not len(self.pair_classes) and self.num_classes * self.num_variables <= _MOST_DENSE
-
-    def _own(self, values: Floats) -> Rows:
-        """Make a matrix in which each class has its values, shape (c, k), for its own variables."""
-        every = np.arange(self.num_classes)
-        dense = np.zeros((self.num_classes, *values.shape))
-        dense[every, every] = values
-        return dense.reshape(self.num_classes, -1)
-
-    @property
     def _part_of_pair(self) -> tuple[Floats, Floats]:
         """By pair of classes, the time of a member of the first and of the second for one unit of the variable."""
-        if not len(self.pair_classes):
-            return np.zeros(0), np.zeros(0)
         first, second = self.count[self.pair_classes].T.astype(np.float64)
         same = self.pair_classes[:, 0] == self.pair_classes[:, 1]
         return np.where(same, 0.5, 1.0), np.where(same, 0.5, first / second)

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from simsched.arithmetic import times
-from simsched.toolkit.programs.problem import Floats, Integers
+from simsched.toolkit.programs.problem import Floats
 
 #: `auto` is the simplex method for small programs and the interior-point method, with crossover, for large ones.
 #: `interior`, the same without crossover, ends in the middle of the best solutions, which is not always unique.
@@ -21,15 +21,6 @@ Method = Literal["auto", "highs-ds", "highs-ipm", "interior"]
 
 #: A sparse matrix by rows, or a dense one where it is small. Scipy's stubs say little about operations on these.
 Rows = Any
-
-
-class Csr(NamedTuple):
-    """A sparse matrix by rows, in scipy's parts, for programs whose entries are known at once."""
-
-    indptr: Integers
-    indices: Integers
-    data: Floats
-    shape: tuple[int, int]
 
 
 #: From how many rows on the interior-point method is faster (measured on max-min fairness).
@@ -78,7 +69,6 @@ class Program:
     def __init__(self) -> None:
         """Know no rows; `load` brings them."""
         self._solver: Any = None
-        self._options: dict[str, Any] = {}
 
     def __reduce__(self) -> tuple[type[Program], tuple[()]]:
         """Copy it as one that knows no rows, since HiGHS cannot be copied."""
@@ -132,9 +122,7 @@ class Program:
 
     def _set(self, options: Mapping[str, Any]) -> None:
         for name, value in options.items():
-            if self._options.get(name) != value:
-                self._solver.setOptionValue(name, value)
-                self._options[name] = value
+            self._solver.setOptionValue(name, value)
 
     def keep_above(self, column: int, least: float) -> None:
         """Demand that a variable is at least so large from now on."""
