@@ -55,7 +55,7 @@ def _program(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -
     from scipy.sparse import coo_array  # slow to load
 
     jobs, leases = np.nonzero(usable_s > 0)
-    if not 0 < len(jobs) <= MOST_CHOICES or (gpus * need_s).sum() > (room * usable_s.max(axis=0)).sum():
+    if len(jobs) > MOST_CHOICES or (gpus * need_s).sum() > (room * usable_s.max(axis=0)).sum():
         return None
     each = np.arange(len(jobs))
     enough = coo_array((usable_s[jobs, leases], (jobs, each)), shape=(len(need_s), len(each))).tocsr()
@@ -73,7 +73,7 @@ def _program(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -
     if solution.x is None:
         return None
     held = np.zeros(usable_s.shape, dtype=bool)
-    held[jobs, leases] = solution.x > 0.5
+    held[jobs, leases] = np.rint(solution.x).astype(bool)
     return held
 
 

@@ -172,4 +172,5 @@ def _milp(problem: OfferProblem, kept: Integers) -> tuple[Integers, float]:
         if len(kept) == len(problem.job):
             raise ValueError("the jobs that must keep their GPUs do not fit on the cluster")
         return kept[:0], np.inf
-    return kept[solution.x > 0.5], float(dot(problem.cost[kept], np.rint(solution.x)))
+    taken = np.rint(solution.x)
+    return kept[taken.astype(bool)], float(dot(problem.cost[kept], taken))

@@ -53,8 +53,7 @@ def remaining_of(epoch_s: Sequence[float], done: float) -> float:
 def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> float:
     """Return how many epochs after `done` a training completes in `seconds`, at most those left."""
     place, left = done, seconds
-    while left > 0 and int(place) < len(epoch_s):
-        whole = int(place)
+    for whole in range(int(done), len(epoch_s)):
         needed = (whole + 1 - place) * epoch_s[whole]
         if needed > left:
             return place + left / epoch_s[whole] - done
