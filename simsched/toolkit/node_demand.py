@@ -10,9 +10,6 @@ from math import ceil
 from simsched.model import Node
 from simsched.policy import JobView
 
-#: Seasons of the past that are kept.
-_SEASONS_KEPT = 2
-
 
 @dataclass
 class NodeDemand:
@@ -33,9 +30,6 @@ class NodeDemand:
         elif not self._nodes or self._nodes[-1] != nodes:
             self._times_s.append(now_s)
             self._nodes.append(nodes)
-        old = bisect_right(self._times_s, now_s - _SEASONS_KEPT * self.season_s) - 1
-        if old > 1000:  # rarely, as it moves all that is kept
-            del self._times_s[:old], self._nodes[:old]
 
     def at(self, time_s: float) -> int | None:
         """Return the nodes in use at a time, None before the first record."""

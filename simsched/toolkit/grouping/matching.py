@@ -66,7 +66,7 @@ def _start(whole: Ints) -> tuple[Ints, Ints]:
     edge[_WEIGHT, 1 : size + 1, 1 : size + 1] = whole
     edge[_TAIL], edge[_HEAD] = np.indices((total, total))
     np.fill_diagonal(edge[_VIA, : size + 1, : size + 1], np.arange(size + 1))
-    node = np.zeros((11, max(2 * total, 8)), dtype=np.int64)
+    node = np.zeros((_COUNTS + 1, 2 * total), dtype=np.int64)
     node[_DUAL, 1 : size + 1] = whole.max()
     node[_OUTER, : size + 1] = np.arange(size + 1)
     node[_COUNTS, _VERTICES], node[_COUNTS, _HIGHEST] = size, size
