@@ -46,12 +46,10 @@ def finish_time(
         if (getattr(progress, name) < 0).any():
             raise input_error("program", f"{name} holds a negative number", "give what is left and what has passed")
     classes = classify(problem, progress.age_s, progress.remaining_steps, progress.isolated_s)
-    if not classes.num_classes:
-        return classes.spread(np.zeros(0))
-    ratios = _Ratios(classes, progress)
-    if not (ratios.steps > 0).any():
+    if not (classes.of(progress.remaining_steps) * can_run(classes)).any():
         return classes.spread(np.zeros(classes.num_variables))
-    return classes.spread(*_least_ratio(classes, ratios, method, program or Program()).settled(1.0))
+    levels = _least_ratio(classes, _Ratios(classes, progress), method, program or Program())
+    return classes.spread(*levels.settled(1.0))
 
 
 def finish_time_ratio(problem: ShareProblem, progress: Elapsed, shares: Floats) -> Floats:
@@ -71,7 +69,7 @@ def _due_s(problem: ShareProblem, progress: Elapsed) -> Floats:
 
 
 class _Ratios:
-    """The rate that each class requires for a ratio."""
+    """The rate that each class requires for a ratio; some class can run and has steps left."""
 
     def __init__(self, classes: Classes, progress: Elapsed) -> None:
         self.age_s = classes.of(progress.age_s)
@@ -79,10 +77,10 @@ class _Ratios:
         self.due_s = classes.of(_due_s(classes.problem, progress))
         live = self.steps > 0
         #: Ratios above this one can be required of everybody.
-        self.floor = float((self.age_s[live] / self.due_s[live]).max()) if live.any() else 0.0
+        self.floor = float((self.age_s[live] / self.due_s[live]).max())
         #: The ratio under isolated shares, which everybody can have.
         alone_s = self.age_s + self.due_s - classes.of(progress.isolated_s)
-        self.isolated = float((alone_s[live] / self.due_s[live]).max()) if live.any() else 0.0
+        self.isolated = float((alone_s[live] / self.due_s[live]).max())
 
     def required(self, ratio: float) -> Floats:
         time_s = ratio * self.due_s - self.age_s
@@ -96,7 +94,7 @@ def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Pro
     """
     low, high = ratios.floor + _ABOVE * max(ratios.floor, _ABOVE), np.inf
     ratio = max(ratios.isolated, low)
-    for cut in range(_MAX_CUTS):
+    for _ in range(_MAX_CUTS):
         required = ratios.required(ratio)
         levels = Levels(classes, required, method, program)
         best = levels.raised()
@@ -105,7 +103,7 @@ def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Pro
             return levels
         low, high = (low, ratio) if enough else (ratio, high)
         ratio = _next(ratios, best.prices, best.level, required, ratio, low)
-        if cut and not ratio < high:
+        if not ratio < high:
             ratio = 0.5 * (low + high)
     raise SolverError("the finish-time ratio did not settle")
 
