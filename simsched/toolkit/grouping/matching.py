@@ -24,11 +24,11 @@ _FREE, _EVEN, _ODD = -1, 0, 1
 # sixteen.
 # Layers of `edge`: the edge by which a reaches b weighs [_WEIGHT, a, b] and runs between the vertices [_TAIL, a, b] and
 # [_HEAD, a, b]; [_VIA, b, x] is the petal of blossom b that holds vertex x, [_PETALS, b] its petals round the cycle.
-_WEIGHT, _TAIL, _HEAD, _VIA, _PETALS = 0, 1, 2, 3, 4
+_WEIGHT, _TAIL, _HEAD, _VIA, _PETALS = _LAYERS = range(5)
 # Rows of `node`: among others the outermost blossom, the even vertex nearest to a node (slack) and the vertex by which
 # the tree reached it (parent); then a queue, a stack, and the counts below.
-_DUAL, _MATE, _SLACK, _OUTER, _PARENT, _LABEL, _SEEN, _PETAL_COUNT, _QUEUE, _STACK, _COUNTS = range(11)
-_VERTICES, _HIGHEST, _QUEUE_HEAD, _QUEUE_TAIL, _CLOCK = 0, 1, 2, 3, 4
+_DUAL, _MATE, _SLACK, _OUTER, _PARENT, _LABEL, _SEEN, _PETAL_COUNT, _QUEUE, _STACK, _COUNTS = _ROWS = range(11)
+_VERTICES, _HIGHEST, _QUEUE_HEAD, _QUEUE_TAIL, _CLOCK = range(5)
 
 
 def max_weight_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
@@ -62,11 +62,11 @@ def _pairs(mate: Ints, size: int) -> tuple[tuple[int, int], ...]:
 def _start(whole: Ints) -> tuple[Ints, Ints]:
     size = len(whole)
     total = size + size // 2 + 2
-    edge = np.zeros((5, total, total), dtype=np.int64)
+    edge = np.zeros((len(_LAYERS), total, total), dtype=np.int64)
     edge[_WEIGHT, 1 : size + 1, 1 : size + 1] = whole
     edge[_TAIL], edge[_HEAD] = np.indices((total, total))
     np.fill_diagonal(edge[_VIA, : size + 1, : size + 1], np.arange(size + 1))
-    node = np.zeros((_COUNTS + 1, 2 * total), dtype=np.int64)
+    node = np.zeros((len(_ROWS), 2 * total), dtype=np.int64)
     node[_DUAL, 1 : size + 1] = whole.max()
     node[_OUTER, : size + 1] = np.arange(size + 1)
     node[_COUNTS, _VERTICES], node[_COUNTS, _HIGHEST] = size, size

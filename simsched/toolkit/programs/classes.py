@@ -187,10 +187,10 @@ class Classes:
 
     def _matrix(self, data: Floats, row: Integers, column: Integers, rows: int) -> Rows:
         """Make a matrix of entries, those in one place added up."""
-        from scipy import sparse  # slow to load
-
         shape = (rows, self.num_variables)
         if self.num_classes * self.num_variables > _MOST_DENSE:
+            from scipy import sparse  # slow to load
+
             return sparse.csr_array((data, (row, column)), shape=shape)
         dense = np.zeros(shape)
         np.add.at(dense, (row, column), data)

@@ -160,37 +160,37 @@ def _model(rows: Rows, bound: Floats) -> Any:
 
 def with_column(rows: Rows, column: Floats) -> Rows:
     """Append a column to a matrix."""
-    from scipy import sparse  # slow to load
-
     if _dense(rows):
         return np.column_stack([rows, column])
+    from scipy import sparse  # slow to load
+
     return sparse.hstack([rows, sparse.csr_array(column[:, None])], format="csr")
 
 
 def on_top(*parts: Rows) -> Rows:
     """Put matrices with equally many columns on top of each other."""
-    from scipy import sparse  # slow to load
-
     if all(_dense(part) for part in parts):
         return np.vstack(parts)
+    from scipy import sparse  # slow to load
+
     return sparse.vstack([sparse.csr_array(part) for part in parts], format="csr")
 
 
 def scale_rows(rows: Rows, by: Floats) -> Rows:
     """Multiply each row of a matrix by a number."""
-    from scipy import sparse  # slow to load
-
     if _dense(rows):
         return by[:, None] * rows
+    from scipy import sparse  # slow to load
+
     return sparse.csr_array(sparse.diags_array(by) @ rows)
 
 
 def scale_columns(rows: Rows, by: Floats) -> Rows:
     """Multiply each column of a matrix by a number."""
-    from scipy import sparse  # slow to load
-
     if _dense(rows):
         return rows * by
+    from scipy import sparse  # slow to load
+
     return sparse.csr_array(rows @ sparse.diags_array(by))
 
 

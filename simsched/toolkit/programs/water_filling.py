@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,9 +33,8 @@ _PRICED = 1e-6
 #: How often levels may be lowered by `SLACK` when the solver's answer is not quite feasible.
 _MOST_LOWERED = 100
 
-#: With more classes than this, those that reach their best rate are searched for together, not one by one; the first
-#: number tried after one.
-_MANY_CLASSES, _FIRST_TRIED = 250, 64
+#: With more classes than this, those that reach their best rate are searched for together, not one by one.
+_MANY_CLASSES = 250
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ def _raise(classes: Classes, unit: Floats, level: Floats, step: Floats, method: 
 def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> Flags:
     """Return the classes that reach their best rate before any GPU is short.
 
-    While all rise, one class after the other gets all the time on its fastest type; doubling and bisection find how
-    many do. Only without entities, which split weights again after each of them.
+    While all rise, one class after the other gets all the time on its fastest type; bisection finds how many
+    do. Only without entities, which split weights again after each of them.
     """
     most = classes.best_rates / unit
     rising = np.flatnonzero(step > 0)
@@ -157,16 +157,10 @@ def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method:
         raised = _raise(classes, unit, np.zeros(len(level)), reached, method)
         return raised is not None and raised[0] >= 1.0 - SLACK
 
-    known, least, tried = 0, len(order) + 1, 1  # so many do; so many do not
-    while known + 1 < least:
-        if fits(tried):
-            known = tried
-        else:
-            least = tried
-        further = max(_FIRST_TRIED, 2 * known)
-        tried = further if further < least and least > len(order) else (known + least) // 2
     flags = np.zeros(len(level), dtype=np.bool_)
-    flags[rising[order[:known]]] = True
+    if fits(1):  # often the first does not
+        too_many = bisect_left(range(len(order) + 1), True, lo=2, key=lambda number: not fits(number))
+        flags[rising[order[: too_many - 1]]] = True
     return flags
 
 

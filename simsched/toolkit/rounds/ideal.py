@@ -89,7 +89,7 @@ def fill_up(problem: ShareProblem, shares: Floats) -> Floats:
     left = np.maximum(left, 0.0)
     for job in np.flatnonzero(idle > _SLACK):
         for column in np.argsort(-problem.throughput[job], kind="stable"):
-            if problem.throughput[job, column] > 0 and left[column] > 0:
+            if problem.throughput[job, column] > 0:
                 more = min(idle[job], left[column] / size[job])
                 full[job, column] += more
                 idle[job] -= more
