@@ -66,11 +66,11 @@ def best_of(
             share = less / more
             below = variance / scale + square
             gain = (variance + square) / below if below > 0 else 1.0
-            known_s = accum[row, at] * grad_s
-            most = batch / (known_s + more * least[int(share * _PIECES)]) * (gain / scale)
+            known_s, worth = accum[row, at] * grad_s, gain / scale
+            most = batch / (known_s + more * least[int(share * _PIECES)]) * worth
             if most * _MARGIN < goodput[row]:
                 continue
-            found = batch / (known_s + more * _overlapped(share, gamma)) * (gain / scale)
+            found = batch / (known_s + more * _overlapped(share, gamma)) * worth
             if found > goodput[row] or (found == goodput[row] and at < best[row]):
                 goodput[row], best[row] = found, at
         near = best[row]
