@@ -44,10 +44,10 @@ def shared_steps_s(flows: Sequence[Flow]) -> list[float]:
             equals = [other for other in sharing if other != part and level[other] == level[part]]
             meets[part].append((equals, [other for other in sharing if level[other] < level[part]]))
     stretch, steps_s = [1.0] * len(parts), [flow.step_s for flow in flows]
-    for _ in range(_MOST_ROUNDS if busy else 0):
+    for _ in range(_MOST_ROUNDS):
         active = [exposed_s * stretch[part] / steps_s[job] for part, (job, exposed_s, _) in enumerate(parts)]
         wider = [max((_stretch(active, *met) for met in part), default=1.0) for part in meets]
-        moved = max(abs(now - before) for now, before in zip(wider, stretch, strict=True))
+        moved = max((abs(now - before) for now, before in zip(wider, stretch, strict=True)), default=0.0)
         stretch = wider
         steps_s = [flow.step_s for flow in flows]
         for part, (job, exposed_s, _) in enumerate(parts):

@@ -13,10 +13,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-_PIECES = 32  # of the curve below, from shares of 0 to 1
-_MARGIN = 1.0 + 1e-9  # more than rounding adds to a goodput
-
-
 @leaf
 def _overlapped(share: float, gamma: float) -> float:
     """Return by what the longer of two times grows where the other takes a share of it (equation 10)."""
@@ -39,14 +35,11 @@ def best_of(
     """Fill the largest goodput of each row of candidates and where it stands, 0 and the first where none fits.
 
     `params` are the seven of `ThroughputParams`, `gradient` squared norm and variance. Formulas as in
-    `GoodputModel.evaluate`. The steep part of a formula is worked out only where a bound of the goodput exceeds the
-    best of the row: overlapped times grow with the share, so that the next lesser share on a grid bounds them.
+    `GoodputModel.evaluate`. By how much two times overlap is worked out only where the longer of them alone would not
+    be too long for the best of the row.
     """
     alpha_c, beta_c, gamma = params[0], params[1], params[6]
     square, variance = gradient[0], gradient[1]
-    least = np.ones(_PIECES + 1)
-    for piece in range(1, _PIECES + 1):
-        least[piece] = _overlapped(piece / _PIECES, gamma)
     near = 0
     for row in range(gpus.shape[0]):
         count = gpus[row]
@@ -55,22 +48,20 @@ def best_of(
         sync_s = alpha + beta * max(count - 2.0, TINY)
         goodput[row], best[row] = 0.0, 0
         # First the candidate that was best in the row before, which is rarely far off.
-        for trial in range(local.shape[1] + 1):
-            at = near if trial == 0 else trial - 1
+        for trial in range(-1, local.shape[1]):
+            at = near if trial < 0 else trial
             batch = count * local[row, at] * (accum[row, at] + 1)
             if batch == 0:
                 continue
             scale = batch / init_batch_size
             grad_s = alpha_c + beta_c * local[row, at]
             less, more = min(grad_s, sync_s), max(grad_s, sync_s)
-            share = less / more
             below = variance / scale + square
             gain = (variance + square) / below if below > 0 else 1.0
-            known_s = accum[row, at] * grad_s
-            most = batch / (known_s + more * least[int(share * _PIECES)]) * (gain / scale)
-            if most * _MARGIN < goodput[row]:
+            known_s, worth = accum[row, at] * grad_s, gain / scale
+            if batch / (known_s + more) * worth < goodput[row]:
                 continue
-            found = batch / (known_s + more * _overlapped(share, gamma)) * (gain / scale)
+            found = batch / (known_s + more * _overlapped(less / more, gamma)) * worth
             if found > goodput[row] or (found == goodput[row] and at < best[row]):
                 goodput[row], best[row] = found, at
         near = best[row]

@@ -89,13 +89,11 @@ def _levels(
     capacity: Mapping[int, int], domains: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return, for each level and each domain with such nodes, the bits of its nodes and the GPUs of these."""
-    if not domains:
-        return ()
     found: list[dict[int, tuple[int, int]]] = [{} for _ in next(iter(domains.values()), ())]
-    for node, gpus in sorted(capacity.items()):
-        for level, domain in zip(found, domains.get(node, ()), strict=False):
+    for node in sorted(capacity.keys() & domains.keys()):
+        for level, domain in zip(found, domains[node], strict=False):
             bits, so_far = level.get(domain, (0, 0))
-            level[domain] = bits | 1 << node, so_far + gpus
+            level[domain] = bits | 1 << node, so_far + capacity[node]
     return tuple(tuple(level.values()) for level in found)
 
 

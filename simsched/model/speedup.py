@@ -47,7 +47,7 @@ class Speedup:
             first, speed = self.table[0]
             return speed * gpus / first
         low, speed = self.table[after - 1]
-        if after == len(self.table) or low == gpus:
+        if after == len(self.table):
             return speed
         high, faster = self.table[after]
         return speed + (faster - speed) * (gpus - low) / (high - low)

@@ -27,13 +27,13 @@ class Placements:
     """Placements as arrays of one length: nodes, GPUs in all, GPUs on the fullest node.
 
     `crossed` counts levels above the nodes, and `sync_factor` is how much longer synchronising across them takes, as in
-    `simsched.model.placement.Site`; `crossed` is None where no placement crosses any.
+    `simsched.model.placement.Site`.
     """
 
     nodes: Floats
     gpus: Floats
     fullest: Floats
-    crossed: Floats | None = None
+    crossed: int = 0
     sync_factor: float = 1.0
 
     @classmethod
@@ -44,10 +44,7 @@ class Placements:
     @classmethod
     def at(cls, site: Site) -> Placements:
         """Describe the placement of a site."""
-        found = cls.of(site.shape)
-        if not site.levels_crossed and site.sync_factor == 1:
-            return found
-        return replace(found, crossed=np.array([site.levels_crossed]), sync_factor=site.sync_factor)
+        return replace(cls.of(site.shape), crossed=site.levels_crossed, sync_factor=site.sync_factor)
 
     @classmethod
     def counted(cls, nodes: ArrayLike, gpus: ArrayLike, fullest: ArrayLike) -> Placements:
@@ -71,19 +68,16 @@ class SyncPair(NamedTuple):
 
 
 def sync_by_level(sync_s: Floats, placements: Placements, pairs: Sequence[SyncPair]) -> Floats:
-    """Return the seconds of synchronisation across levels above the nodes, `sync_s` where none is crossed.
+    """Return the seconds of synchronisation across levels above the nodes.
 
     The first of `pairs` is for jobs that cross the lowest level alone, and so on, the last for all that cross as many
-    levels or more; without pairs `sync_s` is multiplied by the placement's factor. Pollux (OSDI'21, section 3.2) names
+    levels or more; without one `sync_s` is multiplied by the placement's factor. Pollux (OSDI'21, section 3.2) names
     a third pair of parameters for racks.
     """
-    if placements.crossed is None:
-        return sync_s
-    found = sync_s * placements.sync_factor
-    for level, pair in enumerate(pairs, start=1):
-        own = pair.alpha_s + pair.beta_s * np.maximum(placements.gpus - 2, 0.0)
-        found = np.where(placements.crossed >= level, np.maximum(own, TINY), found)
-    return np.asarray(found, dtype=np.float64)
+    if not pairs[: placements.crossed]:
+        return sync_s * placements.sync_factor
+    pair = pairs[: placements.crossed][-1]
+    return np.maximum(pair.alpha_s + pair.beta_s * np.maximum(placements.gpus - 2, 0.0), TINY)
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,6 @@ def _places(level: Level, count: int) -> list[int]:
 def levels_crossed(nodes: Sequence[Node], allocation: Allocation) -> int:
     """Count the levels, from the lowest up, of which an allocation is not within one domain."""
     held = {nodes[node].domains for node, _ in allocation}
-    if len(held) < 2:
-        return 0
     return sum(len(set(places)) > 1 for places in zip(*held, strict=True))
 
 
@@ -83,9 +81,7 @@ def site_of(cluster: Cluster, allocation: Allocation) -> Site:
 def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
     """Return the site of so many GPUs of a type in the empty cluster, on few nodes that straddle few levels."""
     shape = consolidated_shape(gpus, cluster.gpus_per_node(gpu_type))
-    crossed = 0
-    if cluster.levels and len(shape) > 1:
-        crossed = sum(most < gpus for most in cluster.largest_domains[gpu_type])
+    crossed = sum(most < gpus for most in cluster.largest_domains[gpu_type])
     site = _site(cluster, shape, gpu_type, crossed)
     if not cluster.tiered:
         return site
@@ -112,7 +108,9 @@ def _tier(gpus: Sequence[int], uplink: Uplink, *, inside: bool = False) -> Tier:
 
 
 def _site(cluster: Cluster, shape: tuple[int, ...], gpu_type: str, crossed: int) -> Site:
-    if not crossed:
-        inside = cluster.levels[0].inside_factor if cluster.levels and len(shape) > 1 else 1.0
-        return Site(shape, gpu_type) if inside == 1 else Site(shape, gpu_type, 0, inside)
-    return Site(shape, gpu_type, crossed, cluster.levels[crossed - 1].sync_factor)
+    factor = 1.0
+    if crossed:
+        factor = cluster.levels[crossed - 1].sync_factor
+    elif cluster.levels and len(shape) > 1:
+        factor = cluster.levels[0].inside_factor
+    return Site(shape, gpu_type, crossed, factor)

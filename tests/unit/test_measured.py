@@ -99,6 +99,29 @@ def test_beyond_the_measured_counts_it_refuses():
         application().step_time(Site((12,) * 5, "t4"), 4)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "sizes", "compute", "step"),
+    [
+        # Three placements of 6 GPUs: 5, 7 and 9 s at 4 examples, of which 1, 1 and 2 s synchronise; none knows 16.
+        (6, (), (4, 6, 8, 16), [4, 4.5, 5, 0], [5, 5.5, 6, np.inf]),
+        (6, (3,), (4, 6), [4, 4.5], [5, 5.5]),
+        # Eight GPUs on 8 nodes take 90 s, on 5 nodes, between 5 and 9 GPUs, 60 s; on 40 nobody knows.
+        (8, (8,), (4, 6), [82, 83], [90, 91]),
+        (8, (40, 8, 5), (4,), [55], [60]),
+        (8, (), (4,), [0], [np.inf]),
+        (8, (5,), (), [], []),
+    ],
+)
+def test_the_least_times_on_so_many_gpus(gpus, nodes, sizes, compute, step):
+    app, sizes = application(), np.array(sizes, dtype=np.int64)
+    for _ in range(2):  # worked out, and remembered
+        found = app.times_s(gpus, nodes, sizes)
+        assert [one.tolist() for one in found] == [pytest.approx(compute), pytest.approx(step)]
+    few = MeasuredApplication("few", {(6,): PLACEMENTS[2, 2, 2]}, [], CURVES)
+    for many, seconds in ((6, 9.0), (8, np.inf)):
+        assert few.times_s(many, (1, 2), np.array([4]))[1].tolist() == [seconds]
+
+
 def test_gradient_statistics_are_linear_in_the_total_batch():
     app = application()
     assert app.gradient(8, 0) == GradientStats(1.0, 8.0)

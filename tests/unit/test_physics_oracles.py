@@ -89,7 +89,7 @@ def test_sevens_synchronise_across_levels_by_pairs_or_by_the_factor():
         assert (compute.item(), step.item()) == pytest.approx((0.2, 0.2 + sync))
     inside = Placements.at(Site((3, 3), "x", 0, 2.0))
     assert SevenParameters(params).times_s(inside, 10)[1].item() == pytest.approx(0.2 + 2 * (0.5 + 0.05 * 4))
-    assert Placements.at(Site((3, 3), "x")).crossed is None
+    assert SevenParameters(params, ACROSS).times_s(Placements.of((3, 3)), 10)[1].item() == pytest.approx(0.2 + 0.7)
     many = Placements.of((4,), (3, 1), (2, 2, 2))
     assert [many.nodes.tolist(), many.gpus.tolist(), many.fullest.tolist()] == [[1, 2, 3], [4, 4, 6], [4, 3, 2]]
     assert params.scaled(2.0) == ThroughputParams(0.2, 0.02, 1.0, 0.1, 0.4, 0.04, 1.0)
@@ -114,6 +114,7 @@ def limits(init=32, most=512, least_local=4, most_local=64):
 )  # fmt: skip
 def test_a_batch_is_split_into_the_fewest_micro_batches_that_fit(target, gpus, least, local, accum):
     assert split_batch(limits(), target, gpus, least_micro_batches=least) == BatchChoice(local, accum)
+    assert least > 1 or split_batch(limits(), target, gpus) == BatchChoice(local, accum)
 
 
 @pytest.mark.parametrize(

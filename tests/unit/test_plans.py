@@ -24,6 +24,7 @@ from simsched.model.plans import (
     plans,
     step_time,
 )
+from simsched.model.plans.legality import allowed
 
 GIB = 2.0**30
 A100 = Hardware("a100", 80 * GIB, 312e12, 312e12, 0.8, 1e-12, 1e-3, 220e9, 6e-5, 8, 100e9)
@@ -106,6 +107,24 @@ def test_what_cannot_run_is_refused_with_its_reason(plan, gpus, batch, reason):
 )  # fmt: skip
 def test_what_divides_evenly_can_run(plan, batch):
     assert legal(TINY, A100, plan, plan.gpus, batch) is None
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_plans_are_allowed_that_divide_evenly_and_no_others(ends):
+    shape = replace(TINY, layers=6, heads=8, sequence=24)
+    counts = product((1, 2, 8), (1, 2, 4), (1, 2, 3), (1, 5), (1, 2), (1, 2, 3), (0, 1, 2))
+    tried = [Plan(t, p, d, c, b, v, zero=zero) for t, p, d, c, b, v, zero in counts]
+    for batch in (12, 18):
+        even = [
+            not (batch % (one.data * one.micro_batch) or shape.kv_heads % one.tensor or shape.sequence % one.context)
+            # Embedding and output count as layers where there are stages for them.
+            and 0
+            in [layers % (one.pipeline * one.interleave) for layers in ((6, 8) if ends * (one.pipeline > 1) else (6,))]
+            and (one.interleave == 1 or (one.pipeline > 1 and batch // one.data // one.micro_batch % one.pipeline == 0))
+            and (one.pipeline == 1 or one.zero < 2)
+            for one in tried
+        ]
+        assert allowed(shape, replace(A100, ends_count=ends), PlanTable.of(tried), batch).tolist() == even
 
 
 def test_heads_that_share_keys_and_values_bound_the_tensor_ranks():

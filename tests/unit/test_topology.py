@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import yaml
 
@@ -113,7 +112,6 @@ def test_synchronisation_by_level_of_a_placement_model():
     assert (within, across) == (pytest.approx(0.5 + 0.4), pytest.approx(0.5 + 1.0))
     _, own = replace(model, across=(SyncPair(0.7, 0.1),)).times_s(Placements.at(Site((2, 1), "t4", 1, 2.5)), [5])
     assert own == pytest.approx(0.5 + 0.7 + 0.1)
-    assert np.all(Placements.of((2, 1)).crossed is None)
 
 
 def test_measured_steps_take_the_factor_on_their_synchronisation():

@@ -43,11 +43,9 @@ def pipeline_s(order: Sequence[Stages]) -> float:
         if loading is not None and i > 0:
             end_s = max(end_s, ends_s[i - 1] + loading[0])
         ends_s.append(end_s)
-        if i >= _SLOTS:
-            round_s = end_s - ends_s[i + 1 - _SLOTS]
-            if math.isclose(round_s, ends_s[i] - ends_s[i - _SLOTS], rel_tol=1e-3):
-                return round_s
-    return ends_s[_STEPS] - ends_s[_STEPS - _SLOTS]
+        if i >= _SLOTS and math.isclose(end_s - ends_s[-1 - _SLOTS], ends_s[i] - ends_s[i - _SLOTS], rel_tol=1e-3):
+            break
+    return ends_s[-1] - ends_s[-1 - _SLOTS]
 
 
 def group_s(group: Sequence[Stages], *, worst: bool = False) -> float:
@@ -66,7 +64,8 @@ def gap_turns(own: Stages, other: Stages) -> int:
     """Count the iterations of `other` in whose gaps one iteration of an opportunistic job finds room.
 
     Each stage fits into the time that `other` leaves the resource idle; what a gap has left serves the next stage. The
-    arithmetic is that of Muri's simulator of AntMan, which rounds quotient and remainder apart.
+    arithmetic is that of Muri's simulator of AntMan, which rounds quotient and remainder apart. Raises
+    `ZeroDivisionError` where `other` leaves nothing of a resource that is needed.
     """
     first, second, third = own
     data, gpu, net = other
@@ -153,14 +152,12 @@ class GapFilling:
         return own.iteration_s / longest_s
 
     def _turns(self, own: Resident, other: Resident) -> int:
-        stages, (data, gpu, net) = stages_of(own), stages_of(other)
-        for wanted, gap in zip(stages, (gpu + net, data + net, data + gpu), strict=True):
-            if wanted > 0 and gap <= 0:
-                message = (
-                    f"application '{other.application}' is guaranteed and leaves '{own.application}' no gap at all"
-                )
-                raise input_error("sharing", message, "choose another model of sharing, or place them apart")
-        return gap_turns(stages, (data, gpu, net))
+        try:
+            return gap_turns(stages_of(own), stages_of(other))
+        except ZeroDivisionError:
+            message = f"application '{other.application}' is guaranteed and leaves '{own.application}' no gap at all"
+            remedy = "choose another model of sharing, or place them apart"
+            raise input_error("sharing", message, remedy) from None
 
 
 def stages_of(resident: Resident) -> Stages:

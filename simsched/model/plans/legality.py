@@ -51,7 +51,7 @@ _RULES = (
         "virtual stages (v = {p.interleave}) need a pipeline, and p = 1",
     ),
     _Rule(
-        lambda s, h, p, batch: (p.interleave > 1) & (batch / (p.data * p.micro_batch) % p.pipeline != 0),
+        lambda s, h, p, batch: (p.interleave > 1) & (batch % (p.data * p.micro_batch * p.pipeline) != 0),
         "with v = {p.interleave} the micro-batches of a step ({count}) must be divisible by p = {p.pipeline}",
     ),
     _Rule(
