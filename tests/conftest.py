@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from simsched.experiment import find_published
-from simsched.experiment.running import prepared, runner
+from simsched.experiment.running import prepared, runner, worker
 from simsched.threads import one_thread_each
 from simsched.workload import source
 from tests.campaigns import WHOLE
@@ -25,6 +25,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Of what tests leave behind little is garbage, and a pass at every 700 new objects takes an eighth of their time.
 gc.set_threshold(50_000, *gc.get_threshold()[1:])
+# Processes that check experiments need both: the fork server of the tests loads them for all of its processes.
+worker._LOADED = (*worker._LOADED, prepared.__name__, "pandas")
 # On a busy machine a pause in the middle of an example is nobody's fault.
 settings.register_profile(
     "simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100 if WHOLE else 30
