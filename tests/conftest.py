@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from simsched.experiment import find_published
 from simsched.experiment.running import prepared, runner, worker
@@ -32,6 +33,9 @@ settings.register_profile(
     "simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100 if WHOLE else 30
 )
 settings.load_profile("simsched")
+if not WHOLE and hasattr(providers, "_get_local_constants"):
+    # Hypothesis would parse every module, in every process of the tests, for constants that it may try.
+    providers._get_local_constants = lambda: providers._local_constants
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Where `simsched data get --dir` put the published data.
