@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from simsched.experiment import find_published
-from simsched.experiment.running import prepared, runner
+from simsched.experiment.running import prepared, runner, worker
 from simsched.threads import one_thread_each
 from simsched.workload import source
 from tests.campaigns import WHOLE
@@ -25,11 +26,16 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Of what tests leave behind little is garbage, and a pass at every 700 new objects takes an eighth of their time.
 gc.set_threshold(50_000, *gc.get_threshold()[1:])
+# Processes that check experiments need both: the fork server of the tests loads them for all of its processes.
+worker._LOADED = (*worker._LOADED, prepared.__name__, "pandas")
 # On a busy machine a pause in the middle of an example is nobody's fault.
 settings.register_profile(
     "simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100 if WHOLE else 30
 )
 settings.load_profile("simsched")
+if not WHOLE and hasattr(providers, "_get_local_constants"):
+    # Hypothesis would parse every module, in every process of the tests, for constants that it may try.
+    providers._get_local_constants = lambda: providers._local_constants
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Where `simsched data get --dir` put the published data.

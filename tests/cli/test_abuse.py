@@ -104,7 +104,7 @@ def test_a_cell_that_fails_fails_alone(bad, folder, how, arguments, said):
 
 @pytest.fixture
 def stored(folder, simsched):
-    assert simsched("run", "tiny.yaml", "-j", "1").exit_code == 0
+    assert simsched("run", "tiny.yaml", "--in-process").exit_code == 0
     return sorted((folder / "results/tiny/cells").iterdir())
 
 
@@ -122,7 +122,7 @@ def test_a_flipped_bit_is_noticed_and_the_cell_run_again(stored, simsched, name)
     assert found.exit_code == 1
     assert f"{name} is not as it was written" in found.stdout
     assert "4 cells, 1 of them damaged" in found.stdout
-    again = simsched("run", "tiny.yaml", "-j", "1")
+    again = simsched("run", "tiny.yaml", "--in-process")
     assert f"{name} is not as it was written; the cell is run again" in again.stderr
     assert "(1 cell run, 3 reused)" in again.stdout
     assert (stored[0] / name).read_bytes() == before
@@ -138,7 +138,7 @@ def test_a_missing_table_and_a_changed_manifest_are_noticed(stored, simsched):
     assert "is damaged: jobs.parquet is missing; run the experiment again" in shown.stderr
     removed = simsched("verify", "results/tiny", "--remove", "--yes")
     assert "4 cells, 2 of them damaged, 2 removed" in removed.stdout
-    assert "(2 cells run, 2 reused)" in simsched("run", "tiny.yaml", "-j", "1").stdout
+    assert "(2 cells run, 2 reused)" in simsched("run", "tiny.yaml", "--in-process").stdout
 
 
 def test_a_summary_is_computed_anew_when_metrics_are_defined_anew(stored, simsched, monkeypatch):
@@ -146,11 +146,11 @@ def test_a_summary_is_computed_anew_when_metrics_are_defined_anew(stored, simsch
     before, table = summary.read_bytes(), (stored[0] / "jobs.parquet").stat().st_mtime_ns
     monkeypatch.setattr(cell_module, "summary_definition", lambda: "other")
     monkeypatch.setattr(cell_module, "summarise_folder", lambda *_, **__: {"jct_mean_s": 1.0})
-    assert "(0 cells run, 4 reused)" in simsched("run", "tiny.yaml", "-j", "1").stdout
+    assert "(0 cells run, 4 reused)" in simsched("run", "tiny.yaml", "--in-process").stdout
     assert json.loads(summary.read_text()) == {"jct_mean_s": 1.0}
     monkeypatch.undo()
     monkeypatch.chdir(stored[0].parents[3])
-    simsched("run", "tiny.yaml", "-j", "1")
+    simsched("run", "tiny.yaml", "--in-process")
     assert summary.read_bytes() == before
     assert (stored[0] / "jobs.parquet").stat().st_mtime_ns == table
 

@@ -17,6 +17,8 @@ from simsched.report import batsim_jobs, write_perfetto
 from simsched.results import Cell
 from simsched.workload.readers import read_trace
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "exports.md").read_text(encoding="utf-8")
 #: Names of metrics that MLflow takes, by its documentation of `log_metric`.
 MLFLOW_NAME = re.compile(r"[/\w.\- ]{1,250}")

@@ -9,6 +9,8 @@ import pytest
 
 from simsched.files import written_aside
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.fixture
 def full_disk(monkeypatch):

@@ -141,7 +141,7 @@ print(len(results.table()))
 
 @pytest.mark.parametrize("options", [{}, {"in_process": True}])
 def test_a_script_needs_no_guard_and_is_run_once(tmp_path, options):
-    run_all(tmp_path, ())
+    written(tmp_path, ())
     (tmp_path / "script.py").write_text(NO_GUARD.format(options=options))
     command = [sys.executable, "script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)

@@ -121,11 +121,11 @@ def test_ones_own_policy_stands_beside_results_of_others(folder, league):
 
 
 def test_ones_own_policy_that_fails_is_told(folder, league):
-    league("--policy", "fifo", "--out", "one")
+    league("--policy", "fifo", "--out", "one", "--no-bounds")
     text = "from simsched.policy import Decision, Policy\nclass Idle(Policy):\n    name = 'idle'\n"
     (folder / "idle.py").write_text(text + "    def decide(self, view, rng):\n        return Decision({})\n")
     path = folder / "one" / "small" / "league.json"
-    done = league("--policy", "idle.py:Idle", "--against", str(path), "--out", "none", code=1)
+    done = league("--policy", "idle.py:Idle", "--against", str(path), "--out", "none", "--no-bounds", code=1)
     assert "idle at drawn.load-0.8: policy 'idle' at t=" in done.stderr
 
 

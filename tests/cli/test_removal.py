@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from simsched.cli.main import cli
 from simsched.experiment.running.store import Store
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.fixture
 def run(folder, simsched):

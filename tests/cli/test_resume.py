@@ -105,7 +105,7 @@ def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
     assert times == {name: (slow / "killed/slow/cells" / name / "jobs.parquet").stat().st_mtime_ns for name in kept}
     assert temporary(slow, "killed") == []
 
-    simsched("run", "slow.yaml", "--out", "undisturbed", "--workers", "1")
+    simsched("run", "slow.yaml", "--out", "undisturbed", "--in-process")
     assert tables(slow / "killed/slow") == tables(slow / "undisturbed/slow")
 
 
@@ -219,9 +219,9 @@ def test_of_two_runs_that_write_the_same_cell_one_stays(tmp_path):
 
 
 def test_a_cell_from_which_a_file_was_taken_is_run_again(slow, simsched):
-    simsched("run", "slow.yaml", "--workers", "1")
+    simsched("run", "slow.yaml", "--in-process")
     cell = next(path for path in (slow / "results/slow/cells").iterdir())
     (cell / "summary.json").unlink()
-    again = simsched("run", "slow.yaml", "--workers", "1")
+    again = simsched("run", "slow.yaml", "--in-process")
     assert "(1 cell run, 5 reused)" in again.stdout
     assert (cell / "summary.json").is_file()

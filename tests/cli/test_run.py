@@ -123,7 +123,7 @@ def test_a_failing_cell_is_named_and_the_others_finish(simsched, folder, workers
 
 def test_with_debug_the_traceback_of_a_failing_cell_is_shown(simsched, folder):
     (folder / "faulty.py").write_text(FAULTY.format(body="raise KeyError('oops')"))
-    done = simsched("--debug", "run", "tiny.yaml", "--workers", "1", "-o", "policies=[{name: 'faulty.py:Faulty'}]")
+    done = simsched("--debug", "run", "tiny.yaml", "--in-process", "-o", "policies=[{name: 'faulty.py:Faulty'}]")
     assert done.exit_code == 1
     assert "line 8, in decide" in done.stderr
 

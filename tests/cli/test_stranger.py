@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 def test_copies_of_a_run_are_counted_once(simsched, folder):
