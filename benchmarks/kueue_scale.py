@@ -1,18 +1,15 @@
 """Measure what Kueue's admission costs: on the load of its own performance test, and on many queues in five levels.
 
-Run as `python benchmarks/kueue_scale.py [own|tree] [--jobs N] [--queues N] [--nodes N] [--load SHARE] [--topology WISH]
-[--profile]`.
-`own` is the baseline of Kueue's test/performance/scheduler: 5 cohorts of 6 queues with 20 of quota each, that borrow up
-to 100 from their cohort and reclaim, and for every queue 350 small, 100 medium and 50 large workloads; a simulated
-second stands for a tenth of one, since workloads last whole seconds. `tree` has
-queues at the leaves of cohorts in four further levels, with lognormal durations, on nodes in racks, rows and halls.
+Run as `python benchmarks/kueue_scale.py [own|tree] [--jobs N] [--queues N] [--nodes N] [--load SHARE]
+[--topology WISH]`. `own` is the baseline of Kueue's test/performance/scheduler: 5 cohorts of 6 queues with 20 of quota
+each, that borrow up to 100 from their cohort and reclaim, and for every queue 350 small, 100 medium and 50 large
+workloads; a simulated second stands for a tenth of one, since workloads last whole seconds. `tree` has queues at the
+leaves of cohorts in four further levels, with lognormal durations, on nodes in racks, rows and halls.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
-import pstats
 import resource
 import time
 
@@ -117,16 +114,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--load", type=float, default=0.95)
     parser.add_argument("--topology", help="such as 'preferred rack': jobs of 'tree' are placed by topology")
-    parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     cluster, jobs, policy = own() if given.load_of == "own" else tree(given)
     options = EngineOptions(restart_delay_s=0)
-    kept, profile = Kept(), cProfile.Profile()
+    kept = Kept()
     began = time.process_time()
-    if given.profile:
-        profile.enable()
     simulate(cluster, jobs, catalogue(ApplicationsOptions()), policy, options, 1, kept)
-    profile.disable()
     spent = time.process_time() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     use = kept.held_s / (kept.end_s * sum(node.gpus for node in cluster.nodes))
@@ -135,8 +128,6 @@ def main() -> None:
     for kind in CLASSES if given.load_of == "own" else ():
         waits = [wait for name, wait in kept.waits.items() if f"-{kind}-" in name]
         print(f"{kind}: {np.mean(waits) / 10:.2f} s to admission on average")
-    if given.profile:
-        pstats.Stats(profile).sort_stats("cumulative").print_stats(45)
 
 
 if __name__ == "__main__":

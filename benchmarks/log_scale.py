@@ -1,6 +1,6 @@
 """Time the reading of generated `sacct -P` logs, and `simsched calibrate` on them.
 
-Usage: python -m benchmarks.log_scale LINES... [--calibrate] [--keep FILE]
+Usage: python -m benchmarks.log_scale LINES... [--calibrate]
 
 The logs have what real ones have: steps, arrays, jobs that were requeued, numbers that were used again, jobs that never
 started, that run still, or that end before they start, lines that are cut short, and timestamps of a zone with summer
@@ -100,7 +100,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lines", nargs="*", type=int, default=[10_000, 100_000])
     parser.add_argument("--calibrate", action="store_true", help="Run `simsched calibrate` too.")
-    parser.add_argument("--keep", type=Path, help="Write the (last) log here.")
     parser.add_argument("--one", nargs=2, metavar=("FILE", "TASK"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -108,7 +107,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         for lines in given.lines:
-            path = given.keep or Path(folder) / "sacct.txt"
+            path = Path(folder) / "sacct.txt"
             jobs = write_log(path, lines)
             print(f"{lines} lines, {jobs} jobs, {path.stat().st_size / 2**20:.0f} MiB", flush=True)
             for task in TASKS if given.calibrate else ("read",):

@@ -1,6 +1,6 @@
 """Time the Pollux search from 64 to 20,000 GPUs and from 20 to 10,000 jobs, on synthetic rounds.
 
-Usage: python benchmarks/pollux_scale.py [--method hybrid|genetic] [--largest GPUS] [--repeat N] [--gap] [--plot PNG]
+Usage: python benchmarks/pollux_scale.py [--method hybrid|genetic] [--largest GPUS] [--repeat N] [--gap]
 
 A round is a busy cluster of nodes with 4 GPUs: nine jobs in ten run, some have just ended, and speedups come from a
 throughput model with a cost of synchronisation that is larger between nodes than within one, times an efficiency that
@@ -65,17 +65,15 @@ def running_jobs(
 
 
 def main() -> int:
-    """Print a table, and draw it if asked."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", choices=["hybrid", "genetic"], default="hybrid")
     parser.add_argument("--largest", type=int, default=4096, help="GPUs of the largest cluster")
     parser.add_argument("--repeat", type=int, default=3, help="rounds of each size; the median time is reported")
     parser.add_argument("--gap", action="store_true", help="bound the optimum of every round")
-    parser.add_argument("--plot", type=Path, help="PNG to draw")
     args = parser.parse_args()
     search(synthetic_round(64, 20, np.random.default_rng(0)), method=args.method)  # compiles
     print(f"{'GPUs':>6} {'jobs':>6} {'ms':>9} {'fitness':>9} {'kept as is':>11} {'gap %':>8} {'memory MB':>10}")
-    rows = []
     for gpus, jobs in SIZES:
         if gpus > args.largest:
             break
@@ -93,33 +91,9 @@ def main() -> int:
             kept.append(fitness(problem, problem.current))
             bound = upper_bound(problem, allocation=found.allocation) if args.gap else np.nan
             gaps.append(100 * (bound - found.fitness) / bound)
-        rows.append((gpus, jobs, float(np.median(times))))
         means = f"{np.mean(reached):9.5f} {np.mean(kept):11.5f} {np.mean(gaps):8.4f}"
         print(f"{gpus:6d} {jobs:6d} {np.median(times):9.1f} {means} {memory:10d}", flush=True)
-    if args.plot:
-        draw(rows, args.method, args.plot)
     return 0
-
-
-def draw(rows: list[tuple[int, int, float]], method: str, path: Path) -> None:
-    """Draw time against jobs x nodes, with a line of proportional growth."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    cells = np.array([gpus // NODE_GPUS * jobs for gpus, jobs, _ in rows], dtype=float)
-    times = np.array([taken for *_, taken in rows])
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    axes.loglog(cells, times, "o", label=f"{method} search")
-    axes.loglog(cells, times[0] * cells / cells[0], ":", color="grey", label="proportional to jobs x nodes")
-    for (gpus, jobs, taken), x in zip(rows, cells, strict=True):
-        axes.annotate(f"{gpus} GPUs\n{jobs} jobs", (x, taken), textcoords="offset points", xytext=(4, -18), fontsize=7)
-    axes.set(xlabel="jobs x nodes", ylabel="CPU time of a round, ms", title="Pollux search, one core")
-    axes.margins(x=0.15)
-    axes.legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from benchmarks.abuse.tries import Attack, Tally, make_tries
 ATTACKS = (
     Attack("fuzz", "experiments drawn from the whole schema are validated and, where valid, run", 2000, 240),
     Attack("mutants", "a trace of every format is changed in bytes, cells, encoding, size, nesting, kind", 4000),
-    Attack("doctor", "a folder of results is doctored and read by every command", 500, 2400, batch=25),
+    Attack("doctor", "a folder of results is doctored and read by every command", 500, 600),
     Attack("kill", "a sweep is killed at a random moment and finished", 100, 600),
     Attack("hostile", "a policy that means badly runs between two good cells", 104, 300),
     Attack("reuse", "an experiment is changed in one value, cells that are reused compared with fresh ones", 150, 300),

@@ -5,7 +5,6 @@ import copy
 import json
 import random
 import shutil
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.abuse.command import TooSlowError, here, run
+from benchmarks.abuse.fuzz import fault
+from benchmarks.abuse.tries import Ending
 from simsched.results import MANIFEST_FILE, seal
 
 _LONGEST_S = 60
@@ -59,37 +60,28 @@ _KINDS: tuple[pa.DataType, ...] = (
 Mutation = Callable[[Path, random.Random], str]
 
 
-def attack(folder: Path, rounds: int, chance: random.Random) -> list[str]:
-    """Doctor one thing of a run at a time and have it read by every command; returns what broke."""
-    whole = made_run(folder)
-    broken: list[str] = []
-    endings: Counter[int] = Counter()
-    for number in range(rounds):
-        victim = folder / "tried" / "doctored"
-        shutil.copytree(whole, victim, symlinks=True)
-        told = doctored(victim, chance)
-        before = _outside(folder)
-        for name, arguments in commands(victim.parent, chance).items():
-            ended = _tried(folder, arguments)
-            endings[ended if isinstance(ended, int) else -1] += 1
-            if isinstance(ended, str):
-                broken.append(f"{name} of {told}: {ended}")
-        if _outside(folder) != before:
-            broken.append(f"{told}: something beside the run was changed")
-        shutil.rmtree(victim.parent)
-        if number % 50 == 49:
-            print(f"doctor: {number + 1} folders, {len(broken)} broken", flush=True)
-    print(f"doctor: {endings[0]} commands did what they should, {endings[1] + endings[2]} refused it")
-    return broken
-
-
-def made_run(folder: Path) -> Path:
-    """Make the run that is doctored, with fairness and losses of nodes; `folder` also gets a page to fill."""
+def prepare(folder: Path) -> None:
+    """Make the run that is doctored, with fairness and losses of nodes."""
     (folder / "jobs.csv").write_text(_TRACE)
     (folder / "doctor.yaml").write_text(EXPERIMENT)
     done = run(folder, "run", "doctor.yaml", "--workers", "1", "--out", "whole")
-    assert done.returncode == 0, done.stderr
-    return folder / "whole" / "doctored"
+    if done.returncode:
+        raise ValueError(done.stderr)
+
+
+def attempt(folder: Path, chance: random.Random) -> Ending:
+    """Doctor one thing of a copy of the run, and have it read by every command."""
+    victim = folder / "tried" / "doctored"
+    shutil.rmtree(victim.parent, ignore_errors=True)
+    shutil.copytree(folder / "whole" / "doctored", victim, symlinks=True)
+    told = doctored(victim, chance)
+    before = _outside(folder)
+    for name, arguments in commands(victim.parent, chance).items():
+        if wrong := _wrong(folder, arguments):
+            return Ending("", f"{name} of {told}: {wrong}")
+    if _outside(folder) != before:
+        return Ending("", f"{told}: something beside the run was changed")
+    return Ending("as it should")
 
 
 def commands(results: Path, chance: random.Random) -> dict[str, tuple[str, ...]]:
@@ -113,24 +105,13 @@ def commands(results: Path, chance: random.Random) -> dict[str, tuple[str, ...]]
     }
 
 
-def _tried(folder: Path, arguments: tuple[str, ...]) -> int | str:
-    """Run a command; returns its exit code, or what is wrong with how it ended."""
+def _wrong(folder: Path, arguments: tuple[str, ...]) -> str:
+    """Run a command; returns what is wrong with how it ended, empty where nothing is."""
     try:
         done = here(folder, *arguments, seconds=_LONGEST_S)
     except TooSlowError:
         return f"not done after {_LONGEST_S} s of CPU"
-    if "Traceback" in done.stderr or "internal error" in done.stderr:
-        lines = [line for line in done.stderr.splitlines() if "internal error" in line or not line.startswith(" ")]
-        return lines[-1 if "internal error" not in done.stderr else 0]
-    if done.returncode not in (0, 1, 2):
-        return f"exit code {done.returncode}"
-    if done.returncode and not done.stderr.strip() and not done.stdout.strip():
-        return "refused without a word"
-    if "\x1b" in done.stdout + done.stderr:
-        return "a name wrote to the terminal"
-    if done.returncode == 0 and "--json" in arguments:
-        json.loads(done.stdout)
-    return done.returncode
+    return fault(done) or ("a name wrote to the terminal" if "\x1b" in done.stdout + done.stderr else "")
 
 
 def _outside(folder: Path) -> dict[str, int]:

@@ -32,15 +32,13 @@ class Attack:
     """An attack: its module, what it does, how many tries make the full number, and when a try counts as hanging.
 
     The module has `attempt(folder, chance) -> Ending`, and may have `prepare(folder)`, which is called once in each
-    process; where it has `NAMES`, each try is told the next of them. A module that has
-    `attack(folder, rounds, chance) -> list[str]` instead makes `batch` tries at a time.
+    process; where it has `NAMES`, each try is told the next of them.
     """
 
     name: str
     about: str
     rounds: int
     limit_s: float = 120
-    batch: int = 1
 
     @property
     def module(self) -> Any:
@@ -58,30 +56,26 @@ class Tally:
     broken: list[str] = field(default_factory=list)
     lasted_s: float = 0
 
-    def add(self, number: int, endings: list[Ending]) -> None:
-        """Count how a try, or a batch of them, ended."""
-        for one in endings:
-            self.tries += 1
-            self.outcomes["broke" if one.broken else one.outcome] += 1
-            if one.broken:
-                self.broken.append(f"try {number}: {one.broken}")
+    def add(self, number: int, ending: Ending) -> None:
+        """Count how a try ended."""
+        self.tries += 1
+        self.outcomes["broke" if ending.broken else ending.outcome] += 1
+        if ending.broken:
+            self.broken.append(f"try {number}: {ending.broken}")
 
 
-def tried(attack: Attack, seed: int, number: int, folder: Path, *, batch: int = 1) -> list[Ending]:
-    """Make one try, which its seed and number determine; an attack of the older kind makes a batch of them."""
+def tried(attack: Attack, seed: int, number: int, folder: Path) -> Ending:
+    """Make one try, which its seed and number determine."""
     chance = random.Random(f"{seed}/{attack.name}/{number}")
     module = attack.module
-    if not hasattr(module, "attempt"):
-        found = module.attack(folder, batch, chance)
-        fine = [Ending("as it should")] * max(batch - len(found), 0)
-        return fine + [Ending("", line) for line in found]
     try:
         names = getattr(module, "NAMES", ())
-        return [module.attempt(folder, chance, *names[number % len(names) :][:1] if names else ())]
+        ending: Ending = module.attempt(folder, chance, *names[number % len(names) :][:1] if names else ())
     except TooSlowError:
-        return [Ending("", "too slow")]
+        return Ending("", "too slow")
     except Exception:  # noqa: BLE001 - the attack goes on, and what was raised is reported
-        return [Ending("", f"the attack itself: {traceback.format_exc().strip()}")]
+        return Ending("", f"the attack itself: {traceback.format_exc().strip()}")
+    return ending
 
 
 def make_tries(attack: Attack, rounds: int, seed: int, *, first: int = 0, workers: int = 1) -> Tally:
@@ -91,15 +85,15 @@ def make_tries(attack: Attack, rounds: int, seed: int, *, first: int = 0, worker
     process ends. Both count as broken.
     """
     tally = Tally(attack)
-    batches = deque((first + at, min(attack.batch, rounds - at)) for at in range(0, rounds, attack.batch))
+    numbers = deque(range(first, first + rounds))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="abuse-", ignore_cleanup_errors=True) as folder:
-        hands = [_Hand(attack, seed, Path(folder, f"hand{number}")) for number in range(min(workers, len(batches)))]
+        hands = [_Hand(attack, seed, Path(folder, f"hand{number}")) for number in range(min(workers, rounds))]
         try:
             while hands:
                 wait([hand.connection for hand in hands], timeout=0.5)
                 for hand in list(hands):
-                    if hand.looked_after(tally, batches):
+                    if hand.looked_after(tally, numbers):
                         hands.remove(hand)
         finally:
             for hand in hands:
@@ -124,45 +118,44 @@ class _Hand:
         )
         self._process.start()
         theirs.close()
-        self._current: tuple[int, int] | None = None
+        self._current: int | None = None
         self._since = time.monotonic()
         self._ready = False
 
-    def looked_after(self, tally: Tally, batches: deque[tuple[int, int]]) -> bool:
+    def looked_after(self, tally: Tally, numbers: deque[int]) -> bool:
         """Take what the process reports and give it more to do; returns whether it is done."""
         try:
             while self.connection.poll():
-                endings = self.connection.recv()
+                ending = self.connection.recv()
                 if self._current is not None:
                     late = time.monotonic() - self._since > self._attack.limit_s
-                    tally.add(self._current[0], [self._late()] * len(endings) if late else endings)
+                    tally.add(self._current, self._late() if late else ending)
                 self._current, self._ready = None, True
         except (EOFError, OSError):
-            return self._given_up(tally, batches, "the process of the attack ended")
+            return self._given_up(tally, numbers, Ending("", "the process of the attack ended"))
         if self._current is not None and time.monotonic() - self._since > self._attack.limit_s:
-            return self._given_up(tally, batches, self._late().broken)
+            return self._given_up(tally, numbers, self._late())
         if not self._ready or self._current is not None:
             return False
-        if not batches:
+        if not numbers:
             self.end()
             return True
-        self._current, self._since = batches.popleft(), time.monotonic()
+        self._current, self._since = numbers.popleft(), time.monotonic()
         self.connection.send(self._current)
         return False
 
     def _late(self) -> Ending:
         return Ending("", f"no end after {self._attack.limit_s:g} s")
 
-    def _given_up(self, tally: Tally, batches: deque[tuple[int, int]], why: str) -> bool:
+    def _given_up(self, tally: Tally, numbers: deque[int], why: Ending) -> bool:
         """Count what was tried as broken, and go on in another process; returns whether nothing is left to do."""
         if not self._ready:
             raise RuntimeError(f"{self._attack.name}: its preparation fails")
-        number, count = self._current or (-1, 1)
-        tally.add(number, [Ending("", why)] * count)
+        tally.add(-1 if self._current is None else self._current, why)
         self.end()
-        if batches:
+        if numbers:
             self._begin()
-        return not batches
+        return not numbers
 
     def end(self) -> None:
         """End the process and all that it started."""
@@ -179,11 +172,10 @@ def _serve(attack: Attack, seed: int, folder: Path, connection: Connection) -> N
     prepare: Callable[[Path], None] | None = getattr(attack.module, "prepare", None)
     if prepare:
         prepare(folder)
-    connection.send([])
+    connection.send(None)
     while True:
         try:
-            number, batch = connection.recv()
+            number = connection.recv()
         except (EOFError, OSError):
             return
-        place = Path(tempfile.mkdtemp(dir=folder)) if attack.batch > 1 else folder
-        connection.send(tried(attack, seed, number, place, batch=batch))
+        connection.send(tried(attack, seed, number, folder))

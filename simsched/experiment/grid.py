@@ -61,14 +61,12 @@ class GridCell:
 class Grid:
     """All cells of an experiment in order: sweep points, then workload files, policies, seeds.
 
-    `looked_into` cells were created and checked in advance, all unless there are too many. `refused` are the policies,
-    by label, whose cells were left out because they cannot run, each with what is wrong.
+    `refused` are the policies, by label, whose cells were left out because they cannot run, each with what is wrong.
     """
 
     experiment: Experiment
     cells: Sequence[GridCell]
     labels: tuple[str, ...] = ()
-    looked_into: int = 0
     results_name: str = ""
     refused: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
@@ -137,7 +135,7 @@ def make_grid(
         raise input_error("seeds", f"{total} cells are too many to tell who can run", f"make at most {MOST_KEPT}")
     made = [cell for cell in made if cell.label not in refused]
     cells = tuple(made) if kept else lazy
-    return Grid(experiment, cells, tuple(labels), looked_into=len(made), refused=refused)
+    return Grid(experiment, cells, tuple(labels), refused=refused)
 
 
 def look_into(

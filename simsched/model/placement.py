@@ -6,7 +6,6 @@ the nodes in it, and because the published measurements distinguish it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 #: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () holds nothing.
@@ -86,9 +85,3 @@ def describe(allocation: Allocation) -> str:
         node, gpus = allocation[0]
         return f"{node}:{gpus}"
     return " ".join([f"{node}:{gpus}" for node, gpus in allocation])
-
-
-def parse(text: str) -> Allocation:
-    """Read what `describe` wrote."""
-    pairs: Iterable[list[str]] = (pair.split(":") for pair in text.split())
-    return tuple((int(node), int(gpus)) for node, gpus in pairs)

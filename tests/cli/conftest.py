@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from simsched.cli.main import cli
+from simsched.operators.capacity import Search
+from tests.campaigns import WHOLE
 
 TRACE = "submit_time,num_gpus,duration\n" + "".join(f"{37 * i},{1 + i % 4},{100 + 53 * i}\n" for i in range(12))
 EXPERIMENT = """\
@@ -52,3 +55,19 @@ def tables():
         return {path.relative_to(run).as_posix(): path.read_bytes() for path in files}
 
     return read
+
+
+@pytest.fixture(scope="module")
+def few_nodes_tried() -> Iterator[None]:
+    """Let `capacity` try today's nodes and, where they are too few, twice as many; the search has tests of its own.
+
+    Where everything is played, nothing is changed.
+    """
+
+    def find(search: Search, _: int, first: int, __: int) -> int | None:
+        return next((number for number in (first, 2 * first) if search.measure([number])[number]), None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not WHOLE:
+            patch.setattr(Search, "find", find)
+        yield

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from simsched.operators.capacity import Search
-from tests.campaigns import WHOLE
-
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "kubernetes.md"
@@ -41,9 +38,7 @@ def test_the_page_shows_every_command() -> None:
     assert {words[0] for words in commands()} == SAID.keys()
 
 
-def test_the_commands_of_the_page_run_as_they_stand(simsched: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not WHOLE:  # the search has tests of its own
-        monkeypatch.setattr(Search, "find", lambda search, _, now, __: search._ask([now, 2 * now]) or search._safe())
+def test_the_commands_of_the_page_run_as_they_stand(simsched: Callable, few_nodes_tried: None) -> None:
     for words in commands():
         done = simsched(*words, *(["--no-plots"] if words[0] in ("run", "capacity", "what-if") else []))
         assert done.exit_code == 0, (words, done.output)

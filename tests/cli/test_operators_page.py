@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from simsched.cli.main import cli
-from simsched.operators.capacity import Search
 from tests.campaigns import WHOLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
@@ -66,17 +65,17 @@ def shortened(words: list[str], drawn: Sequence[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory, in_this_process: None) -> Iterator[dict[str, Result]]:
+def answered(
+    tmp_path_factory: pytest.TempPathFactory, in_this_process: None, few_nodes_tried: None
+) -> Iterator[dict[str, Result]]:
     """Bring the log and ask the page's questions in one folder, the last first; return what was said by question.
 
-    Unless everything is played, only `calibrate` runs as it stands, invariants are left to the replays of others, and
-    `capacity` tries today's nodes alone, as its search has tests of its own.
+    Unless everything is played, only `calibrate` runs as it stands, and invariants are left to the replays of others.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))
         if not WHOLE:
             patch.delenv("SIMSCHED_CHECK_INVARIANTS")
-            patch.setattr(Search, "find", lambda search, _, now, __: now if search._met(now) else None)
         new, *asked = commands()
         assert CliRunner().invoke(cli, new).exit_code == 0
         done: dict[str, Result] = {}

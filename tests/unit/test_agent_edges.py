@@ -60,9 +60,8 @@ def test_averages_weigh_the_newest_by_six_tenths_and_the_first_stands_for_itself
 
 
 def test_adabatch_by_its_own_numbers():
-    rule = AdaBatch(epochs=3, factor=3, decay=0.5)
+    rule = AdaBatch(epochs=3, factor=3)
     assert [rule(STATE._replace(epoch=epoch), BatchMetrics()) for epoch in (2, 3, 5, 6)] == [10, 30, 30, 40]
-    assert [rule.learning_rate(8.0, epoch) for epoch in (2, 3, 6)] == [8.0, 4.0, 2.0]
 
 
 def test_measured_accordion_compares_norms_every_ten_epochs():

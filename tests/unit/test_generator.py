@@ -6,7 +6,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.paths import data_folder
-from simsched.workload.generator import MONDAY, STRETCH_DAYS, GeneratorOptions, generate, generate_from_seed, stretch_of
+from simsched.workload.generator import MONDAY, STRETCH_DAYS, GeneratorOptions, generate_from_seed, stretch_of
 from simsched.workload.generator.trace import MEMORY_WEEKS, NOISE, WEEK_H, stream, wander
 from simsched.workload.philly_statistics import (
     BUCKETS,
@@ -40,9 +40,9 @@ def quarter_of_all_statuses():
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another():
     options = GeneratorOptions(days=3)
-    first = generate(options, np.random.default_rng(5))
-    assert first.table.equals(generate(options, np.random.default_rng(5)).table)
-    assert not first.table.equals(generate(options, np.random.default_rng(6)).table)
+    first = generate_from_seed(options, 5)
+    assert first.table.equals(generate_from_seed(options, 5).table)
+    assert not first.table.equals(generate_from_seed(options, 6).table)
 
 
 def seconds(trace):

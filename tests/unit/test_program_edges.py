@@ -18,7 +18,6 @@ from simsched.toolkit.programs.regime_forecast import (
     expected_epochs,
     expected_profile,
     remaining_of,
-    remaining_s,
 )
 from simsched.toolkit.programs.sia import Configuration
 
@@ -40,8 +39,6 @@ def test_more_regimes_than_there_are_cannot_be_over():
 
 
 def test_seconds_left_by_hand():
-    lengths, epoch_s = np.array([3.0, 4.0]), np.array([10.0, 20.0])
-    assert [remaining_s(lengths, epoch_s, done) for done in (0, 2.5, 3, 6.5, 7, 8)] == [110, 85, 80, 10, 0, 0]
     assert [remaining_of([10, 20, 30], done) for done in (0, 0.5, 1, 2.25, 3, 4)] == [60, 55, 50, 22.5, 0, 0]
 
 

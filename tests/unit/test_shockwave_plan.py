@@ -11,7 +11,6 @@ from simsched.toolkit.programs.regime_forecast import (
     expected_epochs,
     expected_profile,
     remaining_of,
-    remaining_s,
 )
 from simsched.toolkit.programs.shockwave import (
     MOST_WEIGHT,
@@ -194,8 +193,6 @@ def test_regimes_that_are_over_are_known_and_the_rest_is_shared():
 
 
 def test_time_that_is_left():
-    lengths = np.array([2.0, 5.0, 5.0])
-    assert remaining_s(lengths, np.array([10.0, 4.0, 2.0]), 3.0) == 26.0
     assert remaining_of([10.0, 10.0, 4.0], 1.5) == 9.0
     assert remaining_of([10.0], 1.0) == 0.0
     assert epochs_within([10.0, 10.0, 4.0], 0.5, 16.0) == 1.75

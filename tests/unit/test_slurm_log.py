@@ -252,7 +252,7 @@ def test_nodes_of_scontrol(tmp_path: Path) -> None:
     assert [node.name for node in cluster.nodes] == ["c1", "g01", "g02", "t1"]
     assert cluster.gpus == 20
     assert cluster.groups() == ((1, 4, ""), (2, 8, "a100"))
-    assert cluster.partitions() == {"cpu": ("c1",), "gpu": ("g01", "g02"), "long": ("g02",)}
+    assert [node.partitions for node in cluster.nodes] == [("cpu",), ("gpu",), ("gpu", "long"), ()]
 
 
 def test_nodes_of_sinfo(tmp_path: Path) -> None:

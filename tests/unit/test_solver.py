@@ -39,9 +39,6 @@ class ByScipy:
     def keep_above(self, column, least):
         self.least[column] = least
 
-    def drop(self, row):
-        self.bound[row] = np.inf
-
     def maximise(self, objective):
         tight = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10)
         least = [(low, None) for low in self.least]
@@ -58,8 +55,6 @@ def test_a_program_is_solved_again_after_changes(method):
     assert program.maximise(np.array([1.0, 3.0])).x.tolist() == pytest.approx([1, 2])
     program.keep_above(0, 0.5)
     assert program.maximise(np.array([-1.0, 3.0])).x.tolist() == pytest.approx([0.5, 2])
-    program.drop(2)
-    assert program.maximise(np.array([-1.0, 3.0])).x.tolist() == pytest.approx([0.5, 3.5])
     program.keep_above(0, 2.0)
     assert program.maximise(np.array([1.0, 1.0])) is None
     assert program.load(rows[:2], np.array([4.0, 1.0])).maximise(np.array([1.0, 3.0])).x.tolist() == [0, 4]

@@ -51,21 +51,15 @@ class BatchRule(Protocol):
 class AdaBatch:
     """Multiply the batch by `factor` every `epochs` epochs.
 
-    With the defaults the learning rate decays by 0.75 at each doubling where a fixed batch would decay it by 0.375: the
-    same rate per example (Devarakonda et al., 2017, arXiv 1712.02029).
+    Source: Devarakonda et al., 2017, arXiv 1712.02029, where the learning rate decays by 0.75 at each doubling.
     """
 
     epochs: int = 20
     factor: int = 2
-    decay: float = 0.75
 
     def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
         """Return the batch of the state's epoch, within its bounds."""
         return state.clip(state.initial * self.factor ** (state.epoch // self.epochs))
-
-    def learning_rate(self, initial: float, epoch: int) -> float:
-        """Return the learning rate of an epoch that began with `initial`."""
-        return initial * float(self.decay ** (epoch // self.epochs))
 
 
 def cabs(state: BatchState, metrics: BatchMetrics) -> int:
@@ -94,19 +88,6 @@ class NoiseAverage(NamedTuple):
     def noise_scale(self) -> float:
         """Return the noise scale in examples; infinite where the mean gradient is estimated as nothing."""
         return self.variance / self.squared_norm if self.squared_norm > 0 else math.inf
-
-
-def estimate(small: int, small_sqr: float, big: int, big_sqr: float) -> NoiseAverage:
-    """Estimate variance and squared norm from the squared norms of a small and a big batch's mean gradients.
-
-    Unbiased (McCandlish et al., 2018, appendix A.1): one worker's batch is the small one, all workers' the big one.
-    Raises `ValueError` unless `big` exceeds `small`.
-    """
-    if big <= small:
-        raise ValueError(f"the big batch ({big}) must exceed the small one ({small})")
-    squared_norm = (big * big_sqr - small * small_sqr) / (big - small)
-    variance = (small_sqr - big_sqr) / (1 / small - 1 / big)
-    return NoiseAverage(variance, squared_norm)
 
 
 def averaged(before: NoiseAverage | None, newest: NoiseAverage, weight: float = NEWEST) -> NoiseAverage:

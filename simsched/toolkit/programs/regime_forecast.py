@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.arithmetic import dot, ordered_sum
+from simsched.arithmetic import ordered_sum
 
 Floats = NDArray[np.float64]
 
@@ -33,13 +33,6 @@ def expected_epochs(epochs: int, past: Sequence[int], current: int, regimes: int
     later = (rest - present) / (ahead - 1) if ahead > 1 else 0.0
     known = [float(length) for length in past]
     return np.array([*known, rest - later * (ahead - 1), *[later] * (ahead - 1)])
-
-
-def remaining_s(lengths: Floats, epoch_s: Floats, done: float) -> float:
-    """Return the seconds left after `done` epochs, of regimes with these lengths and seconds an epoch."""
-    ends = np.cumsum(lengths)
-    left = np.clip(ends - done, 0.0, lengths)
-    return dot(left, epoch_s)
 
 
 def remaining_of(epoch_s: Sequence[float], done: float) -> float:

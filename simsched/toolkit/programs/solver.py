@@ -128,10 +128,6 @@ class Program:
         """Demand that a variable is at least so large from now on."""
         self._solver.changeColBounds(column, least, np.inf)
 
-    def drop(self, row: int) -> None:
-        """Demand a row no more."""
-        self._solver.changeRowBounds(row, -np.inf, np.inf)
-
 
 def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "auto") -> Optimum | None:
     """Maximise `objective @ x` over x >= 0 with `rows @ x <= bound`; None where nothing satisfies the rows."""

@@ -2,7 +2,6 @@ from .trace import (
     MONDAY as MONDAY,
     STRETCH_DAYS as STRETCH_DAYS,
     GeneratorOptions as GeneratorOptions,
-    generate as generate,
     generate_from_seed as generate_from_seed,
     stretch_of as stretch_of,
 )

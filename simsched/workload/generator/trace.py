@@ -121,20 +121,13 @@ STRETCH_DAYS = 364
 LONG_TRACE_SEED = 0
 
 
-def generate(options: GeneratorOptions, rng: np.random.Generator) -> Trace:
-    """Generate a trace; the same options and state of `rng` give the same trace.
-
-    The trace counts from midnight of a Monday in 2001 (or of the first `weekday` after it), in Philly's own clock, most
-    likely UTC. Raises `InputError` for options out of range and for a span in which no job came.
-    """
-    return generate_from_seed(options, int(rng.integers(2**62)))
-
-
 def generate_from_seed(options: GeneratorOptions, seed: int) -> Trace:
     """Generate the trace of a seed.
 
-    Each week of it has random streams of its own: whatever the options say of its length and beginning, the same week
-    of the same seed holds the same jobs.
+    The trace counts from midnight of a Monday in 2001 (or of the first `weekday` after it), in Philly's own clock, most
+    likely UTC. Each week of it has random streams of its own: whatever the options say of its length and beginning, the
+    same week of the same seed holds the same jobs. Raises `InputError` for options out of range and for a span in which
+    no job came.
     """
     options.check()
     statistics = PhillyStatistics.load()

@@ -50,12 +50,6 @@ class Sheet:
         """The 0-based data row of the file behind each remaining row."""
         return self.cells.index.to_numpy()
 
-    def keep(self, mask: npt.NDArray[np.bool_]) -> int:
-        """Drop the rows where `mask` is false; returns how many."""
-        before = len(self.cells)
-        self.cells = self.cells[mask]
-        return before - len(self.cells)
-
     def missing(self, column: str) -> npt.NDArray[np.bool_]:
         """Return which cells of a column hold no value."""
         self.read.add(column)

@@ -55,11 +55,6 @@ class SlurmCluster:
         """Count the GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
 
-    def partitions(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of the nodes of each partition."""
-        names = sorted({name for node in self.nodes for name in node.partitions})
-        return {name: tuple(node.name for node in self.nodes if name in node.partitions) for name in names}
-
     def makes(self) -> tuple[tuple[SlurmNode, ...], ...]:
         """Return the nodes with GPUs in groups of equal ones, sorted by type, size and what else they differ in."""
         found: dict[tuple[Any, ...], list[SlurmNode]] = {}

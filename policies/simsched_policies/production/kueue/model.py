@@ -241,14 +241,6 @@ class Asking:
     elastic: bool = False
     place: Hashable = None
 
-    def asked(self) -> Mapping[str, int]:
-        """Return what all pods together request by resource."""
-        total: dict[str, int] = {}
-        for pods in self.pod_sets:
-            for resource in pods.requests:
-                total[resource] = total.get(resource, 0) + pods.total(resource)
-        return total
-
 
 @dataclass(frozen=True)
 class AdmissionFairSharing:

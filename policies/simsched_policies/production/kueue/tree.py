@@ -234,11 +234,6 @@ class QuotaTree:
             return False
         return all(max(0, node.available(resource)) >= amount for resource, amount in amounts.items())
 
-    def borrows(self, queue: str, amounts: Amounts) -> bool:
-        """Say whether a queue would use more than its nominal quota of any resource with `amounts` added."""
-        node = self.queues[queue]
-        return any(node.exceeds(resource, amount) for resource, amount in amounts.items())
-
     def add(self, queue: str, amounts: Amounts) -> None:
         """Count `amounts` as used by a queue."""
         for resource, amount in amounts.items():
