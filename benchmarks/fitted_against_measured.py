@@ -19,9 +19,6 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
-
 from simsched_policies.adaptive.optimus import Optimus
 from simsched_policies.adaptive.pollux import Pollux
 from simsched_policies.queues.tiresias import Tiresias
