@@ -149,10 +149,6 @@ class Bookkeeper(NoBatchAgent, LeasingAgent):
         """Return the time until the job ends, or until the next decision."""
         return self._policy.lease(self._id)
 
-    def __repr__(self) -> str:
-        """Name the job."""
-        return f"Bookkeeper({self._id})"
-
 
 @dataclass
 class Artifact(Policy):
