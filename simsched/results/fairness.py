@@ -27,7 +27,6 @@ from simsched.results.sheets import read_sheet, write_sheet
 if TYPE_CHECKING:
     import pandas as pd
 
-Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
 Rounding = Literal["floor", "ceil", "interpolate"]
 #: The columns of a file of fairness, one row a finished job.
