@@ -218,7 +218,7 @@ class Rounds:
     def _may(self, priority: Floats, runs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return which units may hold GPUs of each type, shape (types, units)."""
         unshared = [len(unit) == 1 and not self.options.idle_without_share for unit in self._units]
-        may = self._able.T & ((priority > 0) | np.array(unshared, dtype=bool))
+        may: npt.NDArray[np.bool_] = self._able.T & ((priority > 0) | np.array(unshared, dtype=bool))
         return may if self.options.unallocated_takes_room else may & runs
 
     def _priorities(self) -> Floats:
