@@ -6,7 +6,7 @@ import pytest
 
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
-from simsched.results.metric_names import find_metric
+from simsched.results.metric_names import find_metric, range_of
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.power import NodeMake, Power
 from simsched.results.quality import QUALITY_METRICS
@@ -248,3 +248,12 @@ def test_a_shared_gpu_is_paid_for_once_and_costs_need_prices():
     assert summarise(JOBS, shared, None, 4, gpu_price_per_h=[0.25])["gpu_cost"] == pytest.approx(0.5)
     unpriced = summarise(JOBS, ALLOCATIONS, None, 4)
     assert not {"gpu_cost", "deadlines_missed"} & set(unpriced)
+
+
+@pytest.mark.parametrize(
+    ("name", "greatest"),
+    [("gpu_utilisation", 1), ("top5_accuracy", 100), ("rho_jain", 1), ("rho_above_2", 1), ("jct_mean_s", np.inf)],
+)
+def test_a_metric_lies_between_0_and_what_its_unit_allows(name, greatest):
+    assert range_of(name) == (0, greatest)
+    assert range_of(f"no such {name}") == (-np.inf, np.inf)
