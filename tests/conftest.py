@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture import providers
 
 from simsched.api import checking
 from simsched.experiment import find_published
@@ -34,9 +35,11 @@ settings.register_profile(
     "simsched", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100 if WHOLE else 30
 )
 settings.load_profile("simsched")
-if not WHOLE and hasattr(providers, "_get_local_constants"):
-    # Hypothesis would parse every module, in every process of the tests, for constants that it may try.
-    providers._get_local_constants = lambda: providers._local_constants
+if not WHOLE and find_spec(_PROVIDERS := "hypothesis.internal.conjecture.providers"):
+    # Newer versions of Hypothesis parse every module, in every process of the tests, for constants that they may try.
+    providers = import_module(_PROVIDERS)
+    if hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = lambda: providers._local_constants
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Where `simsched data get --dir` put the published data.
