@@ -44,7 +44,7 @@ class Agent(Protocol):
 
     @property
     def goodput(self) -> GoodputReport | None:
-        """Return the fitted model of the job's goodput, None where the agent fits none."""
+        """Return the fitted model of the job's goodput, None if the agent fits none."""
 
 
 class UnlearningAgent:
@@ -92,7 +92,7 @@ class AgentFactory(Protocol):
         """Learn the cluster, before the first job is submitted; does nothing by default."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job; raises `InputError` where the job is none for such an agent."""
+        """Make the agent of a job; raises `InputError` if the job is none for such an agent."""
         ...
 
 

@@ -69,7 +69,7 @@ def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mappin
     """Fit the seven parameters to a profile.
 
     `start` replaces the published starting point (for models known from earlier runs), and `held` has the parameters
-    that are known, by their place. Raises `ValueError` where the profile is empty.
+    that are known, by their place. Raises `ValueError` if the profile is empty.
     """
     from simsched.agent.fit_loss import best_fit, loss_of  # brings numba, and few runs fit anything
 

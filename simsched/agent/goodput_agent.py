@@ -255,7 +255,7 @@ def goodput_agent(
 ) -> GoodputAgent:
     """Make the agent that adapts a job's batch to its goodput; `noise` is that of `MeasurementError`.
 
-    Raises `InputError` where the application has no batch size to adapt.
+    Raises `InputError` if the application has no batch size to adapt.
     """
     limits = facts.limits
     if limits is None:
@@ -299,5 +299,5 @@ class Goodput:
         """Need nothing of the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job; raises `InputError` where it has no batch size to adapt."""
+        """Make the agent of a job; raises `InputError` if it has no batch size to adapt."""
         return goodput_agent(request, facts, shared=self._shared, noise=self.noise, bootstrap=self.bootstrap)

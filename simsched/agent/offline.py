@@ -27,7 +27,7 @@ def offline_priors(application: Application, cluster: Cluster) -> dict[str, Prio
 
 
 def offline_prior(application: Application, gpu_type: str, gpus_per_node: int) -> Prior | None:
-    """Fit an application's true step times on a grid of placements and batches; None where it has no batch size.
+    """Fit an application's true step times on a grid of placements and batches; None if it has no batch size.
 
     The placements are those of nodes with `gpus_per_node` GPUs of type `gpu_type`; those that the application does not
     know are left out. The gradient statistics are those at the begin of training.

@@ -68,7 +68,7 @@ class History:
 def history_of_job(
     limits: BatchLimits, profiles: Mapping[str, Profile], noise: Mapping[int, GradientStats]
 ) -> History | None:
-    """Return the history of one finished job, None where it has measured nothing."""
+    """Return the history of one finished job, None if it has measured nothing."""
     if not profiles or not noise:
         return None
     steps = {
@@ -79,7 +79,7 @@ def history_of_job(
 
 
 def merge(one: History, other: History) -> History:
-    """Merge the histories of two groups of jobs of one application; `ValueError` where their batch limits differ."""
+    """Merge the histories of two groups of jobs of one application; `ValueError` if their batch limits differ."""
     if one.limits != other.limits:
         raise ValueError("histories of applications with different batch limits cannot be merged")
     jobs = one.jobs + other.jobs
@@ -167,7 +167,7 @@ class HistoryPool:
         }
 
     def similar(self, limits: BatchLimits, seen: Measurement) -> Prior | None:
-        """Return what a job of an unknown application may borrow once it has run on one GPU; None where nothing fits.
+        """Return what a job of an unknown application may borrow once it has run on one GPU; None if nothing fits.
 
         An application is similar if each of its four batch limits, and its step time at the batch measured, lie within
         a factor of `SIMILAR_WITHIN` of the job's. The one with the closest step time is taken. Its

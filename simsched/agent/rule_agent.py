@@ -43,7 +43,7 @@ class RuleAgent:
     stale = True
 
     def __init__(self, request: JobRequest, facts: ApplicationFacts, rule: BatchRule, known: Known = _NOTHING) -> None:
-        """Start with the batch asked for; raises `InputError` where the application has no batch sizes."""
+        """Start with the batch asked for; raises `InputError` if the application has no batch sizes."""
         if facts.limits is None and facts.regimes is None:
             message = f"job {request.id} runs '{facts.name}', which has no batch size to change"
             raise input_error("workload", message, "choose an application with batch sizes")

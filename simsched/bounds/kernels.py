@@ -208,7 +208,7 @@ def choose_each(
 def pack_each(
     spans: Floats, columns: Ints, order: Ints, widths: Ints, units: int, prices: Floats, packed: Floats
 ) -> float:
-    """Return what jobs that fit into so many units pay at most, over all intervals; `packed` is 1 where one is in.
+    """Return what jobs that fit into so many units pay at most, over all intervals; `packed` is 1 if one is in.
 
     `order` lists prices by interval, those of interval k from `columns[k]` on, and `widths` the units of each.
     """

@@ -60,7 +60,7 @@ class Clock:
         #: Whether a decision is to be made at this very instant, for which it takes no event.
         self.asked = False
         self._decide, self._asked_for = decide, set[float]()
-        #: Seconds per tick, None where ticks are seconds; `unit_s` is then the integer 1.
+        #: Seconds per tick, None if ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
         self.unit_s: float = 1 if self.scale is None else self.scale
 

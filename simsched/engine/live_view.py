@@ -75,7 +75,7 @@ class LiveView:
 
     @property
     def beside(self) -> Sequence[tuple[int, int]] | None:
-        """What is taken of each node's cores and memory, None where that does not count."""
+        """What is taken of each node's cores and memory, None if that does not count."""
         return self._cluster.beside
 
     @property

@@ -130,7 +130,7 @@ class FailureOptions:
         return self.node_mtbf_s is not None or self.gpu_mtbf_s is not None
 
     def mtbf_s(self, gpus: int) -> float | None:
-        """Return the mean seconds between failures of a node with so many GPUs, None if it never fails."""
+        """Return the mean seconds between failures of a node with `gpus` GPUs, None if it never fails."""
         return self.node_mtbf_s if self.gpu_mtbf_s is None else self.gpu_mtbf_s / gpus
 
     def interval_s(self, num_gpus: int, gpus_per_node: int) -> float | None:
@@ -152,7 +152,7 @@ class FailureOptions:
         return self.checkpoint_cost_s
 
     def of(self, checkpoint_s: float | None) -> FailureOptions:
-        """Return the options of a job that writes its state in so many seconds; `ValueError` where they do not fit."""
+        """Return the options of a job that writes its state in so many seconds; `ValueError` if they do not fit."""
         if self.checkpoint_cost_s != "by-size":
             return self
         if checkpoint_s is None:

@@ -118,7 +118,7 @@ def stage_times(job: JobState) -> tuple[float, ...]:
 
 
 def plans(job: JobState) -> LargeModel | None:
-    """Return how long a job's plans take, None where it has none."""
+    """Return how long a job's plans take, None if it has none."""
     return job.facts.plans
 
 

@@ -104,7 +104,7 @@ class Simulation:
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
         self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
         self._applications = applications
-        #: Creates the agents: the policy unless another is given; None where users configure them.
+        #: Creates the agents: the policy unless another is given; None if users configure them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
         #: The agent class by application.
         self.agent_classes: dict[str, str] = {}
@@ -159,7 +159,7 @@ class Simulation:
         self._stage = _NEW
 
     def _sharing_model(self, given: Colocation | None) -> Colocation | None:
-        """Return how fast jobs run that share a GPU, None where none may."""
+        """Return how fast jobs run that share a GPU, None if none may."""
         if self.options.max_jobs_per_gpu == 1:
             return None
         model = given or ConstantSharing()

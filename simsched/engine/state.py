@@ -46,7 +46,7 @@ class ClusterState:
         #: Which nodes are up; a new list at every change makes changes cheap to detect.
         self.up = [node.index < first for node in cluster.nodes]
         self.free = [node.gpus if node.index < first else 0 for node in cluster.nodes]
-        #: What is taken of each node's cores and memory; None where none declares any and no job has nodes to itself.
+        #: What is taken of each node's cores and memory; None if none declares any and no job has nodes to itself.
         self.beside: list[tuple[int, int]] | None = None
         if any(node.cpu_milli is not None or node.memory_mib is not None for node in cluster.nodes):
             self.beside = [(0, 0)] * len(cluster.nodes)
@@ -67,7 +67,7 @@ class ClusterState:
         self._sites: dict[tuple[str, int], Site] = {}
 
     def site(self, allocation: Allocation) -> Site | None:
-        """Return the site of an allocation, None where it mixes GPU types."""
+        """Return the site of an allocation, None if it mixes GPU types."""
         if len(allocation) > 1:
             return None if gpu_type_of(self.cluster, allocation) is None else site_of(self.cluster, allocation)
         node, gpus = allocation[0]
@@ -107,7 +107,7 @@ class ClusterState:
 
     @cached_property
     def provisioned_gpus(self) -> Mapping[str, float]:
-        """Count the provisioned GPUs by type; empty where all nodes are equal, as the node count suffices."""
+        """Count the provisioned GPUs by type; empty if all nodes are equal, as the node count suffices."""
         counts: dict[str, float] = {}
         for node in self.cluster.nodes if self._several_makes else ():
             on = self.up[node.index] or node.index in self.starting

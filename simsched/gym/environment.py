@@ -144,7 +144,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._kinds: dict[str, int] = {}
         self._numbers: dict[_Kind, int] = {}
         self._by_number: dict[int, _Kind] = {}
-        #: Where a job of each kind would be placed, None where it does not fit.
+        #: Where a job of each kind would be placed, None if it does not fit.
         self._found: dict[int, Allocation | None] = {}
         self._over = self._truncated = False
         self._seen = 0

@@ -41,7 +41,7 @@ class Account:
     def judge(self, decides: Callable[[str, str], str], allowed: Collection[str] = ()) -> set[str]:
         """Tell, once, which fields are not modelled; note a problem for those that would change the outcome.
 
-        `decides` says of a kind and a path what the field would change, empty where it changes nothing. `allowed` are
+        `decides` says of a kind and a path what the field would change, empty if it changes nothing. `allowed` are
         paths, with or without their kind (`Job.spec.managedBy`), that the user lets pass. Returns those that were used.
         """
         used: set[str] = set()
@@ -130,7 +130,7 @@ class Fields:
         return default if value is None else value
 
     def maybe_whole(self, name: str, *, least: int | None = None) -> int | None:
-        """Return a whole number, None where it is not given."""
+        """Return a whole number, None if it is not given."""
         self._read.add(name)
         return self.whole(name, 0, least=least) if name in self else None
 
@@ -140,7 +140,7 @@ class Fields:
         return default if value is None else value
 
     def amount(self, name: str, resource: str) -> int | None:
-        """Return a quantity of a resource in the units in which it is counted, None where it is not given or wrong."""
+        """Return a quantity of a resource in the units in which it is counted, None if it is not given or wrong."""
         self._read.add(name)
         value = self._data.get(name)
         if value is None:
@@ -176,7 +176,7 @@ class Fields:
         return default if found is None else found
 
     def moment(self, name: str) -> float | None:
-        """Return a timestamp in seconds since 1970, None where it is not given or wrong."""
+        """Return a timestamp in seconds since 1970, None if it is not given or wrong."""
         value = self._take(name, str, "a timestamp")
         if value is None:
             return None

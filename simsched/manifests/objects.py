@@ -52,7 +52,7 @@ class Object:
 
     @property
     def first_line(self) -> int:
-        """Return the line in which it begins, 0 where that is not known."""
+        """Return the line in which it begins, 0 if that is not known."""
         own = (line for known, line in self.lines.items() if known[:-1] == self.prefix)
         return min(own, default=self.lines.get((), 0))
 

@@ -139,7 +139,7 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
 
 
 def _seconds(fields: Fields, where: str, names: Mapping[str, str], name: str, *, least: float = 1) -> float | None:
-    """Return the number that a label or annotation holds, None where there is none."""
+    """Return the number that a label or annotation holds, None if there is none."""
     if name not in names:
         return None
     try:
@@ -154,7 +154,7 @@ def _seconds(fields: Fields, where: str, names: Mapping[str, str], name: str, *,
 
 
 def _ran(fields: Fields) -> float | None:
-    """Return the seconds from the start to the end that the status records, None where it records none."""
+    """Return the seconds from the start to the end that the status records, None if it records none."""
     status = fields.part("status")
     start, end = status.moment("startTime"), status.moment("completionTime")
     status.skip(*status)
@@ -307,7 +307,7 @@ _OUTCOME = {
 
 
 def changes_of_pods(kind: str, path: str) -> str:
-    """Say what a field that is not read of a workload or node would change, empty where it changes nothing."""
+    """Say what a field that is not read of a workload or node would change, empty if it changes nothing."""
     if f".{_KUEUE}/" in path:
         return "is not known to the model of Kueue"
     return _OUTCOME.get(path.rpartition(".")[2].removesuffix("[]"), "")

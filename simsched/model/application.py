@@ -84,7 +84,7 @@ class Running(NamedTuple):
     """How a job runs between two breakpoints.
 
     `rate` is progress per second, `efficiency` the statistical efficiency in (0, 1], `throughput` examples per second;
-    `step` and `gradient` are what the job can measure of itself, None where it trains nothing.
+    `step` and `gradient` are what the job can measure of itself, None if it trains nothing.
     """
 
     rate: float
@@ -129,7 +129,7 @@ class Application(Protocol):
 
     @property
     def limits(self) -> BatchLimits | None:
-        """Return the batch limits, None where the job has no batch size."""
+        """Return the batch limits, None if the job has no batch size."""
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -137,19 +137,19 @@ class Application(Protocol):
 
     @property
     def gpu_types(self) -> tuple[str, ...] | None:
-        """List the GPU types on which the speed is known, sorted; None where it does not depend on them."""
+        """List the GPU types on which the speed is known, sorted; None if it does not depend on them."""
 
     @property
     def tuned(self) -> tuple[tuple[int, int], ...]:
-        """List (GPUs, total batch size) that users who tuned their jobs ask for; () where it must be worked out."""
+        """List (GPUs, total batch size) that users who tuned their jobs ask for; () if it must be worked out."""
 
     @property
     def max_gpus(self) -> int | None:
-        """Return the largest number of GPUs the application can use, None where only its batch limits bound it."""
+        """Return the largest number of GPUs the application can use, None if only its batch limits bound it."""
 
     @property
     def fixed_batch_size(self) -> int | None:
-        """Return the only total batch size that the application runs at, None where it may be chosen."""
+        """Return the only total batch size that the application runs at, None if it may be chosen."""
 
     @property
     def restart_delay_s(self) -> float | None:
@@ -161,26 +161,26 @@ class Application(Protocol):
 
     @property
     def checkpoint_s(self) -> float | None:
-        """Return the seconds that writing its state takes, None where its size is not known."""
+        """Return the seconds that writing its state takes, None if its size is not known."""
 
     @property
     def tensor_skew(self) -> float | None:
-        """Return the share of the largest tensor in the size of the model, None where it is not known."""
+        """Return the share of the largest tensor in the size of the model, None if unknown."""
 
     @property
     def memory(self) -> MemoryNeed | None:
-        """Return the GPU memory that a job takes, None where it is not known."""
+        """Return the GPU memory that a job takes, None if unknown."""
 
     @property
     def stages_s(self) -> tuple[float, ...]:
-        """Return the seconds of an iteration that each resource is busy; () where this is not known.
+        """Return the seconds of an iteration that each resource is busy; () if unknown.
 
         The resources are storage and processors (loading and preprocessing), the GPU, and the network.
         """
 
     @property
     def loss_curve(self) -> LossCurve | None:
-        """Return how the loss falls, None where this is not known."""
+        """Return how the loss falls, None if unknown."""
 
     @property
     def epochs(self) -> int:

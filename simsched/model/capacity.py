@@ -231,7 +231,7 @@ class Capacity:
         self._change(allocation, 1)
 
     def _counted(self, shape: NodeShape, allocation: Allocation, sign: int) -> Room | None:
-        """Take, or give back, cores and memory; return the room, None where only GPUs count."""
+        """Take, or give back, cores and memory; return the room, None if only GPUs count."""
         room = self._room
         if room is not None or shape.exclusive:
             room = room or self._open_room()
@@ -241,7 +241,7 @@ class Capacity:
         return room
 
     def fit(self, shape: NodeShape) -> Claim | None:
-        """Return what a shape gets, None where it does not fit; changes nothing.
+        """Return what a shape gets, None if it does not fit; changes nothing.
 
         It takes the first type that has room, its least free domain, and the least free nodes there.
         """
@@ -257,7 +257,7 @@ class Capacity:
         return (pool for kind, pool in zip(self.types, self._pools, strict=True) if named is None or kind in named)
 
     def place_of(self, shape: NodeShape, among: int = -1) -> Allocation | None:
-        """Return whole GPUs for a shape on nodes with a bit in `among`, None where it does not fit; changes nothing."""
+        """Return whole GPUs for a shape on nodes with a bit in `among`, None if it does not fit; changes nothing."""
         found = (self._shaped(pool, shape, among) for pool in self._pools_of(shape))
         return next((one for one in found if one is not None), None)
 
@@ -280,7 +280,7 @@ class Capacity:
     def when(self, shape: NodeShape, ends: Iterable[tuple[float, Allocation | Claim]], now_s: float) -> float | None:
         """Return the earliest time at which a shape fits where what runs gives back what it holds at its end.
 
-        None where it does not fit the empty cluster. What is past its end counts as ending now.
+        None if it does not fit the empty cluster. What is past its end counts as ending now.
         """
         later = self.copy()
         fits = later.fit if shape.nodes else later.place_of
@@ -313,7 +313,7 @@ class Capacity:
         return None
 
     def _nodes_for(self, pool: Pool, shape: NodeShape, among: int = -1) -> list[int] | None:
-        """Choose as many nodes as a shape has, None where there are not so many."""
+        """Choose as many nodes as a shape has, None if there are not so many."""
         found = (self._with_room(pool, domain & among, shape) for domain in pool.domains_at(shape.within))
         return next((nodes for nodes in found if len(nodes) == shape.nodes), None)
 

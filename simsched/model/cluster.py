@@ -128,7 +128,7 @@ class Cluster:
         return counts
 
     def gpus_per_node(self, gpu_type: str) -> int:
-        """Return the GPUs of the largest node of a type; raises `ValueError` where there is none."""
+        """Return the GPUs of the largest node of a type; raises `ValueError` if there is none."""
         if gpu_type not in self._largest_nodes:
             message = f"no node has GPUs of type '{gpu_type}'"
             raise ValueError(message)
@@ -160,7 +160,7 @@ class Cluster:
     def uplinks(self, at: Allocation, place: int, path: int) -> tuple[Hashable, ...]:
         """Return the uplinks of the domains of a level that hold some of an allocation, by one of its equal paths.
 
-        () where the level declares none.
+        () if the level declares none.
         """
         level = self.levels[place]
         domains = dict.fromkeys(self.nodes[node].domains[place] for node, _ in at) if level.uplink is not None else ()

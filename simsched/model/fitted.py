@@ -120,7 +120,7 @@ class FittedApplication:
         return self._gradients[key]
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return how the job runs; `ValueError` where the batch or the GPU type is not known."""
+        """Return how the job runs; `ValueError` if the batch or the GPU type is not known."""
         key = site, batch, epoch
         found = self._runs.get(key)
         if found is None:

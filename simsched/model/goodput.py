@@ -94,7 +94,7 @@ class GoodputModel:
 def gain(gradient: GradientStats, scale: ArrayLike) -> Floats:
     """Return the AdaScale gain r of batches `scale` times the initial: iterations at the initial size per iteration.
 
-    It is 1 where the estimates of the statistics are so noisy that the formula's denominator is not positive.
+    It is 1 if the estimates of the statistics are so noisy that the formula's denominator is not positive.
     """
     times = np.asarray(scale, dtype=np.float64)
     below = gradient.var / times + gradient.sqr
@@ -110,7 +110,7 @@ def efficiency(gradient: GradientStats, scale: ArrayLike) -> Floats:
 def noise_scale(gradient: GradientStats, init_batch_size: int) -> float:
     """Return the gradient noise scale phi, in examples, of statistics taken at the initial batch size.
 
-    With it the efficiency is (phi + M0) / (phi + M). It is infinite where the mean gradient is estimated as nothing.
+    With it the efficiency is (phi + M0) / (phi + M). It is infinite if the mean gradient is estimated as nothing.
     """
     return init_batch_size * gradient.var / gradient.sqr if gradient.sqr > 0 else float("inf")
 

@@ -63,7 +63,7 @@ class TrainingCurve:
     """A whole training run at one total batch size, one value per epoch.
 
     `progress` (iterations at the initial batch size) and `iterations` are totals at the end of the epoch. `metric` is
-    what was evaluated then, () where nothing is known of it.
+    what was evaluated then, () if nothing is known of it.
     """
 
     batch_size: int
@@ -76,7 +76,7 @@ class TrainingCurve:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the measurements do not say about an application, None where they do or where nothing bounds it."""
+    """What the measurements do not say about an application, None if they do or where nothing bounds it."""
 
     max_local_bsz: int | None = None
     fixed_batch_size: int | None = None
@@ -140,9 +140,9 @@ class MeasuredApplication(Undeclared):
         return StepTime(found.step_s - found.sync_s + slower_s, slower_s)
 
     def times_s(self, gpus: int, nodes: Sequence[int], local_bsz: Ints) -> tuple[Floats, Floats]:
-        """Return the least seconds of computing and of a whole step on so many GPUs by per-GPU batch.
+        """Return the least seconds of computing and of a whole step on `gpus` GPUs by per-GPU batch.
 
-        Placements are those that were measured and others on these numbers of `nodes`; infinite where none is known.
+        Placements are those that were measured and others on these numbers of `nodes`; infinite if none is known.
         """
         key = gpus, tuple(sorted({min(one, _MOST_NODES) for one in nodes})), local_bsz.tobytes()
         if key not in self._least:
@@ -248,7 +248,7 @@ class _Surface:
         self._values = np.array(values)
 
     def __call__(self, places: Sequence[tuple[int, int, int]]) -> Floats:
-        """Return step and synchronisation at places of nodes, GPUs and per-GPU batch, NaN where one lies outside.
+        """Return step and synchronisation at places of nodes, GPUs and per-GPU batch, NaN if one lies outside.
 
         The shares of the corners follow from Cramer's rule, exact but for one division, as places are whole numbers;
         those of `scipy.interpolate` come out of LAPACK, whose last bits differ between processors.

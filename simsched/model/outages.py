@@ -48,7 +48,7 @@ class JobFailures(Protocol):
     """Draws how jobs fail by themselves."""
 
     def plan(self, num_gpus: int, rng: np.random.Generator) -> AttemptPlan:
-        """Return the attempts that fail of a job that asks for so many GPUs."""
+        """Return the attempts that fail of a job that asks for `num_gpus` GPUs."""
         ...
 
 
@@ -106,7 +106,7 @@ class PhillyFailures:
     """
 
     def plan(self, num_gpus: int, rng: np.random.Generator) -> AttemptPlan:
-        """Return the attempts that fail of a job that asks for so many GPUs."""
+        """Return the attempts that fail of a job that asks for `num_gpus` GPUs."""
         size = _band(num_gpus, (1, 4, 8))
         retries = int(rng.geometric(1 / (1 + RETRIES[size]))) - 1
         gives_up = bool(rng.random() < UNSUCCESSFUL[size])

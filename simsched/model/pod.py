@@ -12,7 +12,7 @@ GPU_MILLI = 1000
 
 
 def models_of(gpu_spec: str) -> frozenset[str]:
-    """Return the models that a text names, separated by |; none where it is empty."""
+    """Return the models that a text names, separated by |; none if it is empty."""
     return frozenset(name.strip() for name in gpu_spec.split("|") if name.strip())
 
 

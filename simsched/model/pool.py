@@ -58,7 +58,7 @@ class Pool:
         return sum(count * (having & nodes).bit_count() for count, having in enumerate(self.nodes_with))
 
     def fewest_nodes(self, gpus: int) -> int | None:
-        """Count the nodes that `gpus` GPUs need at least in the empty cluster, None where it has fewer GPUs."""
+        """Count the nodes that `gpus` GPUs need at least in the empty cluster, None if it has fewer GPUs."""
         known = self._fewest.get(gpus)
         if known is not None:
             return known

@@ -43,7 +43,7 @@ class BatchRegimes:
     """What is known of a model: its data set, the batches that it may take, its schedules.
 
     `samples` is the size of the data set in examples; `smallest` and `largest` bound the batch; `doublings` gives the
-    epochs at which the batch doubles by (initial batch, GPUs); `critical` is None where every epoch is.
+    epochs at which the batch doubles by (initial batch, GPUs); `critical` is None if every epoch is.
     """
 
     samples: int

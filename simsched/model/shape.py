@@ -60,7 +60,7 @@ class NodeShape(NamedTuple):
         return -(-each.cpu_milli * gpus // whole), -(-each.memory_mib * gpus // whole)
 
     def is_like(self, gpus: tuple[int, ...]) -> bool:
-        """Say whether nodes with so many GPUs have the shape; a node may hold several parts of it."""
+        """Say whether nodes with `gpus` GPUs have the shape; a node may hold several parts of it."""
         whole = self.each.gpus
         if not self.nodes:
             return sum(gpus) == whole

@@ -21,7 +21,7 @@ class Speedup:
     table: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` where the parameters are not a speed-up."""
+        """Raise `ValueError` if the parameters are not a speed-up."""
         if not 0 < self.exponent <= 1:
             raise ValueError(f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}")
         gpus = [count for count, _ in self.table]
@@ -32,14 +32,14 @@ class Speedup:
     def of(cls, said: Literal["linear"] | float | Sequence[tuple[int, float]]) -> Speedup:
         """Return a speed-up as experiments declare it: `linear`, an exponent, or a table.
 
-        `TypeError` or `ValueError` where it is none.
+        `TypeError` or `ValueError` if it is none.
         """
         if said == "linear":
             return cls()
         return cls(said) if isinstance(said, int | float) else cls(table=tuple((gpus, speed) for gpus, speed in said))
 
     def speed(self, gpus: int) -> float:
-        """Return the speed on so many GPUs, in the table's units or relative to one GPU."""
+        """Return the speed on `gpus` GPUs, in the table's units or relative to one GPU."""
         if not self.table:
             return math.pow(gpus, self.exponent)
         after = bisect_right(self.table, (gpus, float("inf")))

@@ -17,7 +17,7 @@ from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
 
 
 class Setting(NamedTuple):
-    """A batch size (0 where the application has none) and a number of GPUs."""
+    """A batch size (0 if the application has none) and a number of GPUs."""
 
     batch_size: int
     num_gpus: int
@@ -28,7 +28,7 @@ class TabulatedModel:
     """What is known of an application, for all its jobs.
 
     `rates[gpu_type][setting]` are steps per second of a job that has its GPUs to itself; what is not there cannot run.
-    `regimes` tell the data set and the published batch regimes, None where they are not known.
+    `regimes` tell the data set and the published batch regimes, None if they are not known.
     """
 
     name: str
@@ -36,7 +36,7 @@ class TabulatedModel:
     regimes: BatchRegimes | None = None
 
     def rate(self, gpu_type: str, setting: Setting) -> float:
-        """Return the steps per second, 0 where the table has none."""
+        """Return the steps per second, 0 if the table has none."""
         return self.rates.get(gpu_type, {}).get(setting, 0.0)
 
     def types_for(self, setting: Setting) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class TabulatedJob(Undeclared):
     """
 
     def __init__(self, model: TabulatedModel, asked: Setting, total_steps: float, batch_rule: str = "") -> None:
-        """Take what the user asked for; raises `ValueError` where the table has no rate for it, or without steps."""
+        """Take what the user asked for; raises `ValueError` if the table has no rate for it, or without steps."""
         self.model = model
         self.asked = asked
         self.total_steps = total_steps
@@ -79,12 +79,12 @@ class TabulatedJob(Undeclared):
         return float(min((epoch + 1) * self._epoch_steps, self.total_steps))
 
     def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
-        """Return steps per second at a batch size on some GPUs (0: what was asked for); 0 where unknown."""
+        """Return steps per second at a batch size on some GPUs (0: what was asked for); 0 if unknown."""
         setting = Setting(batch_size or self.asked.batch_size, num_gpus or self.asked.num_gpus)
         return self.model.rate(gpu_type, setting)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return the speed in the table; raises `ValueError` where it has none."""
+        """Return the speed in the table; raises `ValueError` if it has none."""
         size = batch.local_bsz or self.asked.batch_size
         rate = self.model.rate(site.gpu_type, Setting(size, site.gpus))
         if rate <= 0:
@@ -94,7 +94,7 @@ class TabulatedJob(Undeclared):
         return Running(rate * scale, 1.0, rate * size, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Return the seconds of a step, none known to be synchronising; `ValueError` where no rate is known."""
+        """Return the seconds of a step, none known to be synchronising; `ValueError` if no rate is known."""
         rate = self.model.rate(site.gpu_type, Setting(local_bsz or self.asked.batch_size, site.gpus))
         if rate <= 0:
             raise ValueError(f"no rate of {self.name} at batch size {local_bsz} on {site.gpus} GPUs is known")

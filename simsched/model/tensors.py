@@ -36,7 +36,7 @@ class TensorModel:
         return self.largest_mb / self.size_mb
 
     def slow_down(self, shape: Shape) -> float:
-        """Return the factor on the duration on a placement, 1 where it is as consolidated as can be."""
+        """Return the factor on the duration on a placement, 1 if it is as consolidated as can be."""
         gpus = sum(shape)
         needed = -(-gpus // self.gpus_per_node)
         if len(shape) <= needed:

@@ -20,7 +20,7 @@ def consecutive(nodes: int, count: int) -> tuple[tuple[int, ...], ...]:
 
 
 def check_nodes(domains: Sequence[Sequence[int]], count: int) -> None:
-    """Raise `ValueError` where domains name a node that a cluster of `count` nodes has not."""
+    """Raise `ValueError` if domains name a node that a cluster of `count` nodes has not."""
     for node in (node for domain in domains for node in domain):
         if not 0 <= node < count:
             raise ValueError(f"there is no node {node}; the nodes are 0 to {count - 1}")
@@ -44,7 +44,7 @@ def with_levels(cluster: Cluster, levels: Sequence[Level], within: Sequence[With
 
 
 def _places(level: Level, count: int) -> list[int]:
-    """Return the domain of each node; raises `ValueError` where a node is in none or in two."""
+    """Return the domain of each node; raises `ValueError` if a node is in none or in two."""
     check_nodes(level.domains, count)
     found: dict[int, int] = {}
     for place, domain in enumerate(level.domains):
@@ -79,7 +79,7 @@ def site_of(cluster: Cluster, allocation: Allocation) -> Site:
 
 
 def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
-    """Return the site of so many GPUs of a type in the empty cluster, on few nodes that straddle few levels."""
+    """Return the site of `gpus` GPUs of a type in the empty cluster, on few nodes that straddle few levels."""
     shape = consolidated_shape(gpus, cluster.gpus_per_node(gpu_type))
     crossed = sum(most < gpus for most in cluster.largest_domains[gpu_type])
     site = _site(cluster, shape, gpu_type, crossed)

@@ -18,7 +18,7 @@ class Quantum:
         self._slice: float = 0
 
     def check(self, restart_delay_s: float) -> None:
-        """Raise `InputError` where a slice is no longer than a restart: jobs would take turns and make no progress."""
+        """Raise `InputError` if a slice is no longer than a restart: jobs would take turns and make no progress."""
         if restart_delay_s >= self._quantum_s:
             message = (
                 f"a quantum of {self._quantum_s} s is no longer than a restart, so that no job would make progress"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from simsched.words import Why as Why
 
-#: The numbers by which a job is ordered, as its policy has them; () where its place follows from none.
+#: The numbers by which a job is ordered, as its policy has them; () if its place follows from none.
 Urgency = float | tuple[float, ...]
 
 

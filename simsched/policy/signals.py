@@ -111,7 +111,7 @@ class StepCounts(Protocol):
 
     @property
     def regimes(self) -> BatchRegimes | None:
-        """Return the published batch regimes of what the job trains, None where there are none."""
+        """Return the published batch regimes of what the job trains, None if there are none."""
 
     @property
     def profile(self) -> tuple[int, ...]:
@@ -121,7 +121,7 @@ class StepCounts(Protocol):
         """Return the seconds of each epoch of the profile, alone on the GPUs asked for, of a type."""
 
     def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
-        """Return steps per second at a batch size on some GPUs (0: what is asked for); 0 where unknown."""
+        """Return steps per second at a batch size on some GPUs (0: what is asked for); 0 if unknown."""
 
 
 class PairSpeeds(Protocol):
@@ -176,13 +176,13 @@ OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
 PLANS: JobSignal[LargeModel | None] = JobSignal(
     "plans", "how long a step takes by any plan on any site, profiled before the job was submitted", Known.PROFILED
 )
-#: Seconds of an iteration that storage and processors, GPU and network are busy; () where nobody has profiled them.
+#: Seconds of an iteration that storage and processors, GPU and network are busy; () if nobody has profiled them.
 STAGE_TIMES: JobSignal[tuple[float, ...]] = JobSignal(
     "stage_times",
     "how long an iteration keeps each resource busy, profiled before the job was submitted",
     Known.PROFILED,
 )
-#: The share of an iteration for which the job keeps its GPUs busy when alone; None where nobody has profiled it.
+#: The share of an iteration for which the job keeps its GPUs busy when alone; None if nobody has profiled it.
 GPU_BUSY: JobSignal[float | None] = JobSignal(
     "gpu_busy", "how busy the job keeps its GPUs when alone, profiled before it was submitted", Known.PROFILED
 )
@@ -198,7 +198,7 @@ TRUE_RATES: JobSignal[Mapping[str, float]] = JobSignal(
 REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
     "remaining_work", "the true work that the job has left", Known.ORACLE
 )
-#: Steps in all and done, and steps per second; None where the application is not known by a table of rates.
+#: Steps in all and done, and steps per second; None if the application is not known by a table of rates.
 STEPS: JobSignal[StepCounts | None] = JobSignal(
     "steps", "the steps of the job, done and in all, and its true steps per second", Known.ORACLE
 )

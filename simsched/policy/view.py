@@ -94,7 +94,7 @@ class JobView:
 
     @property
     def limits(self) -> BatchLimits | None:
-        """Batch sizes that the application accepts, None where it has none."""
+        """Batch sizes that the application accepts, None if it has none."""
         return self._state.facts.limits
 
     @property
@@ -104,7 +104,7 @@ class JobView:
 
     @property
     def fixed_batch_size(self) -> int | None:
-        """The only total batch size that the application runs at, None where it may be chosen."""
+        """The only total batch size that the application runs at, None if it may be chosen."""
         return self._state.facts.fixed_batch_size
 
     @property
@@ -154,7 +154,7 @@ class JobView:
 
     @property
     def memory_mb(self) -> float:
-        """Memory that it takes on each of its GPUs at the batch size asked for, in MB; 0 where that is not known."""
+        """Memory that it takes on each of its GPUs at the batch size asked for, in MB; 0 if that is not known."""
         need = self.facts.memory
         return 0.0 if need is None else need.total_mb(max(self.request.batch_size // self.num_gpus, 1))
 
@@ -180,7 +180,7 @@ class View(Protocol):
 
     @property
     def free(self) -> Sequence[int]:
-        """Free GPUs of each node (0 where it is down), as things stand before the decision."""
+        """Free GPUs of each node (0 if it is down), as things stand before the decision."""
 
     @property
     def up(self) -> Sequence[bool]:
@@ -188,7 +188,7 @@ class View(Protocol):
 
     @property
     def beside(self) -> Sequence[tuple[int, int]] | None:
-        """Thousandths of cores and MiB taken of each node, None where these do not count."""
+        """Thousandths of cores and MiB taken of each node, None if these do not count."""
 
     @property
     def arrived(self) -> Sequence[JobView]:
@@ -216,7 +216,7 @@ class View(Protocol):
 
     @property
     def reasons(self) -> Reasons | None:
-        """Takes what the policy says of its order and of jobs that wait; None where nobody keeps it."""
+        """Takes what the policy says of its order and of jobs that wait; None if nobody keeps it."""
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""

@@ -86,7 +86,7 @@ class NoiseAverage(NamedTuple):
 
     @property
     def noise_scale(self) -> float:
-        """Return the noise scale in examples; infinite where the mean gradient is estimated as nothing."""
+        """Return the noise scale in examples; infinite if the mean gradient is estimated as nothing."""
         return self.variance / self.squared_norm if self.squared_norm > 0 else math.inf
 
 

@@ -19,7 +19,7 @@ class Resident(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """Return the examples per GPU and step, 0 where the job has no batch size."""
+        """Return the examples per GPU and step, 0 if the job has no batch size."""
 
     @property
     def iteration_s(self) -> float:
@@ -27,7 +27,7 @@ class Resident(Protocol):
 
     @property
     def stages_s(self) -> tuple[float, ...]:
-        """Return the seconds of an iteration that each resource is busy; () where this is not known."""
+        """Return the seconds of an iteration that each resource is busy; () if unknown."""
 
     @property
     def guaranteed(self) -> bool:

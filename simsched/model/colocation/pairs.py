@@ -1,7 +1,7 @@
 """Sharing by a table of measured pairs.
 
 The table is CSV, one measured pair a row: `gpu_type`, then `application` and `batch_size` of one job and
-`other_application` and `other_batch_size` of the other (batch sizes per GPU, 0 where there is none), then `speed` and
+`other_application` and `other_batch_size` of the other (batch sizes per GPU, 0 if there is none), then `speed` and
 `other_speed`: what each achieves beside the other, as a share of its speed when alone.
 """
 
@@ -53,7 +53,7 @@ class PairTable:
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
         """Return the measured speeds of two residents; 1 for a job that is alone.
 
-        Raises `InputError` naming the pair if it is not known and there is no default, and for three jobs and more.
+        Raises `InputError` naming the pair if unknown and there is no default, and for three jobs and more.
         """
         if len(on_one_gpu) <= 1:
             return (1.0,) * len(on_one_gpu)

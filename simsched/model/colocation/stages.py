@@ -65,7 +65,7 @@ def gap_turns(own: Stages, other: Stages) -> int:
 
     Each stage fits into the time that `other` leaves the resource idle; what a gap has left serves the next stage. The
     arithmetic is that of Muri's simulator of AntMan, which rounds quotient and remainder apart. Raises
-    `ZeroDivisionError` where `other` leaves nothing of a resource that is needed.
+    `ZeroDivisionError` if `other` leaves nothing of a resource that is needed.
     """
     first, second, third = own
     data, gpu, net = other
@@ -94,7 +94,7 @@ def _laps(time_s: float, gap_s: float) -> tuple[int, float]:
 class StageInterleaving:
     """Jobs in a group finish one iteration each in the time of their pipeline, times an overhead by their number.
 
-    `overhead` maps the number of jobs to the factor, 1 where it has none; `worst` takes the worst order.
+    `overhead` maps the number of jobs to the factor, 1 if it has none; `worst` takes the worst order.
     """
 
     overhead: Mapping[int, float] = field(default_factory=lambda: MURI_OVERHEAD)

@@ -115,7 +115,7 @@ class Hardware:
         return (Tier(gcd(*shape), max(shape), self.node_bandwidth, self.network_latency_s),)
 
     def factors(self, shape: ModelShape, plans: PlanTable) -> tuple[Floats, Floats]:
-        """Return the factors of a layer and of the output for each plan; 1 where nobody measured such a layer."""
+        """Return the factors of a layer and of the output for each plan; 1 if nobody measured such a layer."""
         layer, output = np.ones((2, len(plans.tensor)))
         for one in self.layers:
             if replace(one.shape, layers=shape.layers) == shape:

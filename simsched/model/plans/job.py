@@ -34,7 +34,7 @@ class PlannedJob(Undeclared):
         return self.plans.parts(batch.plan, site, self.global_batch)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return how the plan chosen runs, the fastest where none is; raises `ValueError` where it cannot."""
+        """Return how the plan chosen runs, the fastest where none is; raises `ValueError` if it cannot."""
         step_s = self.parts(site, batch).total
         return Running(1 / step_s, 1.0, self.global_batch / step_s, None, None)
 

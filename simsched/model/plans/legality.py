@@ -70,7 +70,7 @@ def allowed(shape: ModelShape, hardware: Hardware, plans: PlanTable, global_batc
 
 
 def legal(shape: ModelShape, hardware: Hardware, plan: Plan, gpus: int, global_batch: int) -> str | None:
-    """Return why a plan cannot run on so many GPUs at a global batch (sequences); None where it can."""
+    """Return why a plan cannot run on `gpus` GPUs at a global batch (sequences); None if it can."""
     if plan.gpus != gpus:
         ranks = f"{plan.tensor} x {plan.pipeline} x {plan.data} x {plan.context}"
         return f"t x p x d x c = {ranks} takes {plan.gpus} GPUs, not {gpus}"

@@ -37,7 +37,7 @@ class PlannedModel:
         return tuple(sorted(self.hardware))
 
     def node_gpus(self, gpu_type: str) -> int:
-        """Return the GPUs of the nodes that were measured; raises `ValueError` where nothing is known of the type."""
+        """Return the GPUs of the nodes that were measured; raises `ValueError` if nothing is known of the type."""
         return self.on(gpu_type).node_gpus
 
     @cached_property
@@ -51,7 +51,7 @@ class PlannedModel:
         return 2 * self.checkpoint_bytes / self.storage_bandwidth
 
     def on(self, gpu_type: str) -> Hardware:
-        """Return what is known of a GPU type; raises `ValueError` where it is nothing."""
+        """Return what is known of a GPU type; raises `ValueError` if it is nothing."""
         if gpu_type not in self.hardware:
             raise ValueError(
                 f"how fast {self.name} trains on '{gpu_type}' is not known, only on {sorted(self.hardware)}"
@@ -61,7 +61,7 @@ class PlannedModel:
     def best(self, site: Site, global_batch: int = 0) -> Ranked:
         """Return the fastest plan on a site, which need not take all of its GPUs.
 
-        Raises `ValueError` where no plan fits.
+        Raises `ValueError` if no plan fits.
         """
         batch = global_batch or self.global_batch
         if (site, batch) not in self._best:
@@ -77,7 +77,7 @@ class PlannedModel:
         return found
 
     def refusal(self, plan: Plan, gpu_type: str, gpus: int, global_batch: int = 0) -> str | None:
-        """Return why a plan cannot run on so many GPUs of a type, None where it can; it may leave some of them idle."""
+        """Return why a plan cannot run on `gpus` GPUs of a type, None if it can; it may leave some of them idle."""
         if plan.gpus > gpus:
             return f"it takes {plan.gpus} GPUs, not {gpus}"
         return legal(self.shape, self.on(gpu_type), plan, plan.gpus, global_batch or self.global_batch)

@@ -127,7 +127,7 @@ class PlanTable(NamedTuple):
         return self.data * self.context
 
     def keeps(self, recomputation: Recomputation) -> Floats:
-        """Return 1 where activations are recomputed in one way, 0 elsewhere."""
+        """Return 1 if activations are recomputed in one way, 0 elsewhere."""
         return np.where(self.recomputation == RECOMPUTATIONS.index(recomputation), 1.0, 0.0)
 
 

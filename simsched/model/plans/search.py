@@ -30,7 +30,7 @@ def plans(
     space: PlanSpace | None = None,
     at_least: int | None = None,
 ) -> tuple[PlanTable, MemoryParts]:
-    """Return all plans that so many GPUs can run at a global batch (sequences), and what they take of memory.
+    """Return all plans that `gpus` GPUs can run at a global batch (sequences), and what they take of memory.
 
     They take all GPUs, or from `at_least` on. Without a `space` these are of the kinds measured. Sequence parallelism
     is used where the software uses it.
@@ -73,7 +73,7 @@ def best_plan(
     space: PlanSpace | None = None,
     at_least: int | None = None,
 ) -> Ranked | None:
-    """Return the fastest plan on so many GPUs, or at least so many; of equals the first; None where none can run."""
+    """Return the fastest plan on `gpus` GPUs, or at least so many; of equals the first; None if none can run."""
     table, _ = plans(shape, hardware, gpus, global_batch, space, at_least)
     if not len(table.tensor):
         return None

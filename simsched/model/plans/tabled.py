@@ -20,7 +20,7 @@ PlanRows = Mapping[tuple[Plan, Shape], float]
 
 @dataclass(frozen=True)
 class TabledModel:
-    """A model whose plans were measured on GPUs of one type; `model` is its analytic physics, None where unknown.
+    """A model whose plans were measured on GPUs of one type; `model` is its analytic physics, None if unknown.
 
     A row of the table counts as it is. Elsewhere the nearest row counts, scaled by the ratio of the analytic times;
     without these, seconds follow straight lines over GPUs between rows of plans that differ in data ranks only. Which
@@ -35,7 +35,7 @@ class TabledModel:
 
     @property
     def global_batch(self) -> int:
-        """Return the sequences of a step, 0 where they are not known."""
+        """Return the sequences of a step, 0 if they are not known."""
         return 0 if self.model is None else self.model.global_batch
 
     @property
@@ -50,7 +50,7 @@ class TabledModel:
     def best(self, site: Site, global_batch: int = 0) -> Ranked:
         """Return the fastest plan on a site: of those measured there, else of all that can be told.
 
-        Raises `ValueError` where none can.
+        Raises `ValueError` if none can.
         """
         here = [plan for plan, shape in self.rows if shape == _key(site) and site.gpu_type == self.gpu_type]
         if not here and self.model is not None:
@@ -67,7 +67,7 @@ class TabledModel:
         return min(ranked, key=lambda one: float(one.parts.total))
 
     def refusal(self, plan: Plan, gpu_type: str, gpus: int, global_batch: int = 0) -> str | None:
-        """Return why a plan cannot run on so many GPUs of a type, None where it can."""
+        """Return why a plan cannot run on `gpus` GPUs of a type, None if it can."""
         if gpu_type != self.gpu_type:
             return f"its plans were measured on {self.gpu_type}, not {gpu_type}"
         if plan.gpus != gpus:

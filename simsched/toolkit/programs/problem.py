@@ -31,7 +31,7 @@ class Pairs:
 class ShareProblem:
     """An instance: n jobs on k GPU types.
 
-    `throughput[n, k]` is the rate of a whole job on each type (for example steps per second; 0 where it cannot run),
+    `throughput[n, k]` is the rate of a whole job on each type (for example steps per second; 0 if it cannot run),
     `scale_factor[n]` the GPUs that it holds when it runs, `num_gpus[k]` the GPUs of each type and `weights[n]` its
     weight, default 1. With `pairs`, `kinds[n]` may number the kinds of jobs: jobs of one kind have equal rates, alone
     and in pairs.

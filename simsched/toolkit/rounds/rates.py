@@ -34,7 +34,7 @@ class RateSource(Protocol):
     """Estimates rates of progress."""
 
     def rates(self, jobs: Sequence[JobView]) -> Floats:
-        """Return the rate of each job on each GPU type, shape (n, k); 0 where it cannot run."""
+        """Return the rate of each job on each GPU type, shape (n, k); 0 if it cannot run."""
 
     def forget(self, job_id: str) -> None:
         """Forget a job that has finished."""
