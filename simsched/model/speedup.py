@@ -11,17 +11,17 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """Speed as a function of GPUs: their number to the power of `exponent`, or a `table` of (GPUs, speed).
+    """Speed as a function of GPUs: the number of GPUs to the power of `exponent`, or a `table` of (GPUs, speed).
 
-    A table is sorted by GPUs, positive, and read with straight lines between its entries; beyond its last entry the
-    speed stays what it is there, below its first it falls in proportion. Only ratios of speeds matter.
+    A table is sorted by GPUs, positive, and linear between its entries; beyond the last entry the
+    speed is constant, below the first it falls in proportion. Only ratios of speeds matter.
     """
 
     exponent: float = 1.0
     table: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if the parameters are not a speed-up."""
+        """Raise `ValueError` if the parameters are invalid."""
         if not 0 < self.exponent <= 1:
             raise ValueError(f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}")
         gpus = [count for count, _ in self.table]
@@ -32,7 +32,7 @@ class Speedup:
     def of(cls, said: Literal["linear"] | float | Sequence[tuple[int, float]]) -> Speedup:
         """Return a speed-up as experiments declare it: `linear`, an exponent, or a table.
 
-        `TypeError` or `ValueError` if it is none.
+        Raises `TypeError` or `ValueError` for anything else.
         """
         if said == "linear":
             return cls()
