@@ -115,6 +115,6 @@ def own_prices(jobs: RelaxedJobs, common: Prices) -> Prices:
 
 
 def _by_interval(intervals: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the places of prices in order of their intervals, and where each interval begins."""
+    """Return the indices of prices in order of their intervals, and the start of each interval."""
     order = np.argsort(intervals, kind="stable")
     return order, np.searchsorted(intervals[order], np.arange(count + 1))

@@ -87,7 +87,7 @@ class Failures(Lifecycle):
             self._appoint((outage.node,), outage, None)
 
     def recovery_of(self, spec: JobSpec, application: Application) -> Recovery:
-        """Return the recovery state of a submitted job; `InputError` if the size of its checkpoints does not fit."""
+        """Return the recovery state of a submitted job; `InputError` if its checkpoint cost does not fit."""
         clock = self._clock
         try:
             options = self._options.of(application.checkpoint_s)

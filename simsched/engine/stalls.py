@@ -12,9 +12,9 @@ from simsched.engine.state import ClusterState, JobState
 
 #: Consecutive events tolerated without progress of any job, and how many more for each job. Events are starts of jobs
 #: and requests of nodes, which every cycle of failures, restarts or node changes contains, but not waiting: a policy
-#: may decide every second for years. Planned stops keep progress, so slow runs that preempt often do progress. A job
-#: that failures set back ends the run after ten thousand times without progress of any other: of runs whose last job
-#: needs a thousand attempts on average, one in twenty thousand (e to the power of -10).
+#: may decide every second for years. Planned stops keep progress, so slow runs that preempt often do progress. The run
+#: stops once failures have set back a job ten thousand times without progress of any other: of runs whose last job
+#: needs a thousand attempts on average, this stops one in twenty thousand (e to the power of -10).
 MOST_HAPPENINGS = 10_000
 MOST_FOR_EACH_JOB = 100
 

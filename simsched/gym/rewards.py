@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from simsched.policy import JobView, View
 
-#: The least seconds of a job in its slow-down, as usual since Feitelson and Rudolph (1998).
+#: The least duration of a job, in seconds, that its slow-down counts, as usual since Feitelson and Rudolph (1998).
 SHORTEST_S = 10.0
 
 

@@ -162,7 +162,7 @@ class Application(Protocol):
 
     @property
     def checkpoint_s(self) -> float | None:
-        """Return the seconds that writing its state takes, None if its size is not known."""
+        """Return the seconds to write its state, None if its size is not known."""
 
     @property
     def tensor_skew(self) -> float | None:
@@ -269,7 +269,7 @@ class ApplicationFacts:
         return replace(self, plans=None)
 
 
-#: What is known of a job of which only the duration is known.
+#: The facts of a job with only a duration.
 _NO_FACTS = ApplicationFacts("fixed-duration", other_counts=False)
 _SPEEDUP_KNOWN = replace(_NO_FACTS, other_counts=True)
 _FACTS = tuple(field.name for field in fields(ApplicationFacts))

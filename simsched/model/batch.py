@@ -47,7 +47,7 @@ def clip_to_max(limits: BatchLimits, batch: BatchChoice, gpus: int) -> BatchChoi
 
 
 def micro_batches(batch: int, gpus: ArrayLike, most: int) -> tuple[Floats, Floats]:
-    """Return the examples of a micro-batch on one GPU, at most `most`, and how many of them make a step.
+    """Return the examples of a micro-batch on one GPU, at most `most`, and the number of micro-batches per step.
 
     On one GPU there are at least two, as gradient statistics need them (Pollux, OSDI'21, section 4.3).
     """

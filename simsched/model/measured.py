@@ -76,7 +76,7 @@ class TrainingCurve:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds on an application beyond the measurements; None if they tell, or if there is no bound."""
+    """Bounds on an application beyond the measurements; None if they give it or if there is no bound."""
 
     max_local_bsz: int | None = None
     fixed_batch_size: int | None = None

@@ -24,7 +24,7 @@ _LN2 = math.log(2)
 
 @dataclass(frozen=True)
 class ScalingCurve:
-    """The factor on step times (both computation and synchronisation) at one total batch.
+    """The factor on step times (computation and synchronisation alike) at one total batch.
 
     `factor[i]` applies to `gpus[i]` GPUs (ascending) that fill nodes of `gpus_per_node` one after the other; between
     them it is linear, beyond them constant. It fades out, linearly in the logarithm, until the per-GPU batch is

@@ -54,7 +54,7 @@ class Placements:
 
 
 class StepModel(Protocol):
-    """Predicts seconds of computing a micro-batch and of a whole step without accumulation."""
+    """Predicts the seconds to compute a micro-batch and those of a whole step without accumulation."""
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
         """Return (computation, step) for placements and per-GPU batch sizes, two arrays of their common shape."""

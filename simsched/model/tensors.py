@@ -32,7 +32,7 @@ class TensorModel:
 
     @property
     def skew(self) -> float:
-        """Return the share of the largest tensor in the model (Tiresias, section 3.4)."""
+        """Return the largest tensor as a share of the model (Tiresias, section 3.4)."""
         return self.largest_mb / self.size_mb
 
     def slow_down(self, shape: Shape) -> float:

@@ -95,7 +95,7 @@ class _Board:
         return moved
 
     def _best_fit(self, gpus: int, taken: Collection[int]) -> int | None:
-        """Return the node with the least sufficient room, ties by the most GPUs idle now."""
+        """Return the fullest node with enough room, ties by the most GPUs idle now."""
         room = self._room.free
         fitting = [node for node in range(len(room)) if room[node] >= gpus and node not in taken]
         return min(fitting, key=lambda node: (room[node], -self._view.free[node], node), default=None)

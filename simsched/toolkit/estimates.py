@@ -41,7 +41,7 @@ class DurationHistory:
             self._groups.setdefault(key, deque(maxlen=self.window)).append(duration_s)
 
     def expected_s(self, user: str, name: str, gpus: int) -> float:
-        """Return the duration expected of a job, in seconds."""
+        """Return the expected duration of a job, in seconds."""
         found = (self._groups[key] for key in _keys(user, name, gpus) if key in self._groups)
         return next(map(statistics.fmean, found), self.prior_s)
 
@@ -69,12 +69,12 @@ class LearnedDurations:
                 self._history.finished(user, name, gpus, view.now_s - began_s)
 
     def started(self, job: JobView, now_s: float) -> None:
-        """Note that a job starts now, or resumes after a pause that does not count."""
+        """Record that a job starts now, or resumes after a pause that does not count."""
         request = job.request
         self._running[job.id] = (request.user, request.application, request.num_gpus, now_s - job.held_s)
 
     def gpu_time_gpu_s(self, job: JobView) -> float:
-        """Return the duration expected of a job x the GPUs that it asks for."""
+        """Return the expected duration of a job times the GPUs that it asks for."""
         request = job.request
         return self._history.gpu_time_gpu_s(request.user, request.application, request.num_gpus)
 

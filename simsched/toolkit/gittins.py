@@ -50,7 +50,7 @@ class ServiceDistribution:
         return float(self._ratio(first, attained_gpu_s, self._samples[first:]).max())
 
     def table(self, points_gpu_s: Sequence[float], quantum_gpu_s: float | None = None) -> tuple[float, ...]:
-        """Return the index at each of some points."""
+        """Return the index at each point."""
         return tuple(self.index(point, quantum_gpu_s) for point in points_gpu_s)
 
     def _ratio(self, first: int, attained: float, until: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

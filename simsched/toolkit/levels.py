@@ -82,11 +82,11 @@ class Levels:
         return standing.level != before
 
     def started(self, job_id: str) -> None:
-        """Note that a job runs and no longer waits."""
+        """Record that a job runs and no longer waits."""
         self._standings[job_id].version = 0
 
     def stopped(self, job_id: str, now_s: float, held_s: float) -> None:
-        """Note that a job that has held GPUs for `held_s` seconds begins to wait."""
+        """Record that a job that has held GPUs for `held_s` seconds starts to wait."""
         standing = self._standings[job_id]
         if self._knob is None or not standing.level:
             return

@@ -24,7 +24,7 @@ class NodeDemand:
     _nodes: list[int] = field(default_factory=list, init=False, repr=False)
 
     def record(self, now_s: float, nodes: int) -> None:
-        """Note how many nodes are in use from `now_s` on; the last record at a given time counts."""
+        """Record the number of nodes in use from `now_s` on; the last record at a given time counts."""
         if self._times_s and self._times_s[-1] == now_s:
             self._nodes[-1] = nodes
         elif not self._nodes or self._nodes[-1] != nodes:
@@ -76,7 +76,7 @@ def nodes_to_wake(
 
 
 def _serve(job: JobView, nodes: Sequence[Node], room: list[int], left: list[int], woken: list[int]) -> None:
-    """Give a job room on one type, awake nodes before sleeping ones, and note the nodes that it wakes."""
+    """Give a job room on one type, awake nodes before sleeping ones, and record the nodes that it wakes."""
     kinds = dict.fromkeys(node.gpu_type for node in nodes if job.facts.runs_on(node.gpu_type))
     for more in (False, True):
         for kind in kinds:

@@ -68,7 +68,7 @@ class Books(Protocol):
 
     @property
     def triggers(self) -> Triggers:
-        """Return when the policy decides, of which `play` reads whether it does so while no job is active."""
+        """Return when the policy decides; `play` only reads whether it also decides while no job is active."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Open an account for a submitted job."""

@@ -1,7 +1,7 @@
 """One pool per GPU type of a cluster, for policies designed for equal GPUs.
 
-No job ever holds GPUs of two types. A running job belongs to the pool of its GPUs; a waiting one to the pool, among the
-types it can run on, that is least in demand.
+No job ever holds GPUs of two types. A running job belongs to the pool of its GPUs; a waiting one to the pool least in
+demand among the types on which it can run.
 """
 
 from __future__ import annotations

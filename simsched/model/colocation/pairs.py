@@ -1,6 +1,6 @@
 """Sharing by a table of measured pairs.
 
-The table is CSV, one measured pair a row: `gpu_type`, then `application` and `batch_size` of one job and
+The table is CSV, one measured pair per row: `gpu_type`, then `application` and `batch_size` of one job and
 `other_application` and `other_batch_size` of the other (batch sizes per GPU, 0 if there is none), then `speed` and
 `other_speed`: what each achieves next to the other, as a share of its speed when alone.
 """

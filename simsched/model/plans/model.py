@@ -47,7 +47,7 @@ class PlannedModel:
 
     @property
     def replan_s(self) -> float:
-        """Return the seconds of a change of plan or placement: to write and read a checkpoint."""
+        """Return the seconds of a change of plan or placement, which writes and reads a checkpoint."""
         return 2 * self.checkpoint_bytes / self.storage_bandwidth
 
     def on(self, gpu_type: str) -> Hardware:

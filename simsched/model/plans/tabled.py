@@ -111,7 +111,7 @@ class TabledModel:
         return float(np.interp(site.gpus, list(known), list(known.values())))
 
 
-#: What is known of a model with plans.
+#: A model with plans, analytic or tabled.
 LargeModel = PlannedModel | TabledModel
 
 

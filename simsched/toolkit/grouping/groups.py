@@ -80,7 +80,7 @@ def efficiency(busy_s: Sequence[float], together_s: float) -> float:
 def merge_in_order(buckets: Mapping[int, Bucket[J]], rules: Rules) -> list[tuple[J, ...]]:
     """Merge every leader with the jobs that follow it, while the jobs taken do not fit on the cluster.
 
-    A job that needs no merging is a group of its own, before its leader's.
+    A job that needs no merging forms a separate group, before its leader's.
     """
     required = _required(buckets)
     groups: list[tuple[J, ...]] = []

@@ -219,7 +219,7 @@ def _collect(edge: Ints, node: Ints, blossom: int, x: int, ancestor: int) -> Non
 
 @jit
 def _shrink(edge: Ints, node: Ints, u: int, ancestor: int, v: int) -> None:
-    """Make a blossom of the cycle that the edge between `u` and `v` closes."""
+    """Form a blossom from the cycle that the edge between `u` and `v` closes."""
     size = node[_COUNTS, _VERTICES]
     b = size + 1
     while b <= node[_COUNTS, _HIGHEST] and node[_OUTER, b] != 0:
@@ -358,7 +358,7 @@ def _shift(edge: Ints, node: Ints) -> bool:
 
 @jit
 def _grow(edge: Ints, node: Ints) -> bool:
-    """Make the matching one pair larger, or return False at the optimum."""
+    """Enlarge the matching by one pair, or return False at the optimum."""
     for x in range(1, node[_COUNTS, _HIGHEST] + 1):
         node[_LABEL, x] = _FREE
         node[_SLACK, x] = 0

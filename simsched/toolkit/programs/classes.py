@@ -140,7 +140,7 @@ class Classes:
 
         It is minus the GPU time used, with weights between 1 and 1.01 from a fixed hash of each variable's place in the
         canonical order. It leaves time that no job needs to the round mechanism, which hands it out by priority;
-        here such time would let jobs compete with those whose share is tight. In the units of `columns`, where
+        handed out here, it would let jobs compete with those whose share is tight. In the units of `columns`,
         a job that needs less than a millionth of its time, the solver's resolution, weighs as if it needed that much.
         """
         held = np.asarray(self.gpus.sum(axis=0)).ravel()

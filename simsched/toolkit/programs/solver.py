@@ -19,7 +19,7 @@ from simsched.toolkit.programs.problem import Floats
 #: `interior`, the same without crossover, ends in the middle of the best solutions, which is not always unique.
 Method = Literal["auto", "highs-ds", "highs-ipm", "interior"]
 
-#: A sparse matrix by rows, or a dense one where it is small. Scipy's stubs say little about their operations.
+#: A sparse matrix by rows, or a dense one if it is small. Scipy's stubs say little about their operations.
 Rows = Any
 
 

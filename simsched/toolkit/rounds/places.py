@@ -82,7 +82,7 @@ class Seats:
         self._held: dict[Unit, tuple[str, tuple[int, ...]]] = {}
 
     def place(self, grants: Iterable[Grant], up: Sequence[bool]) -> dict[Unit, Allocation]:
-        """Return the allocation of each unit that runs; its nodes ascend, and `up` tells which nodes may be used.
+        """Return the allocation of each unit that runs; its nodes ascend, and `up` says which nodes may be used.
 
         Raises `ValueError` if the grants exceed a type's GPUs.
         """

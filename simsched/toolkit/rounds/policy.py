@@ -117,7 +117,7 @@ class SharesPolicy(Policy):
     _fluid: Fluid = field(default_factory=Fluid, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a round without length."""
+        """Reject a round without length."""
         self._options = RoundOptions(
             self.round_s, self.min_reset_s, idle_without_share=self.idle_without_share, **self._more_options()
         )
@@ -147,7 +147,7 @@ class SharesPolicy(Policy):
 
     @property
     def own_agents(self) -> bool:
-        """Return whether shares are granted exactly, which takes agents of its own."""
+        """Return whether shares are granted exactly, for which the policy needs its own agents."""
         return self.ideal
 
     @property
@@ -194,7 +194,7 @@ class SharesPolicy(Policy):
         return self._carry_out(view)
 
     def _tell(self, view: View) -> None:
-        """Report the order of choice of units, and to jobs outside the round when it ends."""
+        """Report the order in which units are chosen and, for jobs outside the round, when it ends."""
         if view.reasons is None:
             return
         order = self._rounds.order()
