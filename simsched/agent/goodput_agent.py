@@ -32,9 +32,8 @@ class Prior:
     """What is known of a job before its first run: parameters fitted offline or to earlier runs.
 
     They apply until the first measurement, and then as the starting point of the fit. `profile` holds the step times
-    behind them, if available: the job's own measurements then join and replace them in every fit, and the job
-    does not forget what it has not yet tried. `max_profiled_gpus` is the largest number of GPUs on which the speed is
-    known.
+    behind them, if available: the job's own measurements then join and replace them in every fit, and the job does not
+    forget what it has not yet tried. `max_profiled_gpus` is the largest number of GPUs on which the speed is known.
     """
 
     params: ThroughputParams
@@ -63,9 +62,8 @@ class _OnType:
 class GoodputAgent:
     """Profiles a job, fits its throughput on each GPU type, and picks the batch with the largest goodput.
 
-    Throughput is refitted whenever a configuration is seen for the first time; it uses the last observed gradient
-    statistics, which do not depend on the GPU type. A job with only one possible total batch size
-    keeps it.
+    Throughput is refitted whenever a configuration is seen for the first time; the agent uses the last observed
+    gradient statistics, which do not depend on the GPU type. A job with only one possible total batch size keeps it.
     """
 
     def __init__(

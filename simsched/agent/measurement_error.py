@@ -16,10 +16,10 @@ from simsched.model import GradientStats, JobRequest, StepTime
 class MeasurementError:
     """Distorts measurements by log-normal factors of mean 1 and standard deviation `noise`.
 
-    A configuration has one error for its computation and one for its synchronisation, however often the job runs in
-    it: a job averages over its steps, which leaves the common part. Squared norm and variance of
-    the gradient get a new error each whenever they change. Each job draws its errors from a separate random stream,
-    named by its id and its submission time.
+    A configuration has one error for its computation and one for its synchronisation, however often the job runs in it:
+    a job averages over its steps, which leaves the common part. Squared norm and variance of the gradient get a new
+    error each whenever they change. Each job draws its errors from a separate random stream, named by its id and its
+    submission time.
     """
 
     def __init__(self, noise: float, request: JobRequest) -> None:

@@ -1,8 +1,8 @@
 """Histories of finished jobs: a pool from which later jobs of the same or a similar application start.
 
 For each application the pool merges the measurements of its jobs: step times by GPU type and configuration (and with
-them the largest number of GPUs of any run), and gradient statistics over training. The throughput parameters
-are fitted to the merged step times. The pool is plain data, stored between runs as JSON (`simsched.agent.pool_file`).
+them the largest number of GPUs of any run), and gradient statistics over training. The throughput parameters are fitted
+to the merged step times. The pool is plain data, stored between runs as JSON (`simsched.agent.pool_file`).
 
 The rules of merging: if several jobs have measured one configuration or one epoch, the pool keeps their mean, with
 equal weight for each job; configurations and epochs are in ascending order; an application that returns with other
@@ -170,8 +170,8 @@ class HistoryPool:
         """Return the prior that a job of an unknown application may borrow after a run on one GPU; None if none fits.
 
         An application is similar if each of its four batch limits, and its step time at the batch measured, lie within
-        a factor of `SIMILAR_WITHIN` of the job's. The one with the closest step time wins. Its
-        computation is stretched to the job's pace; its synchronisation is kept.
+        a factor of `SIMILAR_WITHIN` of the job's. The one with the closest step time wins. Its computation is stretched
+        to the job's pace; its synchronisation is kept.
         """
         if seen.site.gpus != 1:
             return None

@@ -17,8 +17,8 @@ class Certificate:
 
     The sum follows from `prices` of the intervals that start at `starts`, the last one endless and free; or from `own`,
     prices of each job's ticks in the intervals from its release on, 0 after these; or, if `fast_machine`, from one
-    machine of all GPUs. The makespan follows from the work to be done from `makespan_from` on, or from
-    the job that would end last if each ran alone.
+    machine of all GPUs. The makespan follows from the work to be done from `makespan_from` on, or from the job that
+    would end last if each ran alone.
     """
 
     jobs: RelaxedJobs

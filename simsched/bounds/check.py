@@ -2,8 +2,8 @@
 
 All numbers are integers, or fractions of integers if a job has several speeds. A job's part of the bound is the least,
 over its completion time C, of C - r plus the price of the cheapest progress between its release r and C. As C grows,
-expensive progress is traded for cheaper: between two such exchanges the sum is linear in C, so its least value
-lies at one of them.
+expensive progress is traded for cheaper: between two such exchanges the sum is linear in C, so its least value lies at
+one of them.
 """
 
 from __future__ import annotations

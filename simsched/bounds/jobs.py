@@ -93,8 +93,8 @@ class RelaxedJobs:
 def relaxed_jobs(release: Sequence[int], work: Sequence[float], speeds: Sequence[Speeds], units: int) -> RelaxedJobs:
     """Return jobs of `work` progress at `speeds`, released at whole ticks, on `units` units of GPUs.
 
-    If every job has one speed and takes a whole number of ticks at it, work is in ticks, else in parts of
-    them. Raises `ValueError` for a job without work.
+    If every job has one speed and takes a whole number of ticks at it, work is in ticks, else in parts of them. Raises
+    `ValueError` for a job without work.
     """
     if any(amount <= 0 for amount in work):
         raise ValueError("a job without work cannot be bounded")

@@ -73,11 +73,11 @@ _LONGER = 1.2
 def own_prices(jobs: RelaxedJobs, common: Prices) -> Prices:
     """Return prices of each job's running time in each interval, derived from the common ones.
 
-    A common price of GPU time lets a job run at 24/32 of its speed on 24 free GPUs. Own prices charge jobs
-    for running, whatever their width, and pay back in each interval the dearest set of jobs that fits side by side
-    (Lagrangian decomposition; Guignard and Kim, Math. Programming 1987). At a job's width times the common price, both
-    are equal, so steps from there only raise the bound. If jobs have several speeds, if all have one width, which own
-    prices cannot improve, or if there are too many jobs, it returns the common prices.
+    A common price of GPU time lets a job run at 24/32 of its speed on 24 free GPUs. Own prices charge jobs for running,
+    whatever their width, and pay back in each interval the dearest set of jobs that fits side by side (Lagrangian
+    decomposition; Guignard and Kim, Math. Programming 1987). At a job's width times the common price, both are equal,
+    so steps from there only raise the bound. If jobs have several speeds, if all have one width, which own prices
+    cannot improve, or if there are too many jobs, it returns the common prices.
     """
     if jobs.cost_parts != 1 or jobs.rates.shape[1] != 1 or len(np.unique(jobs.costs)) == 1:
         return common

@@ -26,9 +26,9 @@ def lower_bound(jobs: RelaxedJobs) -> Certificate:
     Prices of GPU time are a Lagrangian relaxation of the capacity: each job is charged for the GPU time that it holds
     and chooses its own completion time, the least sum of both. Every choice of prices gives a bound (weak duality), so
     neither the grid of intervals nor the number of steps can raise it above the best schedule. The search is a
-    subgradient method with Polyak's steps towards a target that is lowered if it is not reached. Jobs of fixed
-    widths then get their own prices (`own_prices`). The other bound is that of one machine with all GPUs,
-    which shortest-remaining-area-first solves (Schrage 1968). Equal input gives equal bounds.
+    subgradient method with Polyak's steps towards a target that is lowered if it is not reached. Jobs of fixed widths
+    then get their own prices (`own_prices`). The other bound is that of one machine with all GPUs, which
+    shortest-remaining-area-first solves (Schrage 1968). Equal input gives equal bounds.
     """
     release, area = jobs.release.astype(np.float64), jobs.area
     stretches, worth, ends = (np.empty(size) for size in (4 * len(jobs) + 1, 4 * len(jobs) + 1, len(jobs)))

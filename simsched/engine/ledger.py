@@ -239,7 +239,7 @@ class Ledger:
         job.neighbours, job.gpu_share, job.speed = sharing
 
     def set_speeds(self) -> None:
-        """Update the speeds of jobs with new neighbours; raises `EngineError` if their memory does not suffice."""
+        """Update the speeds of jobs with new neighbours; raises `EngineError` if they run out of memory."""
         if self.share_uplinks is not None:
             self.share_uplinks()
         if not self._disturbed:

@@ -75,8 +75,8 @@ class FailureOptions:
 
     A node fails after a Weibull time of mean `node_mtbf_s` (None: never), or `gpu_mtbf_s` divided by its GPUs, and
     `weibull_shape` (1: exponential; below 1: clustered early failures); repair is log-normal with median
-    `repair_median_s` and `repair_sigma` of the logarithm, or that of a cause drawn from `causes`. Racks
-    (groups of nodes) fail together in the same way, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
+    `repair_median_s` and `repair_sigma` of the logarithm, or that of a cause drawn from `causes`. Racks (groups of
+    nodes) fail together in the same way, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
     `hot_spares` nodes are idle and each takes the place of a node that fails, which becomes a spare once repaired. A
     share `slow_nodes` of the nodes runs jobs at `slow_speed`. With `elastic` a job with plans whose nodes fail
     continues at once on those left if no spare stands in, and on all of them again once they are repaired.

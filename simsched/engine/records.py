@@ -25,7 +25,7 @@ def features_of(
     *,
     plans: bool = False,
 ) -> frozenset[Feature]:
-    """Return the features of a simulation that show in its tables; with `plans` some application has them."""
+    """Return the features of a simulation that appear in its tables; `plans` says whether an application has plans."""
     promised = {(due is not None, bool(queue)) for due, queue in values_of(jobs, "deadline_s", "queue")}
     used = {
         Feature.SHARING: options.max_jobs_per_gpu > 1,

@@ -55,8 +55,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     """A cluster whose waiting jobs the agent starts: at each step one job, or all that fit by a rule.
 
     An episode is a workload, from its first submission until its last job is complete. A step ends at the next instant
-    that offers a choice: the environment skips decisions at which no job waits, or at which no
-    job that it may start fits.
+    that offers a choice: the environment skips decisions at which no job waits, or at which no job that it may start
+    fits.
 
     With `action="job"`, action i starts the i-th job of the window, and the last action, `window`, lets time pass. An
     action that cannot be carried out is replaced by letting time pass, and one that would stop time by starting the
@@ -90,8 +90,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
         Each episode draws one of `seeds`, which select workloads, unless `reset(options={"seed": 7})` names one; it is
         truncated at `horizon_s` of simulated time. Observations show `features` of waiting jobs and `cluster_features`;
-        an agent receives only the signals that the former and the `rules` read. `placement` chooses the GPUs of a
-        job; if rules preempt, it is `most-free`. Raises `InputError` for invalid arguments.
+        an agent receives only the signals that the former and the `rules` read. `placement` chooses the GPUs of a job;
+        if rules preempt, it is `most-free`. Raises `InputError` for invalid arguments.
         """
         if action not in get_args(ActionKind):
             raise input_error("action", f"there is no kind '{action}'", nearest(str(action), get_args(ActionKind)))

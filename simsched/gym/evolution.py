@@ -72,9 +72,9 @@ def evolve(
     """Learn weights of features from -1 to 1 that finish jobs early, with preemption, on workloads of an experiment.
 
     The fitness of weights is the logarithm of the mean JCT, so that no workload counts for more because its jobs take
-    longer. The default `features` are those of `WEIGHED` and, if there are several, the application of a job.
-    The same arguments give the same weights on the same processor, whatever the number of workers. Raises `InputError`
-    as the environment does.
+    longer. The default `features` are those of `WEIGHED` and, if there are several, the application of a job. The same
+    arguments give the same weights on the same processor, whatever the number of workers. Raises `InputError` as the
+    environment does.
     """
     search = Evolution() if search is None else search
     if not features:

@@ -41,8 +41,8 @@ class Account:
     def judge(self, decides: Callable[[str, str], str], allowed: Collection[str] = ()) -> set[str]:
         """Report once which fields are not modelled; record a problem for those that would change the outcome.
 
-        `decides` describes, for a kind and a path, what the field would change, empty for nothing. `allowed` are
-        paths, with or without their kind (`Job.spec.managedBy`), that the user allows. Returns those that were used.
+        `decides` describes, for a kind and a path, what the field would change, empty for nothing. `allowed` are paths,
+        with or without their kind (`Job.spec.managedBy`), that the user allows. Returns those that were used.
         """
         used: set[str] = set()
         idle: dict[str, list[str]] = {}

@@ -50,8 +50,7 @@ class Workload:
 
     `queue` is the local queue that it names, `priority_class` the class of workloads and `pod_priority` that of pods.
     Times are in seconds: `created_s` since 1970, `submit_s` since the start and `duration_s`, both from annotations;
-    `ran_s` from its recorded start to its end. It stops after `limit_s`. A suspended one without a queue never
-    runs.
+    `ran_s` from its recorded start to its end. It stops after `limit_s`. A suspended one without a queue never runs.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """What a job physically is: how fast its steps are and how much each contributes.
 
-Five kinds of physics share one interface: fitted (`simsched.model.fitted`), measured
-(`simsched.model.measured`), tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.model.plans`)
-and a fixed duration (`simsched.model.fixed`).
+Five kinds of physics share one interface: fitted (`simsched.model.fitted`), measured (`simsched.model.measured`),
+tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.model.plans`) and a fixed duration
+(`simsched.model.fixed`).
 """
 
 from __future__ import annotations
@@ -236,11 +236,10 @@ class Undeclared:
 class ApplicationFacts:
     """What a user or a profiler knows of an application, as opposed to its physics.
 
-    The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
-    `regimes` are the published batch regimes of its model, if it knows them.
-    `reports_loss` says whether its jobs report their losses, `other_counts` whether their speed is known on other
-    numbers of GPUs than they ask for.
-    `plans` gives the step times of its plans, as a profile would (None: it has none).
+    The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type. `regimes`
+    are the published batch regimes of its model, if it knows them. `reports_loss` says whether its jobs report their
+    losses, `other_counts` whether their speed is known on other numbers of GPUs than they ask for. `plans` gives the
+    step times of its plans, as a profile would (None: it has none).
     """
 
     name: str
@@ -295,9 +294,9 @@ Floats = NDArray[np.float64]
 class LossCurve:
     """The loss over epochs of equal progress; epochs ascend from 0, and losses, all above 0, do not rise.
 
-    Between the given `epochs`, the logarithm of the loss is linear in the logarithm of 1 + epochs, so
-    that each piece is a power law; beyond the last epoch the loss stays constant. `noise` is the standard deviation of
-    single evaluations around the curve, relative to the curve.
+    Between the given `epochs`, the logarithm of the loss is linear in the logarithm of 1 + epochs, so that each piece
+    is a power law; beyond the last epoch the loss stays constant. `noise` is the standard deviation of single
+    evaluations around the curve, relative to the curve.
     """
 
     epochs: tuple[float, ...]

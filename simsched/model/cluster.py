@@ -84,8 +84,8 @@ class Level:
 class Cluster:
     """All nodes, in the order of their indices, and the memory of a GPU of each type in MB if known.
 
-    `levels` are above the nodes, the lowest first (`simsched.model.topology.with_levels` adds them), `within` the
-    tiers inside them whose uplinks are declared, the smallest first, with the nodes themselves last.
+    `levels` are above the nodes, the lowest first (`simsched.model.topology.with_levels` adds them), `within` the tiers
+    inside them whose uplinks are declared, the smallest first, with the nodes themselves last.
     """
 
     nodes: tuple[Node, ...]

@@ -43,9 +43,9 @@ class NoiseCurve:
 class Training:
     """The work of training to the target: epochs of equal progress, and the noise over them.
 
-    `iterations_per_epoch` counts iterations at the initial batch size. `batch_sizes` are the total ones known to reach
-    the target, ascending. For each of them, `iterations_ratio` gives the iterations of whole runs as a multiple of
-    those that progress and gain imply (real runs do not follow the AdaScale gain exactly); it affects predictions of
+    `iterations_per_epoch` counts iterations at the initial batch size. `batch_sizes` are the totals known to reach the
+    target, ascending. For each of them, `iterations_ratio` gives the iterations of whole runs as a multiple of those
+    that progress and gain imply (real runs do not follow the AdaScale gain exactly); it affects predictions of
     remaining iterations, not the speed of training.
     """
 

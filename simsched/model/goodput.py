@@ -56,8 +56,8 @@ class CandidateBatches:
 class GoodputModel:
     """Predicts the goodput of one job, in examples per second that are worth as much as at the initial batch size.
 
-    It combines fitted throughput parameters and gradient statistics of one moment. Throughput only depends on
-    whether the job spans nodes, so all numbers of nodes above one give the same goodput.
+    It combines fitted throughput parameters and gradient statistics of one moment. Throughput only depends on whether
+    the job spans nodes, so all numbers of nodes above one give the same goodput.
     """
 
     params: ThroughputParams

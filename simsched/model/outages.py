@@ -34,9 +34,9 @@ class OutageCause(NamedTuple):
 class AttemptPlan:
     """The attempts of a job that fail on their own.
 
-    `run_s` are the running seconds of each. With `keeps` the next attempt continues where the failed one ended,
-    as in a trace that records the duration of each attempt; otherwise it starts from the last checkpoint. With
-    `gives_up` the job ends unsuccessfully when the last of them fails.
+    `run_s` are the running seconds of each. With `keeps` the next attempt continues where the failed one ended, as in a
+    trace that records the duration of each attempt; otherwise it starts from the last checkpoint. With `gives_up` the
+    job ends unsuccessfully when the last of them fails.
     """
 
     run_s: tuple[float, ...] = ()
@@ -101,8 +101,8 @@ class PhillyFailures:
     """Draws failing attempts: the mean number of retries from Figure 9, causes and times from Table 7.
 
     Assumed: the number of retries is geometric, and causes within a job are independent (the paper finds that users
-    repeat their errors). An attempt does not fail if the job completes first. Source: Jeon et al.,
-    "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC'19.
+    repeat their errors). An attempt does not fail if the job completes first. Source: Jeon et al., "Analysis of
+    Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC'19.
     """
 
     def plan(self, num_gpus: int, rng: np.random.Generator) -> AttemptPlan:

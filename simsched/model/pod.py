@@ -57,8 +57,8 @@ COVERED = 0.95
 def usual_requests(counts: Counter[Request], covered: float = COVERED) -> list[tuple[Request, float]]:
     """Return the most frequent requests that cover the share `covered`, each with its share; shares add up to 1.
 
-    Ties go to the request counted first. Source: Weng et al., "Beware of
-    Fragmentation" (ATC'23), section 3, the classes of its target workload.
+    Ties go to the request counted first. Source: Weng et al., "Beware of Fragmentation" (ATC'23), section 3, the
+    classes of its target workload.
     """
     total, seen, kept = counts.total(), 0, []
     for request, count in counts.most_common():

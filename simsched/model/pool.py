@@ -13,9 +13,9 @@ from simsched.model.shape import NodeShape
 class Pool:
     """The free GPUs of the nodes of one type.
 
-    `nodes_with[n]` has a bit for every node with n GPUs free, so the lookup of the lowest index is immediate.
-    `levels` has, for each level above the nodes, the bits of each domain's nodes and their GPUs.
-    `shaped` chooses for a shape, through the capacity to which the pool belongs.
+    `nodes_with[n]` has a bit for every node with n GPUs free, so the lookup of the lowest index is immediate. `levels`
+    has, for each level above the nodes, the bits of each domain's nodes and their GPUs. `shaped` chooses for a shape,
+    through the capacity to which the pool belongs.
     """
 
     __slots__ = ("_fewest", "_largest", "levels", "nodes_with", "shaped", "total")

@@ -27,8 +27,8 @@ class ScalingCurve:
     """The factor on step times (computation and synchronisation alike) at one total batch.
 
     `factor[i]` applies to `gpus[i]` GPUs (ascending) that fill nodes of `gpus_per_node` one after the other; between
-    them it is linear, beyond them constant. It fades out, linearly in the logarithm, until the per-GPU batch is
-    twice or half that of `batch` on the same GPUs.
+    them it is linear, beyond them constant. It fades out, linearly in the logarithm, until the per-GPU batch is twice
+    or half that of `batch` on the same GPUs.
     """
 
     batch: int

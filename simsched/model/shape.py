@@ -26,8 +26,8 @@ _WHOLE = Amount(1)
 class NodeShape(NamedTuple):
     """`nodes` nodes of one type with the amount `each` on every one; with 0 nodes, `each` in total on any nodes.
 
-    `gpu_types` are those allowed (None: any); all nodes are in one domain of the level `within`, counted from
-    0, the lowest above the nodes (None: anywhere). An `exclusive` job shares its nodes with no other.
+    `gpu_types` are those allowed (None: any); all nodes are in one domain of the level `within`, counted from 0, the
+    lowest above the nodes (None: anywhere). An `exclusive` job shares its nodes with no other.
     """
 
     nodes: int

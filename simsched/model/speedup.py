@@ -13,8 +13,8 @@ from typing import Literal
 class Speedup:
     """Speed as a function of GPUs: the number of GPUs to the power of `exponent`, or a `table` of (GPUs, speed).
 
-    A table is sorted by GPUs, positive, and linear between its entries; beyond the last entry the
-    speed is constant, below the first it falls in proportion. Only ratios of speeds matter.
+    A table is sorted by GPUs, positive, and linear between its entries; beyond the last entry the speed is constant,
+    below the first it falls in proportion. Only ratios of speeds matter.
     """
 
     exponent: float = 1.0

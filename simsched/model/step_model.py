@@ -104,9 +104,9 @@ class PlacementClass:
 
     `sync_s` are the seconds of synchronisation when the fullest node holds 1, 2, ... GPUs (on one node: 2, 3, ...).
     They are multiplied by (nodes / 3) ^ `nodes_exponent` beyond three nodes and by fill ^ `fill_exponent`, the fill
-    being GPUs / (nodes x GPUs of the fullest node). The computation takes longer than on a single GPU by the
-    fraction `contention` plus `contention_s` seconds (both for the same counts; () for none), because workers share
-    processors and input pipelines. `overlap` is the exponent gamma.
+    being GPUs / (nodes x GPUs of the fullest node). The computation takes longer than on a single GPU by the fraction
+    `contention` plus `contention_s` seconds (both for the same counts; () for none), because workers share processors
+    and input pipelines. `overlap` is the exponent gamma.
     """
 
     sync_s: tuple[float, ...]
@@ -122,8 +122,8 @@ class PlacementModel:
     """Step times by classes of placement.
 
     `grad_s` are the seconds to compute a micro-batch on one GPU at the per-GPU batch sizes `local_bsz` (ascending, at
-    least two); linear between and beyond them. `scaling` corrects steps at the batches of tuned jobs,
-    and `across` gives the synchronisation across levels above the nodes (`sync_by_level`).
+    least two); linear between and beyond them. `scaling` corrects steps at the batches of tuned jobs, and `across`
+    gives the synchronisation across levels above the nodes (`sync_by_level`).
     """
 
     local_bsz: tuple[int, ...]

@@ -17,10 +17,10 @@ class Tenant:
     """What one tenant may use.
 
     `share` is the part of the cluster's GPUs that the tenant owns, `gpus` the same as a number, which takes precedence;
-    without either it owns none. With `borrows` it may also use GPUs that others leave idle, up
-    to `max_gpus` in total. `lends` is how many of its own GPUs others may use while idle (None: all). With `reclaims`
-    it takes its own GPUs back from borrowers at once. `weight` matters if policies divide in proportion. Tenants of one
-    `parent`, another tenant, share among themselves first; what the parent owns is for all below it.
+    without either it owns none. With `borrows` it may also use GPUs that others leave idle, up to `max_gpus` in total.
+    `lends` is how many of its own GPUs others may use while idle (None: all). With `reclaims` it takes its own GPUs
+    back from borrowers at once. `weight` matters if policies divide in proportion. Tenants of one `parent`, another
+    tenant, share among themselves first; what the parent owns is for all below it.
     """
 
     share: float | None = key(None, "part of the cluster's GPUs that is the tenant's own", ge=0, le=1)

@@ -1,8 +1,8 @@
 """Models described by their tensors: jobs that run for a given time, unless they are spread or preempted.
 
-The ten models of Tiresias (NSDI'19, Table 6) ship as a table. Such a model adds to a duration what the paper
-measures: large tensors slow training down when workers are spread over machines, and a preemption costs the
-time of a checkpoint and of a resumption.
+The ten models of Tiresias (NSDI'19, Table 6) ship as a table. Such a model adds to a duration what the paper measures:
+large tensors slow training down when workers are spread over machines, and a preemption costs the time of a checkpoint
+and of a resumption.
 """
 
 from __future__ import annotations

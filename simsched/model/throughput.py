@@ -22,8 +22,8 @@ TINY = 1e-8
 class ThroughputParams:
     """The seven parameters of the model: times in seconds, slopes in seconds per example or per GPU beyond the second.
 
-    `_c` is the computation of the gradient, `_n` its synchronisation across nodes, `_r` within one node, and `gamma`
-    in [1, 10] says how far computation and synchronisation overlap (1: not at all). Equation 12 of Pollux.
+    `_c` is the computation of the gradient, `_n` its synchronisation across nodes, `_r` within one node, and `gamma` in
+    [1, 10] says how far computation and synchronisation overlap (1: not at all). Equation 12 of Pollux.
     """
 
     alpha_c: float

@@ -22,8 +22,8 @@ class Triggers:
     """When a policy decides: every `interval_s` while jobs are active, or on events.
 
     Intervals fall on multiples of `interval_s`, the first after time 0. `node_change` fires when a node goes down or
-    comes up, `leases_over` when the last lease of the running jobs ends. With `quiet`, intervals, completions and
-    ends of leases also count without active jobs, as long as jobs are still to come.
+    comes up, `leases_over` when the last lease of the running jobs ends. With `quiet`, intervals, completions and ends
+    of leases also count without active jobs, as long as jobs are still to come.
     """
 
     interval_s: float | None = None
@@ -50,14 +50,14 @@ class Triggers:
 class Traits:
     """The properties of a policy, whatever its parameters.
 
-    `needs` are the signals that it always reads; its view lacks all others. `wants` is the physics that it
-    counts on, with what it becomes without. A `rigid` policy gives a job exactly the GPUs that it asked for, or none.
-    A `type_aware` one weighs GPU types against each other, at least with some parameters; for others each type is a
+    `needs` are the signals that it always reads; its view lacks all others. `wants` is the physics that it counts on,
+    with what it becomes without. A `rigid` policy gives a job exactly the GPUs that it asked for, or none. A
+    `type_aware` one weighs GPU types against each other, at least with some parameters; for others each type is a
     separate pool. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps its full speed on a
     shared GPU, and the others divide what it leaves; otherwise all divide it by the experiment's model of sharing. One
     that `scales` starts and stops nodes (`Decision.nodes`). One that `forgets` restarts whenever no job is active:
-    neither completed jobs nor random draws affect its later decisions, so a trace can be cut there.
-    One that models a released scheduler `follows` a version of it, whose switches are `features` with their defaults.
+    neither completed jobs nor random draws affect its later decisions, so a trace can be cut there. One that models a
+    released scheduler `follows` a version of it, whose switches are `features` with their defaults.
 
     Four traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
     section of that name; `interval`, `quantum` and `diagnostics` name the parameters that hold the seconds between its
@@ -165,10 +165,10 @@ class Policy(Protocol):
         return configured_agent(request, facts)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Raise `InputError` for a workload that the policy's input files were not made for.
+        """Raise `InputError` for a workload that does not match the policy's input files.
 
-        Called before the run, on an instance that is then discarded. The views show jobs as they will be
-        submitted, in the order of the workload, with the declared signals that are known before a job runs.
+        Called before the run, on an instance that is then discarded. The views show jobs as they will be submitted, in
+        the order of the workload, with the declared signals that are known before a job runs.
         """
         return
 

@@ -69,10 +69,10 @@ class Decision(NamedTuple):
     """What happens to each job: `jobs` maps ids to the GPUs that they hold from now on, or to an action.
 
     A job that is not named `stops`, unless the `rest` `stays`. `wake_at_s` requests a decision at that second. `watch`
-    requests one at the second at which a job's attained service reaches a number of GPU-seconds above the current
-    one; a watch stays until it fires, is replaced, or the job finishes. `nodes` are those to provision from now on
-    (None: as before): others go down at once and must be empty by then; nodes that are down come up after the start-up
-    delay. `diagnostics` are numbers for the table of decisions. `renew_leases` ends the leases of running jobs at this
+    requests one at the second at which a job's attained service reaches a number of GPU-seconds above the current one;
+    a watch stays until it fires, is replaced, or the job finishes. `nodes` are those to provision from now on (None: as
+    before): others go down at once and must be empty by then; nodes that are down come up after the start-up delay.
+    `diagnostics` are numbers for the table of decisions. `renew_leases` ends the leases of running jobs at this
     decision and starts new ones.
 
     >>> Decision({"a": ((0, 4),), "b": Place(((0, 4),), onto="a")}).allocations

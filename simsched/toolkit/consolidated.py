@@ -20,8 +20,8 @@ def place_consolidated(
     """Place the jobs of `counts`, those in `firm` first, each on as few nodes as possible.
 
     A job of unchanged size stays if it is consolidated or may not move. A firm job without room displaces other firm
-    jobs that may move; if that fails, it is scattered. The rest stay if firm jobs leave them room, else they go to
-    the freest nodes. A job without room gets nothing.
+    jobs that may move; if that fails, it is scattered. The rest stay if firm jobs leave them room, else they go to the
+    freest nodes. A job without room gets nothing.
     """
     if view.reasons is not None:
         tell_counts(counts, view.reasons)

@@ -263,8 +263,8 @@ def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
 def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float | None:
     """Return GPU-slots saved later per extra GPU now, when a job goes from `gpus` to the next size in this slot.
 
-    Work done now shortens `later` from its last slot backwards. None if the next size is too large for the job,
-    or makes it restart in vain or late.
+    Work done now shortens `later` from its last slot backwards. None if the next size is too large for the job, or
+    makes it restart in vain or late.
     """
     larger = job.larger(gpus)
     if larger > job.max_gpus or _grows_in_vain(job, gpus, larger) or not _is_safe(job, larger, later):

@@ -72,7 +72,7 @@ class ServiceHistory:
     LEAST = 10
 
     def __init__(self, samples_gpu_s: Sequence[int], file: str | None) -> None:
-        """Take samples or a file with one number of GPU-seconds a line; with neither, learn as jobs finish.
+        """Take samples or a file with one number of GPU-seconds per line; with neither, learn as jobs finish.
 
         Raises `InputError` for an unreadable file and `ValueError` if both are given.
         """

@@ -1,4 +1,4 @@
-"""How many nodes jobs hold: a record of the past, and a forecast from the same hours of the day before."""
+"""The number of nodes that jobs hold: a record of the past, and a forecast from the same hours of the day before."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from simsched.policy import JobView
 class NodeDemand:
     """The number of nodes in use over time, a step function, and its forecast.
 
-    The forecast is seasonal naive with today's level: the use `season_s` earlier plus the change
-    in use since one season ago. If the record is shorter than that, it is the current use.
+    The forecast is seasonal naive with today's level: the use `season_s` earlier plus the change in use since one
+    season ago. If the record is shorter than that, it is the current use.
     """
 
     season_s: float = 86_400.0
@@ -62,8 +62,8 @@ def nodes_to_wake(
 ) -> list[int]:
     """Return the nodes of `asleep` that jobs need, in the order of the jobs, beyond what is `free` by node.
 
-    A job that fits on one node takes the tightest fit, a larger one as few nodes as in an empty cluster; what it
-    takes is gone for later jobs. A job that cannot be served takes nothing.
+    A job that fits on one node takes the tightest fit, a larger one as few nodes as in an empty cluster; what it takes
+    is gone for later jobs. A job that cannot be served takes nothing.
     """
     room = list(free)
     left = list(asleep)

@@ -2,11 +2,11 @@
 
 A policy for rigid jobs gives every job a key; the scheduler admits jobs by key, skips those that do not fit, takes GPUs
 from jobs with larger keys if it may, and lets a placer choose the GPUs. The outcome is that of walking all jobs in
-order (`simsched.toolkit.gang`), but only the first waiting job of each size and the last running jobs are looked at.
+order (`simsched.toolkit.gang`), but the walk visits only the first waiting job of each size and the last running jobs.
 
 GPUs are counted by type, and a job gets GPUs of one type that it can run on: the type it holds, else the first with
-enough free GPUs, else the one whose preempted jobs would be the least urgent (by the most urgent of them; ties
-by the order of the types).
+enough free GPUs, else the one whose preempted jobs would be the least urgent (by the most urgent of them; ties by the
+order of the types).
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def type_pools(
 
     A waiting job joins the pool with the fewest GPUs asked for relative to the GPUs that are up (pools with none up
     come last; ties by the order of the types). With `count_down`, GPUs of nodes that are down count too, for policies
-    that bring nodes up. With `rigid`, pools whose GPUs up can hold the job come first. `home` fixes
-    the types of waiting jobs. Jobs that can run on no type of the cluster are in no pool.
+    that bring nodes up. With `rigid`, pools whose GPUs up can hold the job come first. `home` fixes the types of
+    waiting jobs. Jobs that can run on no type of the cluster are in no pool.
     """
     types = gpu_types(view.nodes)
     nodes = {kind: tuple(node.index for node in view.nodes if node.gpu_type == kind) for kind in types}

@@ -73,8 +73,8 @@ def cabs(state: BatchState, metrics: BatchMetrics) -> int:
     return state.clip(rate * variance / loss)
 
 
-#: The weight of the newest estimate in the moving averages. Its value is KungFu's; that it weighs the newest, not
-#: the previous estimates, is an assumption.
+#: The weight of the newest estimate in the moving averages. Its value is KungFu's; that it weighs the newest, not the
+#: previous estimates, is an assumption.
 NEWEST = 0.6
 
 

@@ -45,9 +45,9 @@ class Colocation(Protocol):
 class GuaranteedFirst:
     """A model in which a guaranteed job runs as if alone, and jobs together achieve what `beneath` says.
 
-    Priority divides the work of a GPU without adding to it: the others share what the guaranteed job leaves of the
-    sum of speeds, in proportion to their speeds under `beneath`, and stop if that is nothing. Source: AntMan,
-    section 4.2, whose local scheduler holds opportunistic jobs back until the guaranteed one is as fast as if alone.
+    Priority divides the work of a GPU without adding to it: the others share what the guaranteed job leaves of the sum
+    of speeds, in proportion to their speeds under `beneath`, and stop if that is nothing. Source: AntMan, section 4.2,
+    whose local scheduler holds opportunistic jobs back until the guaranteed one is as fast as if alone.
     """
 
     beneath: Colocation

@@ -27,9 +27,9 @@ MURI_OVERHEAD: Mapping[int, float] = MappingProxyType({2: 1.33 / 1.015, 3: 1.5 /
 def pipeline_s(order: Sequence[Stages]) -> float:
     """Return the seconds of an iteration of up to four jobs that enter the pipeline in this order.
 
-    The slots end at f(0) = 0 and f(i+1) = max over the existing jobs of f(i) + network of the job in slot i+1,
-    f(i) + GPU of slot i+2, and f(i-1) + data of slot i+3 (data loads over two slots). The result is f(i+1) - f(i-3)
-    once that differs from f(i) - f(i-4) by less than one part in a thousand, or else f(8) - f(4).
+    The slots end at f(0) = 0 and f(i+1) = max over the existing jobs of f(i) + network of the job in slot i+1, f(i) +
+    GPU of slot i+2, and f(i-1) + data of slot i+3 (data loads over two slots). The result is f(i+1) - f(i-3) once that
+    differs from f(i) - f(i-4) by less than one part in a thousand, or else f(8) - f(4).
     """
     jobs: list[Stages | None] = [*order, *[None] * (_SLOTS - len(order))]
     ends_s = [0.0]

@@ -20,8 +20,8 @@ class Plan:
     """Tensor, pipeline, data and context ranks; sequences per micro-batch; virtual stages per GPU; what saves memory.
 
     Activations are kept, recomputed in the attention only, or fully recomputed. `sequence_parallel` divides over the
-    tensor ranks what tensor parallelism replicates. `zero` is the stage of ZeRO, 0 for none; `offload` keeps
-    gradients and the optimiser's state in the host's memory.
+    tensor ranks what tensor parallelism replicates. `zero` is the stage of ZeRO, 0 for none; `offload` keeps gradients
+    and the optimiser's state in the host's memory.
     """
 
     tensor: int = 1

@@ -187,7 +187,7 @@ def _weights(
 def _merge(
     groups: Sequence[tuple[J, ...]], pairs: Mapping[int, int], gpus: int, required: int, capacity: int
 ) -> tuple[list[tuple[J, ...]], int]:
-    """Emit matched groups at the later index, merged while `required` exceeds `capacity` and else side by side."""
+    """Emit matched groups at the later index, merged while `required` exceeds `capacity`, else one by one."""
     waiting = set(pairs.values())
     merged: list[tuple[J, ...]] = []
     for index, group in enumerate(groups):

@@ -1,8 +1,8 @@
 """Rules that choose a node for a pod, and the GPUs on it.
 
-A rule gives each node that fits a pod a truncated integer score; the best wins, ties by the order of the nodes. The
-pod gets the fitting GPUs with the least room; for a fraction of a GPU, `fgd` takes the best score and `random` any.
-Source: the published simulator of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), with its baselines.
+A rule gives each node that fits a pod a truncated integer score; the best wins, ties by the order of the nodes. The pod
+gets the fitting GPUs with the least room; for a fraction of a GPU, `fgd` takes the best score and `random` any. Source:
+the published simulator of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), with its baselines.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def allox(duration_s: Floats, free_gpus: Integers) -> Integers:
     `duration_s[n, k]` is each job's remaining time on each type, infinite if it cannot run there; `free_gpus[k]` counts
     GPUs, each taken by one job. The assignment minimises the sum of completion times: the j-th last job on a GPU adds j
     times its duration. GPUs of a type are alike, so columns are only the positions that an optimum can use, and the
-    the shortest jobs of a type start, one per GPU. Ties by array order. Raises `InputError` for a negative duration.
+    shortest jobs of a type start, one per GPU. Ties by array order. Raises `InputError` for a negative duration.
     """
     jobs = len(duration_s)
     starts = np.full(jobs, -1, dtype=np.int64)

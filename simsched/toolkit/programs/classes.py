@@ -1,8 +1,8 @@
 """Jobs that a program cannot tell apart form one class of variables.
 
 A program that treats equal jobs alike has a solution with equal shares (the average over their permutations). Solving
-for classes finds it at the cost of the number of different jobs, whatever the order of jobs and GPU types: classes are
-sorted by content.
+for classes finds it at a cost that depends on the number of distinct jobs, whatever the order of jobs and GPU types,
+because classes are sorted by content.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ class Classes:
         """Return the objective, to be maximised, that chooses among the best solutions, shape (variables,).
 
         It is minus the GPU time used, with weights between 1 and 1.01 from a fixed hash of each variable's place in the
-        canonical order. It leaves time that no job needs to the round mechanism, which hands it out by priority;
-        handed out here, it would let jobs compete with those whose share is tight. In the units of `columns`,
-        a job that needs less than a millionth of its time, the solver's resolution, weighs as if it needed that much.
+        canonical order. It leaves time that no job needs to the round mechanism, which hands it out by priority; handed
+        out here, it would let jobs compete with those whose share is tight. In the units of `columns`, a job that needs
+        less than a millionth of its time, the solver's resolution, weighs as if it needed that much.
         """
         held = np.asarray(self.gpus.sum(axis=0)).ravel()
         generic = (1.0 + _SPREAD * _scatter(self.num_variables)) * np.maximum(columns, _LEAST_WEIGHED)

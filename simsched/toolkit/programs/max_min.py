@@ -1,4 +1,4 @@
-"""Max-min fairness and makespan: one level for all jobs, raised as far as it goes."""
+"""Max-min fairness and makespan: one level for all jobs, raised as far as possible."""
 
 from __future__ import annotations
 

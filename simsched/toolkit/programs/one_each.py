@@ -33,8 +33,8 @@ SMALL = 200
 class OfferProblem:
     """Offers sorted by job: `job`, `gpu_type`, `gpus` and `cost` of shape (m,).
 
-    `room` counts the GPUs of each type; `must` marks the jobs that must get an offer. A job without one costs
-    nothing, so only offers of negative cost are worth taking. Jobs without offers are left out.
+    `room` counts the GPUs of each type; `must` marks the jobs that must get an offer. A job without one costs nothing,
+    so only offers of negative cost are worth taking. Jobs without offers are left out.
     """
 
     job: Integers

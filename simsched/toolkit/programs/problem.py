@@ -71,7 +71,7 @@ class ShareProblem:
         return len(self.throughput)
 
     def agnostic(self) -> ShareProblem:
-        """Return the same instance with rate 1 everywhere and without pairs, for policies that know no rates."""
+        """Return the same instance with rate 1 everywhere and without pairs, for policies without rates."""
         return ShareProblem(np.ones_like(self.throughput), self.scale_factor, self.num_gpus, self.weights)
 
     def usable(self, rates: Floats) -> Floats:
@@ -123,7 +123,7 @@ def isolated(problem: ShareProblem) -> Floats:
 def proportional(problem: ShareProblem) -> Floats:
     """Return N_k / sum N for every job: all its time, split as the GPUs are. Shape (n, k).
 
-    Ignores capacity: the mechanism that deals out rounds decides who waits.
+    Ignores capacity: the round mechanism decides which jobs wait.
     """
     return np.tile(problem.num_gpus / problem.num_gpus.sum(), (problem.num_jobs, 1))
 

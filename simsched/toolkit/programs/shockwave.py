@@ -34,10 +34,10 @@ class PlanOptions:
     """The constants of a plan, with the artifact's values for 32 GPUs.
 
     `makespan_weight` is k, per second of the longest remaining time; `fairness_power` is lambda; `hurry_power` replaces
-    it if less than a round remains; `momentum` averages estimates of the fair completion time; `bases` are the
-    shares of progress at which the log utility bends, `floor` stands in for zero progress. The solver stops at
-    `relative_gap` or `node_limit`, never by the clock: so plans do not depend on the machine. `early` says which jobs
-    get their rounds first in the window, `spare` which jobs without a round get spare GPUs.
+    it if less than a round remains; `momentum` averages estimates of the fair completion time; `bases` are the shares
+    of progress at which the log utility bends, `floor` stands in for zero progress. The solver stops at `relative_gap`
+    or `node_limit`, never by the clock, so plans do not depend on the machine. `early` says which jobs get their rounds
+    first in the window, `spare` which jobs without a round get spare GPUs.
     """
 
     rounds: int = 20

@@ -143,8 +143,8 @@ def _raise(classes: Classes, unit: Floats, level: Floats, step: Floats, method: 
 def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> Flags:
     """Return the classes that reach their best rate before any GPU is short.
 
-    As all rise, one class after the other gets its fastest type all the time; bisection finds how many
-    do. Not for entities, which split weights again after each class.
+    As all rise, one class after the other gets its fastest type all the time; bisection finds how many do. Not for
+    entities, which split weights again after each class.
     """
     most = classes.best_rates / unit
     rising = np.flatnonzero(step > 0)

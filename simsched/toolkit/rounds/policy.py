@@ -172,7 +172,7 @@ class SharesPolicy(Policy):
         return self._fluid.agent(request.id, agent) if self.ideal else agent
 
     def weight(self, job: JobView) -> float:
-        """Return a job's weight, by default the one that it was submitted with."""
+        """Return a job's weight, by default the submitted one."""
         return job.request.weight
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:

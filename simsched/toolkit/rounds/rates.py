@@ -15,8 +15,8 @@ from simsched.policy import MEASURED_SPEEDS, TRUE_RATES, JobView, Signal
 Floats = npt.NDArray[np.float64]
 
 #: Where rates come from. `none` treats all types as equal; `reference` uses the true rate on the cluster's first type
-#: for all; `true` is an oracle; `measured` is what each job has measured itself, and `fitted` what all jobs of the
-#: run have, completed by a model.
+#: for all; `true` is an oracle; `measured` is what each job has measured itself, and `fitted` what all jobs of the run
+#: have, completed by a model.
 Speeds = Literal["true", "measured", "fitted", "reference", "none"]
 
 SIGNALS: Mapping[str, frozenset[Signal]] = MappingProxyType(
