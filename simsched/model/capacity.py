@@ -19,7 +19,7 @@ from simsched.model.shape import Amount, NodeShape
 
 Ints = npt.NDArray[np.int64]
 
-#: The amount of a resource that a node does not declare.
+#: The amount assumed of a resource that a node does not declare.
 _PLENTY = 1 << 60
 
 

@@ -207,7 +207,7 @@ def fit_convergence(steps: Sequence[float], losses: Sequence[float]) -> Converge
     """Fit Optimus' convergence model to losses, by non-negative least squares over a grid of `_FLOORS` floors.
 
     Losses are divided by the first and outliers are removed. For a given floor the inverse of the rest is linear in the
-    step and fitted linearly; the floor with the least squared error in the loss wins.
+    step, which makes the fit linear; the floor with the least squared error in the loss wins.
     Raises `InputError` if the first loss is not positive.
     """
     k, y = _points(steps, losses)

@@ -150,7 +150,7 @@ class PriorityScheduler:
         return changes
 
     def _tell(self, reasons: Reasons) -> None:
-        """Report the order of the jobs, and why jobs wait for other reasons than a lack of GPUs."""
+        """Report the order of the jobs, and why jobs wait for reasons other than a lack of GPUs."""
         fresh, head = self._fresh_key, ""
         keys = {e: fresh(e.id) if fresh is not None and e.allocation else e.key for e in self._entries.values()}
         order = sorted(keys, key=lambda entry: (keys[entry], entry.number))

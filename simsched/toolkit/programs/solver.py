@@ -56,7 +56,7 @@ class Optimum(NamedTuple):
 
 
 class SolverError(RuntimeError):
-    """HiGHS failed on a program for another reason than infeasibility."""
+    """HiGHS failed on a program for a reason other than infeasibility."""
 
 
 class Program:
