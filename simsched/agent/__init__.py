@@ -1,4 +1,4 @@
-"""What runs beside a job: its measurements, the fit of its throughput, the choice of its batch; no policies."""
+"""Agents, which run with a job: its measurements, the fit of its throughput, the choice of its batch; no policies."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The contract between the engine and whatever picks a job's batch size."""
+"""The contract between the engine and the agent that picks a job's batch size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simsched.model import (
 
 
 class Measurement(NamedTuple):
-    """What a job sees of itself when it begins to run in some way, in its 0-based `epoch`."""
+    """What a job measures when it starts to run in a configuration, in its 0-based `epoch`."""
 
     site: Site
     local_bsz: int
@@ -34,21 +34,21 @@ class Agent(Protocol):
 
     @property
     def stale(self) -> bool:
-        """Return whether `choose` could answer otherwise than when it was last asked, so that re-tuning may pay."""
+        """Return whether `choose` could differ from its last answer, so that re-tuning may pay off."""
 
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Return the batch for a site during a 0-based epoch."""
 
     def observe(self, measurement: Measurement) -> None:
-        """Take note of a measurement."""
+        """Record a measurement."""
 
     @property
     def goodput(self) -> GoodputReport | None:
-        """Return the fitted model of the job's goodput, None where the agent fits none."""
+        """Return the fitted model of the job's goodput, None if the agent fits none."""
 
 
 class UnlearningAgent:
-    """The base of agents that learn nothing, and are shown no measurement."""
+    """Base class of agents that learn nothing and receive no measurements."""
 
     stale = False
     goodput = None
@@ -59,11 +59,11 @@ class UnlearningAgent:
 
 
 class Lease(NamedTuple):
-    """How a job runs until its agent returns its GPUs' time to the scheduler.
+    """The run of a job until its agent returns control of the GPUs to the scheduler.
 
     The job runs until `end_s` (seconds since the start of the workload) and then pauses, holding its GPUs, until the
-    next decision; where it still holds them then, its next lease begins. `progress(now_s)` is the progress in all at a
-    second of the lease, before whose end the job may be stopped. `completes` tells that the job is done at the end.
+    next decision; if it still holds them then, its next lease starts. `progress(now_s)` is the total progress at a
+    second of the lease, since the job may be stopped before its end. `completes` says that the job is done at the end.
     """
 
     end_s: float
@@ -72,27 +72,27 @@ class Lease(NamedTuple):
 
 
 class LeasingAgent:
-    """The base of agents that grant their job time in leases, as GavelIterator does (Gavel, section 6).
+    """Base class of agents that grant their job time in leases, as GavelIterator does (Gavel, section 6).
 
-    It is not a protocol, since every job's agent is asked whether it is one.
+    It is not a protocol, since the engine checks the agent of every job for it.
     """
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Return how the job runs that begins on a site at a second, having made `progress`; refuses until defined."""
+        """Return the lease of a job that starts on a site at `now_s` with `progress` made; raises until overridden."""
         raise NotImplementedError
 
 
 class AgentFactory(Protocol):
-    """Makes the agents of one run; its constructor's parameters are the `params` of an experiment."""
+    """Creates the agents of one run; its constructor's parameters are the `params` of an experiment."""
 
     #: Short name, as in the registry.
     name: ClassVar[str]
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn the cluster, before the first job is submitted; does nothing by default."""
+        """Receive the cluster, before the first job is submitted; does nothing by default."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job; raises `InputError` where the job is none for such an agent."""
+        """Create the agent of a job; raises `InputError` if the job does not suit such an agent."""
         ...
 
 
@@ -113,7 +113,7 @@ _UNKNOWN = TypeReport(0, None)
 class GoodputReport(NamedTuple):
     """What is known of a job, by GPU type.
 
-    `version` changes whenever a model does, so that what was computed from it can be kept until then.
+    `version` changes whenever a model does, so that results computed from it can be cached until then.
     """
 
     types: Mapping[str, TypeReport] = MappingProxyType({})
@@ -125,6 +125,6 @@ class GoodputReport(NamedTuple):
 
 
 def no_goodput(job_id: str) -> Problem:
-    """Say that a policy reads what the agent of a job does not know."""
+    """Report that a policy reads a model that the agent of a job does not fit."""
     message = f"the agent of job '{job_id}' fits no goodput model, which the policy reads"
     return Problem("agent", message, "choose an agent that fits one, such as 'goodput'")

@@ -1,8 +1,8 @@
-"""Fits the throughput model to what a job has measured of itself (Pollux, OSDI'21, section 4.1).
+"""Fits the throughput model to a job's own measurements (Pollux, OSDI'21, section 4.1).
 
 The loss is the root-mean-square error of logarithms of T_grad and of T_iter, plus two mild priors; a damped Newton
-method minimises it within bounds. What a job cannot know yet (it has never crossed nodes, say) is held at next to
-nothing, so that an unexplored configuration looks better than it is and gets tried.
+method minimises it within bounds. Parameters that a job cannot know yet (say, because it has never crossed nodes) are
+held near 0, so that an unexplored configuration looks better than it is and gets tried.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simsched.model import TINY, StepTime, ThroughputParams
 #: A configuration on one GPU type: nodes, GPUs, per-GPU batch.
 Configuration = tuple[int, int, int]
 
-#: Step times on one GPU type by configuration, in the order in which they were first measured.
+#: Step times on one GPU type by configuration, in the order of first measurement.
 Profile = Mapping[Configuration, StepTime]
 
 _START = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
@@ -39,13 +39,13 @@ class Fit(NamedTuple):
 
 
 class Fits:
-    """Remembers fits, so that jobs of one application that have measured the same are fitted once."""
+    """Caches fits, so that jobs of one application with equal measurements are fitted once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Fit] = {}
 
     def fit(self, profile: Profile, *, start: ThroughputParams | None = None) -> Fit:
-        """Fit a profile, or recall what was fitted to an equal one (same measurements in the same order)."""
+        """Fit a profile, or return the cached fit of an equal one (same measurements in the same order)."""
         key = (start, *profile.items())
         found = self._known.get(key)
         if found is None:
@@ -55,7 +55,8 @@ class Fits:
     def fit_across(self, profile: Profile, within: ThroughputParams) -> ThroughputParams:
         """Fit only the synchronisation across nodes, to a profile across levels above the nodes.
 
-        What is left is that of `within`: the third pair of parameters that Pollux (OSDI'21, section 3.2) foresees.
+        The other parameters are those of `within`. This is the third pair of parameters that Pollux (OSDI'21, section
+        3.2) foresees.
         """
         key = (within, None, *profile.items())
         found = self._known.get(key)
@@ -68,10 +69,10 @@ class Fits:
 def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mapping[int, float] = _NONE_HELD) -> Fit:
     """Fit the seven parameters to a profile.
 
-    `start` replaces the published starting point (for models known from earlier runs), and `held` has the parameters
-    that are known, by their place. Raises `ValueError` where the profile is empty.
+    `start` replaces the published starting point (for models known from earlier runs), and `held` gives the known
+    parameters, by index. Raises `ValueError` if the profile is empty.
     """
-    from simsched.agent.fit_loss import best_fit, loss_of  # brings numba, and few runs fit anything
+    from simsched.agent.fit_loss import best_fit, loss_of  # loads numba, and few runs fit anything
 
     if not profile:
         raise ValueError("a throughput model cannot be fitted to no measurements")
@@ -89,7 +90,7 @@ def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mappin
 
 
 def _held(profile: Profile) -> dict[int, float]:
-    """Say which parameters the profile cannot tell, and what they are held at."""
+    """Return the parameters that the profile cannot determine, with the values at which they are held."""
     held: dict[int, float] = {}
     if len({local_bsz for _, _, local_bsz in profile}) == 1:
         held[_ALPHA_C] = math.fsum(time.step_s - time.sync_s for time in profile.values()) / len(profile) / 2

@@ -1,7 +1,8 @@
-"""The compiled fit of the throughput model; apart, so that only runs that fit anything load the compiler.
+"""The compiled fit of the throughput model; separate, so that only runs that fit anything load the compiler.
 
-The loss is smooth except where all errors of a kind are 0, which few measurements allow: there a root mean square has a
-kink. Its square therefore grows by the square of a width, which is made smaller until it no longer counts.
+The loss is smooth except where all errors of a kind are 0, which is possible with few measurements: there a root mean
+square has a kink. The fit therefore adds the square of a width to its square, and shrinks the width until it is
+negligible.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ALPHA_C, _BETA_C, _ALPHA_N, _BETA_N, _ALPHA_R, _BETA_R, _GAMMA = range(7)
 _OVERLAP_PRIOR = 1e-3  # weight of (gamma - 1)^2
 _SLOPE_PRIOR = 1e-2  # weight of (beta / alpha)^2 of both kinds of synchronisation
 _WIDEST, _NARROWER, _NARROWEST = 1e-3, 1e-3, 1e-9  # widths of the kinks: first, factor, last
-_NEGLIGIBLE = 1e-4  # of an error, below which a width does not count
+_NEGLIGIBLE = 1e-4  # share of an error below which a width is negligible
 _MOST_STEPS = 100  # of one width
 _CONVERGED = 1e-9  # change of the loss that a step promises, relative to the loss
 _LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e12
@@ -29,7 +30,7 @@ _LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e12
 
 @jit
 def points_of(measured: Floats) -> Floats:
-    """Make the points of a fit: a row a measurement, as `loss_at` reads them.
+    """Build the points of a fit, one row per measurement, as `loss_at` reads them.
 
     A row of `measured` holds nodes, GPUs, per-GPU batch, and the seconds of a step and of its synchronisation.
     """
@@ -49,10 +50,10 @@ def points_of(measured: Floats) -> Floats:
 
 @jit
 def best_fit(start: Floats, lowest: Floats, highest: Floats, measured: Floats) -> tuple[Floats, float]:
-    """Return the best of the points to which three starts lead, and its loss; of equals, that of the first.
+    """Return the best of the points to which three starts lead, and its loss; ties go to the first.
 
-    Where synchronisation is next to nothing or overlaps far, the loss hardly depends on it, and a descent may stay
-    there. Two starts therefore take all of a measured step, or what is beside the computation, for synchronisation.
+    If synchronisation is near 0 or overlaps almost fully, the loss hardly depends on it, and a descent may get stuck
+    there. Two starts therefore attribute all of a measured step, or all but the computation, to synchronisation.
     """
     points = points_of(measured)
     best, least = start.copy(), np.inf
@@ -73,7 +74,7 @@ def best_fit(start: Floats, lowest: Floats, highest: Floats, measured: Floats) -
 
 @leaf
 def _mean_sync_s(points: Floats, measured: Floats, kind: int, compute_share: float) -> float:
-    """Return the mean of steps without a share of their computation, where they synchronise in one way."""
+    """Return the mean of steps less a share of their computation, over steps with one kind of synchronisation."""
     total, count = 0.0, 0
     for i in range(points.shape[0]):
         if points[i, kind] > 0:
@@ -84,9 +85,9 @@ def _mean_sync_s(points: Floats, measured: Floats, kind: int, compute_share: flo
 
 @jit
 def loss_at(at: Floats, points: Floats, width: float, slope: Floats, bend: Floats, rms: Floats) -> float:
-    """Return the loss, and fill its gradient, its Hessian, and the two errors.
+    """Return the loss, and fill in its gradient, its Hessian and the two errors.
 
-    `points` has a row a measurement: per-GPU batch, four terms of T_sync, T_sync beside these, and the logarithms of
+    `points` has one row per measurement: per-GPU batch, four terms of T_sync, the rest of T_sync, and the logarithms of
     T_grad and T_iter. `width` rounds the kinks off.
     """
     count, gamma = points.shape[0], at[_GAMMA]
@@ -117,7 +118,7 @@ def loss_at(at: Floats, points: Floats, width: float, slope: Floats, bend: Float
         grad_bend[_ALPHA_C, _ALPHA_C] += weight
         grad_bend[_BETA_C, _ALPHA_C] += weight * size
         grad_bend[_BETA_C, _BETA_C] += weight * size * size
-        # T_iter: by its logarithms' shares in it, and by gamma.
+        # T_iter: by the shares of both logarithms in it, and by gamma.
         by_grad, by_sync = share / grad, other / sync
         by_gamma = (share * log_grad + other * log_sync - log_step) / gamma
         own[_ALPHA_C], own[_BETA_C] = by_grad, by_grad * size
@@ -165,7 +166,7 @@ def _fill(
     step_rms: float,
     count: int,
 ) -> None:
-    """Fill gradient and Hessian of the sum of two root mean squares from the sums of each."""
+    """Fill in the gradient and Hessian of the sum of two root mean squares from the sums of each."""
     by_grad, by_step = _over(1.0, count * grad_rms), _over(1.0, count * step_rms)
     for j in range(7):
         slope[j] = grad_slope[j] * by_grad + step_slope[j] * by_step
@@ -185,7 +186,7 @@ def _over(one: float, other: float) -> float:
 
 @leaf
 def _add_priors(at: Floats, slope: Floats, bend: Floats) -> float:
-    """Return the priors' part of the loss, and add theirs to gradient and Hessian."""
+    """Return the priors' part of the loss, and add their gradient and Hessian."""
     beyond_one = at[_GAMMA] - 1.0
     loss: float = _OVERLAP_PRIOR * beyond_one * beyond_one
     slope[_GAMMA] += 2 * _OVERLAP_PRIOR * beyond_one
@@ -203,7 +204,7 @@ def _add_priors(at: Floats, slope: Floats, bend: Floats) -> float:
 
 @leaf
 def _solved(bend: Floats, damping: float, free: Floats, right: Floats, factor: Floats, step: Floats) -> bool:
-    """Fill the free part of a step of the damped Hessian, by Cholesky; False where that is not positive definite."""
+    """Solve for the free part of a damped Newton step by Cholesky; False if the Hessian is not positive definite."""
     for j in range(7):
         if free[j] == 0.0:
             continue
@@ -243,7 +244,7 @@ def _solved(bend: Floats, damping: float, free: Floats, right: Floats, factor: F
 def _find_step(
     at: Floats, lowest: Floats, highest: Floats, slope: Floats, bend: Floats, damping: float, step: Floats
 ) -> float:
-    """Fill a damped Newton step within the bounds and return by how much it promises to lower the loss; -1 for none."""
+    """Fill a damped Newton step within the bounds and return the predicted decrease of the loss; -1 for none."""
     free, right, factor = np.zeros_like(at), np.zeros_like(at), np.zeros_like(bend)
     for j in range(7):
         step[j] = 0.0
@@ -273,7 +274,7 @@ def _find_step(
 
 @jit
 def minimise(at: Floats, lowest: Floats, highest: Floats, points: Floats) -> float:
-    """Move a point within its bounds to where the loss is least nearby, and return the loss there."""
+    """Move a point within its bounds to a local minimum of the loss, and return the loss there."""
     slope, bend, rms, step, aim = np.zeros(7), np.zeros((7, 7)), np.zeros(2), np.zeros(7), np.zeros(7)
     new_slope, new_bend = np.zeros(7), np.zeros((7, 7))
     width = _WIDEST
@@ -307,5 +308,5 @@ def minimise(at: Floats, lowest: Floats, highest: Floats, points: Floats) -> flo
 
 @jit
 def loss_of(at: Floats, measured: Floats) -> float:
-    """Return the loss at a point, of measurements as `points_of` takes them."""
+    """Return the loss at a point for measurements as `points_of` takes them."""
     return loss_at(at, points_of(measured), 0.0, np.zeros(7), np.zeros((7, 7)), np.zeros(2))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class PlanAgent(UnlearningAgent):
-    """Runs the plan asked for where its GPUs are those it takes, else the fastest.
+    """Runs the requested plan if the job has the GPUs that it takes, else the fastest plan.
 
-    With `tight` it is the one that would be the fastest on full nodes side by side, wherever the GPUs lie.
+    With `tight` it runs the plan that is fastest on adjacent full nodes, wherever the GPUs are.
     """
 
     plans: LargeModel
@@ -45,7 +45,7 @@ class PlanAgent(UnlearningAgent):
 
 @dataclass
 class FixedBatchAgent(UnlearningAgent):
-    """Keeps the total batch at `target`, accumulating gradients where the GPUs are few."""
+    """Keeps the total batch at `target`, accumulating gradients if the GPUs are few."""
 
     limits: BatchLimits
     target: int
@@ -56,7 +56,7 @@ class FixedBatchAgent(UnlearningAgent):
 
 
 class NoBatchAgent(UnlearningAgent):
-    """Stands beside a job that has no batch size to choose."""
+    """The agent of a job that has no batch size to choose."""
 
     def choose(self, site: Site, epoch: int) -> BatchChoice:
         """Choose nothing."""
@@ -67,11 +67,11 @@ _NO_BATCH_AGENT = NoBatchAgent()
 
 
 def fixed_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
-    """Make the agent that keeps a job at the batch size submitted.
+    """Create the agent that keeps a job at the batch size submitted.
 
-    Where none was given, that is the application's own, or the least that the GPUs asked for can hold.
+    Without one, it keeps the application's own, or the least that the requested GPUs can hold.
 
-    A job with plans runs the one asked for on the GPUs that it takes, on others the fastest.
+    A job with plans runs the requested plan on the GPUs that it takes, and the fastest on others.
     """
     if facts.plans is not None:
         return PlanAgent(facts.plans, request.plan, request.batch_size or facts.plans.global_batch)
@@ -84,27 +84,28 @@ def fixed_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
 
 @dataclass
 class FixedBatch(AgentFactory):
-    """Keeps every job at the batch size that was submitted."""
+    """Keeps every job at its submitted batch size."""
 
     name: ClassVar[str] = "fixed-batch"
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         return fixed_agent(request, facts)
 
 
 @dataclass
 class BestPlan(AgentFactory):
-    """Keeps every job at its batch size as `fixed-batch` does, and runs the fastest plan, whichever was asked for.
+    """Keeps every job at its batch size as `fixed-batch` does, and runs the fastest plan, whichever was requested.
 
-    `on` its site, or on as many GPUs of full nodes side by side, as who tunes a job in advance finds it.
+    `on` selects its site, or the same number of GPUs on adjacent full nodes, as a user who tunes a job in advance
+    would.
     """
 
     name: ClassVar[str] = "best-plan"
     on: Literal["site", "full-nodes"] = "site"
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         if facts.plans is None:
             return fixed_agent(request, facts)
         batch = request.batch_size or facts.plans.global_batch

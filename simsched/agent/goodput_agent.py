@@ -29,12 +29,11 @@ from simsched.model import (
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of a job before it has run: parameters fitted offline or to earlier runs.
+    """What is known of a job before its first run: parameters fitted offline or to earlier runs.
 
-    They serve until the first measurement, and then as the starting point of the fit. `profile` holds the step times
-    behind them, if these are at hand: then the job's own measurements join and replace them in every fit, and the job
-    does not unlearn what it has not tried yet. `max_profiled_gpus` is the largest number of GPUs on which the speed is
-    known.
+    They apply until the first measurement, and then as the starting point of the fit. `profile` holds the step times
+    behind them, if available: the job's own measurements then join and replace them in every fit, and the job does not
+    forget what it has not yet tried. `max_profiled_gpus` is the largest number of GPUs on which the speed is known.
     """
 
     params: ThroughputParams
@@ -43,7 +42,7 @@ class Prior:
     max_profiled_gpus: int = 0
 
 
-#: Returns what a job can borrow from others once it has been measured for the first time on a GPU type, if anything.
+#: Returns what a job can borrow from others, if anything, after its first measurement on a GPU type.
 PriorLookup = Callable[[Measurement], Prior | None]
 
 
@@ -55,7 +54,7 @@ class _OnType:
         self.profile: dict[Configuration, StepTime] = {}
         self.params: ThroughputParams | None = prior.params if prior else None
         self.max_gpus = prior.max_profiled_gpus if prior else 0
-        #: What was measured across levels above the nodes, and the model with the pair of parameters of these.
+        #: Measurements across levels above the nodes, and the model with the parameters for these.
         self.beyond: dict[Configuration, StepTime] = {}
         self.beyond_params: ThroughputParams | None = None
 
@@ -63,9 +62,8 @@ class _OnType:
 class GoodputAgent:
     """Profiles a job, fits its throughput on each GPU type, and picks the batch with the largest goodput.
 
-    Throughput is refitted whenever a configuration is seen for the first time; of the gradient statistics, which do
-    not depend on the GPU type, the last ones observed count. A job that may run at one total batch size only keeps to
-    it.
+    Throughput is refitted whenever a configuration is seen for the first time; the agent uses the last observed
+    gradient statistics, which do not depend on the GPU type. A job with only one possible total batch size keeps it.
     """
 
     def __init__(
@@ -82,10 +80,10 @@ class GoodputAgent:
     ) -> None:
         """Start without measurements; `candidates` may be shared by agents with the same limits, `fits` by any.
 
-        `priors` are what is known already, by GPU type. On a type without one, `lookup` is asked for one at the first
+        `priors` hold what is already known, by GPU type. On a type without one, the agent calls `lookup` at the first
         measurement. `error` distorts what the job measures. With `bootstrap` a type on which only single GPUs were
-        measured borrows the model of another type, its times scaled by the ratio of the single-GPU speeds (as Sia does,
-        SOSP'23).
+        measured borrows the model of another type, with times scaled by the ratio of the single-GPU speeds (as Sia
+        does, SOSP'23).
         """
         self.limits = limits
         self._bootstrap = bootstrap
@@ -120,7 +118,7 @@ class GoodputAgent:
 
     @property
     def beyond(self) -> Mapping[str, ThroughputParams]:
-        """Return the models for placements across levels above the nodes, by GPU type, where any was measured."""
+        """Return the models for placements across levels above the nodes, by GPU type, if any was measured."""
         return {name: on.beyond_params for name, on in self._types.items() if on.beyond_params is not None}
 
     @property
@@ -129,7 +127,7 @@ class GoodputAgent:
         return self._noise
 
     def start_from(self, priors: Mapping[str, Prior]) -> None:
-        """Take over what is known of the application by GPU type; a job that has measured something keeps to that."""
+        """Adopt what is known of the application by GPU type; a job keeps what it has measured itself."""
         if self._noise or not priors:
             return
         self._types = {gpu_type: _OnType(priors[gpu_type]) for gpu_type in sorted(priors)}
@@ -145,7 +143,7 @@ class GoodputAgent:
         return self._chosen[where]
 
     def observe(self, measurement: Measurement) -> None:
-        """Take note of a measurement; refit where its configuration is new."""
+        """Record a measurement; refit if its configuration is new."""
         if self._error is not None:
             measurement = self._error.distort(measurement)
         site = measurement.site
@@ -167,9 +165,9 @@ class GoodputAgent:
         self._stale = self.fixed_batch_size is None
 
     def _learn(self, on: _OnType, key: Configuration, step: StepTime, *, beyond: bool) -> None:
-        """Fit what is new: the seven parameters, or the pair for levels above the nodes beside them.
+        """Fit what is new: the seven parameters, or the separate pair for levels above the nodes.
 
-        A job that has run only across such levels takes that for synchronisation across nodes until it measures more.
+        A job that has run only across such levels treats it as synchronisation across nodes until it measures more.
         """
         if not beyond:
             on.profile[key] = step
@@ -182,7 +180,7 @@ class GoodputAgent:
             on.beyond_params = self._fits.fit_across(on.beyond, on.params)
 
     def _fit(self, on: _OnType, added: Configuration) -> ThroughputParams:
-        """Fit to what the prior knows and the job has measured; an exact confirmation changes nothing."""
+        """Fit to the prior's profile and the job's measurements; an exact confirmation changes nothing."""
         prior = on.prior
         if prior is None:
             return self._fits.fit(on.profile).params
@@ -192,7 +190,7 @@ class GoodputAgent:
         return self._fits.fit({**prior.profile, **on.profile}, start=start).params
 
     def _publish(self) -> None:
-        """Report the current models, and forget the choices made with the old ones."""
+        """Report the current models, and drop the choices made with the old ones."""
         types = {gpu_type: self._report_on(on) for gpu_type, on in self._types.items()}
         self._report = GoodputReport(types, self._report.version + 1)
         self._chosen.clear()
@@ -225,7 +223,7 @@ class GoodputAgent:
 
 
 def _borrowed(on: _OnType, donor: _OnType) -> ThroughputParams | None:
-    """Scale the donor's model by the mean ratio of single-GPU step times, measured over the donor's."""
+    """Scale the donor's model by the mean ratio of single-GPU step times, its own over the donor's."""
     if donor.params is None:
         return None
     ratios = [
@@ -237,7 +235,7 @@ def _borrowed(on: _OnType, donor: _OnType) -> ThroughputParams | None:
 
 @dataclass(frozen=True)
 class Shared:
-    """What the agents of one run can share, because it depends on applications and measurements alone."""
+    """What the agents of one run can share, because it depends only on applications and measurements."""
 
     fits: Fits = field(default_factory=Fits)
     candidates: dict[BatchLimits, CandidateBatches] = field(default_factory=dict)
@@ -253,9 +251,9 @@ def goodput_agent(
     noise: float = 0,
     bootstrap: bool = False,
 ) -> GoodputAgent:
-    """Make the agent that adapts a job's batch to its goodput; `noise` is that of `MeasurementError`.
+    """Create the agent that adapts a job's batch to its goodput; `noise` is that of `MeasurementError`.
 
-    Raises `InputError` where the application has no batch size to adapt.
+    Raises `InputError` if the application has no batch size to adapt.
     """
     limits = facts.limits
     if limits is None:
@@ -281,7 +279,7 @@ class Goodput:
     """Adapts every job's batch to its goodput, from models that the job fits to its own measurements.
 
     `noise` is the relative error of what a job measures; 0 makes measurements exact. With `bootstrap`, what a job knows
-    on one GPU type serves on others on which it has run on single GPUs only.
+    on one GPU type carries over to types on which it has run only on single GPUs.
     """
 
     name: ClassVar[str] = "goodput"
@@ -292,12 +290,12 @@ class Goodput:
     _shared: Shared = field(default_factory=Shared, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a noise outside [0, 1)."""
+        """Reject a noise outside [0, 1)."""
         check_noise(self.noise)
 
     def begin(self, cluster: Cluster) -> None:
-        """Need nothing of the cluster."""
+        """Ignore the cluster."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job; raises `InputError` where it has no batch size to adapt."""
+        """Create the agent of a job; raises `InputError` if it has no batch size to adapt."""
         return goodput_agent(request, facts, shared=self._shared, noise=self.noise, bootstrap=self.bootstrap)

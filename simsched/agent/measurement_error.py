@@ -1,4 +1,4 @@
-"""Errors of what a job measures of itself."""
+"""Errors of a job's measurements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from simsched.model import GradientStats, JobRequest, StepTime
 class MeasurementError:
     """Distorts measurements by log-normal factors of mean 1 and standard deviation `noise`.
 
-    A configuration has one error for its computation and one for its synchronisation, however often the job runs in
-    it: a job averages over its steps, which leaves the common part. Squared norm and variance of
-    the gradient have one each whenever they change. The errors of a job come from a random stream of its own, named by
-    its id and the time of its submission.
+    A configuration has one error for its computation and one for its synchronisation, however often the job runs in it:
+    a job averages over its steps, which leaves the common part. Squared norm and variance of the gradient get a new
+    error each whenever they change. Each job draws its errors from a separate random stream, named by its id and its
+    submission time.
     """
 
     def __init__(self, noise: float, request: JobRequest) -> None:
-        """Make the errors of one job; raises `ValueError` for a noise that is not in [0, 1)."""
+        """Create the errors of one job; raises `ValueError` for a noise that is not in [0, 1)."""
         check_noise(noise)
         name = f"{request.id} {request.submit_time_s}"
         self._rng = np.random.default_rng(np.random.SeedSequence([zlib.crc32(name.encode())]))

@@ -1,7 +1,7 @@
-"""What an operator knows of an application that was profiled before anybody submits it.
+"""What an operator knows of an application from profiling it before its submission.
 
-A job that starts from this has been told the true step times of many configurations, not what some job has measured: it
-is what the Pollux paper seeds its models with (OSDI'21, section 5.3.2), and a policy that uses it declares the signal
+A job that starts from this knows the true step times of many configurations instead of other jobs' measurements: this
+is how the Pollux paper seeds its models (OSDI'21, section 5.3.2), and a policy that uses it declares the signal
 `offline_profiles`.
 """
 
@@ -11,13 +11,13 @@ from simsched.agent.fit import Configuration, fit
 from simsched.agent.goodput_agent import Prior
 from simsched.model import Application, BatchLimits, Cluster, Shape, Site, StepTime, batch_for_target
 
-#: Placements that are profiled: within one node, on two, and on whole nodes, up to 16 nodes.
+#: Profiled placements: within one node, on two nodes, and on whole nodes, up to 16 nodes.
 _WHOLE_NODES = (2, 4, 8, 16)
 _BATCHES = 6
 
 
 def offline_priors(application: Application, cluster: Cluster) -> dict[str, Prior]:
-    """Profile an application on every GPU type of a cluster that it can run on; {} where it has no batch size."""
+    """Profile an application on every GPU type of a cluster on which it can run; {} if it has no batch size."""
     found = {
         gpu_type: offline_prior(application, gpu_type, cluster.gpus_per_node(gpu_type))
         for gpu_type in cluster.gpu_types
@@ -27,10 +27,10 @@ def offline_priors(application: Application, cluster: Cluster) -> dict[str, Prio
 
 
 def offline_prior(application: Application, gpu_type: str, gpus_per_node: int) -> Prior | None:
-    """Fit an application's true step times on a grid of placements and batches; None where it has no batch size.
+    """Fit an application's true step times on a grid of placements and batches; None if it has no batch size.
 
     The placements are those of nodes with `gpus_per_node` GPUs of type `gpu_type`; those that the application does not
-    know are left out. The gradient statistics are those at the begin of training.
+    know are left out. The gradient statistics are those at the start of training.
     """
     limits = application.limits
     if limits is None:
@@ -42,7 +42,7 @@ def offline_prior(application: Application, gpu_type: str, gpus_per_node: int) -
         for local_bsz in _batches(limits):
             try:
                 step = application.step_time(Site(shape, gpu_type), local_bsz)
-            except ValueError:  # measured applications know some placements and batches only
+            except ValueError:  # measured applications know only some placements and batches
                 continue
             profile[len(shape), sum(shape), local_bsz] = step
     batch = batch_for_target(limits, application.fixed_batch_size or limits.init_batch_size, 1)
@@ -59,6 +59,6 @@ def _shapes(gpus_per_node: int) -> list[Shape]:
 
 
 def _batches(limits: BatchLimits) -> list[int]:
-    """Space per-GPU batches geometrically between the limits, both included."""
+    """Space per-GPU batches geometrically between the limits, both inclusive."""
     ratio = limits.max_local_bsz / limits.min_local_bsz
     return sorted({round(limits.min_local_bsz * ratio ** (i / (_BATCHES - 1))) for i in range(_BATCHES)})

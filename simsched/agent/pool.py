@@ -1,13 +1,13 @@
 """Histories of finished jobs: a pool from which later jobs of the same or a similar application start.
 
-For each application the pool merges what its jobs have measured: step times by GPU type and configuration (and with
-them the largest number of GPUs that any has run on), and gradient statistics over training. The throughput parameters
-are fitted to the merged step times. It is plain data, kept between runs as JSON (`simsched.agent.pool_file`).
+For each application the pool merges the measurements of its jobs: step times by GPU type and configuration (and with
+them the largest number of GPUs of any run), and gradient statistics over training. The throughput parameters are fitted
+to the merged step times. The pool is plain data, stored between runs as JSON (`simsched.agent.pool_file`).
 
-The rules of merging: where several jobs have measured one configuration, or one epoch, their mean counts, each job
-once; configurations and epochs are kept in ascending order; an application that comes with other batch limits than
-before is another one, and its history is dropped. So the pool depends on which jobs have finished and, but
-for rounding, not on their order. Step times are kept apart by GPU type.
+The rules of merging: if several jobs have measured one configuration or one epoch, the pool keeps their mean, with
+equal weight for each job; configurations and epochs are in ascending order; an application that returns with other
+batch limits counts as a new one, and its old history is dropped. So the pool depends on which jobs have finished but,
+except for rounding, not on their order. Step times are separate by GPU type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIMILAR_WITHIN = 2.0
 
 
 class Pooled(NamedTuple):
-    """The means of two numbers that belong together, and how many jobs they come from.
+    """The means of a pair of numbers, and the number of jobs behind them.
 
     The numbers are seconds of a step and of its synchronisation, or the two gradient statistics.
     """
@@ -39,7 +39,7 @@ class Pooled(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """What `jobs` finished jobs of an application have measured.
+    """The measurements of `jobs` finished jobs of an application.
 
     `profiles` maps GPU types to step times by configuration, `noise` 0-based epochs to gradient statistics (squared
     norm and variance); all ascend, and none is empty.
@@ -51,15 +51,15 @@ class History:
     noise: Mapping[int, Pooled]
 
     def max_profiled_gpus(self, gpu_type: str) -> int:
-        """Return the largest number of GPUs of a type that any of the jobs has run on."""
+        """Return the largest number of GPUs of a type on which any of the jobs has run."""
         return max(gpus for _, gpus, _ in self.profiles[gpu_type])
 
     def step_times(self, gpu_type: str) -> dict[Configuration, StepTime]:
-        """Return the step times on a GPU type alone."""
+        """Return the step times on a GPU type, without counts."""
         return {key: StepTime(step.first, step.second) for key, step in self.profiles[gpu_type].items()}
 
     def gradient_at(self, progress: float) -> GradientStats:
-        """Return the gradient statistics at a share of training in [0, 1): those of the last epoch seen until then."""
+        """Return the gradient statistics at a share of training in [0, 1): those of the last epoch observed by then."""
         epoch = progress * (max(self.noise) + 1)
         at = max((seen for seen in self.noise if seen <= epoch), default=min(self.noise))
         return GradientStats(self.noise[at].first, self.noise[at].second)
@@ -68,7 +68,7 @@ class History:
 def history_of_job(
     limits: BatchLimits, profiles: Mapping[str, Profile], noise: Mapping[int, GradientStats]
 ) -> History | None:
-    """Return the history of one finished job, None where it has measured nothing."""
+    """Return the history of one finished job, None if it has no measurements."""
     if not profiles or not noise:
         return None
     steps = {
@@ -79,7 +79,7 @@ def history_of_job(
 
 
 def merge(one: History, other: History) -> History:
-    """Merge the histories of two groups of jobs of one application; `ValueError` where their batch limits differ."""
+    """Merge the histories of two groups of jobs of one application; `ValueError` if their batch limits differ."""
     if one.limits != other.limits:
         raise ValueError("histories of applications with different batch limits cannot be merged")
     jobs = one.jobs + other.jobs
@@ -99,7 +99,7 @@ def _union(one: Mapping[_Key, Pooled], other: Mapping[_Key, Pooled]) -> dict[_Ke
 
 
 def _mean(one: Pooled, other: Pooled) -> Pooled:
-    """Average by jobs; what is equal stays just so, without the rounding of an average."""
+    """Average by number of jobs; equal values stay exact, without the rounding of an average."""
     jobs = one.jobs + other.jobs
     share = other.jobs / jobs
     return Pooled(one.first + (other.first - one.first) * share, one.second + (other.second - one.second) * share, jobs)
@@ -113,18 +113,18 @@ class HistoryPool:
         histories: Mapping[str, History] | None = None,
         params: Mapping[tuple[str, str], ThroughputParams] | None = None,
     ) -> None:
-        """Start with these histories; `params` are what was fitted to them by application and GPU type, where known."""
+        """Start with these histories; `params` are those fitted to them, by application and GPU type, if known."""
         self._histories = dict(histories or {})
         self._params = dict(params or {})
 
     @property
     def applications(self) -> tuple[str, ...]:
-        """List the applications that it knows, sorted."""
+        """List the known applications, sorted."""
         return tuple(sorted(self._histories))
 
     @property
     def jobs(self) -> int:
-        """Count the jobs that it has learnt from."""
+        """Count the jobs behind the histories."""
         return sum(history.jobs for history in self._histories.values())
 
     def __getitem__(self, application: str) -> History:
@@ -132,7 +132,7 @@ class HistoryPool:
         return self._histories[application]
 
     def params(self, application: str, gpu_type: str) -> ThroughputParams:
-        """Return the throughput parameters on a GPU type, fitted when first asked for after a change."""
+        """Return the throughput parameters on a GPU type, fitted on the first call after a change."""
         key = application, gpu_type
         if key not in self._params:
             self._params[key] = fit(self._histories[application].step_times(gpu_type)).params
@@ -154,7 +154,7 @@ class HistoryPool:
             self._params.pop((application, gpu_type), None)
 
     def lookup(self, application: str, limits: BatchLimits) -> dict[str, Prior]:
-        """Return what a new job starts from by GPU type; {} where its application is not known with these limits."""
+        """Return the priors of a new job by GPU type; {} if its application is unknown with these limits."""
         history = self._histories.get(application)
         if history is None or history.limits != limits:
             return {}
@@ -167,11 +167,11 @@ class HistoryPool:
         }
 
     def similar(self, limits: BatchLimits, seen: Measurement) -> Prior | None:
-        """Return what a job of an unknown application may borrow once it has run on one GPU; None where nothing fits.
+        """Return the prior that a job of an unknown application may borrow after a run on one GPU; None if none fits.
 
         An application is similar if each of its four batch limits, and its step time at the batch measured, lie within
-        a factor of `SIMILAR_WITHIN` of the job's. The one with the closest step time is taken. Its
-        computation is stretched to the job's pace; its synchronisation is kept.
+        a factor of `SIMILAR_WITHIN` of the job's. The one with the closest step time wins. Its computation is stretched
+        to the job's pace; its synchronisation is kept.
         """
         if seen.site.gpus != 1:
             return None

@@ -1,4 +1,4 @@
-"""The history pool as a file: JSON that people can read and compare, one configuration a line.
+"""The history pool as a file: JSON that people can read and compare, one configuration per line.
 
 ```
 {"format": "simsched-history/2",
@@ -36,12 +36,12 @@ _PROFILE_KEYS, _NOISE_KEYS = 3, 1  # leading whole numbers of a row
 
 
 def read_pool(path: Path) -> HistoryPool:
-    """Read a pool; raises `InputError` with every problem of the file, each with its place."""
+    """Read a pool; raises `InputError` with every problem of the file and its location."""
     return pool_of(read_json(path, _REMEDY), str(path))
 
 
 def pool_of(content: object, where: str) -> HistoryPool:
-    """Make a pool of plain data as `pool_data` gives it; raises `InputError` naming `where` and the key."""
+    """Build a pool from the plain data of `pool_data`; raises `InputError` naming `where` and the key."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise input_error(where, f"is not a history pool of the format '{FORMAT}' (found: {found})", _REMEDY)
@@ -64,7 +64,7 @@ def pool_of(content: object, where: str) -> HistoryPool:
 
 
 class _Entry:
-    """One application of the file, with all that is wrong with it."""
+    """One application of the file, with its problems."""
 
     def __init__(self, entry: object, where: str) -> None:
         self.problems: list[Problem] = []
@@ -85,7 +85,7 @@ class _Entry:
         return name
 
     def history(self) -> History | None:
-        """Return the history; None, with problems, where anything is wrong with the entry."""
+        """Return the history; None, with problems recorded, if the entry is invalid."""
         if self.problems:
             return None
         jobs = self._entry["jobs"]
@@ -101,14 +101,14 @@ class _Entry:
         return History(limits, jobs, profiles, {key[0]: value for key, value in sorted(noise.items())})
 
     def params(self) -> dict[str, ThroughputParams]:
-        """Return the fitted parameters by GPU type of an entry in which nothing is wrong."""
+        """Return the fitted parameters by GPU type of a valid entry."""
         return {
             gpu_type: ThroughputParams(**{key: float(numbers[key]) for key in _PARAMS})
             for gpu_type, numbers in sorted(self._entry["throughput"].items())
         }
 
     def _profiles(self) -> dict[str, dict[Configuration, Pooled]]:
-        """Read step times by GPU type, which stands first in each row."""
+        """Read step times by GPU type, the first item of each row."""
         rows = self._entry["profile"]
         if not isinstance(rows, list) or not all(
             isinstance(row, list) and row and isinstance(row[0], str) for row in rows
@@ -145,7 +145,7 @@ class _Entry:
     def _rows(
         self, section: str, keys: int, *, lowest: int, rows: Mapping[int, Any] | None = None
     ) -> dict[tuple[int, ...], Pooled]:
-        """Read rows of `keys` whole numbers, two numbers, and a number of jobs; `rows` are some by their place."""
+        """Read rows of `keys` whole numbers, two numbers, and a number of jobs; `rows` are a selection by index."""
         if rows is None:
             listed = self._entry[section]
             if not isinstance(listed, list) or not listed:
@@ -165,7 +165,7 @@ class _Entry:
 
 
 def _row_fault(row: object, keys: int, lowest: int, *, steps: bool) -> str:
-    """Say what is wrong with a row; of step times, the synchronisation must be part of the step."""
+    """Describe what is wrong with a row; in step times, the synchronisation must be part of the step."""
     if not isinstance(row, list) or len(row) != keys + 3:
         return f"is not a row of {keys + 3} numbers"
     if not all(_whole(value, lowest) for value in row[:keys]) or not _whole(row[-1], 1):
@@ -187,7 +187,7 @@ def _finite(value: object) -> bool:
 
 
 def pool_data(pool: HistoryPool) -> dict[str, Any]:
-    """Return a pool as plain data, which `pool_of` turns back into an equal pool."""
+    """Return a pool as plain data, from which `pool_of` rebuilds an equal pool."""
     return {"format": FORMAT, "applications": [_entry_of(pool, name) for name in pool.applications]}
 
 
@@ -206,7 +206,7 @@ def _entry_of(pool: HistoryPool, name: str) -> dict[str, Any]:
 
 
 def pool_text(pool: HistoryPool) -> str:
-    """Write a pool as the text of a file; equal pools give equal text."""
+    """Format a pool as the text of a file; equal pools give equal text."""
     entries = ",\n".join(_entry_text(entry) for entry in pool_data(pool)["applications"])
     return f'{{"format": "{FORMAT}", "applications": [\n{entries}\n]}}\n'
 

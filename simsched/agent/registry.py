@@ -23,5 +23,5 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, *, folder: Path | None = None) -> type[AgentFactory]:
-    """Find the class of a name, as `simsched.plugins.Kind.load` does."""
+    """Find an agent class by name, as `simsched.plugins.Kind.load` does."""
     return cast("type[AgentFactory]", AGENTS.load(name, folder=folder))

@@ -39,11 +39,11 @@ class RuleAgent:
     """Follows a batch rule; batches of a tabulated application are rows of its table, others are split over GPUs."""
 
     goodput = None
-    #: The next epoch may bring another batch.
+    #: The next epoch may change the batch.
     stale = True
 
     def __init__(self, request: JobRequest, facts: ApplicationFacts, rule: BatchRule, known: Known = _NOTHING) -> None:
-        """Start with the batch asked for; raises `InputError` where the application has no batch sizes."""
+        """Start with the batch asked for; raises `InputError` if the application has no batch sizes."""
         if facts.limits is None and facts.regimes is None:
             message = f"job {request.id} runs '{facts.name}', which has no batch size to change"
             raise input_error("workload", message, "choose an application with batch sizes")
@@ -62,7 +62,7 @@ class RuleAgent:
         if epoch != self._state.epoch and not self._fixed:
             self._state = self._state._replace(epoch=epoch, gpus=site.gpus)
             batch = self._rule(self._state, self._metrics())
-            if self._limits is not None or batch in self._table:  # a table has no other batches than its own
+            if self._limits is not None or batch in self._table:  # a table has only its own batches
                 self._state = self._state._replace(batch=batch)
         if self._limits is None:
             return BatchChoice(self._state.batch, 0)
@@ -70,7 +70,7 @@ class RuleAgent:
         return clip_to_max(self._limits, batch_for_target(self._limits, target, site.gpus), site.gpus)
 
     def observe(self, measurement: Measurement) -> None:
-        """Average the gradient statistics, which are as of the initial batch size, per example."""
+        """Average the gradient statistics, which refer to the initial batch size, per example."""
         if self._limits is not None:
             gradient, examples = measurement.gradient, self._limits.init_batch_size
             newest = NoiseAverage(gradient.var * examples, gradient.sqr)
@@ -84,9 +84,9 @@ class RuleAgent:
 
 
 def configured_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
-    """Make the agent that the user configured: of the batch rule that the request names, or of a batch that stays.
+    """Create the agent that the user configured: for the batch rule that the request names, or for a fixed batch.
 
-    Raises `InputError` for a rule of which no regimes are published for the application.
+    Raises `InputError` for a rule without published regimes for the application.
     """
     if request.batch_rule in ("", "static"):
         return fixed_agent(request, facts)
@@ -123,7 +123,7 @@ class AdaBatchAgents(AgentFactory):
     factor: int = 2
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         return RuleAgent(request, facts, AdaBatch(self.epochs, self.factor))
 
 
@@ -131,7 +131,7 @@ class AdaBatchAgents(AgentFactory):
 class CabsAgents(AgentFactory):
     """Couples every job's batch to learning rate, loss and gradient variance (Balles et al., UAI'17).
 
-    Applications model no loss and no learning rate: both are as given here, for all jobs.
+    Applications model no loss and no learning rate: both are parameters, the same for all jobs.
     """
 
     name: ClassVar[str] = "cabs"
@@ -140,7 +140,7 @@ class CabsAgents(AgentFactory):
     loss: float = 1.0
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         return RuleAgent(request, facts, cabs, Known(self.learning_rate, self.loss))
 
 
@@ -151,7 +151,7 @@ class NoiseAgents(AgentFactory):
     name: ClassVar[str] = "kungfu-noise"
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         return RuleAgent(request, facts, noise_rule)
 
 
@@ -159,13 +159,13 @@ class NoiseAgents(AgentFactory):
 class AccordionAgents(AgentFactory):
     """Trains every job's critical epochs with the initial batch, the others with the largest (Accordion, MLSys'21).
 
-    The epochs are the published ones where there are such, else found by measuring gradients.
+    The critical epochs are the published ones if there are any, else found by measuring gradients.
     """
 
     name: ClassVar[str] = "accordion"
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         measured = facts.regimes is None
         return RuleAgent(request, facts, MeasuredAccordion() if measured else _published("accordion", request, facts))
 
@@ -174,11 +174,11 @@ class AccordionAgents(AgentFactory):
 class ScheduleAgents(AgentFactory):
     """Doubles every job's batch at the epochs of its published gradient-noise schedule (Shockwave, NSDI'23).
 
-    Where none is published the batch doubles once the gradient noise scale that the job measures allows it.
+    If none is published, the batch doubles once the gradient noise scale that the job measures allows it.
     """
 
     name: ClassVar[str] = "gradient-noise"
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         return RuleAgent(request, facts, noise_doubling if facts.regimes is None else _published("gns", request, facts))

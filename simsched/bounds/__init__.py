@@ -1,4 +1,4 @@
-"""Lower bounds that hold for every schedule, with certificates that a few lines verify."""
+"""Lower bounds that hold for every schedule, with certificates that a few lines of code verify."""
 
 import lazy_loader
 

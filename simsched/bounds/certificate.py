@@ -1,4 +1,4 @@
-"""What proves a bound: jobs, prices and claims as integers, in plain data."""
+"""The proof of a bound: jobs, prices and claims as integers, in plain data."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PRICE_PARTS = 1 << 40
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Lower bounds of `jobs`, in ticks: of the sum of completion minus release times, and of the makespan.
+    """Lower bounds for `jobs`, in ticks: on the sum of completion minus release times, and on the makespan.
 
-    The sum follows from `prices` of the intervals that begin at `starts`, the last one endless and free; or from `own`,
-    prices of each job's ticks in the intervals from its release on, 0 after these; or where `fast_machine` from one
-    machine of all GPUs. The makespan follows from the work to be done from `makespan_from` on, or from
-    the job that would end last if all were alone.
+    The sum follows from `prices` of the intervals that start at `starts`, the last one endless and free; or from `own`,
+    prices of each job's ticks in the intervals from its release on, 0 after these; or, if `fast_machine`, from one
+    machine of all GPUs. The makespan follows from the work to be done from `makespan_from` on, or from the job that
+    would end last if each ran alone.
     """
 
     jobs: RelaxedJobs
@@ -31,7 +31,7 @@ class Certificate:
     makespan_from: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data: all that the check needs."""
+        """Return plain data: everything that the check needs."""
         jobs = self.jobs
         return {
             "release": jobs.release.tolist(),

@@ -1,9 +1,9 @@
 """Checks a certificate in exact arithmetic; shares nothing with the search that found it.
 
-All numbers are integers, and fractions of them where a job has several speeds. A job's part of the bound is the least,
-over its completion time C, of C - r and the price of the cheapest progress between its release r and C. As C grows,
-expensive progress is traded for cheaper: between two such exchanges the sum is linear in C, so that its least value
-lies at one of them.
+All numbers are integers, or fractions of integers if a job has several speeds. A job's part of the bound is the least,
+over its completion time C, of C - r plus the price of the cheapest progress between its release r and C. As C grows,
+expensive progress is traded for cheaper: between two such exchanges the sum is linear in C, so its least value lies at
+one of them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _least(
 
 
 def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any]) -> _Number:
-    """Return the sum over jobs of fixed widths at own prices, less the dearest that fit side by side at each time."""
+    """Return the sum over jobs of fixed widths at their own prices, less the dearest set that fits at each time."""
     starts, scale = claim["starts"], claim["price_parts"]
     total: _Number = 0
     part = gcd(*(costs[0] for *_, costs in jobs))
@@ -120,7 +120,7 @@ def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any]) -> _Number:
         for place, price in enumerate(own, start=first):
             here[place].append((costs[0] // part, price))
     for items, (start, end) in zip(here, pairwise(starts), strict=False):
-        best = [0] * (units + 1)  # by the room that there is
+        best = [0] * (units + 1)  # by the room available
         if sum(width for width, _ in items) <= units:
             best[-1] = sum(price for _, price in items)
         else:
@@ -133,7 +133,7 @@ def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any]) -> _Number:
 
 
 def _on_fast_machine(jobs: Sequence[Any], capacity: int, parts: int) -> Fraction:
-    """Return the sum of flow times of one machine that works at the capacity, least work left first."""
+    """Return the sum of flow times of one machine with the full capacity, least remaining work first."""
     scale = capacity * parts
     coming = sorted((release * scale, work * _cheapest(rates, costs)) for release, work, rates, costs in jobs)
     now, total, place = 0, 0, 0
@@ -159,7 +159,7 @@ def _longest(jobs: Sequence[Any]) -> Fraction:
 
 
 def _work_after(jobs: Sequence[Any], claim: Mapping[str, Any]) -> Fraction:
-    """Return when all could be done, given what cannot be done before a tick."""
+    """Return when all work could be done, given the work that cannot be done before a tick."""
     since: int = claim["makespan_from"]
     area: int = sum(
         max(0, work - max(0, since - release) * sum(rates)) * _cheapest(rates, costs)
@@ -169,7 +169,7 @@ def _work_after(jobs: Sequence[Any], claim: Mapping[str, Any]) -> Fraction:
 
 
 def _fills(claim: Mapping[str, Any], jobs: Sequence[Any]) -> bool:
-    """Say whether jobs that each hold one number of units, or none, cannot hold more than the capacity together."""
+    """Return whether jobs that each hold a fixed number of units, or none, never hold more than the capacity."""
     if claim["cost_parts"] != 1 or any(rates != [1] for _, _, rates, _ in jobs):
         return False
     reach = 1

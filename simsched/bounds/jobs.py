@@ -1,4 +1,4 @@
-"""Jobs as a bound sees them: releases, work, and what progress costs in GPU time, all in integers."""
+"""Jobs as a bound sees them: releases, work, and the cost of progress in GPU time, all in integers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Parts of a tick in which work of jobs with several speeds is counted, and parts of GPU time in which it is paid.
+#: The parts of a tick that measure the work of jobs with several speeds, and the parts of GPU time that pay for it.
 _PARTS = 1 << 20
 _COST_PARTS = 1 << 40
-#: Above so many units it is not asked how far fixed widths fill them.
+#: The number of units above which the fill of fixed widths is not computed.
 _MOST_UNITS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """How fast a job may run: by GPUs held (in units of the capacity), the most progress per tick.
+    """The possible speeds of a job: the most progress per tick by GPUs held (in units of the capacity).
 
     `points` are (GPUs, speed), both above 0. A job may mix them over time, so its speed is at most their concave
-    envelope, and it falls in proportion below the first.
+    envelope, and proportional to GPUs below the first point.
     """
 
     points: tuple[tuple[int, float], ...]
@@ -58,12 +58,12 @@ def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class RelaxedJobs:
-    """Jobs in order of release, on `capacity` of the `units` that the GPUs make; times count ticks.
+    """Jobs in order of release, on `capacity` of the `units` of all GPUs; times count ticks.
 
-    Job j makes up to `rates[j, i]` progress a tick in its i-th way, each unit of it for `costs[j, i]` /
-    `cost_parts` unit-ticks, until it has made `work[j]`; a rate of 0 rules a way out. Rates are rounded up, work and
-    costs down, so that each schedule of the real jobs remains one of these. `capacity` is the most that jobs can fill
-    where each holds a fixed number of units or none. `places` are the jobs' in the list that they were made from.
+    In its i-th mode, job j makes up to `rates[j, i]` progress per tick, each unit of it for `costs[j, i]` /
+    `cost_parts` unit-ticks, until it has made `work[j]`; a rate of 0 rules a mode out. Rates are rounded up, work and
+    costs down, so that each schedule of the real jobs is a schedule of these. `capacity` is the most that jobs can fill
+    if each holds a fixed number of units or none. `places` are the indices of the jobs in the original list.
     """
 
     release: Ints
@@ -85,16 +85,16 @@ class RelaxedJobs:
 
     @cached_property
     def area(self) -> Floats:
-        """The least unit-ticks that each job takes of the capacity."""
+        """The least unit-ticks of the capacity that each job takes."""
         cheapest = np.where(self.rates > 0, self.costs, np.iinfo(np.int64).max).min(axis=1)
         return np.asarray(self.work * (cheapest / self.cost_parts))
 
 
 def relaxed_jobs(release: Sequence[int], work: Sequence[float], speeds: Sequence[Speeds], units: int) -> RelaxedJobs:
-    """Return jobs of `work` progress at `speeds`, released at whole ticks, on so many units of GPUs.
+    """Return jobs of `work` progress at `speeds`, released at whole ticks, on `units` units of GPUs.
 
-    Where every job has one speed, and takes a whole number of ticks at it, work is counted in ticks, else in parts of
-    them. Raises `ValueError` for a job without work.
+    If every job has one speed and takes a whole number of ticks at it, work is in ticks, else in parts of them. Raises
+    `ValueError` for a job without work.
     """
     if any(amount <= 0 for amount in work):
         raise ValueError("a job without work cannot be bounded")
@@ -116,7 +116,7 @@ def relaxed_jobs(release: Sequence[int], work: Sequence[float], speeds: Sequence
 
 
 def _ways(one: Speeds, steps: Sequence[tuple[int, float]], parts: int, cost_parts: int) -> list[tuple[int, int]]:
-    """Return (rate, cost) of each segment; a float's rounding is far below the one part by which rates grow."""
+    """Return (rate, cost) of each segment; float rounding is far below the one part by which rates grow."""
     if parts == 1:
         return [(1, steps[0][0])]
     rates = [int(speed / one.fastest * parts) + 1 for _, speed in steps]

@@ -1,4 +1,4 @@
-"""The compiled half of the search for prices: what each job does at given prices."""
+"""The compiled half of the search for prices: what each job buys at given prices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from simsched.bounds.jobs import Floats, Ints
 from simsched.jit import jit
 
-# Of a job, what it buys is a heap by price with the dearest on top. An item is an interval and a way of running in it;
-# `where` is its place in the heap plus 1, 0 outside, and `bought` how much progress is bought there.
+# The purchases of a job are a heap by price with the dearest on top. An item is an interval and a mode of running in
+# it; `where` is its index in the heap plus 1, 0 outside, and `bought` the progress bought there.
 
 
 @jit
@@ -65,14 +65,14 @@ def _cheapest(
     release: float, work: float, rates: Floats, costs: Floats, starts: Floats, prices: Floats, first: int,
     stop: float, heap: Ints, where: Ints, price: Floats, bought: Floats, visits: Ints,
 ) -> tuple[float, float, int]:  # fmt: skip
-    """Return the least of completion time plus what is paid, over completion times, that time, and the heap's size.
+    """Return the least sum of completion time and payment, its completion time, and the heap's size.
 
-    Goes through completion times upward, and stops at `stop`, leaving in the heap what is bought by then.
+    Scans completion times upward and stops at `stop`, leaving in the heap what is bought by then.
     """
     ways, last = len(rates), len(starts) - 1
     size, k, paid = 0, first, 0.0
     now, left = release, work / rates.sum()
-    visits[0] += 4  # what a job costs besides
+    visits[0] += 4  # the fixed cost of a job
     while left > 0.0:  # at full speed
         end = starts[k + 1] if k < last else np.inf
         visits[0] += 1
@@ -93,7 +93,7 @@ def _cheapest(
         visits[0] += 1
         for way in range(ways):
             price[k * ways + way] = costs[way] * prices[k]
-        while now < end and size > 0:  # in place of the dearest, what is cheaper now
+        while now < end and size > 0:  # replace the dearest by what is now cheaper
             top = heap[0]
             speed, saved = 0.0, 0.0
             for way in range(ways):
@@ -131,7 +131,7 @@ def _choose(
     release: float, work: float, rates: Floats, costs: Floats, starts: Floats, prices: Floats, first: int,
     heap: Ints, where: Ints, price: Floats, bought: Floats, visits: Ints,
 ) -> tuple[float, int]:  # fmt: skip
-    """Return a job's least completion time plus what is paid, and the size of the heap that holds what is bought."""
+    """Return a job's least sum of completion time and payment, and the size of the heap of its purchases."""
     least, size, stop = 0.0, 0, np.inf
     for twice in range(2):
         value, at, size = _cheapest(
@@ -151,8 +151,8 @@ def evaluate(
 ) -> float:  # fmt: skip
     """Return the Lagrangian at prices per unit-tick of each interval.
 
-    `used` gets the unit-ticks bought in each interval, `parts` what each job adds, and `visits` counts the intervals
-    that jobs look at, as a measure of the work. The last interval is endless and free.
+    `used` receives the unit-ticks bought in each interval, `parts` the contribution of each job, and `visits` the
+    intervals that jobs visit, as a measure of the work. The last interval is endless and free.
     """
     ways, count = rates.shape[1], len(starts)
     heap = np.empty(count * ways + 1, dtype=np.int64)
@@ -181,9 +181,9 @@ def evaluate(
 def choose_each(
     release: Floats, work: Floats, starts: Floats, first: Ints, rows: Ints, prices: Floats, used: Floats
 ) -> float:
-    """Return the sum of what jobs of one way pay and take, each at prices of its own for a while, and none later.
+    """Return the sum of payments and times of one-mode jobs, each at its own prices for a while and free later.
 
-    Job j has those from `rows[j]` on, for the intervals from `first[j]` on; `used` gets the ticks that it runs in each.
+    Job j has the prices from `rows[j]` on, for the intervals from `first[j]` on; `used` receives its ticks in each.
     """
     most = int((rows[1:] - rows[:-1]).max()) + 1
     heap, where = np.empty(most + 1, dtype=np.int64), np.zeros(most, dtype=np.int64)
@@ -208,9 +208,9 @@ def choose_each(
 def pack_each(
     spans: Floats, columns: Ints, order: Ints, widths: Ints, units: int, prices: Floats, packed: Floats
 ) -> float:
-    """Return what jobs that fit into so many units pay at most, over all intervals; `packed` is 1 where one is in.
+    """Return the most that a set of jobs that fits pays, summed over intervals; `packed` is 1 for the jobs in it.
 
-    `order` lists prices by interval, those of interval k from `columns[k]` on, and `widths` the units of each.
+    `order` lists prices by interval, with interval k from `columns[k]` on, and `widths` the units of each.
     """
     total = 0.0
     for k in range(len(spans)):
@@ -235,10 +235,10 @@ def pack_each(
 
 @jit
 def fast_machine(release: Floats, area: Floats, capacity: float, starts: Floats, worth: Floats, ends: Floats) -> int:
-    """Run jobs on one machine of all GPUs, the least area left first; returns how many stretches of work it has.
+    """Run jobs on one machine of all GPUs, the least remaining area first; returns the number of stretches of work.
 
-    Stretch i begins at `starts[i]`, and `worth[i]` is 1 / area of what runs, 0 for idleness; `ends` are the ends of
-    jobs. `starts` and `worth` have room for four stretches a job, and one.
+    Stretch i begins at `starts[i]`, and `worth[i]` is 1 / area of the running job, 0 when idle; `ends` are the ends of
+    jobs. `starts` and `worth` have room for four stretches per job plus one.
     """
     count = len(release)
     left, heap, where = area.copy(), np.empty(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -260,7 +260,7 @@ def fast_machine(release: Floats, area: Floats, capacity: float, starts: Floats,
         stretches += 1
         if coming < count and release[coming] - now < span:
             left[job] -= (release[coming] - now) * capacity
-            urgency[job] = -left[job]  # which leaves it on top
+            urgency[job] = -left[job]  # so it stays on top
             now = release[coming]
         else:
             now += span

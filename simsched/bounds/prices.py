@@ -1,6 +1,6 @@
-"""What a search for prices finds, and its steps; and prices of each job's own, found from common ones.
+"""The result and the steps of a search for prices; and each job's own prices, derived from common ones.
 
-Jobs of fixed widths at prices of their own see that what runs at a time must fit side by side.
+Own prices of jobs with fixed widths express that the jobs that run at a time must fit together.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from simsched.bounds.certificate import PRICE_PARTS
 from simsched.bounds.jobs import Floats, Ints, RelaxedJobs
 from simsched.bounds.kernels import choose_each, pack_each
 
-#: What rounding could add to a sum, relative to the parts of the sum, and progress worth noting.
+#: The most that rounding adds to a sum, relative to its parts, and the least progress that counts.
 ROUNDING, _PROGRESS = 1e-11, 1e-5
-#: Steps without progress before they are shortened.
+#: The number of steps without progress before steps shorten.
 _PATIENCE = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Prices, in `PRICE_PARTS`, of the intervals that begin at `starts`, and the sum of flow times that they prove.
+    """Prices, in `PRICE_PARTS`, of the intervals that start at `starts`, and the sum of flow times that they prove.
 
-    `parts` are what each job adds to it; `own` as in `Certificate`.
+    `parts` are the contributions of jobs to it; `own` is as in `Certificate`.
     """
 
     starts: tuple[int, ...]
@@ -40,9 +40,9 @@ class Prices:
 def climb(
     value: Callable[[Floats, Floats], float], spans: Floats, prices: Floats, best: float, steps: int, momentum: float
 ) -> Floats:
-    """Improve prices, whose value is `best`, by steps that keep a part of the last direction; returns the best found.
+    """Improve prices of value `best` by steps that keep a part of the last direction; returns the best found.
 
-    `value` returns that of prices and writes by how much each is too low, in units of what is priced over `spans`.
+    `value` returns the value of prices and writes by how much each is too low, in units of what `spans` price.
     """
     wanting, direction, top = np.empty(len(prices)), np.zeros(len(prices)), prices
     hoped, idle = 0.1 * abs(best), 0
@@ -64,20 +64,20 @@ def climb(
     return top
 
 
-#: Steps, how much of the last direction each keeps, and what of their work is affordable: prices times units.
+#: The steps, the part of the last direction that each keeps, and the affordable work of a step: prices times units.
 _STEPS, _MOMENTUM, _MOST_WORK, _FEWEST_STEPS = 240, 0.8, 6_000_000_000, 60
-#: A job has prices until it costs so many times as much to wait as it does at the common prices.
+#: A job has prices until waiting costs this many times as much as the job does at the common prices.
 _LONGER = 1.2
 
 
 def own_prices(jobs: RelaxedJobs, common: Prices) -> Prices:
-    """Return prices of each job's running time in each interval, found from those that are common to all.
+    """Return prices of each job's running time in each interval, derived from the common ones.
 
-    A common price of GPU time lets a job run at 24/32 of its speed on 24 free GPUs. Prices of their own charge jobs
-    for running, whatever their width, and pay back in each interval the dearest set of jobs that fits side by side
-    (Lagrangian decomposition; Guignard and Kim, Math. Programming 1987). At a job's width times the common price both
-    are equal, so that steps from there only raise the bound. Where jobs have several speeds, or all one width, which
-    prices of their own cannot serve better, or there are too many for that, the common prices are returned.
+    A common price of GPU time lets a job run at 24/32 of its speed on 24 free GPUs. Own prices charge jobs for running,
+    whatever their width, and pay back in each interval the dearest set of jobs that fits side by side (Lagrangian
+    decomposition; Guignard and Kim, Math. Programming 1987). At a job's width times the common price, both are equal,
+    so steps from there only raise the bound. If jobs have several speeds, if all have one width, which own prices
+    cannot improve, or if there are too many jobs, it returns the common prices.
     """
     if jobs.cost_parts != 1 or jobs.rates.shape[1] != 1 or len(np.unique(jobs.costs)) == 1:
         return common
@@ -115,6 +115,6 @@ def own_prices(jobs: RelaxedJobs, common: Prices) -> Prices:
 
 
 def _by_interval(intervals: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the places of prices in order of their intervals, and where those of each begin."""
+    """Return the indices of prices in order of their intervals, and the start of each interval."""
     order = np.argsort(intervals, kind="stable")
     return order, np.searchsorted(intervals[order], np.arange(count + 1))

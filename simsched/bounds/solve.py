@@ -12,23 +12,23 @@ from simsched.bounds.jobs import Floats, RelaxedJobs
 from simsched.bounds.kernels import evaluate, fast_machine
 from simsched.bounds.prices import ROUNDING, Prices, climb, own_prices
 
-#: Intervals of the coarsest and of the finest grid of prices, and how much finer each is than the one before.
+#: Intervals of the coarsest and of the finest grid of prices, and how much finer each is than the previous one.
 _COARSEST, _FINEST, _FINER = 256, 4096, 4
-#: Steps on each grid, and how much of the last direction a step keeps.
+#: Steps on each grid, and the part of the last direction that a step keeps.
 _STEPS, _MOMENTUM = 160, 0.5
-#: Intervals that jobs look at in the steps on one grid, at most: where each step takes long, there are fewer.
+#: The most intervals that jobs visit in the steps on one grid: if steps take long, there are fewer.
 _MOST_VISITS, _FEWEST_STEPS = 20_000_000, 8
 
 
 def lower_bound(jobs: RelaxedJobs) -> Certificate:
-    """Return lower bounds of the jobs' completion times and makespan, with what proves them.
+    """Return lower bounds on the jobs' completion times and makespan, with their proof.
 
     Prices of GPU time are a Lagrangian relaxation of the capacity: each job is charged for the GPU time that it holds
     and chooses its own completion time, the least sum of both. Every choice of prices gives a bound (weak duality), so
     neither the grid of intervals nor the number of steps can raise it above the best schedule. The search is a
-    subgradient method with Polyak's steps towards a target that is lowered where it is not reached. Jobs of fixed
-    widths get prices of their own from there (`own_prices`). The other bound is that of one machine with all GPUs,
-    which shortest-remaining-area-first solves (Schrage 1968). Equal input gives equal bounds.
+    subgradient method with Polyak's steps towards a target that is lowered if it is not reached. Jobs of fixed widths
+    then get their own prices (`own_prices`). The other bound is that of one machine with all GPUs, which
+    shortest-remaining-area-first solves (Schrage 1968). Equal input gives equal bounds.
     """
     release, area = jobs.release.astype(np.float64), jobs.area
     stretches, worth, ends = (np.empty(size) for size in (4 * len(jobs) + 1, 4 * len(jobs) + 1, len(jobs)))
@@ -63,7 +63,7 @@ def _search(jobs: RelaxedJobs, stretches: Floats, worth: Floats, ends: Floats) -
         wanting[:] = used[:-1] / np.diff(starts) - capacity
         return found
 
-    begun = np.zeros(len(stretches))  # the price at the start of each stretch: what a unit-tick less would delay
+    begun = np.zeros(len(stretches))  # the price at the start of each stretch: the delay that one unit-tick less causes
     for place in range(len(stretches) - 2, -1, -1):
         if worth[place] > 0:
             begun[place] = begun[place + 1] + worth[place] * (stretches[place + 1] - stretches[place])
@@ -93,7 +93,7 @@ def _search(jobs: RelaxedJobs, stretches: Floats, worth: Floats, ends: Floats) -
 
 
 def _grid(stretches: Floats, end: float, most: int) -> Floats:
-    """Return up to `most` whole ticks, from 0 to the end of all, dense where much happens."""
+    """Return up to `most` whole ticks, from 0 to the end of all, dense where there are many events."""
     quarter = min(_FINEST, most) // 4
     even = np.linspace(0.0, end, quarter)
     busy = np.quantile(stretches, np.linspace(0, 1, 3 * quarter))

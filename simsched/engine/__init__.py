@@ -4,5 +4,5 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-#: The version of what a simulation means: raised whenever the same input gives other results.
+#: The version of what a simulation means: raised whenever the same input gives different results.
 SEMANTICS = 2

@@ -72,14 +72,14 @@ def check_jobs(
             problems += [_problem(spec, fault) for fault in found]
             if len(problems) >= _MOST_PROBLEMS:
                 break
-        elif alike is not None:  # what is right of a job that knows only GPUs and seconds is right of those like it
+        elif alike is not None:  # valid for one job with only GPUs and seconds, valid for others like it
             right.add(alike)
     if problems:
         raise InputError(*problems)
 
 
 def _repeated_hashes(jobs: Sequence[JobSpec]) -> set[int]:
-    """Return the hashes that several ids have, most often one id: a set of ten million ids takes a gigabyte."""
+    """Return the hashes of repeated ids and of collisions, because a set of ten million ids takes a gigabyte."""
     hashes = np.fromiter(map(hash, values_of(jobs, "id")), np.int64, len(jobs))
     hashes.sort()
     return set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
@@ -141,7 +141,7 @@ def _faults(
 
 
 def _misfit(shape: NodeShape, cluster: Cluster, *, rigid: bool) -> str:
-    """Say why a shape never fits the empty cluster; empty if it does."""
+    """Explain why a shape never fits the empty cluster; empty if it does."""
     types = shape.gpu_types
     if types is not None and not any(kind in types for kind in cluster.gpus_by_type):
         return f"it asks for GPUs of type {' or '.join(types)}, of which the cluster has none"
@@ -152,7 +152,7 @@ def _misfit(shape: NodeShape, cluster: Cluster, *, rigid: bool) -> str:
 
 
 def _room_for(app: Application, cluster: Cluster) -> Mapping[str, int]:
-    """Count the usable GPUs by type; all types where the application is known to run on none."""
+    """Count the usable GPUs by type; all types if the application is known to run on none."""
     types = app.gpu_types
     counts = {kind: gpus for kind, gpus in cluster.gpus_by_type.items() if types is None or kind in types}
     return counts or cluster.gpus_by_type

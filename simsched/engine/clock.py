@@ -33,7 +33,7 @@ _DECISION, _RESUME = Phase.DECISION, Phase.RESUME
 class Appointment(list[Callable[[], None]]):
     """A cancellable callback; cancelling leaves it in the event list.
 
-    The callback is its one item until it fires: creating a list takes half the time of an object with `__init__`.
+    The callback is its only item until it fires: creating a list takes half the time of an object with `__init__`.
     """
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class Clock:
     """Schedules callbacks at absolute times, in ticks."""
 
     def __init__(self, tick_s: float = 1, decide: Callable[[], None] = lambda: None) -> None:
-        """Start at 0 with ticks of `tick_s` seconds (0: continuous time, in seconds); `decide` may be asked for."""
+        """Start at 0 with ticks of `tick_s` seconds (0: continuous time, in seconds); `ask` schedules `decide`."""
         self.continuous = tick_s == 0
         self._queue: list[_Due] = []
         #: Orders events of the same instant and phase.
@@ -57,10 +57,10 @@ class Clock:
         #: Ticks since the start of the workload.
         self.now: float = 0
         self.stopped = False
-        #: Whether a decision is to be made at this very instant, for which it takes no event.
+        #: Whether a decision is due at this instant, which needs no event.
         self.asked = False
         self._decide, self._asked_for = decide, set[float]()
-        #: Seconds per tick, None where ticks are seconds; `unit_s` is then the integer 1.
+        #: Seconds per tick, None if ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
         self.unit_s: float = 1 if self.scale is None else self.scale
 
@@ -71,7 +71,7 @@ class Clock:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing more is to happen at this instant."""
+        """Whether no further event is due at this instant."""
         return not self.asked and (not self._queue or self._queue[0][0] > self.now)
 
     def run(self) -> bool:
@@ -111,7 +111,7 @@ class Clock:
         return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
 
     def ask(self, time: float) -> None:
-        """Have a decision made at a tick, one for all who ask."""
+        """Schedule a decision at a tick, one for all callers."""
         if time not in self._asked_for:
             self._asked_for.add(time)
             self.at(time, _DECISION, self._decide_as_asked)

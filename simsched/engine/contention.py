@@ -1,4 +1,4 @@
-"""Contention for uplinks: slows down jobs whose exposed communication crosses the same ones."""
+"""Contention for uplinks: slows down jobs whose exposed communication shares them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from simsched.model.plans import PlannedJob
 
 @dataclass(eq=False)
 class Contention(Lifecycle):
-    """Knows who uses which uplinks, and sets the congestion of jobs whenever one comes, goes or changes."""
+    """Tracks which jobs use which uplinks, and sets the congestion of jobs whenever one starts, stops or changes."""
 
     _cluster: Cluster
     _ledger: Ledger
     _active: Mapping[str, JobState]
-    #: The flow of each job that holds GPUs, and the jobs on each uplink, in the order of their coming.
+    #: The flow of each job that holds GPUs, and the jobs on each uplink, in order of arrival.
     _flows: dict[str, Flow] = field(default_factory=dict)
     _users: dict[Hashable, dict[str, None]] = field(default_factory=dict)
 
@@ -28,11 +28,11 @@ class Contention(Lifecycle):
         return self._ledger.uplinks_changed
 
     def resumes(self, job: JobState) -> None:
-        """Note a job that is about to start, or to go on with another batch."""
+        """Record a job that is about to start, or to continue with another batch."""
         self._changed[job.request.id] = None
 
     def released(self, job: JobState) -> None:
-        """Forget a job's flow, and note those that it leaves alone."""
+        """Forget a job's flow, and record the jobs that shared uplinks with it."""
         job.congestion = 0.0
         self._changed.pop(job.request.id, None)
         self._forget(job.request.id)
@@ -59,7 +59,7 @@ class Contention(Lifecycle):
         flows = [self._flows[job_id] for job_id in met]
         for job_id, flow, shared_s in zip(met, flows, shared_steps_s(flows), strict=True):
             self._ledger.congest(self._active[job_id], 1 - flow.step_s / shared_s)
-        self._ledger.uplinks_changed = {}  # resuming at another speed is no change
+        self._ledger.uplinks_changed = {}  # resuming at another speed is not a change
 
     def _enter(self, job: JobState) -> None:
         flow = flow_of(job, self._cluster)
@@ -72,7 +72,7 @@ class Contention(Lifecycle):
                 self._users.setdefault(link, {})[job.request.id] = None
 
     def _around(self, job_id: str) -> dict[str, None]:
-        """Return a job and all that its flow depends on."""
+        """Return a job and all jobs on which its flow depends."""
         found = {job_id: None}
         reached: set[Hashable] = set()
         for one in (todo := [job_id]):
@@ -85,7 +85,7 @@ class Contention(Lifecycle):
 
 
 def flow_of(job: JobState, cluster: Cluster) -> Flow:
-    """Return what a job that holds GPUs sends: its step, and the seconds bound by each tier's uplinks."""
+    """Return the flow of a job that holds GPUs: its step, and the seconds bound by each tier's uplinks."""
     site, batch = job.site, job.batch
     assert site is not None
     if isinstance(job.app, PlannedJob):
@@ -93,7 +93,7 @@ def flow_of(job: JobState, cluster: Cluster) -> Flow:
         step_s, across = parts.total, parts.across if site.tiers else ()
     elif not batch.local_bsz or not _crossed(site.tiers, job.gpus):
         return Flow(1.0, ())
-    else:  # its synchronisation waits for the narrowest of the tiers that it crosses
+    else:  # its synchronisation waits for the narrowest tier that it crosses
         step = job.app.step_time(site, batch.local_bsz)
         step_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
         narrow = min(_crossed(site.tiers, job.gpus), key=lambda place: site.tiers[place].bytes_per_s)
@@ -112,7 +112,7 @@ def _crossed(tiers: tuple[Tier, ...], gpus: int) -> list[int]:
 
 
 def _uplinks(job: JobState, cluster: Cluster) -> Iterator[tuple[Hashable, ...]]:
-    """Yield the uplinks that a job has on each tier, in the order of its site's; none of single GPUs and islands."""
+    """Yield the uplinks that a job has on each tier, in the order of its site; none for single GPUs and islands."""
     for tier in cluster.within:
         yield () if tier.gpus else tuple((tier.name, node) for node, _ in job.allocation)
     for place, level in enumerate(cluster.levels):

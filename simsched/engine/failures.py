@@ -1,4 +1,4 @@
-"""Failures of nodes and jobs. Each node and rack has its own random stream: all policies meet the same failures."""
+"""Failures of nodes and jobs. Each node and rack has its own random stream, so all policies face the same failures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def draw_outages(
 
 @dataclass(eq=False)
 class Failures(Lifecycle):
-    """Fails and repairs nodes, evicts their jobs, and reports both, failures with the jobs hit."""
+    """Fails and repairs nodes, evicts their jobs, and reports both, failures with the affected jobs."""
 
     _options: FailureOptions
     _seed: int
@@ -63,7 +63,7 @@ class Failures(Lifecycle):
     _job_failures: JobFailures = field(default_factory=PhillyFailures)
     _spares: set[int] = field(default_factory=set)
     _slow: frozenset[int] = frozenset()
-    #: What jobs held that go on without some of it, and what is left, by id.
+    #: By id, the GPUs that a job held before it lost some of them, and those that are left.
     _short: dict[str, tuple[Allocation, Allocation]] = field(default_factory=dict)
 
     def begin(self) -> None:
@@ -87,7 +87,7 @@ class Failures(Lifecycle):
             self._appoint((outage.node,), outage, None)
 
     def recovery_of(self, spec: JobSpec, application: Application) -> Recovery:
-        """Return the recovery state of a submitted job; `InputError` where the size of its checkpoints does not do."""
+        """Return the recovery state of a submitted job; `InputError` if its checkpoint cost does not fit."""
         clock = self._clock
         try:
             options = self._options.of(application.checkpoint_s)
@@ -145,7 +145,7 @@ class Failures(Lifecycle):
         self._on_repair()
 
     def _goes_on(self, job: JobState, held: Allocation) -> bool:
-        """Have a job go on with what is left of what it held (nothing: it shared that); return whether a plan fits."""
+        """Let a job continue on what is left of its GPUs (nothing if it shared them); return whether a plan fits."""
         left = tuple(one for one in held if self._cluster.up[one[0]])
         site, plans = self._cluster.site(left) if left else None, job.facts.plans
         if site is None or plans is None:
@@ -160,7 +160,7 @@ class Failures(Lifecycle):
         return True
 
     def _give_back(self) -> None:
-        """Give jobs that went on without some of their nodes all of them again, once they work and are free."""
+        """Return to jobs the nodes that they lost, once these work and are free."""
         free = self._cluster.free
         for job_id, (held, left) in list(self._short.items()):
             job = self._active.get(job_id)
@@ -173,7 +173,7 @@ class Failures(Lifecycle):
                 self._ledger.set_speeds()
 
     def _stand_in(self) -> bool:
-        """Have a spare that works take the place of a node that does not; return whether one did."""
+        """Replace a broken node by a working spare; return whether there was one."""
         ready = self._spares - self._cluster.broken.keys()
         if ready and self._cluster.returning:
             spare, gone = min(ready), min(self._cluster.returning)

@@ -1,4 +1,4 @@
-"""Tracks which jobs hold which GPU where GPUs can be shared.
+"""Tracks which jobs hold which GPU when GPUs can be shared.
 
 A job gets the least shared GPUs, lowest index first; a GPU is free once its last holder leaves.
 """

@@ -1,15 +1,15 @@
-"""What must hold at every instant of every run; off in production, on in every test.
+"""Invariants of every instant of every run; the checks are off in production and on in every test.
 
 | number | statement |
 |---|---|
 | INV-1 | No GPU is given twice: on every node, free GPUs and GPUs held add up to the node's, and none is negative. |
 | INV-2 | Jobs are conserved: submitted jobs are active or finished, and each is submitted and finished once. |
-| INV-3 | The clock never goes back, within an instant neither by phase order of decisions. |
+| INV-3 | The clock never goes back, and within an instant neither does the phase order of decisions. |
 | INV-4 | Attained service equals the sum of the recorded allocation intervals, which do not overlap. |
 | INV-5 | A policy reads nothing that it has not declared: its view was granted exactly its needs. |
 | INV-6 | Progress falls only to a checkpoint, after a failure, and never passes the end of the epoch. |
-| INV-7 | Where GPUs are shared, none has more holders than allowed, and a job holds just those that it was given. |
-| INV-8 | Where jobs take parts of GPUs, those of one GPU add up to at most 1. |
+| INV-7 | If GPUs are shared, none has more holders than allowed, and a job holds exactly those that it was given. |
+| INV-8 | If jobs take parts of GPUs, those of one GPU add up to at most 1. |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SLACK = 1e-6  # relative; progress is a sum of products of floats
 
 
 def wanted_by_environment() -> bool:
-    """Return whether `SIMSCHED_CHECK_INVARIANTS=1` enables the checks, as all tests do."""
+    """Return whether `SIMSCHED_CHECK_INVARIANTS=1` enables the checks, as in all tests."""
     return os.environ.get("SIMSCHED_CHECK_INVARIANTS") == "1"
 
 
@@ -95,7 +95,7 @@ class CheckingRecorder:
     def _check_fall(self, record: AllocationRecord, seen: _Seen) -> None:
         """Check that progress continues from the last interval, or falls to the start of an earlier one (a checkpoint).
 
-        By rounding, an interval may begin past the end of its epoch; the next epoch then begins at that end.
+        Because of rounding, an interval may start past the end of its epoch; the next epoch then starts at that end.
         """
         past_end = _overshoot(seen.rate, self._tick_s) if record.epoch > seen.epoch else 0.0
         slack = _SLACK * max(seen.progress, 1.0)
@@ -117,7 +117,7 @@ class CheckingRecorder:
         self._inner.outage(record)
 
     def reason(self, record: ReasonRecord) -> None:
-        """Check a decision's time and forward how a job stood after it."""
+        """Check a decision's time and forward the state of a job after it."""
         self._advance(record.time_s)
         self._inner.reason(record)
 
@@ -184,5 +184,5 @@ def _check_progress(job: JobState, tick_s: float) -> None:
 
 
 def _overshoot(rate: float, tick_s: float) -> float:
-    """Return by how much rounding to whole ticks can carry a job past the end of its epoch."""
+    """Return how far rounding to whole ticks can carry a job past the end of its epoch."""
     return rate * 0.5 * tick_s

@@ -23,7 +23,7 @@ from simsched.policy import Speed
 
 
 class Lifecycle:
-    """Hooks into a job's life beside its epochs, called by the ledger: leases, failures, time limits."""
+    """Hooks into a job's life besides its epochs, called by the ledger: leases, failures, time limits."""
 
     def placed(self, job: JobState) -> None:
         """Handle a job that received GPUs."""
@@ -32,7 +32,7 @@ class Lifecycle:
         """Handle a job that is about to start, or to continue at another configuration."""
 
     def begins(self, job: JobState, ticks: float) -> bool:
-        """Handle a job that starts running, its epoch ending in `ticks` (infinite while it is held back).
+        """Handle a job that starts running, with `ticks` to the end of its epoch (infinite while it is held back).
 
         Returns whether something else ends the run first.
         """
@@ -69,16 +69,16 @@ class Ledger:
         self._keeps_intervals = not isinstance(recorder, JobRecorder)
         self._restart_delay = clock.ticks(restart_delay_s)
         self._on_complete = on_complete
-        #: The hooks beside the jobs' epochs.
+        #: The hooks besides the jobs' epochs.
         self.lifecycles: list[Lifecycle] = []
         self._hearing: dict[str, list[Lifecycle]] = {hook: [] for hook in _HOOKS}
         #: Jobs whose agent may choose another batch now, in the order they became stale.
         self.stale: dict[str, JobState] = {}
-        #: Where GPUs are shared: speeds beside neighbours, and the jobs whose neighbours changed.
+        #: With shared GPUs: speeds next to neighbours, and the jobs whose neighbours changed.
         self.neighbourhood: Neighbourhood | None = None
-        #: Where jobs share uplinks: slows down those that meet there.
+        #: With shared uplinks: slows down the jobs that meet there.
         self.share_uplinks: Callable[[], None] | None = None
-        #: The jobs that use uplinks otherwise than they did.
+        #: The jobs whose use of uplinks has changed.
         self.uplinks_changed: dict[str, None] = {}
         self._disturbed: dict[str, JobState] = {}
 
@@ -132,7 +132,7 @@ class Ledger:
         onto: str | None = None,
         plan: Plan | None = None,
     ) -> None:
-        """Give GPUs to a job that holds none; it runs after the restart delay, by a plan or as its agent chooses."""
+        """Give GPUs to a job that holds none; it runs after the restart delay, with a plan or as its agent chooses."""
         now = self._clock.now
         site = self._cluster.site(allocation)
         assert site is not None, allocation  # the decision was checked before
@@ -153,7 +153,7 @@ class Ledger:
             self.tune(job)
             if self.neighbourhood is None and job.facts.memory is not None:
                 check_memory(job, self._cluster.cluster, memory_mb(job))
-        if job.plain and not delay:  # nothing else of this instant can tell it from a beginning after the decision
+        if job.plain and not delay:  # at this instant, this is indistinguishable from a start after the decision
             self.begin(job)
         else:
             self.resume(job, now + delay)
@@ -199,7 +199,7 @@ class Ledger:
                 self.share_uplinks()
 
     def interfere(self, active: Collection[JobState], interference: float) -> None:
-        """Slow down distributed jobs that share a node with another, and only those."""
+        """Slow down distributed jobs that share a node with another, and only these."""
         jobs = [job for job in active if job.allocation]
         shared = nodes_shared_by_distributed(jobs)
         for job in jobs:
@@ -207,14 +207,14 @@ class Ledger:
             self._slow_down(job, interference if touched else 0.0)
 
     def _slow_down(self, job: JobState, interference: float) -> None:
-        """Set the speed a job loses to other distributed jobs on its nodes."""
+        """Set the share of its speed that a job loses to other distributed jobs on its nodes."""
         if job.interference != interference:
             if job.running is not None:
                 self.break_off(job)
             job.interference = interference
 
     def route(self, job: JobState, level: int | None, paths: tuple[int, ...] | None) -> None:
-        """Set how urgent a job's communication is, and its paths, where they are named."""
+        """Set the urgency of a job's communication, and its paths if they are named."""
         before = job.uplink_level, job.uplink_paths
         job.uplink_level = job.uplink_level if level is None else level
         job.uplink_paths = job.uplink_paths if paths is None else paths
@@ -239,7 +239,7 @@ class Ledger:
         job.neighbours, job.gpu_share, job.speed = sharing
 
     def set_speeds(self) -> None:
-        """Update the speeds of jobs with new neighbours; raises `EngineError` if their memory does not suffice."""
+        """Update the speeds of jobs with new neighbours; raises `EngineError` if they run out of memory."""
         if self.share_uplinks is not None:
             self.share_uplinks()
         if not self._disturbed:
@@ -265,9 +265,9 @@ class Ledger:
         self.resume(job, self._clock.now)
 
     def resume(self, job: JobState, time: float, *, last: bool = False) -> None:
-        """Schedule a job to run at a tick, after that instant's decision; `last` tells that this is all there is to do.
+        """Schedule a job to run at a tick, after that instant's decision; `last` means that nothing else is due.
 
-        The job then begins at once where the instant has nothing more: its event would be the very next.
+        The job then starts at once if the instant has no further event, since its own would be the next.
         """
         for lifecycle in self._hearing["resumes"]:
             lifecycle.resumes(job)
@@ -303,7 +303,7 @@ class Ledger:
         job.appointment = self._clock.at(now + whole, phase, partial(self._end_epoch, job))
 
     def _measure(self, job: JobState, site: Site, running: Running) -> None:
-        """Tell the agent how the job runs, and slow it down by what is beside it."""
+        """Report the job's performance to the agent, and slow the job down by its neighbours."""
         step, gradient = running.step, running.gradient
         if step is not None and gradient is not None and not isinstance(job.agent, UnlearningAgent):
             job.agent.observe(Measurement(site, job.batch.local_bsz, step, gradient, job.epoch))
@@ -370,7 +370,7 @@ class Ledger:
         self._on_complete(job, record)
 
     def record_interval(self, job: JobState, begin: float) -> None:
-        """Record the job's interval that ends now and began at progress `begin`."""
+        """Record the job's interval that ends now and started at progress `begin`."""
         self._recorder.allocation(interval_record(job, begin, self._clock))
 
     @staticmethod

@@ -75,7 +75,7 @@ class LiveView:
 
     @property
     def beside(self) -> Sequence[tuple[int, int]] | None:
-        """What is taken of each node's cores and memory, None where that does not count."""
+        """The cores and memory taken on each node, None if they do not count."""
         return self._cluster.beside
 
     @property
@@ -101,7 +101,7 @@ class Delta:
     __slots__ = ("_lost", "_reached", "arrived", "finished")
 
     def __init__(self) -> None:
-        #: Submitted jobs, and the ids of those that are complete.
+        #: Submitted jobs, and the ids of completed jobs.
         self.arrived: list[JobState] = []
         self.finished: list[str] = []
         self._reached: dict[str, JobState] = {}
@@ -116,7 +116,7 @@ class Delta:
         self._lost.update((job.request.id, job) for job in jobs)
 
     def tell(self, view: LiveView) -> None:
-        """Show all changes in a view, and start over; none but the finished can have ended since they changed."""
+        """Show all changes in a view and reset; of their jobs, only those listed as finished can have ended since."""
         view.arrived = [job.view for job in self.arrived] if self.arrived else ()
         view.finished = self.finished
         view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()

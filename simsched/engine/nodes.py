@@ -10,7 +10,7 @@ from simsched.engine.clock import Clock, Phase
 from simsched.engine.records import OutageRecord, Recorder
 from simsched.engine.state import ClusterState
 
-#: The reason of a node that the policy released; a broken node gives that of its outage.
+#: The reason of a node that the policy released; for a broken node, it is that of its outage.
 OFF = "off"
 
 

@@ -16,7 +16,7 @@ from simsched.model.colocation import Colocation
 from simsched.policy import Decision, Policy, Signal, Triggers, View, known_by
 from simsched.results import JobRecord
 
-#: Called now and then with the simulated second and the number of finished jobs.
+#: Called occasionally with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
 
 #: Returns the jobs that follow a finished one; they arrive when it ends or later.
@@ -28,18 +28,18 @@ LEAST_TICK_S = 1e-6
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How the simulated cluster behaves.
+    """The behaviour of the simulated cluster.
 
     Each placement, the first included, costs `restart_delay_s` unless the application sets its own. Distributed jobs
-    that share a node run at (1 - `interference`) of their speed (Pollux, section 5.3.2). The run is given up after
-    `idle_rounds` consecutive decisions that leave every GPU idle with no event pending. In a cloud, the first
+    that share a node run at (1 - `interference`) of their speed (Pollux, section 5.3.2). The run stops with an error
+    after `idle_rounds` consecutive decisions that leave every GPU idle with no event pending. In a cloud, the first
     `initial_nodes` nodes (None: all) are rented at the start, and a requested node is up after `node_start_s`, billed
     from the request.
 
-    Up to `max_jobs_per_gpu` jobs may share a GPU, where a policy places them together; with `gpu_shares` each takes its
+    Up to `max_jobs_per_gpu` jobs may share a GPU, if a policy places them together; with `gpu_shares` each takes its
     `gpu_share`, in total at most 1. `kill_at_time_limit` ends a job that has held GPUs for its time limit as
     `TimeLimit`. `fragmentation` records the free GPUs that no waiting job can use at each decision. With `contention`
-    jobs whose communication waits for the same uplinks share these. `reasons` keeps each job's rank, its score and why
+    jobs whose communication waits for the same uplinks share them. `reasons` records each job's rank, its score and why
     it waits at each decision. Ticks last `tick_s` seconds, from a microsecond to a second; 0 makes time continuous.
     """
 
@@ -75,13 +75,13 @@ class FailureOptions:
 
     A node fails after a Weibull time of mean `node_mtbf_s` (None: never), or `gpu_mtbf_s` divided by its GPUs, and
     `weibull_shape` (1: exponential; below 1: clustered early failures); repair is log-normal with median
-    `repair_median_s` and `repair_sigma` of the logarithm, or as long as the cause drawn of `causes` takes. Racks
-    (groups of nodes) fail together likewise, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
+    `repair_median_s` and `repair_sigma` of the logarithm, or that of a cause drawn from `causes`. Racks (groups of
+    nodes) fail together in the same way, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
     `hot_spares` nodes are idle and each takes the place of a node that fails, which becomes a spare once repaired. A
-    share `slow_nodes` of the nodes runs jobs at `slow_speed`. With `elastic` a job with plans whose nodes fail goes on
-    at once on those left, where no spare stands in, and on all of them again when they are repaired.
+    share `slow_nodes` of the nodes runs jobs at `slow_speed`. With `elastic` a job with plans whose nodes fail
+    continues at once on those left if no spare stands in, and on all of them again once they are repaired.
 
-    A job pauses for `checkpoint_cost_s`, or as long as writing its own state takes ("by-size"), after every
+    A job pauses for `checkpoint_cost_s`, or for the time that writing its own state takes ("by-size"), after every
     `checkpoint_interval_s` of running, or after the interval that is "optimal" for the GPUs asked for. `jobs` sets how
     jobs themselves fail: as the attempts of a trace, or as published for Philly.
     """
@@ -126,17 +126,17 @@ class FailureOptions:
 
     @property
     def fails(self) -> bool:
-        """Whether nodes fail at random by themselves."""
+        """Whether nodes fail at random."""
         return self.node_mtbf_s is not None or self.gpu_mtbf_s is not None
 
     def mtbf_s(self, gpus: int) -> float | None:
-        """Return the mean seconds between failures of a node with so many GPUs, None if it never fails."""
+        """Return the mean seconds between failures of a node with `gpus` GPUs, None if it never fails."""
         return self.node_mtbf_s if self.gpu_mtbf_s is None else self.gpu_mtbf_s / gpus
 
     def interval_s(self, num_gpus: int, gpus_per_node: int) -> float | None:
         """Return the running seconds between checkpoints of a job (None: none).
 
-        The optimal ones are sqrt(2 w / (nodes r)), w being the cost and r a node's failures a second (Young, 1974).
+        The optimum is sqrt(2 w / (nodes r)), with w the cost and r a node's failures per second (Young, 1974).
         """
         if self.checkpoint_interval_s != "optimal":
             return self.checkpoint_interval_s
@@ -147,12 +147,12 @@ class FailureOptions:
 
     @property
     def cost_s(self) -> float:
-        """Return the seconds of a checkpoint, of the options `of` a job where each has its own."""
+        """Return the seconds of a checkpoint; if each job has its own, call it on the options `of` a job."""
         assert not isinstance(self.checkpoint_cost_s, str)
         return self.checkpoint_cost_s
 
     def of(self, checkpoint_s: float | None) -> FailureOptions:
-        """Return the options of a job that writes its state in so many seconds; `ValueError` where they do not fit."""
+        """Return the options of a job that writes its state in `checkpoint_s`; `ValueError` if they do not fit."""
         if self.checkpoint_cost_s != "by-size":
             return self
         if checkpoint_s is None:
@@ -199,7 +199,7 @@ class Decides(Protocol):
 class Settings(TypedDict, total=False):
     """Optional settings of a simulation."""
 
-    #: Called now and then with the simulated second and the number of finished jobs.
+    #: Called occasionally with the simulated second and the number of finished jobs.
     progress: ProgressCallback | None
     #: Creates the agents in place of the policy.
     agents: AgentFactory | None
@@ -211,7 +211,7 @@ class Settings(TypedDict, total=False):
     on_finish: OnFinish | None
     #: How nodes and jobs fail (None: never).
     failures: FailureOptions | None
-    #: Whether jobs that know only GPUs and seconds begin where they are placed (True); the results are the same.
+    #: Whether jobs with only GPUs and seconds start as soon as they are placed (True); results do not depend on it.
     lean: bool
 
 

@@ -118,7 +118,7 @@ def stage_times(job: JobState) -> tuple[float, ...]:
 
 
 def plans(job: JobState) -> LargeModel | None:
-    """Return how long a job's plans take, None where it has none."""
+    """Return the step times of a job's plans, None if it has none."""
     return job.facts.plans
 
 
@@ -149,7 +149,7 @@ _OF_JOBS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyTy
 def views_at_submission(
     jobs: Iterable[JobSpec], cluster: Cluster, applications: ApplicationSource, wanted: Collection[Signal]
 ) -> list[JobView]:
-    """Return the views of jobs at submission, with those signals of `wanted` known by then."""
+    """Return the views of jobs at submission, with the signals of `wanted` known by then."""
     clock, views = Clock(tick_s=0), []
     granted = Granted.at_first(wanted, cluster).job
     for spec in jobs:
@@ -197,7 +197,7 @@ class Granted:
         return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), (), 0)
 
     def prepare(self, job: JobState) -> None:
-        """Have a submitted job keep its measurements and report its losses where a signal reads them."""
+        """Make a submitted job keep its measurements and report its losses if a signal reads them."""
         if self.speeds:
             job.speeds = {}
         curve = job.app.loss_curve if self._losses else None

@@ -1,4 +1,4 @@
-"""How each job stands after a decision: the policy's order and word, and else what room the cluster has for it."""
+"""The state of each job after a decision: the policy's order and reason, or else the cluster's room for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNRANKED: tuple[int, Urgency] = 0, ()
 
 
 class KeptReasons:
-    """Makes the rows of a decision from what was said of it."""
+    """Builds the rows of a decision from the reasons given."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self.said = Reasons()
@@ -24,7 +24,7 @@ class KeptReasons:
             self._nodes.setdefault(node.gpu_type, []).append(node.index)
 
     def rows(self, now_s: float, active: Mapping[str, JobState]) -> Iterator[ReasonRecord]:
-        """Yield how the active jobs stand now, and forget what was said."""
+        """Yield the state of the active jobs now, and forget the reasons given."""
         free = self._cluster.free
         room = {kind: (sum(free[i] for i in nodes), max(free[i] for i in nodes)) for kind, nodes in self._nodes.items()}
         for job_id, job in active.items():
@@ -35,7 +35,7 @@ class KeptReasons:
         self.said.clear()
 
     def _seen(self, job: JobState, room: Mapping[str, tuple[int, int]]) -> tuple[Why, str]:
-        """Judge by the GPUs that are free on the types that a job can run on, and that it asks for."""
+        """Derive a reason from the free GPUs on the types that a job can use and asks for."""
         wanted, kinds = job.request.num_gpus, [kind for kind in room if job.facts.runs_on(kind)]
         most, on_one = (max((room[kind][at] for kind in kinds), default=0) for at in (0, 1))
         nodes = self._cluster.cluster.nodes

@@ -25,7 +25,7 @@ def features_of(
     *,
     plans: bool = False,
 ) -> frozenset[Feature]:
-    """Return the features of a simulation that show in its tables; with `plans` some application has them."""
+    """Return the features of a simulation that appear in its tables; `plans` says whether an application has plans."""
     promised = {(due is not None, bool(queue)) for due, queue in values_of(jobs, "deadline_s", "queue")}
     used = {
         Feature.SHARING: options.max_jobs_per_gpu > 1,
@@ -63,7 +63,7 @@ class Recorder(Protocol):
         return
 
     def reason(self, record: ReasonRecord) -> None:
-        """Receive how a job stood after a decision, where reasons are kept."""
+        """Receive the state of a job after a decision, if reasons are kept."""
         return
 
 
@@ -94,12 +94,12 @@ class MemoryRecorder:
         self.outages.append(record)
 
     def reason(self, record: ReasonRecord) -> None:
-        """Keep how a job stood after a decision."""
+        """Keep the state of a job after a decision."""
         self.reasons.append(record)
 
 
 class JobRecorder(Recorder):
-    """Keeps the records of finished jobs and no others; intervals, most of what there is to record, are not made."""
+    """Keeps only the records of finished jobs; intervals, the bulk of all records, are not created."""
 
     def __init__(self) -> None:
         self.jobs: list[JobRecord] = []

@@ -32,7 +32,7 @@ class Recovery:
     #: Ticks of running between checkpoints (infinite for none), and the ticks each takes.
     _interval: float
     cost: float
-    #: How the job fails by itself, and the remaining ticks of each attempt.
+    #: The failures of the job itself, and the remaining ticks of each attempt.
     _plan: AttemptPlan
     _left: list[float]
     _attempt: int = 0
@@ -63,7 +63,7 @@ class Recovery:
 
     @property
     def keeps(self) -> bool:
-        """Return whether an attempt that fails by itself keeps its progress."""
+        """Return whether an attempt that fails on its own keeps its progress."""
         return self._plan.keeps
 
     def settle(self, job: Recoverable, ticks: float) -> None:
@@ -94,7 +94,7 @@ class Recovery:
         self._unsaved = self._unsaved_gpu = 0
 
     def fall_back(self, job: Recoverable) -> None:
-        """Set a job back to its last checkpoint."""
+        """Roll a job back to its last checkpoint."""
         self.writing = False
         self.lost += self._unsaved
         self.lost_gpu += self._unsaved_gpu
@@ -106,5 +106,5 @@ class Recovery:
         self._attempt += 1
 
     def _pace(self, job: Recoverable) -> float:
-        """Return how fast an attempt runs out: with a replayed job's work, or with time."""
+        """Return the rate at which an attempt runs out: that of a replayed job's work, or of time."""
         return job.rate if self._plan.keeps else 1.0

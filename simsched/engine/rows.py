@@ -1,4 +1,4 @@
-"""Makes the rows of the result tables from the state of jobs and cluster."""
+"""Builds the rows of the result tables from the state of jobs and cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def job_record(job: JobState, status: str) -> JobRecord:
 
 
 def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationRecord:
-    """Record the job's interval that ends now and began at progress `begin`."""
+    """Record the job's interval that ends now and started at progress `begin`."""
     running = job.running
     local_bsz = accum_steps = batch_size = 0
     rate = efficiency = throughput = 0.0

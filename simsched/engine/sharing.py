@@ -40,7 +40,7 @@ class Neighbourhood:
     def __init__(
         self, model: Colocation, occupancy: Holders, active: Mapping[str, JobState], *, shares: bool = False
     ) -> None:
-        """Take speeds from `model`; `active` holds all jobs by id, which may take `shares`."""
+        """Take speeds from `model`; `active` holds all jobs by id; with `shares` they may take fractions of GPUs."""
         if shares:
             occupancy.share_of = lambda job_id: active[job_id].request.gpu_share
         self._model = model
@@ -109,7 +109,7 @@ def _resident(job: JobState) -> _Resident:
 
 
 def _examples(job: JobState) -> int:
-    """Return the examples per GPU and step; the requested ones where the batch is fixed."""
+    """Return the examples per GPU and step; the requested ones if the batch is fixed."""
     return job.batch.local_bsz * (job.batch.accum_steps + 1) or job.request.batch_size
 
 
@@ -121,7 +121,7 @@ class TruePairs:
         self._active = active
 
     def beside(self, one: str, other: str, gpu_type: str) -> tuple[float, float]:
-        """Return the speeds of two jobs, zeros where the model knows none."""
+        """Return the speeds of two jobs, zeros if the model has none."""
         if self._model is None:
             return 0.0, 0.0
         residents = [self._standing(self._active[job_id]) for job_id in (one, other)]

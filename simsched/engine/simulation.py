@@ -104,7 +104,7 @@ class Simulation:
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
         self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
         self._applications = applications
-        #: Creates the agents: the policy unless another is given; None where users configure them.
+        #: Creates the agents: the policy unless another is given; None if users configure them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
         #: The agent class by application.
         self.agent_classes: dict[str, str] = {}
@@ -127,7 +127,7 @@ class Simulation:
             state = (self._clock, self._cluster, self._ledger, self._active, self._nodes)
             self._failures = Failures(failures, seed, *state, *heard)
             self._ledger.tell(self._failures)
-        #: Whether nothing but the policy's decisions changes how a job runs that knows only GPUs and seconds.
+        #: Whether only the policy's decisions affect a job with only GPUs and seconds.
         self._undisturbed = settings.get("lean", True) and not (
             failures is not None
             or model is not None
@@ -137,14 +137,14 @@ class Simulation:
         )
 
     def _record_into(self, recorder: Recorder | None, checking: bool | None, *, falls: bool) -> None:
-        """Take the recorder, behind checks of the invariants where they are wanted."""
+        """Take the recorder, behind checks of the invariants if enabled."""
         self._checking = wanted_by_environment() if checking is None else checking
         self.recorder = self._recorder = MemoryRecorder() if recorder is None else recorder
         if self._checking:
             self._recorder = CheckingRecorder(self.recorder, self.options.tick_s, progress_falls=falls)
 
     def _count_from_zero(self, settings: Settings) -> None:
-        """Begin with no job submitted, at the first tick."""
+        """Start with no job submitted, at the first tick."""
         self._triggers = self.terms.triggers
         self._progress, self._on_finish = settings.get("progress"), settings.get("on_finish")
         self._known_ids = {spec.id for spec in self.jobs} if self._on_finish is not None else set()
@@ -159,14 +159,14 @@ class Simulation:
         self._stage = _NEW
 
     def _sharing_model(self, given: Colocation | None) -> Colocation | None:
-        """Return how fast jobs run that share a GPU, None where none may."""
+        """Return the model of jobs that share a GPU, None if none may."""
         if self.options.max_jobs_per_gpu == 1:
             return None
         model = given or ConstantSharing()
         return GuaranteedFirst(model) if self.terms.guaranteed_first else model
 
     def _keep_ledger(self, model: Colocation | None) -> None:
-        """Make the one writer of state, and what it tells of jobs that begin, stop and end."""
+        """Create the only writer of state, and the lifecycles that it notifies of jobs that start, stop and end."""
         clock, cluster, options = self._clock, self._cluster, self.options
         self._ledger = ledger = Ledger(clock, cluster, self._recorder, options.restart_delay_s, self._on_complete)
         if cluster.occupancy is not None and model is not None:
@@ -180,7 +180,7 @@ class Simulation:
             ledger.tell(TimeLimits(clock, ledger))
 
     def _show(self, model: Colocation | None, outages: Sequence[Outage], seed: int) -> None:
-        """Make the view that callers see, with the signals granted, and what is kept for those who read the tables."""
+        """Create the view that callers see, with the signals granted, and what the tables need."""
         options, terms = self.options, self.terms
         known = (ReadOnly(self._history_gpu_s), TruePairs(model, self._active))
         coming = (self._next_arrival_s, self._coming_jobs)
@@ -194,7 +194,7 @@ class Simulation:
         self._stranded = StrandedGpus(self.cluster, rigid=terms.rigid) if options.fragmentation else None
 
     def _enact(self) -> None:
-        """Make what carries decisions out, and what notices that they lead nowhere."""
+        """Create the parts that carry out decisions and detect runs without progress."""
         clock, cluster, options, terms = self._clock, self._cluster, self.options, self.terms
         self._nodes = Nodes(clock, cluster, self._recorder, clock.ticks(options.node_start_s), self._on_join)
         watches = Watches(clock, self._on_threshold)
@@ -276,7 +276,7 @@ class Simulation:
         return self._stage == _OVER
 
     def fork(self) -> Simulation:
-        """Return an independent copy; under the same decisions both go on alike.
+        """Return an independent copy; under the same decisions, both evolve alike.
 
         Copies agents, records, random streams, and a policy that creates the agents (as `agents`), but shares
         applications, jobs, cluster and functions. Raises `EngineError` for what cannot be copied, such as an open file.
@@ -342,11 +342,11 @@ class Simulation:
         self._delta.arrived.append(job)
         if self._triggers.arrival:
             self._clock.asked = True
-        if self._interval is not None:  # the next multiple of it, this very second included and 0 excluded
+        if self._interval is not None:  # the next multiple of it, including this second but not 0
             self._clock.ask(max(-(-self._clock.now // self._interval), 1) * self._interval)
 
     def _prepare(self, job: JobState, spec: JobSpec) -> None:
-        """Give a job what is beside it: leases, measurements and checkpoints."""
+        """Set up a job's leases, measurements and checkpoints."""
         if isinstance(job.agent, LeasingAgent):
             job.leasing = Leasing(job.agent)
             self._ledger.tell(self._leases, first=True)
@@ -355,7 +355,7 @@ class Simulation:
             job.recovery = self._failures.recovery_of(spec, job.app)
 
     def _asks(self) -> bool:
-        """Return whether to ask the policy now: jobs are active, or it also wants to be asked before jobs to come."""
+        """Return whether to ask the policy now: jobs are active, or it also decides before future arrivals."""
         return bool(self._active) or (self._triggers.quiet and self._submitted < self._expected)
 
     def _on_threshold(self, job: JobState) -> None:
@@ -373,7 +373,7 @@ class Simulation:
             self._clock.asked = True
 
     def _on_repair(self) -> None:
-        """Notify the policy; one that stays idle repair after repair is stuck."""
+        """Notify the policy; a policy that stays idle after repeated repairs is stuck."""
         if self._triggers.node_change and self._active:
             self._clock.asked = True
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:

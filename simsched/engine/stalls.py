@@ -1,4 +1,4 @@
-"""Gives up runs that would not end: no events are left, or events without progress."""
+"""Stops runs that would never end, because no events are left or events bring no progress."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from simsched.engine.clock import Clock
 from simsched.engine.errors import StalledError, StuckError
 from simsched.engine.state import ClusterState, JobState
 
-#: Events tolerated in a row without progress of any job, and how many more for each job. Events are starts of jobs and
-#: requests of nodes, which every cycle of failures, restarts or node changes contains, but not waiting: a policy may
-#: decide every second for years. Planned stops keep progress, so slow runs that preempt often do progress. A job that
-#: failures throw back is given up after ten thousand times without progress of any other: of runs whose last job needs
-#: a thousand attempts on average, one in twenty thousand (e to the power of -10).
+#: Consecutive events tolerated without progress of any job, and how many more for each job. Events are starts of jobs
+#: and requests of nodes, which every cycle of failures, restarts or node changes contains, but not waiting: a policy
+#: may decide every second for years. Planned stops keep progress, so slow runs that preempt often do progress. The run
+#: stops once failures have set back a job ten thousand times without progress of any other: of runs whose last job
+#: needs a thousand attempts on average, this stops one in twenty thousand (e to the power of -10).
 MOST_HAPPENINGS = 10_000
 MOST_FOR_EACH_JOB = 100
 
 
 class _Work(NamedTuple):
-    """A job's work: in total, safe from failures, and a value that changes when it is thrown back."""
+    """A job's work: in total, safe from failures, and a value that changes at each setback."""
 
     live: float
     saved: float
@@ -32,7 +32,7 @@ class _Work(NamedTuple):
         return _Work(job.live_progress, saved, (job.limit_from, lost))
 
     def is_beyond(self, before: _Work) -> bool:
-        """Return whether a job thrown back has more saved, or any other has more done."""
+        """Return whether a job after a setback has saved more, or any other job has done more."""
         return self.saved > before.saved or (self.losses == before.losses and self.live > before.live)
 
 
@@ -49,7 +49,7 @@ class StallDetector:
     _active: Mapping[str, JobState]
     _most_idle: int
     _pause_s: float = 0.0
-    #: Decisions in a row at which nothing runs and nothing is pending.
+    #: Consecutive decisions at which nothing runs and nothing is pending.
     idle_rounds: int = 0
     _idle_from_s: float = 0.0
     _work: dict[str, _Work] = field(default_factory=dict)

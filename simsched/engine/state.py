@@ -46,13 +46,13 @@ class ClusterState:
         #: Which nodes are up; a new list at every change makes changes cheap to detect.
         self.up = [node.index < first for node in cluster.nodes]
         self.free = [node.gpus if node.index < first else 0 for node in cluster.nodes]
-        #: What is taken of each node's cores and memory; None where none declares any and no job has nodes to itself.
+        #: The cores and memory taken on each node; None if no node declares any and no job needs exclusive nodes.
         self.beside: list[tuple[int, int]] | None = None
         if any(node.cpu_milli is not None or node.memory_mib is not None for node in cluster.nodes):
             self.beside = [(0, 0)] * len(cluster.nodes)
         self.available_gpus = sum(self.free)
         self.nodes_up = sum(self.up)
-        #: Requested nodes that are not up yet, each with its start.
+        #: Requested nodes that are not up yet, each with its start event.
         self.starting: dict[int, Appointment] = {}
         #: Broken nodes with their number of causes, and those that come back once repaired.
         self.broken: dict[int, int] = {}
@@ -67,7 +67,7 @@ class ClusterState:
         self._sites: dict[tuple[str, int], Site] = {}
 
     def site(self, allocation: Allocation) -> Site | None:
-        """Return the site of an allocation, None where it mixes GPU types."""
+        """Return the site of an allocation, None if it mixes GPU types."""
         if len(allocation) > 1:
             return None if gpu_type_of(self.cluster, allocation) is None else site_of(self.cluster, allocation)
         node, gpus = allocation[0]
@@ -78,7 +78,7 @@ class ClusterState:
         return site
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
-        """Add a holder to GPUs, beside others where GPUs are shared."""
+        """Add a holder to GPUs, next to others if GPUs are shared."""
         self.running_jobs += 1
         self.job_starts += 1
         if self.occupancy is not None:
@@ -91,7 +91,7 @@ class ClusterState:
             self.allocated_gpus += gpus
 
     def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
-        """Take, or with a `sign` of -1 give back, the cores and memory that go with GPUs."""
+        """Take, or with a `sign` of -1 give back, the cores and memory of a shape for its GPUs."""
         if self.beside is None and not shape.exclusive:
             return
         if self.beside is None:
@@ -107,7 +107,7 @@ class ClusterState:
 
     @cached_property
     def provisioned_gpus(self) -> Mapping[str, float]:
-        """Count the provisioned GPUs by type; empty where all nodes are equal, as the node count suffices."""
+        """Count the provisioned GPUs by type; empty if all nodes are equal, since the node count suffices."""
         counts: dict[str, float] = {}
         for node in self.cluster.nodes if self._several_makes else ():
             on = self.up[node.index] or node.index in self.starting
@@ -199,25 +199,25 @@ class JobState:
     A job with GPUs is restarting, running (as `running` since `since`, at `rate` progress per second) or at a
     breakpoint; `appointment` is its next event. Service is settled up to `since`, and properties add the rest. Times
     are in ticks unless named otherwise. `speeds` are by site; `losses` is None if nothing reads them. What few jobs
-    change is an attribute of the class, since setting it would cost every job of a long trace.
+    change is a class attribute, since setting it would cost time for every job of a long trace.
     """
 
     agent: Agent
     view: JobView
-    #: Whether it knows only GPUs and seconds and nothing but the policy decides about it: it begins where it is placed.
+    #: Whether it has only GPUs and seconds and only the policy affects it; it then starts as soon as it is placed.
     plain = False
-    #: Set where the agent grants leases, and where anything can fail.
+    #: Set if the agent grants leases, and if anything can fail.
     leasing: Leasing | None = None
     recovery: Recovery | None = None
     batch: BatchChoice = NO_BATCH
     rate: float = 0.0
-    #: The share of its speed that the job loses to jobs on its nodes, and its speed beside others on its GPUs.
+    #: The share of its speed that the job loses to jobs on its nodes, and its speed next to others on its GPUs.
     interference: float = 0.0
     speed: float = 1.0
     #: Its speed on slow nodes, and the share that it loses to jobs that share uplinks with it.
     slow: float = 1.0
     congestion: float = 0.0
-    #: Whose communication is served first where uplinks are shared: that of lower levels; and by which paths.
+    #: The urgency of its communication on shared uplinks, lower levels first, and its paths.
     uplink_level: int = 0
     uplink_paths: tuple[int, ...] | None = None
     gpu_share: float = 1.0
@@ -285,7 +285,7 @@ class JobState:
 
     @property
     def first_start_s(self) -> float | None:
-        """When the job first held GPUs, None before."""
+        """The time at which the job first held GPUs, None before."""
         return None if self.first_start is None else self.first_start * self.clock.unit_s
 
     @property

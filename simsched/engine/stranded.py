@@ -68,7 +68,7 @@ class StrandedGpus:
             self._units[kind] = pool, nodes, inside
 
     def fits_in_domain(self, free: Sequence[int]) -> int:
-        """Return the most free GPUs of a type in one domain of the lowest level, 0 where no tier has uplinks."""
+        """Return the most free GPUs of a type in one domain of the lowest level, 0 if no tier has uplinks."""
         inside = (unit.nodes_of for _, _, unit in self._units.values()) if self._tiered else ()
         return max((sum(free[node] for node in nodes) for domains in inside for nodes in domains), default=0)
 

@@ -45,7 +45,7 @@ class JobAtWork(Protocol):
 
     @property
     def site(self) -> Site | None:
-        """Return where the job runs, None while waiting."""
+        """Return the site of the job, None while it waits."""
 
     @property
     def cluster(self) -> Cluster:
@@ -67,7 +67,7 @@ class TrueRemainingWork:
         return self._job.app.epoch_end(self.epochs - 1) - self._progress
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the iterations to the end of an epoch when trained at `batch_size` throughout."""
+        """Return the iterations to the end of an epoch at a constant `batch_size`."""
         return self._job.app.iterations(batch_size, epoch)
 
     @property

@@ -37,7 +37,7 @@ class Changes(NamedTuple):
 
     @property
     def shared(self) -> dict[str, Place]:
-        """The jobs placed beside others or onto their GPUs."""
+        """The jobs placed next to others or onto their GPUs."""
         places = ((job_id, one) for job_id, one in self.actions.items() if isinstance(one, Place))
         return {job_id: place for job_id, place in places if place.beside or place.onto is not None}
 
@@ -83,15 +83,15 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
 
 
 def _restarts(place: Place, job: JobState) -> bool:
-    """Return whether a job begins again on the GPUs that it holds: by the policy's wish, or with another plan."""
+    """Return whether a job restarts on the GPUs that it holds: at the policy's request, or with another plan."""
     return place.restart or (place.plan is not None and place.plan != job.batch.plan)
 
 
 def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: ClusterState) -> Changes | None:
-    """Return the changes of a decision that evidently can be carried out, as nearly all can, in one pass.
+    """Return in one pass the changes of a decision that is clearly feasible, as nearly all are.
 
-    Evidently possible are plain GPUs, as many as asked for and of one type, for jobs that get others than they hold.
-    None sends a decision to the checks that know all cases and say what is wrong.
+    Clearly feasible are changes to plain GPUs of one type, as many as the job asked for, that differ from those it
+    holds. None sends a decision to the checks that cover all cases and describe faults.
     """
     plain = cluster.occupancy is None and cluster.beside is None
     if not plain or decision.rest != "stays" or decision.nodes is not None:
@@ -213,7 +213,7 @@ def _out_of_shape(
 def _short_beside(
     changes: Changes, active: Mapping[str, JobState], cluster: ClusterState, balance: Mapping[int, int]
 ) -> Iterator[str]:
-    """Yield the nodes that lack cores or memory, or that a job is to have to itself and does not."""
+    """Yield the nodes that lack cores or memory, or that a job needs exclusively but shares."""
     nodes = cluster.cluster.nodes
     taken: dict[int, tuple[int, int]] = {}
     alone: dict[int, tuple[int, int]] = {}
@@ -244,7 +244,7 @@ def _short_beside(
 
 
 def _wrong_plans(changes: Changes, active: Mapping[str, JobState], cluster: ClusterState) -> Iterator[str]:
-    """Yield why jobs cannot run the plans that are named for them."""
+    """Yield the reasons why jobs cannot run the plans named for them."""
     for job_id, action in changes.actions.items():
         plan = action.plan if isinstance(action, Place) else None
         if plan is None or not action.at or any(_malformed(action.at, cluster, 1)):
@@ -259,7 +259,7 @@ def _wrong_plans(changes: Changes, active: Mapping[str, JobState], cluster: Clus
 
 
 def _wrong_paths(changes: Changes, levels: Sequence[Level]) -> Iterator[str]:
-    """Yield the paths that uplinks have not."""
+    """Yield the paths that do not exist."""
     there = tuple(level.paths for level in levels)
     for job_id, action in changes.actions.items():
         paths = action.uplink_paths if isinstance(action, Place) else None
@@ -270,7 +270,7 @@ def _wrong_paths(changes: Changes, levels: Sequence[Level]) -> Iterator[str]:
 
 
 def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, sharing: bool) -> Iterator[str]:
-    """Yield the faults of jobs placed beside others without sharing, or beside jobs without GPUs."""
+    """Yield the faults of jobs placed next to others without sharing, or next to jobs without GPUs."""
     shared = changes.shared
     for job_id, place in shared.items():
         host = place.onto
@@ -323,7 +323,7 @@ def check_nodes_to_leave(
 
 
 def _whole(number: object) -> bool:
-    """Return whether a value is an integer, numpy's included, but no bool."""
+    """Return whether a value is an integer, numpy's included, but not a bool."""
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 

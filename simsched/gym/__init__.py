@@ -1,4 +1,4 @@
-"""The environment of Gymnasium: a simulation whose decisions a learner makes, and a learner (extra `gym`).
+"""A Gymnasium environment in which a learner makes the decisions of a simulation, and a learner (extra `gym`).
 
 `import simsched.gym` registers it as `simsched/Scheduling-v0`.
 """
@@ -16,6 +16,6 @@ if find_spec("gymnasium") is not None:
 else:
 
     def __getattr__(name: str) -> object:
-        """Say how to get what the environment needs."""
+        """Explain how to install what the environment needs."""
         message = f"simsched.gym.{name} needs the package 'gymnasium'; install it with pip install 'simsched[gym]'"
         raise ImportError(message)

@@ -23,13 +23,13 @@ from simsched.model import NOTHING, Allocation, Capacity, Placer
 from simsched.policy import REMAINING_WORK, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit import PLACERS, PlacerName, Score, run_in_order
 
-#: Makes the simulation of an episode from the seed of its jobs, under these terms.
+#: Creates the simulation of an episode from the seed of its jobs, under these terms.
 Simulations = Callable[[int, Terms], Simulation]
-#: The name of a shipped experiment, the path of a YAML file, or what such a file would say.
+#: The name of a shipped experiment, the path of a YAML file, or the content of such a file.
 Experiment = str | Path | Mapping[str, Any]
-#: What an action is: a job of the window, a rule by its place, or the weights of a rule.
+#: The kind of action: a job of the window, a rule by index, or the weights of a rule.
 ActionKind = Literal["job", "rule", "weights"]
-#: Rules by name: the features by whose weighted sum jobs are started.
+#: Rules by name: the features whose weighted sum orders the starts of jobs.
 RULES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "oldest": MappingProxyType({"age_s": 1.0}),
@@ -39,31 +39,32 @@ RULES: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 _SECONDS_PER_HOUR = 3600.0
 _NO_CHANGE = Decision.change({})
-#: The GPUs that a job asks for, who chooses them, and the types that it runs on.
+#: The GPUs that a job asks for, their placer, and the types on which it runs.
 _Kind = tuple[int, Placer, tuple[int, ...]]
-#: Whenever something happens, the completion of the last job before a quiet hour too: rewards count to there.
+#: All events, including the completion of the last job before an idle period, up to which rewards count.
 _TRIGGERS = Triggers(arrival=True, completion=True, node_change=True, quiet=True)
 
 
 def simulations_of(experiment: Experiment, changes: Mapping[str, Any] | None = None) -> Simulations:
-    """Return what makes simulations of the first cell of an experiment; jobs of the last 256 seeds are kept."""
+    """Return a factory of simulations of the first cell of an experiment; it caches the jobs of the last 256 seeds."""
     task = lru_cache(maxsize=256)(lambda seed: task_of(experiment, changes, seed))
     return lambda seed, terms: drive_task(task(seed), terms, JobRecorder())
 
 
 class SchedulingEnv(gymnasium.Env[Observation, Any]):
-    """A cluster whose waiting jobs the agent starts, one job, or all that fit by a rule, at a step.
+    """A cluster whose waiting jobs the agent starts: at each step one job, or all that fit by a rule.
 
     An episode is a workload, from its first submission until its last job is complete. A step ends at the next instant
-    at which there is something to choose: decisions of the simulation at which no job waits, or none that could be
-    picked fits, are passed over.
+    that offers a choice: the environment skips decisions at which no job waits, or at which no job that it may start
+    fits.
 
     With `action="job"`, action i starts the i-th job of the window, and the last action, `window`, lets time pass. An
-    action that cannot be carried out is replaced by letting time pass, and one that would let time stand still by the
-    first job that fits; `info["replaced"]` says so, and `action_masks()` and `info["action_mask"]` say before which
-    actions can. With `"rule"`, an action is the place of one of `rules`, with `"weights"` a weight from -1 to 1 for
-    each of `features`: jobs are started in the order of the weighted sum, the largest first, as far as they fit. With
-    `preempt` running jobs are ordered too, and those that no longer fit are stopped; without, they run on.
+    action that cannot be carried out is replaced by letting time pass, and one that would stop time by starting the
+    first job that fits; `info["replaced"]` reports this, and `action_masks()` and `info["action_mask"]` report
+    beforehand which actions are possible. With `"rule"`, an action is the index of one of `rules`, with `"weights"` a
+    weight from -1 to 1 for each of `features`: jobs start in the order of the weighted sum, the largest first, as long
+    as they fit. With `preempt` the order includes running jobs, and those that no longer fit stop; without it, they
+    keep running.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (as gymnasium declares it)
@@ -85,12 +86,12 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         horizon_s: float = math.inf,
         render_mode: str | None = None,
     ) -> None:
-        """Take the workloads of an experiment with `changes` as `sim.run` does, or a function that makes simulations.
+        """Take the workloads of an experiment with `changes` as `sim.run` does, or a function that creates simulations.
 
-        Each episode draws one of `seeds`, which number workloads, unless `reset(options={"seed": 7})` names one; it is
-        truncated at `horizon_s` of simulated time. `features` of waiting jobs and `cluster_features` are shown, and an
-        agent is given the signals that the former and the `rules` read, no others. `placement` chooses the GPUs of a
-        job; where rules preempt, it is `most-free`. Raises `InputError` for what cannot be had.
+        Each episode draws one of `seeds`, which select workloads, unless `reset(options={"seed": 7})` names one; it is
+        truncated at `horizon_s` of simulated time. Observations show `features` of waiting jobs and `cluster_features`;
+        an agent receives only the signals that the former and the `rules` read. `placement` chooses the GPUs of a job;
+        if rules preempt, it is `most-free`. Raises `InputError` for invalid arguments.
         """
         if action not in get_args(ActionKind):
             raise input_error("action", f"there is no kind '{action}'", nearest(str(action), get_args(ActionKind)))
@@ -131,7 +132,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; `options` may hold the `seed` of its workload."""
+        """Start an episode; `options` may hold the `seed` of its workload."""
         super().reset(seed=seed)
         self._seed = (options or {}).get("seed")
         if self._seed is None:
@@ -140,11 +141,11 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self.simulation = self._make(self._seed, Terms(name="gym", triggers=_TRIGGERS, signals=signals))
         self._gpus = self.simulation.cluster.total_gpus
         self._alone_s: dict[str, float] = {}
-        #: The kind of each job by number: a number is found more quickly than what it stands for.
+        #: The kind of each job by number: a number is faster to look up than the kind itself.
         self._kinds: dict[str, int] = {}
         self._numbers: dict[_Kind, int] = {}
         self._by_number: dict[int, _Kind] = {}
-        #: Where a job of each kind would be placed, None where it does not fit.
+        #: The allocation that a job of each kind would get, None if it does not fit.
         self._found: dict[int, Allocation | None] = {}
         self._over = self._truncated = False
         self._seen = 0
@@ -154,7 +155,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._shown(), self._told(replaced=False)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Carry out an action; the reward covers the time until the next choice. Raises `ResetNeeded` when over."""
+        """Carry out an action; the reward covers the time until the next choice. Raises `ResetNeeded` after the end."""
         simulation = self.simulation
         if simulation is None or self._over or self._truncated:
             raise gymnasium.error.ResetNeeded("the episode is over, or has not begun: call reset()")
@@ -170,7 +171,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._shown(), reward, self._over, self._truncated, self._told(replaced=replaced)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which actions can be carried out, shape (actions,); of weights all, shape (features,)."""
+        """Return which actions are possible, shape (actions,); for weights all are, shape (features,)."""
         if self._kind != "job":
             size = len(self._rules) or len(self._observer.features.names)
             return np.ones(size, dtype=np.bool_)
@@ -180,14 +181,14 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return masks
 
     def render(self) -> str | None:
-        """Return the simulation, its view and the jobs of the window in a line each, in the mode `ansi`."""
+        """Describe the simulation, its view and each job of the window in one line, in the mode `ansi`."""
         if self.render_mode != "ansi" or self.simulation is None:
             return None
         shown = self._waiting[: self._window]
         return "\n".join(map(repr, (self.simulation, self.simulation.view, *shown)))
 
     def _time_passes(self) -> bool:
-        """Return whether something will happen without a start: a job runs, or one is still to be submitted."""
+        """Return whether events will occur without a start: a job runs, or one has yet to be submitted."""
         assert self.simulation is not None
         running = len(self._view.jobs) > len(self._waiting) or bool(self._start)
         return running or self._seen < len(self.simulation.jobs)
@@ -209,19 +210,19 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return Decision.change(self._start)
 
     def _pick(self, place: int) -> float:
-        """Start a job once the choice is over, which it is when no other fits."""
+        """Record a start; carry it out once the choice is over, that is, when no other job fits."""
         self._let_start(self._waiting.pop(place))
         self._see_fits()
         return 0.0 if self._choice() else self._go_on(Decision.change(self._start))
 
     def _let_start(self, job: JobView) -> None:
-        """Give a job that fits its GPUs; what did not fit does not now, the rest is to be looked at again."""
+        """Give a fitting job its GPUs; jobs that did not fit still do not, the others must be checked again."""
         found = self._start[job.id] = self._chosen(job) or NOTHING
         self._free.take(found, job.request.shape)
         self._found = dict.fromkeys([kind for kind, place in self._found.items() if place is None])
 
     def _go_on(self, decision: Decision) -> float:
-        """Carry out a decision and run to the next choice; return the reward of the time between."""
+        """Carry out a decision and run to the next choice; return the reward for the time in between."""
         simulation, reward = self.simulation, 0.0
         assert simulation is not None
         while True:
@@ -240,7 +241,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             decision = _NO_CHANGE
 
     def _notice(self, view: View | None, before: Sequence[JobView] = ()) -> None:
-        """Look at the view of a decision that is due, None at the end; `before` waited after the last decision."""
+        """Read the view of a due decision, None at the end; `before` waited after the last decision."""
         assert self.simulation is not None
         self._over = view is None
         self._view: View = self.simulation.view
@@ -253,7 +254,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._seen += len(view.arrived)
         if self._times_needed:
             self._alone_s.update((job.id, job[REMAINING_WORK].seconds) for job in view.arrived)
-        #: All that waited as the view was shown, those that are let start since included.
+        #: All jobs that waited in the view, including those started since.
         self._candidates = [*before, *view.arrived]
         if view.lost:
             self._candidates = [job for job in view.jobs.values() if not job.running]
@@ -264,7 +265,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             self._see_fits()
 
     def _see_fits(self) -> None:
-        """Note which jobs of the window fit into what is free."""
+        """Record which jobs of the window fit into the free GPUs."""
         found, kinds, shown = self._found, self._kinds, self._waiting[: self._window]
         for job in shown:
             if kinds.get(job.id) not in found:
@@ -290,7 +291,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._observer.show(self._view, self._waiting, self._fits, self._gpus)
 
     def _told(self, *, replaced: bool) -> dict[str, Any]:
-        """Return what else an agent may want to know."""
+        """Return further information for an agent."""
         told = {"time_s": float(self._view.now_s), "seed": self._seed, "replaced": replaced}
         told["action_mask"] = self.action_masks()
         recorder = None if self.simulation is None else self.simulation.recorder

@@ -1,7 +1,7 @@
 """Learning the weights of a score by evolution: the cross-entropy method over episodes of the environment.
 
-Source: Rubinstein (1999), as Szita and Lőrincz (2006) use it for linear policies. A generation draws weights from a
-normal distribution, plays each on the same workloads, and moves the distribution to the best of them.
+Source: Rubinstein (1999), as used by Szita and Lőrincz (2006) for linear policies. A generation draws weights from a
+normal distribution, plays each on the same workloads, and moves the distribution towards the best of them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from simsched.gym.environment import SchedulingEnv
 from simsched.threads import one_thread
 from simsched.toolkit import APPLICATION
 
-#: The features that are weighed unless others are asked for; applications come beside these.
+#: The default features to weigh; applications are added to them.
 WEIGHED = ("gpus", "age_s", "attained_gpu_s", "running")
 _ELITE = 0.25
 _FIRST_DEVIATION = 0.5
-#: Added to the deviations of the best, less with each generation, so that the search does not settle too early.
+#: Added to the deviations of the best, less in each generation, so that the search does not settle too early.
 _EXTRA_DEVIATION = 0.1
 
 Weights = NDArray[np.float64]
@@ -37,7 +37,7 @@ Weights = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evolution:
-    """How to search: so many `generations` of so many weights, each played on some of the workloads of `seeds`."""
+    """The search: `generations` generations of `population` weights, each on `episodes` of the workloads of `seeds`."""
 
     generations: int = 12
     population: int = 24
@@ -46,7 +46,7 @@ class Evolution:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which nothing is learnt."""
+        """Reject numbers with which nothing is learnt."""
         least = {"generations": 1, "population": 4, "episodes": 1, "workers": 1}
         for name, at_least in least.items():
             if getattr(self, name) < at_least:
@@ -56,7 +56,7 @@ class Evolution:
             raise input_error("seeds", message, "give more of them, or play fewer")
 
 
-#: Is told the generation, counted from 1, and the geometric mean of the mean JCTs of its best weights, in hours.
+#: Receives the generation, counted from 1, and the geometric mean of the mean JCTs of its best weights, in hours.
 Heard = Callable[[int, float], None]
 
 
@@ -69,11 +69,11 @@ def evolve(
     seed: int = 1,
     heard: Heard = lambda generation, hours: None,
 ) -> dict[str, float]:
-    """Learn weights from -1 to 1 of features with which jobs finish early, preempting, on workloads of an experiment.
+    """Learn weights of features from -1 to 1 that finish jobs early, with preemption, on workloads of an experiment.
 
-    Weights are judged by the logarithm of the mean JCT, so that no workload counts for more because its jobs take
-    longer. Without `features`, those of `WEIGHED` count, and which application a job trains where there are several.
-    The same arguments give the same weights on the same processor, whatever the workers. Raises `InputError` as the
+    The fitness of weights is the logarithm of the mean JCT, so that no workload counts for more because its jobs take
+    longer. The default `features` are those of `WEIGHED` and, if there are several, the application of a job. The same
+    arguments give the same weights on the same processor, whatever the number of workers. Raises `InputError` as the
     environment does.
     """
     search = Evolution() if search is None else search
@@ -83,7 +83,7 @@ def evolve(
     rng = np.random.default_rng(seed)
     play = partial(_log_hours, experiment, json.dumps(dict(changes or {}), sort_keys=True), tuple(features))
     centre, deviation = np.zeros(len(features)), np.full(len(features), _FIRST_DEVIATION)
-    play(tuple(centre), search.seeds[0])  # tells what is wrong before any process is started
+    play(tuple(centre), search.seeds[0])  # reports errors before any process starts
     with ExitStack() as stack:
         each: Callable[..., Any] = map
         if search.workers > 1:
@@ -104,14 +104,14 @@ def evolve(
 
 @lru_cache(maxsize=4)
 def _environment(experiment: str, changes: str, features: tuple[str, ...]) -> SchedulingEnv:
-    """Return an environment, the same in a process for all episodes, as it keeps the workloads."""
+    """Return an environment, one per process for all episodes, since it caches the workloads."""
     return SchedulingEnv(experiment, json.loads(changes), action="weights", preempt=True, features=features, window=1)
 
 
 def _log_hours(
     experiment: str, changes: str, features: tuple[str, ...], weights: tuple[float, ...], seed: int
 ) -> float:
-    """Play one workload with the same weights throughout; return the logarithm of the mean JCT in hours."""
+    """Play one workload with constant weights; return the logarithm of the mean JCT in hours."""
     environment = _environment(experiment, changes, features)
     with one_thread():
         environment.reset(options={"seed": seed})

@@ -18,7 +18,7 @@ from simsched.toolkit import Features
 Array = NDArray[np.float32]
 Observation = dict[str, Array]
 
-#: The features of a waiting job that are shown unless others are asked for.
+#: The default features of a waiting job.
 QUEUE_FEATURES = ("gpus", "age_s", "attained_gpu_s")
 _MANY_JOBS = 1000.0
 _WEEK_S = 7 * 86400.0
@@ -28,7 +28,7 @@ def _log_share(number: float, most: float) -> float:
     return min(math.log1p(number) / math.log1p(most), 1.0)
 
 
-#: The features of the cluster by name, each from the view, the waiting jobs and the GPUs in all.
+#: The features of the cluster by name, each from the view, the waiting jobs and the total GPUs.
 CLUSTER_FEATURES: Mapping[str, Callable[[View, Sequence[JobView], int], float]] = MappingProxyType(
     {
         "free": lambda view, waiting, gpus: sum(view.free) / gpus,
@@ -42,13 +42,13 @@ CLUSTER_FEATURES: Mapping[str, Callable[[View, Sequence[JobView], int], float]] 
 
 
 class Observer:
-    """Shows a view: `queue` has a row for each of the `window` jobs that wait longest, `cluster` a number a feature.
+    """Shows a view: `queue` has a row per job for the `window` jobs that wait longest, `cluster` a number per feature.
 
-    The first column of `queue` says whether the job fits into what is free; rows without a job are 0 throughout.
+    The first column of `queue` says whether the job fits into the free GPUs; rows without a job are 0.
     """
 
     def __init__(self, queue: Sequence[str], cluster: Sequence[str], window: int) -> None:
-        """Take features by name; raises `InputError` for names that there are not."""
+        """Take features by name; raises `InputError` for unknown names."""
         if window < 1:
             raise input_error("window", f"is {window}", "show one job at least")
         for name in cluster:
@@ -66,7 +66,7 @@ class Observer:
         )
 
     def show(self, view: View, waiting: Sequence[JobView], fits: Sequence[bool], gpus: int) -> Observation:
-        """Return the observation of a view; `fits` says it of each of the first `window` jobs that wait."""
+        """Return the observation of a view; `fits` covers the first `window` jobs that wait."""
         queue = np.zeros((self._window, 1 + len(self.features.names)), np.float32)
         shown = waiting[: self._window]
         if shown:

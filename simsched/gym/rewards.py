@@ -1,4 +1,4 @@
-"""Rewards: what an hour costs as things stand after a decision."""
+"""Rewards: the cost of an hour in the state after a decision."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 from simsched.policy import JobView, View
 
-#: Seconds below which a job counts as this long in its slow-down, as usual since Feitelson and Rudolph (1998).
+#: The least duration of a job, in seconds, that its slow-down counts, as usual since Feitelson and Rudolph (1998).
 SHORTEST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Things as they stand after a decision: `jobs` counts those of the episode, `alone_s` has what each job takes.
+    """The state after a decision: `jobs` counts the jobs of the episode.
 
     `alone_s` holds, by id, the true seconds of a job alone on the GPUs that it asks for.
     """
@@ -26,7 +26,7 @@ class Moment:
     alone_s: Mapping[str, float]
 
 
-#: What an hour is worth as things stand.
+#: The value of an hour in a state.
 Reward = Callable[[Moment], float]
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes objects as files hold them: exact quantities, pods, workloads and nodes; no client library, no cluster."""
+"""Kubernetes objects from files: exact quantities, pods, workloads and nodes; no client library, no cluster."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The fields of an object, asked for by name and type; what is wrong is noted with its path, and what is not read."""
+"""The fields of an object, read by name and type; records faults with their paths, and the fields that are not read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Value = TypeVar("_Value")
 
 @dataclass
 class Account:
-    """What was found wrong in objects, and which of their fields nobody asked for."""
+    """The problems found in objects, and their unread fields."""
 
     problems: list[Problem] = field(default_factory=list)
     unread: dict[tuple[str, str], list[Object]] = field(default_factory=dict)
@@ -26,12 +26,12 @@ class Account:
     _places: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
 
     def close(self, fields: Fields) -> None:
-        """Note the fields of an object that were not read."""
+        """Record the unread fields of an object."""
         for path in fields.left():
             self.note(fields.owner, path)
 
     def note(self, owner: Object, path: KeyPath) -> None:
-        """Note a field that is not read."""
+        """Record an unread field."""
         named = path_text(tuple(-1 if isinstance(part, int) else part for part in path))
         objects = self.unread.setdefault((owner.kind, named), [])
         if not objects or objects[-1] is not owner:
@@ -39,10 +39,10 @@ class Account:
         self._places.setdefault((owner.kind, named), path)
 
     def judge(self, decides: Callable[[str, str], str], allowed: Collection[str] = ()) -> set[str]:
-        """Tell, once, which fields are not modelled; note a problem for those that would change the outcome.
+        """Report once which fields are not modelled; record a problem for those that would change the outcome.
 
-        `decides` says of a kind and a path what the field would change, empty where it changes nothing. `allowed` are
-        paths, with or without their kind (`Job.spec.managedBy`), that the user lets pass. Returns those that were used.
+        `decides` describes, for a kind and a path, what the field would change, empty for nothing. `allowed` are paths,
+        with or without their kind (`Job.spec.managedBy`), that the user allows. Returns those that were used.
         """
         used: set[str] = set()
         idle: dict[str, list[str]] = {}
@@ -61,12 +61,12 @@ class Account:
         return used
 
     def names(self) -> set[str]:
-        """Return the fields that were not read, with and without the kind of their object."""
+        """Return the unread fields, with and without the kind of their object."""
         return {name for kind, path in self.unread for name in (path, f"{kind}.{path}")}
 
 
 def refuse_idle(allowed: Collection[str], accounts: Sequence[Account]) -> None:
-    """Note in the first account a problem for each name that lets a field pass which is not there, or is read."""
+    """Record in the first account a problem for each allowed name whose field is absent or read."""
     known = sorted(set().union(*(one.names() for one in accounts)))
     for name in allowed:
         if name not in known:
@@ -75,19 +75,19 @@ def refuse_idle(allowed: Collection[str], accounts: Sequence[Account]) -> None:
 
 
 class Fields:
-    """One mapping of an object; to ask for a field notes it as read, and a wrong one is a problem and its default."""
+    """One mapping of an object; reading a field records it, and an invalid one is a problem and returns its default."""
 
     def __init__(
         self, owner: Object, account: Account, data: Any = None, path: KeyPath = (), *, there: bool = True
     ) -> None:
-        """Begin at the top of an object, or at a mapping in it."""
+        """Start at the top of an object, or at a mapping in it."""
         self.owner, self.account, self.path, self.there = owner, account, path, there
         self._data: Mapping[str, Any] = owner.data if not path else data
         self._read: set[str] = set()
         self._parts: dict[KeyPath, Fields] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Say whether a field is given (null is not)."""
+        """Return whether a field is given (null is not)."""
         return self._data.get(name) is not None
 
     def __iter__(self) -> Iterator[str]:
@@ -95,7 +95,7 @@ class Fields:
         return iter(self._data)
 
     def fail(self, name: str, message: str, remedy: str = "") -> None:
-        """Note a problem at a field, or at the mapping itself where `name` is empty."""
+        """Record a problem at a field, or at the mapping itself if `name` is empty."""
         path = (*self.path, name) if name else self.path
         self.account.problems.append(self.owner.problem(path, message, remedy))
 
@@ -110,7 +110,7 @@ class Fields:
         return value
 
     def text(self, name: str, default: str = "", *, of: Collection[str] = (), needed: bool = False) -> str:
-        """Return a text, one `of` some where these are given."""
+        """Return a text, which must be one `of` these if given."""
         value = self._take(name, str, "text (put it in quotes)" if not of else f"one of {', '.join(of)}")
         if value is None:
             if needed and self._data.get(name) is None:
@@ -130,7 +130,7 @@ class Fields:
         return default if value is None else value
 
     def maybe_whole(self, name: str, *, least: int | None = None) -> int | None:
-        """Return a whole number, None where it is not given."""
+        """Return a whole number, None if it is not given."""
         self._read.add(name)
         return self.whole(name, 0, least=least) if name in self else None
 
@@ -140,7 +140,7 @@ class Fields:
         return default if value is None else value
 
     def amount(self, name: str, resource: str) -> int | None:
-        """Return a quantity of a resource in the units in which it is counted, None where it is not given or wrong."""
+        """Return a quantity of a resource in its units, None if it is not given or invalid."""
         self._read.add(name)
         value = self._data.get(name)
         if value is None:
@@ -176,7 +176,7 @@ class Fields:
         return default if found is None else found
 
     def moment(self, name: str) -> float | None:
-        """Return a timestamp in seconds since 1970, None where it is not given or wrong."""
+        """Return a timestamp in seconds since 1970, None if it is not given or invalid."""
         value = self._take(name, str, "a timestamp")
         if value is None:
             return None
@@ -188,7 +188,7 @@ class Fields:
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
     def part(self, name: str, *, needed: bool = False) -> Fields:
-        """Return a mapping below this one, an empty one where it is not given; always the same one."""
+        """Return a mapping below this one, an empty one if it is not given; always the same object."""
         if (name,) in self._parts:
             return self._parts[name,]
         value = self._take(name, dict, "a mapping of keys to values")
@@ -231,11 +231,11 @@ class Fields:
         return {key: str(value) for key, value in found.items()}
 
     def skip(self, *names: str) -> None:
-        """Note fields as read that say nothing of how workloads are scheduled."""
+        """Mark fields as read that do not affect the scheduling of workloads."""
         self._read.update(names)
 
     def left(self) -> Iterator[KeyPath]:
-        """Yield the paths of the fields that nobody asked for."""
+        """Yield the paths of the unread fields."""
         for name in self._data:
             if name not in self._read:
                 yield (*self.path, name)
@@ -247,7 +247,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 
 
 def go_seconds(text: str) -> float | None:
-    """Return the seconds of a duration such as `1h30m`, None for what is none."""
+    """Return the seconds of a duration such as `1h30m`, None for anything else."""
     import re
 
     parts = re.findall(r"(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)", text)
@@ -259,5 +259,5 @@ def go_seconds(text: str) -> float | None:
 
 
 def chosen(objects: Sequence[Object], *kinds: str) -> list[Object]:
-    """Return the objects of some kinds, in their order."""
+    """Return the objects of some kinds, in order."""
     return [one for one in objects if one.kind in kinds]

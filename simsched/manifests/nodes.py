@@ -1,4 +1,4 @@
-"""Nodes: what `kubectl get nodes -o json` says of labels, taints and what pods may ask for of them."""
+"""Nodes: labels, taints and allocatable resources from `kubectl get nodes -o json`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from simsched.manifests.objects import Object
 from simsched.manifests.pods import Taint, amounts, taints
 
 HOSTNAME = "kubernetes.io/hostname"
-#: An annotation of simsched's own: so many equal nodes stand behind one declared object.
+#: An annotation of simsched: the number of equal nodes that one declared object stands for.
 COUNT = "simsched/count"
 _TYPES = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name", "gpu-type")
 _MOST = 100_000
 
 
 def is_gpu(resource: str) -> bool:
-    """Say whether a resource counts whole GPUs: `nvidia.com/gpu`, `amd.com/gpu` or plain `gpu`."""
+    """Return whether a resource counts whole GPUs: `nvidia.com/gpu`, `amd.com/gpu` or plain `gpu`."""
     return resource.rpartition("/")[2] == "gpu"
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node that takes pods, or would if it were `ready` and not `cordoned`; amounts as of pods."""
+    """A node that takes pods, or would if it were `ready` and not `cordoned`; amounts are as in pods."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class NodeFacts:
 
     @property
     def gpu_type(self) -> str:
-        """Return the type of its GPUs as a label names it, `gpu` where none does."""
+        """Return the type of its GPUs as a label names it, `gpu` if none does."""
         return next((self.labels[name] for name in _TYPES if name in self.labels), "gpu")
 
 
 def read_nodes(objects: Sequence[Object], account: Account) -> list[NodeFacts]:
-    """Read the nodes among objects, in their order, one with a count as so many; problems go to `account`."""
+    """Read the nodes among objects, in order, expanding those with a count; problems go to `account`."""
     found: list[NodeFacts] = []
     for one in chosen(objects, "Node"):
         fields = Fields(one, account)
@@ -91,14 +91,14 @@ def _nodes(fields: Fields) -> Iterator[NodeFacts]:
 
 
 def in_service(nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
-    """Return the nodes that a run has, in their order: those with GPUs that are ready and not cordoned."""
+    """Return the nodes of a run in order: those with GPUs that are ready and not cordoned."""
     return [node for node in nodes if node.gpus and node.takes_pods]
 
 
 def levels_of(objects: Sequence[Object], nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
-    """Return the levels above the nodes as an experiment's `cluster.topology` has them, the lowest first.
+    """Return the levels above the nodes in the form of an experiment's `cluster.topology`, the lowest first.
 
-    They are those of the first `Topology` that all nodes have labels for.
+    They come from the first `Topology` for which all nodes have labels.
     """
     for one in chosen(objects, "Topology"):
         parts = Fields(one, Account()).part("spec").parts("levels")
@@ -116,9 +116,9 @@ def _level(labels: Sequence[str], nodes: Sequence[NodeFacts]) -> dict[str, Any]:
 
 
 def node_groups(nodes: Sequence[NodeFacts], gpu_type: str = "") -> list[dict[str, Any]]:
-    """Return nodes, in their order, as groups of equal ones, as an experiment's `cluster.groups` has them.
+    """Return nodes, in order, as groups of equal nodes in the form of an experiment's `cluster.groups`.
 
-    Cores are rounded up to whole ones, memory to whole MiB; `gpu_type` stands for all types, unless it is empty.
+    Cores are rounded up to whole ones, memory to whole MiB; `gpu_type` replaces all types unless it is empty.
     """
     groups: list[dict[str, Any]] = []
     for node in nodes:

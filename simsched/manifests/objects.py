@@ -1,4 +1,4 @@
-"""Kubernetes objects of a file or folder: YAML documents or JSON lists, each with the place where it stands."""
+"""Kubernetes objects of a file or folder: YAML documents or JSON lists, each with its location."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from simsched.reading import first_lines, parse_json, read_text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MOST_JSON_BYTES = 1 << 30
-#: So many problems are told at once.
+#: The most problems in one report.
 _MOST_TOLD = 20
-#: YAML is parsed with its lines, some 100 KB a second.
+#: Parsing YAML with its lines takes about a second per 100 KB.
 MOST_YAML_BYTES = 32 << 20
-#: Where an object came from, kept in the copy of it that a run reads.
+#: Where an object came from, kept in the copy that a run reads.
 SOURCE = "simsched/source"
 _COPY = {"annotations": {"simsched/copy": "true"}}
 
@@ -42,17 +42,17 @@ class Object:
 
     @property
     def id(self) -> str:
-        """Return its kind and name, with the namespace where it has one."""
+        """Return its kind and name, with the namespace if it has one."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Return what names it in a cluster."""
+        """Return its identity in a cluster."""
         return (self.group, self.kind, self.namespace, self.name)
 
     @property
     def first_line(self) -> int:
-        """Return the line in which it begins, 0 where that is not known."""
+        """Return the line on which it starts, 0 if unknown."""
         own = (line for known, line in self.lines.items() if known[:-1] == self.prefix)
         return min(own, default=self.lines.get((), 0))
 
@@ -66,7 +66,7 @@ class Object:
 
 
 def path_text(path: KeyPath) -> str:
-    """Write the way to a field as kubectl does, `spec.resourceGroups[0].flavors[1]`; -1 stands for every item."""
+    """Format the path to a field as kubectl does, `spec.resourceGroups[0].flavors[1]`; -1 stands for every item."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -77,7 +77,7 @@ def path_text(path: KeyPath) -> str:
 
 
 def is_manifest(path: Path) -> bool:
-    """Return whether a file, or any of a folder, begins as Kubernetes objects do; raises `InputError` if unreadable."""
+    """Return whether a file, or any file of a folder, starts like a Kubernetes object; `InputError` if unreadable."""
     if path.is_dir():
         return any(_begins(file) for file in _files(path))
     return path.name.endswith(_SUFFIXES) and path.is_file() and _begins(path)
@@ -95,10 +95,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def read_objects(path: Path) -> list[Object]:
-    """Read all objects of a file, or of the YAML and JSON files of a folder and those in it that hold any, in order.
+    """Read all objects of a file, or of the YAML and JSON files in a folder and its subfolders, in order.
 
-    An object with `generateName` alone is numbered. Raises `InputError` for a file that holds none, an object without
-    kind or name, and one that is given twice in different words.
+    An object with only `generateName` gets a number. Raises `InputError` for a file without objects, an object without
+    kind or name, and an object that is given twice with different content.
     """
     files = [file for file in _files(path) if _begins(file)] if path.is_dir() else [path]
     counts: dict[tuple[str, str], int] = {}
@@ -115,7 +115,7 @@ def read_objects(path: Path) -> list[Object]:
 
 
 def raise_any(problems: Iterable[Problem]) -> None:
-    """Raise one `InputError` of the first problems and a count of the rest; do nothing where there is none."""
+    """Raise one `InputError` of the first problems and a count of the rest; do nothing if there are none."""
     found = list(dict.fromkeys(problems))
     if found:
         rest = [Problem("", f"and {len(found) - _MOST_TOLD} more problems")] if len(found) > _MOST_TOLD else []
@@ -126,7 +126,7 @@ def _objects_of(file: Path, counts: dict[tuple[str, str], int], *, copies: bool)
     if file.name.endswith(".json"):
         whole = parse_json(read_text(file, _MOST_JSON_BYTES), file, "write it with kubectl get ... -o json")
         if not copies and isinstance(whole, dict) and whole.get("metadata") == _COPY:
-            return  # of a run whose results lie in the folder of its manifests
+            return  # of a run whose results are in the folder of its manifests
         documents: Sequence[tuple[Any, Mapping[KeyPath, int]]] = [(whole, {})]
     else:
         documents = [
@@ -197,7 +197,7 @@ def _object(
 
 
 _SAID = {str: "text", dict: "a mapping of keys to values"}
-#: The kinds that lie in no namespace.
+#: The kinds without a namespace.
 _CLUSTER_WIDE = {
     *("ResourceFlavor", "Topology", "ClusterQueue", "Cohort", "WorkloadPriorityClass", "AdmissionCheck", "Node"),
     *("Queue", "Configuration", "Namespace", "PriorityClass", "ProvisioningRequestConfig", "MultiKueueConfig"),
@@ -207,7 +207,7 @@ _CLUSTER_WIDE = {
 def _origin(
     metadata: Mapping[str, Any], where: str, number: int, lines: Mapping[KeyPath, int]
 ) -> tuple[str, int, Mapping[KeyPath, int]]:
-    """Return the place from which a copy was made, and that of the object itself where it is none."""
+    """Return the origin of a copy, or the location of the object itself if it is not a copy."""
     notes = metadata.get("annotations")
     source = notes.get(SOURCE) if isinstance(notes, dict) else None
     file, document, line = source.rsplit("#", 2) if isinstance(source, str) and source.count("#") > 1 else ("", "", "")
@@ -223,7 +223,7 @@ def merged(objects: Sequence[Object], others: Sequence[Object]) -> list[Object]:
 
 
 def objects_text(objects: Sequence[Object]) -> str:
-    """Write objects as one JSON list, each with the place that it came from."""
+    """Format objects as one JSON list, each with its origin."""
     items = []
     for one in objects:
         metadata = dict(one.data.get("metadata") or {})

@@ -1,4 +1,4 @@
-"""What a pod asks for: its requests summed as Kubernetes sums them, and what binds it to nodes."""
+"""The requests of a pod, summed as in Kubernetes, and its constraints on nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from simsched.manifests.fields import Fields
 
-#: Fields of a pod that say nothing of where and when it runs.
+#: Fields of a pod that do not affect where and when it runs.
 _IDLE = (
     "restartPolicy", "terminationGracePeriodSeconds", "volumes", "serviceAccountName", "serviceAccount", "hostNetwork",
     "imagePullSecrets", "securityContext", "dnsPolicy", "dnsConfig", "hostname", "subdomain", "enableServiceLinks",
@@ -23,7 +23,7 @@ _IDLE_CONTAINER = (
 
 
 class Taint(NamedTuple):
-    """A mark of a node."""
+    """A taint of a node."""
 
     key: str
     value: str = ""
@@ -31,7 +31,7 @@ class Taint(NamedTuple):
 
 
 class Toleration(NamedTuple):
-    """What taints a pod accepts."""
+    """The taints that a pod accepts."""
 
     key: str = ""
     operator: str = "Equal"
@@ -40,7 +40,7 @@ class Toleration(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """What a label must be."""
+    """A condition on a label."""
 
     key: str
     operator: str = "In"
@@ -49,10 +49,10 @@ class Expression(NamedTuple):
 
 @dataclass(frozen=True)
 class PodTemplate:
-    """A pod to be: its requests by resource (thousandths of CPUs, else whole units), and where it may go.
+    """A template of a pod: its requests by resource (thousandths of CPUs, else whole units), and where it may go.
 
-    `affinity` lists terms of required node affinity, of which one must hold whole (None: anywhere), and `preferred`
-    weights and terms of nodes that it would rather have.
+    `affinity` lists terms of required node affinity, one of which must hold entirely (None: anywhere), and `preferred`
+    the weights and terms of preferred nodes.
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def pod_template(template: Fields) -> PodTemplate:
 
 
 def _requests(spec: Fields) -> dict[str, int]:
-    """Sum the containers; init containers count where they need more, sidecars beside all that come after them."""
+    """Sum the containers; init containers count if they need more, sidecars in addition to all later containers."""
     total: dict[str, int] = {}
     for container in spec.parts("containers"):
         total = _sum(total, _of_container(container))
@@ -102,7 +102,7 @@ def _requests(spec: Fields) -> dict[str, int]:
             one = _sum(one, sidecars)
         most = _larger(most, one)
     whole = _larger(total, most)
-    whole |= _resources(spec.part("resources"))  # those of the pod itself count before its containers'
+    whole |= _resources(spec.part("resources"))  # those of the pod itself override those of its containers
     return dict(sorted(_sum(whole, amounts(spec.part("overhead"))).items()))
 
 
@@ -112,7 +112,7 @@ def _of_container(container: Fields) -> dict[str, int]:
 
 
 def _resources(resources: Fields) -> dict[str, int]:
-    """Return requests; what is limited and not requested is requested as limited."""
+    """Return requests; a resource with a limit but no request is requested at its limit."""
     limits, requests = amounts(resources.part("limits")), amounts(resources.part("requests"))
     for name, units in requests.items():
         if units > limits.get(name, units):
@@ -178,6 +178,6 @@ def expressions(term: Fields) -> tuple[Expression, ...]:
 
 
 def label_selector(selector: Fields) -> tuple[Expression, ...]:
-    """Read a label selector; an empty one is met by all."""
+    """Read a label selector; an empty one matches everything."""
     labels = selector.labels("matchLabels")
     return (*(Expression(key, "In", (value,)) for key, value in labels.items()), *expressions(selector))

@@ -14,12 +14,12 @@ _SUFFIXES = {
     **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", 1)},
 }
 _FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|(n|u|m|k|[MGTPE]|[KMGTPE]i)?)")
-#: Resources that are counted in thousandths; all others are counted in whole units (bytes, devices), rounded up.
+#: Resources counted in thousandths; all others count in whole units (bytes, devices), rounded up.
 IN_MILLI = frozenset({"cpu"})
 
 
 def quantity(value: object) -> Fraction:
-    """Return a quantity as Kubernetes reads it; raises `ValueError` for what is none."""
+    """Return a quantity as Kubernetes reads it; raises `ValueError` for anything else."""
     match = _FORM.fullmatch(str(value).strip())
     if match is None:
         raise ValueError(f"{value!r} is no quantity")
@@ -29,9 +29,9 @@ def quantity(value: object) -> Fraction:
 
 
 def amount(resource: str, value: object) -> int:
-    """Return a quantity of a resource in the units in which it is counted: thousandths of CPUs, else whole units.
+    """Return a quantity of a resource in its units: thousandths of CPUs, else whole units.
 
-    Parts of a unit are rounded up, as Kubernetes does. Raises `ValueError` for what is none or is negative.
+    Rounds parts of a unit up, as Kubernetes does. Raises `ValueError` for an invalid or negative quantity.
     """
     found = quantity(value)
     if found < 0:
@@ -40,7 +40,7 @@ def amount(resource: str, value: object) -> int:
 
 
 def written(resource: str, units: int) -> str:
-    """Return an amount as a user writes it: `1500m` CPUs, `64Gi` of memory, plain counts of what else there is."""
+    """Return an amount as a user writes it: `1500m` CPUs, `64Gi` of memory, plain counts of other resources."""
     if resource in IN_MILLI:
         return f"{units // 1000}" if units % 1000 == 0 else f"{units}m"
     if resource in ("memory", "ephemeral-storage"):

@@ -19,10 +19,10 @@ MIN_PARALLELISM = f"{_KUEUE}/job-min-parallelism"
 POD_SET_GROUP = f"{_KUEUE}/podset-group-name"
 GROUP = f"{_KUEUE}/pod-group-name"
 GROUP_SIZE = f"{_KUEUE}/pod-group-total-count"
-#: Annotations of simsched's own: how long a workload runs, and when it is submitted, in seconds.
+#: Annotations of simsched: the duration and the submission time of a workload, in seconds.
 DURATION = "simsched/duration-s"
 SUBMISSION = "simsched/submit-s"
-#: Labels and annotations of Kueue on workloads that a reader of workloads or the policy makes something of.
+#: Labels and annotations of Kueue on workloads that the reader of workloads or the policy uses.
 _KNOWN = {QUEUE, PRIORITY, MOST_SECONDS, MIN_PARALLELISM, POD_SET_GROUP, GROUP, GROUP_SIZE} | {
     f"{_KUEUE}/{name}"
     for name in (
@@ -36,7 +36,7 @@ _KNOWN = {QUEUE, PRIORITY, MOST_SECONDS, MIN_PARALLELISM, POD_SET_GROUP, GROUP, 
 
 @dataclass(frozen=True)
 class PodSet:
-    """Equal pods of a workload: how many, and the least with which it may start (None: all)."""
+    """Equal pods of a workload: their number, and the least number with which it may start (None: all)."""
 
     name: str
     count: int
@@ -46,12 +46,11 @@ class PodSet:
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """A workload. `id` is its namespace and name, with its kind between them where two kinds share these.
+    """A workload. `id` is its namespace and name, with its kind in between if two kinds share them.
 
     `queue` is the local queue that it names, `priority_class` the class of workloads and `pod_priority` that of pods.
-    Times are in seconds: `created_s` since 1970, `submit_s` since the start, and `duration_s`, as annotations say;
-    `ran_s` from its recorded start to its end. It is stopped after `limit_s`. A suspended one without a queue never
-    runs.
+    Times are in seconds: `created_s` since 1970, `submit_s` since the start and `duration_s`, both from annotations;
+    `ran_s` from its recorded start to its end. It stops after `limit_s`. A suspended one without a queue never runs.
     """
 
     id: str
@@ -69,16 +68,16 @@ class Workload:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that it lies in."""
+        """Return its namespace."""
         return self.owner.namespace
 
     def total(self, resource: str) -> int:
-        """Return what all pods together request of a resource."""
+        """Return the total request of all pods for a resource."""
         return sum(pods.count * pods.template.requests.get(resource, 0) for pods in self.pod_sets)
 
 
 def read_workloads(objects: Sequence[Object], account: Account) -> list[Workload]:
-    """Read the workloads among objects, in their order; what is wrong and what is not read is noted in `account`."""
+    """Read the workloads among objects, in order; `account` records problems and unread fields."""
     found: list[Workload] = []
     groups: dict[tuple[str, str], list[tuple[Workload, int]]] = {}
     for one in objects:
@@ -100,7 +99,7 @@ def read_workloads(objects: Sequence[Object], account: Account) -> list[Workload
 
 
 def _workload(fields: Fields) -> tuple[Workload, str, int]:
-    """Return a workload, and of a pod its group and how many pods that has."""
+    """Return a workload and, for a pod, its group and the number of pods in that group."""
     owner, read = fields.owner, _KINDS[fields.owner.kind]
     fields.skip("apiVersion", "kind")
     metadata, spec = fields.part("metadata"), fields.part("spec", needed=True)
@@ -139,7 +138,7 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
 
 
 def _seconds(fields: Fields, where: str, names: Mapping[str, str], name: str, *, least: float = 1) -> float | None:
-    """Return the number that a label or annotation holds, None where there is none."""
+    """Return the number that a label or annotation holds, None if there is none."""
     if name not in names:
         return None
     try:
@@ -154,7 +153,7 @@ def _seconds(fields: Fields, where: str, names: Mapping[str, str], name: str, *,
 
 
 def _ran(fields: Fields) -> float | None:
-    """Return the seconds from the start to the end that the status records, None where it records none."""
+    """Return the seconds from the start to the end that the status records, None if it records none."""
     status = fields.part("status")
     start, end = status.moment("startTime"), status.moment("completionTime")
     status.skip(*status)
@@ -162,7 +161,7 @@ def _ran(fields: Fields) -> float | None:
 
 
 def _grouped(name: str, pods: Sequence[tuple[Workload, int]], account: Account) -> Workload:
-    """Make one workload of the pods of a group: pods of one shape are a set."""
+    """Combine the pods of a group into one workload: pods of one shape form a set."""
     first, size = pods[0]
     if len(pods) != size:
         message = f"the pod group '{name}' has {len(pods)} pods of {size or 'an unsaid number'}"
@@ -181,7 +180,7 @@ def _grouped(name: str, pods: Sequence[tuple[Workload, int]], account: Account) 
         id=f"{first.namespace}/{name}",
         owner=owner,
         pod_sets=sets,
-        created_s=max(created, default=None),  # there is no workload before all pods are there
+        created_s=max(created, default=None),  # the workload exists only once all pods do
         duration_s=max(durations, default=None),
     )
 
@@ -250,7 +249,7 @@ def _ray_cluster(spec: Fields) -> Iterator[PodSet]:
             yield PodSet(group.text("groupName", needed=True), count, template)
 
 
-#: What the pod that submits a RayJob asks for where no template says it (KubeRay).
+#: The default requests of the pod that submits a RayJob (KubeRay).
 _SUBMITTER = PodTemplate({"cpu": 500, "memory": 200 << 20})
 
 
@@ -292,7 +291,7 @@ _KINDS: Mapping[str, Callable[[Fields, Mapping[str, str]], Iterator[PodSet]]] = 
 #: The kinds of workloads that are read.
 WORKLOAD_KINDS = tuple(_KINDS)
 
-#: What a field of a workload or node would change that nothing here models, by the end of its path.
+#: The effect, not modelled here, of a field of a workload or node, by the end of its path.
 _OUTCOME = {
     "podAffinity": "binds pods to others, which is not modelled",
     "podAntiAffinity": "keeps pods apart, which is not modelled",
@@ -307,7 +306,7 @@ _OUTCOME = {
 
 
 def changes_of_pods(kind: str, path: str) -> str:
-    """Say what a field that is not read of a workload or node would change, empty where it changes nothing."""
+    """Describe what an unread field of a workload or node would change, empty if it changes nothing."""
     if f".{_KUEUE}/" in path:
         return "is not known to the model of Kueue"
     return _OUTCOME.get(path.rpartition(".")[2].removesuffix("[]"), "")

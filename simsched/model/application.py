@@ -1,8 +1,8 @@
-"""What a job physically is: how fast its steps are and how much each of them is worth.
+"""What a job physically is: how fast its steps are and how much each contributes.
 
-Five kinds of physics stand behind the one interface: fitted (`simsched.model.fitted`), measured
-(`simsched.model.measured`), tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.model.plans`)
-and a fixed duration (`simsched.model.fixed`).
+Five kinds of physics share one interface: fitted (`simsched.model.fitted`), measured (`simsched.model.measured`),
+tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.model.plans`) and a fixed duration
+(`simsched.model.fixed`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class BatchChoice(NamedTuple):
     """The per-GPU batch size of one micro-batch, the number of extra accumulation steps, and the plan, if any.
 
-    The total batch is GPUs x `local_bsz` x (`accum_steps` + 1), with data ranks of the plan for GPUs where it has one.
+    The total batch is GPUs x `local_bsz` x (`accum_steps` + 1), with the plan's data ranks in place of GPUs if it has a
+    plan.
     """
 
     local_bsz: int
@@ -38,7 +39,7 @@ class BatchChoice(NamedTuple):
 
     @classmethod
     def of_plan(cls, plan: Plan, global_batch: int) -> BatchChoice:
-        """Return the batch of a plan at a global batch (sequences; 0: not known)."""
+        """Return the batch of a plan at a global batch (sequences; 0: unknown)."""
         if not global_batch:
             return cls(0, 0, plan)
         return cls(plan.micro_batch, plan.micro_batches(global_batch) - 1, plan)
@@ -53,7 +54,7 @@ NO_BATCH = BatchChoice(0, 0)
 
 
 class StepTime(NamedTuple):
-    """Seconds of one step without accumulation, and the part of them spent synchronising gradients."""
+    """Seconds of one step without accumulation, and the part of them spent on synchronising gradients."""
 
     step_s: float
     sync_s: float
@@ -72,7 +73,7 @@ class GradientStats(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """Which batch sizes an application accepts, in examples (total batch, and per GPU and micro-batch)."""
+    """The batch sizes that an application accepts, in examples (total, and per GPU and micro-batch)."""
 
     init_batch_size: int
     max_batch_size: int
@@ -81,10 +82,10 @@ class BatchLimits:
 
 
 class Running(NamedTuple):
-    """How a job runs between two breakpoints.
+    """The performance of a job between two breakpoints.
 
     `rate` is progress per second, `efficiency` the statistical efficiency in (0, 1], `throughput` examples per second;
-    `step` and `gradient` are what the job can measure of itself, None where it trains nothing.
+    `step` and `gradient` are what the job itself can measure, None if it trains nothing.
     """
 
     rate: float
@@ -97,7 +98,7 @@ class Running(NamedTuple):
     def training(
         cls, step: StepTime, gradient: GradientStats, batch: BatchChoice, gpus: int, init_batch_size: int
     ) -> Running:
-        """Return how synchronous training runs; each accumulation step adds one that is not synchronised."""
+        """Return the performance of synchronous training; each accumulation step adds one without synchronisation."""
         total = batch.total(gpus)
         scale = total / init_batch_size
         gain = gradient.gain(scale)
@@ -106,7 +107,7 @@ class Running(NamedTuple):
 
 
 class MemoryNeed(NamedTuple):
-    """GPU memory that a job takes, in MB: for the model, and for each example of a micro-batch."""
+    """GPU memory that a job takes, in MB: for the model and for each example of a micro-batch."""
 
     model_mb: float
     example_mb: float
@@ -129,7 +130,7 @@ class Application(Protocol):
 
     @property
     def limits(self) -> BatchLimits | None:
-        """Return the batch limits, None where the job has no batch size."""
+        """Return the batch limits, None if the job has no batch size."""
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
@@ -137,19 +138,19 @@ class Application(Protocol):
 
     @property
     def gpu_types(self) -> tuple[str, ...] | None:
-        """List the GPU types on which the speed is known, sorted; None where it does not depend on them."""
+        """List the GPU types on which the speed is known, sorted; None if it does not depend on them."""
 
     @property
     def tuned(self) -> tuple[tuple[int, int], ...]:
-        """List (GPUs, total batch size) that users who tuned their jobs ask for; () where it must be worked out."""
+        """List (GPUs, total batch size) that users with tuned jobs ask for; () if it must be computed."""
 
     @property
     def max_gpus(self) -> int | None:
-        """Return the largest number of GPUs the application can use, None where only its batch limits bound it."""
+        """Return the largest number of GPUs the application can use, None if only its batch limits bound it."""
 
     @property
     def fixed_batch_size(self) -> int | None:
-        """Return the only total batch size that the application runs at, None where it may be chosen."""
+        """Return the only total batch size that the application runs at, None if it may be chosen."""
 
     @property
     def restart_delay_s(self) -> float | None:
@@ -161,26 +162,26 @@ class Application(Protocol):
 
     @property
     def checkpoint_s(self) -> float | None:
-        """Return the seconds that writing its state takes, None where its size is not known."""
+        """Return the seconds to write its state, None if its size is not known."""
 
     @property
     def tensor_skew(self) -> float | None:
-        """Return the share of the largest tensor in the size of the model, None where it is not known."""
+        """Return the size of the largest tensor as a share of the model, None if unknown."""
 
     @property
     def memory(self) -> MemoryNeed | None:
-        """Return the GPU memory that a job takes, None where it is not known."""
+        """Return the GPU memory that a job takes, None if unknown."""
 
     @property
     def stages_s(self) -> tuple[float, ...]:
-        """Return the seconds of an iteration that each resource is busy; () where this is not known.
+        """Return the seconds of an iteration that each resource is busy; () if unknown.
 
         The resources are storage and processors (loading and preprocessing), the GPU, and the network.
         """
 
     @property
     def loss_curve(self) -> LossCurve | None:
-        """Return how the loss falls, None where this is not known."""
+        """Return how the loss falls, None if unknown."""
 
     @property
     def epochs(self) -> int:
@@ -190,9 +191,9 @@ class Application(Protocol):
         """Return the progress at the end of a 0-based epoch."""
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return how the job runs on a site with a batch during an epoch.
+        """Return the performance on a site with a batch during an epoch.
 
-        Raises `ValueError` naming the application where the batch, the placement or the GPU type lies outside what it
+        Raises `ValueError` naming the application if the batch, the placement or the GPU type lies outside what it
         knows.
         """
 
@@ -200,18 +201,18 @@ class Application(Protocol):
         """Return the true step time on a site, in seconds."""
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+        """Return the iterations done by the end of a 0-based epoch at a constant `batch_size`."""
 
 
 class ApplicationSource(Protocol):
     """Finds the physics of a job."""
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
-        """Return the application of a job; jobs of fixed duration get one of their own."""
+        """Return the application of a job; each job of fixed duration gets its own."""
 
 
 class Undeclared:
-    """Defaults of applications of which only how they run is known: a base class."""
+    """Base class with the defaults of applications that declare only how they run."""
 
     __slots__ = ()
 
@@ -235,11 +236,10 @@ class Undeclared:
 class ApplicationFacts:
     """What a user or a profiler knows of an application, as opposed to its physics.
 
-    The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type.
-    `regimes` are the published batch regimes of what it trains, which only applications have that know them.
-    `reports_loss` says whether its jobs report their losses, `other_counts` whether it is known how they run on other
-    numbers of GPUs than they ask for.
-    `plans` tells how long its plans take, as a profile of them does (None: it has none).
+    The fields are those of `Application`; `gpu_types` None means that the speed does not depend on the type. `regimes`
+    are the published batch regimes of its model, if it knows them. `reports_loss` says whether its jobs report their
+    losses, `other_counts` whether their speed is known on other numbers of GPUs than they ask for. `plans` gives the
+    step times of its plans, as a profile would (None: it has none).
     """
 
     name: str
@@ -264,11 +264,11 @@ class ApplicationFacts:
 
     @cached_property
     def without_plans(self) -> ApplicationFacts:
-        """Return what is known beside the plans."""
+        """Return the facts without the plans."""
         return replace(self, plans=None)
 
 
-#: What is known of a job that knows only its duration.
+#: The facts of a job with only a duration.
 _NO_FACTS = ApplicationFacts("fixed-duration", other_counts=False)
 _SPEEDUP_KNOWN = replace(_NO_FACTS, other_counts=True)
 _FACTS = tuple(field.name for field in fields(ApplicationFacts))
@@ -276,13 +276,13 @@ _DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in fields(Ap
 
 
 def facts_of(application: Application, shape: NodeShape | None = None) -> ApplicationFacts:
-    """Return what may be told of an application to anybody, for a job whose shape may name the GPU types allowed."""
+    """Return the public facts of an application, for a job whose shape may restrict the GPU types."""
     if shape is not None and shape.gpu_types is not None:
         facts, types = facts_of(application), shape.gpu_types
         return replace(facts, gpu_types=tuple(kind for kind in types if facts.runs_on(kind)))
     if (
         application.name == _NO_FACTS.name and application.gpu_types is None
-    ):  # of which a trace has hundreds of thousands
+    ):  # a trace has hundreds of thousands of these
         return _NO_FACTS if getattr(application, "only_gpus", None) is not None else _SPEEDUP_KNOWN
     return ApplicationFacts(*[getattr(application, name, _DEFAULTS[name]) for name in _FACTS])
 
@@ -292,11 +292,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LossCurve:
-    """The loss after so many epochs of equal progress, from 0 on; epochs ascend and losses, all above 0, do not.
+    """The loss over epochs of equal progress; epochs ascend from 0, and losses, all above 0, do not rise.
 
-    Between the `epochs` given, the logarithm of the loss follows straight lines over the logarithm of 1 + epochs, so
-    that each piece is a power law; beyond the last the loss stays. `noise` is the standard deviation of single
-    evaluations around the curve, relative to it.
+    Between the given `epochs`, the logarithm of the loss is linear in the logarithm of 1 + epochs, so that each piece
+    is a power law; beyond the last epoch the loss stays constant. `noise` is the standard deviation of single
+    evaluations around the curve, relative to the curve.
     """
 
     epochs: tuple[float, ...]
@@ -304,7 +304,7 @@ class LossCurve:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a curve that does not fall."""
+        """Reject a curve that does not fall."""
         if len(self.epochs) != len(self.losses) or len(self.epochs) < 2:
             raise ValueError("a loss curve needs as many losses as epochs, and two of each or more")
         if self.epochs[0] != 0 or (np.diff(self.epochs) <= 0).any():

@@ -13,13 +13,13 @@ from simsched.model.application import BatchChoice, BatchLimits
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Total batch sizes that an optimisation tries, geometrically spaced (Pollux's artifact).
+#: The number of total batch sizes that an optimisation tries, geometrically spaced (Pollux's artifact).
 CANDIDATES = 50
 _SLACK = 1e-8  # below this, a quotient counts as whole
 
 
 def ceil_slack(value: float) -> int:
-    """Round up, but not past a whole number that was missed by rounding error only."""
+    """Round up, except that a rounding error above a whole number does not count."""
     return math.ceil(value - _SLACK)
 
 
@@ -31,10 +31,10 @@ def split_batch(limits: BatchLimits, target: int, gpus: int, *, least_micro_batc
 
 
 def batch_for_target(limits: BatchLimits, target: int, gpus: int) -> BatchChoice:
-    """Return the batch that a job runs at to reach a target total batch; it may be missed by rounding up.
+    """Return the batch at which a job reaches a target total batch; rounding up may exceed it.
 
-    On one GPU a batch above the initial one is always accumulated at least once, so that gradient statistics can be
-    taken (Pollux, section 4.3; AdaptDL's data loader). Never exceeds the application's largest batch.
+    On one GPU a batch above the initial one is always accumulated at least once, so that the job can take gradient
+    statistics (Pollux, section 4.3; AdaptDL's data loader). Never exceeds the application's largest batch.
     """
     least = 2 if gpus == 1 and target > limits.init_batch_size else 1
     return clip_to_max(limits, split_batch(limits, target, gpus, least_micro_batches=least), gpus)
@@ -47,7 +47,7 @@ def clip_to_max(limits: BatchLimits, batch: BatchChoice, gpus: int) -> BatchChoi
 
 
 def micro_batches(batch: int, gpus: ArrayLike, most: int) -> tuple[Floats, Floats]:
-    """Return the examples of a micro-batch on one GPU, at most `most`, and how many of them make a step.
+    """Return the examples of a micro-batch on one GPU, at most `most`, and the number of micro-batches per step.
 
     On one GPU there are at least two, as gradient statistics need them (Pollux, OSDI'21, section 4.3).
     """
@@ -61,7 +61,7 @@ def candidate_batches(limits: BatchLimits, gpus: int) -> tuple[Ints, Ints]:
     """Split 50 geometrically spaced total batches over `gpus` GPUs and as few micro-batches as fit.
 
     Returns the per-GPU batches and accumulation steps, each of length 50; batches that do not fit are 0. Above the
-    initial batch, one GPU always accumulates, so that gradient statistics can be taken.
+    initial batch, one GPU always accumulates, so that the job can take gradient statistics.
     """
     smallest = max(limits.init_batch_size, limits.min_local_bsz * gpus)
     most = limits.max_batch_size

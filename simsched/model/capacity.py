@@ -1,4 +1,4 @@
-"""What is free of a cluster: GPUs by node, type and level, and cores, memory and parts of GPUs where they count."""
+"""The free resources of a cluster: GPUs by node, type and level, and cores, memory and parts of GPUs if they count."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from simsched.model.shape import Amount, NodeShape
 
 Ints = npt.NDArray[np.int64]
 
-#: What a node has of something that it does not declare.
+#: The amount assumed of a resource that a node does not declare.
 _PLENTY = 1 << 60
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a shape gets: nodes, so much on each, and the places of its GPUs where single ones are counted."""
+    """What a shape gets: nodes, the amount on each, and the indices of its GPUs if single GPUs are tracked."""
 
     nodes: tuple[int, ...]
     each: Amount
     gpus: tuple[tuple[int, ...], ...] = ()
-    #: Whether the nodes are nobody else's.
+    #: Whether the nodes are exclusive.
     alone: bool = False
 
     @property
@@ -40,7 +40,7 @@ class Claim:
 
 
 class Room(NamedTuple):
-    """What is free of each node as arrays, in thousandths and MiB; `gpu_milli` has shape (nodes, most GPUs of one)."""
+    """Free resources by node as arrays, in thousandths and MiB; `gpu_milli` has shape (nodes, most GPUs of one)."""
 
     gpus: Ints
     cpu_milli: Ints
@@ -51,7 +51,7 @@ class Room(NamedTuple):
     def of(
         cls, nodes: Sequence[Node], free: Sequence[int] | None = None, beside: Sequence[tuple[int, int]] | None = None
     ) -> Room:
-        """Take nodes of which the first `free` GPUs (None: all) are free; `beside` is taken of cores and memory."""
+        """Take nodes with their first `free` GPUs (None: all) free; `beside` is what is taken of cores and memory."""
         rows = [(node.gpus, cores_of(node), memory_of(node)) for node in nodes]
         gpus, cpu, memory = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
         whole = gpus if free is None else np.array(free, dtype=np.int64)
@@ -63,24 +63,24 @@ class Room(NamedTuple):
 
 
 def beside_of(nodes: Sequence[Node], shape: NodeShape, allocation: Allocation) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield what a shape takes of the cores and memory of each of its nodes, of one to itself more than there are."""
+    """Yield the cores and memory that a shape takes of each of its nodes; an exclusive shape takes more than exist."""
     for node, gpus in allocation:
         cpu, memory = shape.beside(gpus)
         yield node, (cores_of(nodes[node]) + 1 if shape.exclusive else cpu, memory)
 
 
 def cores_of(node: Node) -> int:
-    """Return the thousandths of cores of a node, a very large number where it declares none."""
+    """Return the thousandths of cores of a node, a very large number if it declares none."""
     return _PLENTY if node.cpu_milli is None else node.cpu_milli
 
 
 def memory_of(node: Node) -> int:
-    """Return the MiB of a node, a very large number where it declares none."""
+    """Return the MiB of a node, a very large number if it declares none."""
     return _PLENTY if node.memory_mib is None else node.memory_mib
 
 
 class _Shown(Protocol):
-    """What a view shows of a cluster."""
+    """The part of a view that describes a cluster."""
 
     @property
     def nodes(self) -> Sequence[Node]: ...
@@ -93,9 +93,9 @@ class _Shown(Protocol):
 
 
 class Capacity:
-    """What is free of a cluster, node by node (`free`, whole GPUs) and sorted for each GPU type.
+    """The free resources of a cluster, by node (`free`, whole GPUs) and sorted for each GPU type.
 
-    Types are named by their places in `types`, which has them in the order of the nodes.
+    Types are indices into `types`, which is in the order of the nodes.
     """
 
     def __init__(
@@ -107,16 +107,16 @@ class Capacity:
         *,
         parts: bool = False,
     ) -> None:
-        """Take the state as a view shows it; `parts` tells that GPUs are given away in parts."""
+        """Take the state as a view shows it; `parts` says that parts of GPUs are allocated."""
         self.nodes = nodes
         self.up = list(up)
         self.free = list(free)
         self.total = sum(self.free)
-        #: How often anything was taken or given back.
+        #: The number of times that anything was taken or given back.
         self.changes = 0
         self.types = list(dict.fromkeys(node.gpu_type for node in nodes))
         self._all_types = tuple(range(len(self.types)))
-        #: The pool of each node, once somebody has asked for a pool.
+        #: The pool of each node, once a caller has asked for a pool.
         self._pool_of: list[Pool] = []
         self._room: Room | None = None
         declared = any(node.cpu_milli is not None or node.memory_mib is not None for node in nodes)
@@ -125,18 +125,18 @@ class Capacity:
 
     def _open_room(self, beside: Sequence[tuple[int, int]] | None = None) -> Room:
         self._room = Room.of(self.nodes, self.free, beside)
-        #: The places of the GPUs that are held by count.
+        #: The indices of the GPUs that are held by count.
         self._held = [list(range(free, node.gpus)) for free, node in zip(self.free, self.nodes, strict=True)]
         return self._room
 
     @classmethod
     def of(cls, view: _Shown) -> Capacity:
-        """Return what is free as a view shows it."""
+        """Return the free resources that a view shows."""
         return cls(view.nodes, view.up, view.free, view.beside)
 
     @classmethod
     def idle(cls, view: _Shown, held: Iterable[Allocation] = ()) -> Capacity:
-        """Return what would be free of the nodes that are up if nothing ran but what holds `held`."""
+        """Return what would be free on the nodes that are up if only the jobs that hold `held` ran."""
         free = [node.gpus if up else 0 for node, up in zip(view.nodes, view.up, strict=True)]
         for allocation in held:
             for node, gpus in allocation:
@@ -167,7 +167,7 @@ class Capacity:
 
     @property
     def room(self) -> Room | None:
-        """What is free of cores, memory and parts of GPUs, None where GPUs alone count."""
+        """The free cores, memory and parts of GPUs, None if only GPUs count."""
         return self._room
 
     def fitting(self, facts: ApplicationFacts) -> tuple[int, ...]:
@@ -185,7 +185,7 @@ class Capacity:
         return self._pools[kind].total
 
     def choose(self, placer: Placer, gpus: int, types: Iterable[int] | None = None) -> Allocation | None:
-        """Ask a placer for GPUs of one of some types (None: of any), in their order; changes nothing."""
+        """Ask a placer for GPUs of one of `types` (None: any), in order; changes nothing."""
         if gpus > self.total:
             return None
         for pool in self._pools if types is None else (self._pools[kind] for kind in types):
@@ -207,13 +207,13 @@ class Capacity:
         return found
 
     def holds(self, allocation: Allocation, shape: NodeShape | None = None) -> bool:
-        """Return whether these very GPUs are free, and what goes with them for a shape."""
+        """Return whether these GPUs are free, with the other resources of a shape."""
         return all(self.free[node] >= gpus for node, gpus in allocation) and (
             shape is None or all(self._room_beside(node, gpus, shape) for node, gpus in allocation)
         )
 
     def take(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
-        """Mark whole GPUs as held, and what goes with them for a shape."""
+        """Mark whole GPUs as held, with the other resources of a shape."""
         room = self._room if shape is None else self._counted(shape, allocation, -1)
         if room is not None:
             for node, gpus in allocation:
@@ -223,7 +223,7 @@ class Capacity:
         self._change(allocation, -1)
 
     def give_back(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
-        """Mark whole GPUs as free, and what goes with them for a shape."""
+        """Mark whole GPUs as free, with the other resources of a shape."""
         room = self._room if shape is None else self._counted(shape, allocation, 1)
         if room is not None:
             for node, gpus in allocation:
@@ -231,7 +231,7 @@ class Capacity:
         self._change(allocation, 1)
 
     def _counted(self, shape: NodeShape, allocation: Allocation, sign: int) -> Room | None:
-        """Take, or give back, cores and memory; return the room, None where only GPUs count."""
+        """Take or give back cores and memory; return the room, None if only GPUs count."""
         room = self._room
         if room is not None or shape.exclusive:
             room = room or self._open_room()
@@ -241,9 +241,9 @@ class Capacity:
         return room
 
     def fit(self, shape: NodeShape) -> Claim | None:
-        """Return what a shape gets, None where it does not fit; changes nothing.
+        """Return what a shape gets, None if it does not fit; changes nothing.
 
-        It takes the first type that has room, its least free domain, and the least free nodes there.
+        It takes the first type that has room, its least free domain, and the least free nodes in it.
         """
         for pool in self._pools_of(shape):
             nodes = self._nodes_for(pool, shape)
@@ -257,7 +257,7 @@ class Capacity:
         return (pool for kind, pool in zip(self.types, self._pools, strict=True) if named is None or kind in named)
 
     def place_of(self, shape: NodeShape, among: int = -1) -> Allocation | None:
-        """Return whole GPUs for a shape on nodes with a bit in `among`, None where it does not fit; changes nothing."""
+        """Return whole GPUs for a shape on the nodes in the bits `among`, None if it does not fit; changes nothing."""
         found = (self._shaped(pool, shape, among) for pool in self._pools_of(shape))
         return next((one for one in found if one is not None), None)
 
@@ -270,7 +270,7 @@ class Capacity:
         self._settle(claim, 1)
 
     def copy(self) -> Capacity:
-        """Return the same capacity apart."""
+        """Return an independent copy."""
         twin = Capacity(self.nodes, self.up, self.free)
         if self._room is not None:
             twin._room = Room(*(column.copy() for column in self._room))
@@ -278,9 +278,9 @@ class Capacity:
         return twin
 
     def when(self, shape: NodeShape, ends: Iterable[tuple[float, Allocation | Claim]], now_s: float) -> float | None:
-        """Return the earliest time at which a shape fits where what runs gives back what it holds at its end.
+        """Return the earliest time at which a shape fits, given the `ends` of the jobs that run and what they hold.
 
-        None where it does not fit the empty cluster. What is past its end counts as ending now.
+        None if it does not fit the empty cluster. Ends in the past count as now.
         """
         later = self.copy()
         fits = later.fit if shape.nodes else later.place_of
@@ -297,7 +297,7 @@ class Capacity:
         return time_s if fits(shape) is not None else None
 
     def _shaped(self, pool: Pool, shape: NodeShape, among: int = -1) -> Allocation | None:
-        """Choose whole GPUs for a shape, as `fit` does; with no number of nodes, on the least free that have any."""
+        """Choose whole GPUs for a shape, as `fit` does; without a number of nodes, on the least free that have any."""
         if shape.nodes:
             nodes = self._nodes_for(pool, shape, among)
             return None if nodes is None else tuple((node, shape.each.gpus) for node in nodes)
@@ -313,12 +313,12 @@ class Capacity:
         return None
 
     def _nodes_for(self, pool: Pool, shape: NodeShape, among: int = -1) -> list[int] | None:
-        """Choose as many nodes as a shape has, None where there are not so many."""
+        """Choose the nodes of a shape, None if there are too few."""
         found = (self._with_room(pool, domain & among, shape) for domain in pool.domains_at(shape.within))
         return next((nodes for nodes in found if len(nodes) == shape.nodes), None)
 
     def _with_room(self, pool: Pool, domain: int, shape: NodeShape) -> list[int]:
-        """List the first nodes of a domain with room for a part of a shape, as many as it wants at most."""
+        """List the first nodes of a domain with room for a part of a shape, at most as many as it wants."""
         each, found = shape.each, list[int]()
         whole = each.gpu_milli == GPU_MILLI
         for node, _ in pool.least_free(domain, each.gpus if whole else 0):
@@ -329,7 +329,7 @@ class Capacity:
         return found
 
     def _room_beside(self, node: int, gpus: int, shape: NodeShape) -> bool:
-        """Say whether a node has the cores and memory that go with GPUs of a shape, or is idle if it must be."""
+        """Return whether a node has the cores and memory for GPUs of a shape, and is idle if it must be."""
         room, one = self._room, self.nodes[node]
         if shape.exclusive and self.free[node] < one.gpus:
             return False
@@ -341,7 +341,7 @@ class Capacity:
         return bool(room.cpu_milli[node] >= cpu and room.memory_mib[node] >= memory)
 
     def _places(self, node: int, each: Amount) -> tuple[int, ...]:
-        """Choose single GPUs of a node: those with the least free that has room."""
+        """Choose single GPUs of a node: the fullest ones with room."""
         if self._room is None:
             return ()
         free = self._room.gpu_milli[node]

@@ -1,4 +1,4 @@
-"""The cluster: nodes that carry GPUs of one type each."""
+"""The cluster: nodes, each with GPUs of one type."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from simsched.words import counted
 
 @dataclass(frozen=True)
 class Node:
-    """A machine with `gpus` GPUs of type `gpu_type`, known by its index in the cluster."""
+    """A machine with `gpus` GPUs of type `gpu_type`, identified by its index in the cluster."""
 
     index: int
     gpus: int
     gpu_type: str = "t4"
-    #: The domain that it lies in at each level above the nodes, the lowest level first; () without levels.
+    #: Its domain at each level above the nodes, the lowest level first; () without levels.
     domains: tuple[int, ...] = ()
     name: str = ""
-    #: Thousandths of cores, and memory, where they are declared.
+    #: Thousandths of cores, and memory, if declared.
     cpu_milli: int | None = None
     memory_mib: int | None = None
-    #: The partitions (queues) that it is in; a queue that no node names may use all.
+    #: Its partitions (queues); a queue that no node names may use all nodes.
     partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """`nodes` machines of the same make."""
+    """`nodes` machines of the same kind."""
 
     nodes: int
     gpus_per_node: int
@@ -41,7 +41,7 @@ class NodeGroup:
 
 
 class Uplink(NamedTuple):
-    """What joins a unit (a GPU, an island, a node, a leaf) to the others: bytes a second each way, and the latency."""
+    """The link from a unit (a GPU, an island, a node, a leaf) to the others: bytes per second each way, and latency."""
 
     bytes_per_s: float
     latency_s: float = 0.0
@@ -49,7 +49,7 @@ class Uplink(NamedTuple):
 
 @dataclass(frozen=True)
 class Within:
-    """A tier of equal units within nodes: so many consecutive `gpus` each (0: the node itself), with their uplinks."""
+    """A tier of equal units within nodes, each of `gpus` consecutive GPUs (0: the node itself), with their uplinks."""
 
     name: str
     gpus: int
@@ -58,13 +58,13 @@ class Within:
 
 @dataclass(frozen=True)
 class Level:
-    """A level above the nodes, such as racks: its domains, each a tuple of node indices.
+    """A level above the nodes, such as racks; each of its domains is a tuple of node indices.
 
-    A job whose nodes are in several domains needs `sync_factor` times the seconds that synchronising across nodes takes
-    within one, unless its application knows better. Where the nodes are themselves islands of a server, a job on
-    several of one domain of the lowest level needs `inside_factor` times the seconds that its application says.
-    The `uplink` joins a domain to the others, for jobs that know what they send (None: not declared). There are as
-    many of them as `paths`, of which a job's traffic takes one, the same of each domain.
+    Synchronisation across nodes takes `sync_factor` times as long for a job whose nodes are in several domains as
+    within one, unless its application says otherwise. If the nodes are themselves islands of a server, a job on several
+    nodes of one lowest-level domain takes `inside_factor` times the seconds that its application gives. The `uplink`
+    joins a domain to the others, for jobs that know what they send (None: not declared). Each domain has `paths` such
+    uplinks, and a job's traffic takes the same one in each domain.
     """
 
     name: str
@@ -75,17 +75,17 @@ class Level:
     paths: int = 1
 
     def described(self) -> dict[str, object]:
-        """Return the level as plain data, without what it leaves as it is."""
+        """Return the level as plain data, without defaults."""
         usual = {"inside_factor": 1.0, "uplink": None, "paths": 1}
         return {key: value for key, value in asdict(self).items() if key not in usual or value != usual[key]}
 
 
 @dataclass(frozen=True, repr=False)
 class Cluster:
-    """All nodes, in the order of their indices, and the memory of a GPU of each type in MB where it is known.
+    """All nodes, in the order of their indices, and the memory of a GPU of each type in MB if known.
 
-    `levels` are those above the nodes, the lowest first (`simsched.model.topology.with_levels` adds them), `within` the
-    tiers inside them whose uplinks are declared, the smallest first, the nodes themselves last.
+    `levels` are above the nodes, the lowest first (`simsched.model.topology.with_levels` adds them), `within` the tiers
+    inside them whose uplinks are declared, the smallest first, with the nodes themselves last.
     """
 
     nodes: tuple[Node, ...]
@@ -94,13 +94,13 @@ class Cluster:
     within: tuple[Within, ...] = ()
 
     def __repr__(self) -> str:
-        """Say in a line how large it is."""
+        """Describe its size in one line."""
         gpus = ", ".join(f"{gpus} {kind}" for kind, gpus in self.gpus_by_type.items())
         return f"<cluster: {counted(len(self.nodes), 'node')}, GPUs: {gpus or 'none'}>"
 
     @classmethod
     def of(cls, *groups: NodeGroup) -> Cluster:
-        """Build a cluster of groups of nodes, numbered from 0 in the order given."""
+        """Build a cluster from groups of nodes, numbered from 0 in the order given."""
         makes = [group for group in groups for _ in range(group.nodes)]
         return cls(
             tuple(
@@ -128,7 +128,7 @@ class Cluster:
         return counts
 
     def gpus_per_node(self, gpu_type: str) -> int:
-        """Return the GPUs of the largest node of a type; raises `ValueError` where there is none."""
+        """Return the GPUs of the largest node of a type; raises `ValueError` if there is none."""
         if gpu_type not in self._largest_nodes:
             message = f"no node has GPUs of type '{gpu_type}'"
             raise ValueError(message)
@@ -143,7 +143,7 @@ class Cluster:
 
     @cached_property
     def largest_domains(self) -> dict[str, tuple[int, ...]]:
-        """Return, for each GPU type, the most GPUs of it in any domain of each level, the lowest level first."""
+        """Return, for each GPU type, its largest number of GPUs in a domain of each level, the lowest level first."""
         found: dict[str, tuple[int, ...]] = {}
         for kind in self.gpus_by_type:
             gpus = [node.gpus if node.gpu_type == kind else 0 for node in self.nodes]
@@ -154,13 +154,13 @@ class Cluster:
 
     @cached_property
     def tiered(self) -> bool:
-        """Whether the uplinks of any tier are declared."""
+        """Whether any tier declares its uplinks."""
         return bool(self.within) or any(level.uplink is not None for level in self.levels)
 
     def uplinks(self, at: Allocation, place: int, path: int) -> tuple[Hashable, ...]:
-        """Return the uplinks of the domains of a level that hold some of an allocation, by one of its equal paths.
+        """Return the uplinks, on one of the equal paths, of the domains of a level that hold part of an allocation.
 
-        () where the level declares none.
+        () if the level declares none.
         """
         level = self.levels[place]
         domains = dict.fromkeys(self.nodes[node].domains[place] for node, _ in at) if level.uplink is not None else ()

@@ -1,10 +1,10 @@
 """Jobs that wait for the same uplinks share their bandwidth.
 
-A fluid model: among flows that are active at once on an uplink each gets an equal part of it. A job is active on a tier
-for a share of its step, its exposed communication there, and comes upon another as often as that one is active. So the
-communication stretches by 1 plus the activities of the others on its worst uplink; these follow from the stretched
-steps, and the least fixed point is taken. For two equal jobs that always communicate this is half the bandwidth each.
-Computation stays as it is. Flows of a more urgent level are served first, and others have what time these leave.
+A fluid model: each flow that is active on an uplink gets an equal share of it. A job is active on a tier for a share of
+its step, its exposed communication there, and meets another job as often as that one is active. Its communication
+stretches by 1 plus the activities of the others on its worst uplink; these follow from the stretched steps, and the
+model takes the least fixed point. Two equal jobs that always communicate get half the bandwidth each. Computation does
+not change. Flows of a more urgent level are served first, and others share the time that these leave.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 _CLOSE = 1e-9
 _MOST_ROUNDS = 1000
-_LEAST_LEFT = 0.05  # of an uplink, for flows that are less urgent than those that fill it
+_LEAST_LEFT = 0.05  # share of an uplink left for flows less urgent than those that fill it
 
 
 class Flow(NamedTuple):
-    """A job alone: the seconds of its step, and for each tier those that wait for uplinks, with these uplinks.
+    """A job alone: the seconds of its step and, for each tier, the seconds that wait for uplinks, and these uplinks.
 
     Lower levels are more urgent.
     """
@@ -29,13 +29,13 @@ class Flow(NamedTuple):
 
 
 def shared_steps_s(flows: Sequence[Flow]) -> list[float]:
-    """Return the seconds of a step of each of the jobs whose flows run beside each other."""
+    """Return the seconds of a step of each job when all flows run at the same time."""
     parts = [(job, exposed_s, links) for job, flow in enumerate(flows) for exposed_s, links in flow.across if exposed_s]
     users: dict[Hashable, list[int]] = {}
     for part, (_, _, links) in enumerate(parts):
         for link in links:
             users.setdefault(link, []).append(part)
-    # Uplinks with the same users are equally busy: one of them stands for all.
+    # Uplinks with the same users are equally busy: one of them represents all.
     busy = sorted({tuple(sharing) for sharing in users.values() if len(sharing) > 1})
     level = [flows[job].level for job, _, _ in parts]
     meets: list[list[tuple[list[int], list[int]]]] = [[] for _ in parts]
@@ -58,6 +58,6 @@ def shared_steps_s(flows: Sequence[Flow]) -> list[float]:
 
 
 def _stretch(active: Sequence[float], equals: Sequence[int], first: Sequence[int]) -> float:
-    """Return how much longer a flow takes beside equals, in the time that those served first leave."""
+    """Return the factor by which flows of equal level and flows served first stretch a flow."""
     left = max(1.0 - sum(active[other] for other in first), _LEAST_LEFT)
     return (1.0 + sum(active[other] for other in equals)) / left

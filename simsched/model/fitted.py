@@ -1,4 +1,4 @@
-"""Applications whose physics is a fitted model: smooth, compact, and made to be shipped.
+"""Applications whose physics is a fitted model: smooth and compact enough to ship.
 
 Step times come from a `simsched.model.step_model.StepModel` for each GPU type, statistical efficiency from the gradient
 noise scale as it changes over training and with the batch size.
@@ -23,9 +23,9 @@ from simsched.model.step_model import Floats, Placements, StepModel
 class NoiseCurve:
     """The gradient noise scale, in examples, over training and over total batch sizes.
 
-    `noise[i][j]` holds in the 0-based epoch `epochs[i]` at a total batch of `batch_sizes[j]`; both ascend. Between
-    epochs the logarithm of the noise follows straight lines, between batch sizes it does so over their logarithms;
-    beyond the ends it stays.
+    `noise[i][j]` applies to the 0-based epoch `epochs[i]` at a total batch of `batch_sizes[j]`; both ascend. Between
+    epochs the logarithm of the noise is linear in the epoch, between batch sizes in their logarithm; beyond the ends it
+    is constant.
     """
 
     epochs: tuple[int, ...]
@@ -33,7 +33,7 @@ class NoiseCurve:
     noise: tuple[tuple[float, ...], ...]
 
     def at(self, batch_size: float, epoch: int) -> float:
-        """Return the noise scale in an epoch when trained at a total batch."""
+        """Return the noise scale in an epoch at a total batch."""
         logs = log(self.noise)
         column = [np.interp(epoch, self.epochs, logs[:, j]) for j in range(len(self.batch_sizes))]
         return float(exp(np.interp(log(batch_size), log(self.batch_sizes), column)))
@@ -41,12 +41,12 @@ class NoiseCurve:
 
 @dataclass(frozen=True)
 class Training:
-    """What it takes to train to the target: epochs of equal progress, and the noise over them.
+    """The work of training to the target: epochs of equal progress, and the noise over them.
 
-    `iterations_per_epoch` counts iterations at the initial batch size. `batch_sizes` are the total ones known to reach
-    the target, ascending. `iterations_ratio` says, for each of them, how many iterations whole runs took, as a multiple
-    of those that progress and gain imply (real runs do not follow the AdaScale gain exactly); it tells predictions of
-    remaining iterations apart, not how fast training goes.
+    `iterations_per_epoch` counts iterations at the initial batch size. `batch_sizes` are the totals known to reach the
+    target, ascending. For each of them, `iterations_ratio` gives the iterations of whole runs as a multiple of those
+    that progress and gain imply (real runs do not follow the AdaScale gain exactly); it affects predictions of
+    remaining iterations, not the speed of training.
     """
 
     epochs: int
@@ -58,7 +58,7 @@ class Training:
 
 @dataclass(eq=False, repr=False)
 class FittedApplication:
-    """An application known by fitted models; `step_models` has one of step times for each GPU type."""
+    """An application known by fitted models; `step_models` holds one of step times per GPU type."""
 
     name: str
     limits: BatchLimits
@@ -76,7 +76,7 @@ class FittedApplication:
     checkpoint_s: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Derive what `Application` has besides, and begin without answers."""
+        """Derive the remaining attributes of `Application`, and start without cached answers."""
         self.batch_sizes, self.epochs = self.training.batch_sizes, self.training.epochs
         self.gpu_types: tuple[str, ...] = tuple(sorted(self.step_models))
         self.start_delay_s = self.restart_delay_s
@@ -120,7 +120,7 @@ class FittedApplication:
         return self._gradients[key]
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return how the job runs; `ValueError` where the batch or the GPU type is not known."""
+        """Return the performance of the job; `ValueError` for an unknown batch or GPU type."""
         key = site, batch, epoch
         found = self._runs.get(key)
         if found is None:
@@ -149,16 +149,16 @@ class FittedApplication:
 
 @dataclass(frozen=True)
 class RelativeSteps:
-    """Computes `factors` times as fast as `base`; synchronising costs as many seconds as there (an assumption).
+    """Computes `factors` times as fast as `base`; synchronisation takes the same seconds (an assumption).
 
-    `factors` are (per-GPU batch size, factor) pairs in ascending order: straight lines between, constant beyond.
+    `factors` are (per-GPU batch size, factor) pairs in ascending order: linear between them, constant beyond.
     """
 
     base: StepModel
     factors: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
-        """Refuse no factors, and those of 0 or less."""
+        """Reject an empty list, and factors of 0 or less."""
         if not self.factors or min(factor for _, factor in self.factors) <= 0:
             raise ValueError("a relative speed needs at least one factor, and all above 0")
 
@@ -173,7 +173,7 @@ class RelativeSteps:
 def with_types(
     app: FittedApplication, base: str, speeds: dict[str, float], *, restart_delay_s: float | None = None
 ) -> FittedApplication:
-    """Return an application that runs on further GPU types too, at `speeds` relative to the type `base`."""
+    """Return an application that also runs on further GPU types, at `speeds` relative to the type `base`."""
     models = dict(app.step_models)
     for gpu_type, speed in sorted(speeds.items()):
         models.setdefault(gpu_type, RelativeSteps(app.step_models[base], ((1, speed),)))

@@ -11,10 +11,10 @@ _RUNNING = Running(1.0, 1.0, 0.0, None, None)
 
 
 class FixedDuration(Undeclared):
-    """A job that takes `duration_s` seconds on the GPUs that it asked for; progress counts those seconds.
+    """A job that takes `duration_s` seconds on the GPUs that it asks for; progress counts those seconds.
 
-    On other numbers of GPUs it runs as `speedup` says. Without one its duration there is not known, and `only_gpus`
-    names the number on which it is; None means any number will do.
+    On other numbers of GPUs it runs as `speedup` says. Without `speedup` its duration there is unknown, and `only_gpus`
+    gives the number for which it is known; None means any number.
     """
 
     __slots__ = ("_asked", "_speedup", "duration_s", "only_gpus")
@@ -32,15 +32,15 @@ class FixedDuration(Undeclared):
 
     @property
     def other_counts(self) -> bool:
-        """Whether it is known how it runs on other numbers of GPUs than it asks for."""
+        """Whether its speed is known on other numbers of GPUs than it asks for."""
         return self.only_gpus is None
 
     def epoch_end(self, epoch: int) -> float:
-        """Return the duration, which is where the only epoch ends."""
+        """Return the duration, at which the only epoch ends."""
         return float(self.duration_s)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at one second per second on the GPUs asked for, and faster or slower on others where that is declared.
+        """Run at one second per second on the GPUs asked for, and faster or slower on others if a speed-up is declared.
 
         Raises `ValueError` on other numbers of GPUs without a declared speed-up.
         """
@@ -52,7 +52,7 @@ class FixedDuration(Undeclared):
         return _RUNNING._replace(rate=self._speedup.speed(gpus) / self._speedup.speed(self._asked))
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Refuse: such a job has no steps."""
+        """Raise `ValueError`: such a job has no steps."""
         raise ValueError(f"jobs of {FIXED_DURATION} have no training steps, so their step time is unknown")
 
     def iterations(self, batch_size: float, epoch: int) -> float:
@@ -61,9 +61,9 @@ class FixedDuration(Undeclared):
 
 
 class StagedJob(Undeclared):
-    """A job of `total_steps` iterations, each as long as its profile says on the GPUs asked for, wherever they are.
+    """A job of `total_steps` iterations, each as long as in its profile, on the GPUs asked for and at any place.
 
-    Progress counts iterations. The batch size is part of the profile, so there is none to choose.
+    Progress counts iterations. The batch size is part of the profile, so there is no choice.
     """
 
     def __init__(self, name: str, profile: StageProfile, total_steps: float) -> None:
@@ -76,11 +76,11 @@ class StagedJob(Undeclared):
         self.stages_s: tuple[float, ...] = profile.stages_s
 
     def epoch_end(self, epoch: int) -> float:
-        """Return the iterations in all, where the only epoch ends."""
+        """Return the total iterations, at which the only epoch ends."""
         return float(self.total_steps)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at one iteration in the seconds of the profile, on any placement; throughput counts iterations."""
+        """Run one iteration in the seconds of the profile, on any placement; throughput counts iterations."""
         return Running(1 / self.iteration_s, 1.0, 1 / self.iteration_s, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
@@ -88,5 +88,5 @@ class StagedJob(Undeclared):
         return StepTime(self.iteration_s, self.stages_s[2])
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the iterations in all; they do not depend on the batch."""
+        """Return the total iterations, which do not depend on the batch."""
         return float(self.total_steps)

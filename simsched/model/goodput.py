@@ -1,4 +1,4 @@
-"""Goodput, the product of throughput and statistical efficiency, and the batch that makes it largest (Pollux)."""
+"""Goodput, the product of throughput and statistical efficiency, and the batch that maximises it (Pollux)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class BestBatch(NamedTuple):
 
 
 class CandidateBatches:
-    """The batches that an optimisation tries, which depend on an application's limits alone.
+    """The batches that an optimisation tries, which depend only on an application's limits.
 
-    Shared by all goodput models of an application, so that the same candidates are made once.
+    Shared by all goodput models of an application, which thus build each set of candidates once.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
@@ -54,10 +54,10 @@ class CandidateBatches:
 
 @dataclass(frozen=True)
 class GoodputModel:
-    """Predicts the goodput of one job, in examples of the initial batch size's worth per second.
+    """Predicts the goodput of one job, in examples per second that are worth as much as at the initial batch size.
 
-    It combines fitted throughput parameters and gradient statistics of one moment. Throughput knows only
-    whether nodes are crossed, so all numbers of nodes beyond one give the same goodput.
+    It combines fitted throughput parameters and gradient statistics of one moment. Throughput only depends on whether
+    the job spans nodes, so all numbers of nodes above one give the same goodput.
     """
 
     params: ThroughputParams
@@ -73,15 +73,15 @@ class GoodputModel:
         return np.asarray(throughput * (gain(self.gradient, scale) / scale), dtype=np.float64)
 
     def optimise(self, nodes: ArrayLike, gpus: ArrayLike) -> BestBatch:
-        """Find the batch with the largest goodput on each of the placements given (numbers or flat arrays).
+        """Find the batch with the largest goodput on each placement (numbers or flat arrays).
 
         The smallest total batch of equally good candidates wins. A placement on which no candidate fits gets goodput 0.
-        The batch may exceed the largest allowed one by rounding up; whoever runs it clips it.
+        The batch may exceed the largest allowed one by rounding up; the job that runs it clips it.
         """
         spread, count = np.broadcast_arrays(np.asarray(nodes, dtype=np.int64), np.asarray(gpus, dtype=np.int64))
         flat = np.ascontiguousarray(count).reshape(-1)
         local, accum = (self.candidates or CandidateBatches(self.limits)).of(flat)
-        from simsched.model.goodput_kernel import best_of  # brings numba, and few runs look for batches
+        from simsched.model.goodput_kernel import best_of  # loads numba, and few runs search for batches
 
         goodput, best = np.empty(len(flat)), np.empty(len(flat), dtype=np.int64)
         params, gradient = np.array(_IN_ORDER(self.params)), np.array(self.gradient, dtype=np.float64)
@@ -92,9 +92,9 @@ class GoodputModel:
 
 
 def gain(gradient: GradientStats, scale: ArrayLike) -> Floats:
-    """Return the AdaScale gain r of batches `scale` times the initial: iterations at the initial size per iteration.
+    """Return the AdaScale gain r of batches `scale` times the initial one: initial-size iterations per iteration.
 
-    It is 1 where the estimates of the statistics are so noisy that the formula's denominator is not positive.
+    It is 1 if the estimated statistics are so noisy that the formula's denominator is not positive.
     """
     times = np.asarray(scale, dtype=np.float64)
     below = gradient.var / times + gradient.sqr
@@ -110,11 +110,11 @@ def efficiency(gradient: GradientStats, scale: ArrayLike) -> Floats:
 def noise_scale(gradient: GradientStats, init_batch_size: int) -> float:
     """Return the gradient noise scale phi, in examples, of statistics taken at the initial batch size.
 
-    With it the efficiency is (phi + M0) / (phi + M). It is infinite where the mean gradient is estimated as nothing.
+    With it the efficiency is (phi + M0) / (phi + M). It is infinite if the estimated mean gradient is 0.
     """
     return init_batch_size * gradient.var / gradient.sqr if gradient.sqr > 0 else float("inf")
 
 
 def gradient_of(noise: float, init_batch_size: int) -> GradientStats:
-    """Return gradient statistics, of unit squared mean, whose gradient noise scale is `noise` examples."""
+    """Return gradient statistics of unit squared mean with a gradient noise scale of `noise` examples."""
     return GradientStats(1.0, noise / init_batch_size)

@@ -1,4 +1,4 @@
-"""The compiled search for the batch with the largest goodput; apart, so that only its users load the compiler."""
+"""The compiled search for the batch with the largest goodput; separate, so that only its users load the compiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 @leaf
 def _overlapped(share: float, gamma: float) -> float:
-    """Return by what the longer of two times grows where the other takes a share of it (equation 10)."""
+    """Return the factor by which the longer of two times grows if the other is a `share` of it (equation 10)."""
     grown: float = exp(log(1.0 + exp(gamma * log(share))) / gamma)
     return grown
 
@@ -32,11 +32,11 @@ def best_of(
     goodput: Floats,
     best: Ints,
 ) -> None:
-    """Fill the largest goodput of each row of candidates and where it stands, 0 and the first where none fits.
+    """Fill in the largest goodput of each row of candidates and its index; 0 and the first index if none fits.
 
     `params` are the seven of `ThroughputParams`, `gradient` squared norm and variance. Formulas as in
-    `GoodputModel.evaluate`. By how much two times overlap is worked out only where the longer of them alone would not
-    be too long for the best of the row.
+    `GoodputModel.evaluate`. It computes the overlap of two times only if the longer of them alone does not already rule
+    out the candidate.
     """
     alpha_c, beta_c, gamma = params[0], params[1], params[6]
     square, variance = gradient[0], gradient[1]
@@ -47,7 +47,7 @@ def best_of(
         beta = params[3] if nodes[row] > 1 else params[5] if count > 1 else TINY
         sync_s = alpha + beta * max(count - 2.0, TINY)
         goodput[row], best[row] = 0.0, 0
-        # First the candidate that was best in the row before, which is rarely far off.
+        # Start with the best candidate of the previous row, which is rarely far off.
         for trial in range(-1, local.shape[1]):
             at = near if trial < 0 else trial
             batch = count * local[row, at] * (accum[row, at] + 1)

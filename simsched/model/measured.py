@@ -1,7 +1,7 @@
-"""Applications whose physics is what was measured: tables of step times and of gradient statistics, interpolated.
+"""Applications whose physics is measured: interpolated tables of step times and of gradient statistics.
 
 The rules of interpolation are those of the simulator published with Pollux (OSDI'21, artifact), so that its runs can be
-replayed to the second. That includes its oddities: the triangulation over unscaled coordinates (which depends on the
+replayed to the second. This includes its quirks: the triangulation over unscaled coordinates (which depends on the
 order of its points) and gradient statistics used as they are, even where noise made them negative.
 """
 
@@ -22,7 +22,7 @@ from simsched.model.placement import Shape, Site, canonical_rotation
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MOST_NODES = 16  # more nodes count as so many beyond the placements measured one by one
+_MOST_NODES = 16  # cap on nodes for placements that were not measured
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class StepTable:
 
 @dataclass(frozen=True)
 class ScalabilityRow:
-    """A step time measured on so many nodes and GPUs, whatever their shape."""
+    """A step time measured on a number of nodes and GPUs of any shape."""
 
     nodes: int
     gpus: int
@@ -63,7 +63,7 @@ class TrainingCurve:
     """A whole training run at one total batch size, one value per epoch.
 
     `progress` (iterations at the initial batch size) and `iterations` are totals at the end of the epoch. `metric` is
-    what was evaluated then, () where nothing is known of it.
+    the evaluation at that time, () if unknown.
     """
 
     batch_size: int
@@ -76,7 +76,7 @@ class TrainingCurve:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the measurements do not say about an application, None where they do or where nothing bounds it."""
+    """Bounds on an application beyond the measurements; None if they give it or if there is no bound."""
 
     max_local_bsz: int | None = None
     fixed_batch_size: int | None = None
@@ -87,9 +87,9 @@ class Bounds:
 class MeasuredApplication(Undeclared):
     """An application known by measurements on one GPU type.
 
-    `placements` maps shapes (their smallest rotations) to step times; `scalability` holds further ones by numbers of
-    nodes and GPUs; `curves` holds at least two training runs over the same number of epochs, by ascending batch size.
-    Answers are kept, so asking twice costs a look-up.
+    `placements` maps shapes (their smallest rotations) to step times; `scalability` holds further step times by numbers
+    of nodes and GPUs; `curves` holds at least two training runs over the same number of epochs, by ascending batch
+    size. Answers are cached.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class MeasuredApplication(Undeclared):
         self._runs: dict[tuple[Site, BatchChoice, int], Running] = {}
 
     def epoch_end(self, epoch: int) -> float:
-        """Return the least progress that any of the measured runs had made at the end of a 0-based epoch."""
+        """Return the least progress of any measured run at the end of a 0-based epoch."""
         return self._ends[epoch]
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Return the step time on a site, in seconds; `ValueError` outside what was measured."""
+        """Return the step time on a site, in seconds; `ValueError` outside the measurements."""
         self._check_type(site.gpu_type)
         shape = site.shape
         found = self._steps.get((shape, local_bsz))
@@ -140,9 +140,9 @@ class MeasuredApplication(Undeclared):
         return StepTime(found.step_s - found.sync_s + slower_s, slower_s)
 
     def times_s(self, gpus: int, nodes: Sequence[int], local_bsz: Ints) -> tuple[Floats, Floats]:
-        """Return the least seconds of computing and of a whole step on so many GPUs by per-GPU batch.
+        """Return the least seconds of computation and of a whole step on `gpus` GPUs, by per-GPU batch.
 
-        Placements are those that were measured and others on these numbers of `nodes`; infinite where none is known.
+        Takes the minimum over measured placements and others on these numbers of `nodes`; infinite if none is known.
         """
         key = gpus, tuple(sorted({min(one, _MOST_NODES) for one in nodes})), local_bsz.tobytes()
         if key not in self._least:
@@ -160,7 +160,7 @@ class MeasuredApplication(Undeclared):
                 step, compute = np.minimum(step, steps_s), np.minimum(compute, syncs_s)
         try:
             surface = self._surface
-        except ValueError:  # nothing is told of other placements
+        except ValueError:  # nothing is known of other placements
             nodes = ()
         for many in nodes if len(local_bsz) else ():
             steps_s, syncs_s = surface([(many, gpus, int(size)) for size in local_bsz]).T
@@ -180,7 +180,7 @@ class MeasuredApplication(Undeclared):
         return _between(batch_size, low, high, low.iterations[epoch], high.iterations[epoch])
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return how the job runs; `ValueError` outside what was measured."""
+        """Return the performance of the job; `ValueError` outside the measurements."""
         found = self._runs.get((site, batch, epoch))
         if found is None:
             found = self._runs[site, batch, epoch] = self._running(site, batch, epoch)
@@ -216,7 +216,7 @@ class MeasuredApplication(Undeclared):
             raise ValueError(f"{self.name} on {shape} GPUs: {error}") from None
 
     def _by_counts(self, shape: Shape, local_bsz: int) -> StepTime:
-        """Interpolate over numbers of nodes, of GPUs and the batch, for shapes that were not measured."""
+        """Interpolate over numbers of nodes, of GPUs and the batch, for shapes without measurements."""
         [(step, sync)] = self._surface([(min(len(shape), _MOST_NODES), sum(shape), local_bsz)])
         if np.isnan(step):
             message = (
@@ -237,7 +237,7 @@ class _Surface:
     def __init__(self, name: str, placements: Mapping[Shape, StepTable], rows: Sequence[ScalabilityRow]) -> None:
         from scipy.spatial import Delaunay, QhullError  # large, and few runs need it
 
-        # Qhull breaks ties by the order of the points: placements averaged and sorted first, then the rows as given.
+        # Qhull breaks ties by the order of the points: first the averaged, sorted placements, then the rows as given.
         averaged = _average(placements)
         points = [*averaged, *((row.nodes, row.gpus, row.local_bsz) for row in rows)]
         values = [*averaged.values(), *((row.step_s, row.sync_s) for row in rows)]
@@ -248,13 +248,13 @@ class _Surface:
         self._values = np.array(values)
 
     def __call__(self, places: Sequence[tuple[int, int, int]]) -> Floats:
-        """Return step and synchronisation at places of nodes, GPUs and per-GPU batch, NaN where one lies outside.
+        """Return step and synchronisation at places (nodes, GPUs, per-GPU batch), NaN for places outside.
 
-        The shares of the corners follow from Cramer's rule, exact but for one division, as places are whole numbers;
-        those of `scipy.interpolate` come out of LAPACK, whose last bits differ between processors.
+        The weights of the corners follow from Cramer's rule, exact except for one division, as places are whole
+        numbers; those of `scipy.interpolate` come out of LAPACK, whose last bits differ between processors.
         """
         at = np.array(places, dtype=np.float64)
-        # One by one: where simplices touch, the search among many begins elsewhere and may find another one.
+        # One by one: if simplices touch, a search for many places starts elsewhere and may find another simplex.
         simplices = np.array([int(self._triangulation.find_simplex(place)) for place in at])
         corners = self._triangulation.simplices[simplices]
         points = self._triangulation.points[corners]

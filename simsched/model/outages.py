@@ -1,4 +1,4 @@
-"""Outages of nodes, and failures of jobs by themselves."""
+"""Outages of nodes, and failures that jobs cause themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLANNED = "maintenance"
 
 
 class Outage(NamedTuple):
-    """A node that is down between two seconds, and the kind of outage in the words of its source."""
+    """The seconds between which a node is down, and the kind of outage as its source calls it."""
 
     node: int
     down_s: float
@@ -22,7 +22,7 @@ class Outage(NamedTuple):
 
 
 class OutageCause(NamedTuple):
-    """A cause of outages: its share of them, and the median and sigma of the log-normal repair that it takes."""
+    """A cause of outages: its share of them, and the median and sigma of its log-normal repair time."""
 
     name: str
     share: float
@@ -34,9 +34,9 @@ class OutageCause(NamedTuple):
 class AttemptPlan:
     """The attempts of a job that fail on their own.
 
-    `run_s` are the running seconds of each of them. With `keeps` the next attempt goes on where the failed one ended,
-    as in a trace whose attempts have durations of their own; otherwise it begins at the last checkpoint. With
-    `gives_up` the job ends, unsuccessful, at the failure of the last of them.
+    `run_s` are the running seconds of each. With `keeps` the next attempt continues where the failed one ended, as in a
+    trace that records the duration of each attempt; otherwise it starts from the last checkpoint. With `gives_up` the
+    job ends unsuccessfully when the last of them fails.
     """
 
     run_s: tuple[float, ...] = ()
@@ -45,10 +45,10 @@ class AttemptPlan:
 
 
 class JobFailures(Protocol):
-    """Draws how jobs fail by themselves."""
+    """Draws the failures that jobs cause themselves."""
 
     def plan(self, num_gpus: int, rng: np.random.Generator) -> AttemptPlan:
-        """Return the attempts that fail of a job that asks for so many GPUs."""
+        """Return the failing attempts of a job that asks for `num_gpus` GPUs."""
         ...
 
 
@@ -65,7 +65,7 @@ class Cause(NamedTuple):
     trials: tuple[int, int, int]
 
     def draw_s(self, rng: np.random.Generator) -> float:
-        """Draw the seconds to a failure, log-normal with the median and the 90th percentile published."""
+        """Draw the seconds to a failure, log-normal with the published median and 90th percentile."""
         sigma = log(self.p90_min / self.median_min) / _Z90
         return 60 * self.median_min * exp(sigma * rng.standard_normal())
 
@@ -91,22 +91,22 @@ CAUSES = (
     Cause("no signature", 1.87, 28.0, (1235, 294, 155)),
 )
 
-#: Figure 9, for 1, 2-4, 5-8 and more than 8 GPUs: mean number of retries, and share of jobs that end unsuccessful.
+#: Figure 9, for 1, 2-4, 5-8 and more than 8 GPUs: mean number of retries, and share of jobs that end unsuccessfully.
 RETRIES = (0.33, 0.98, 1.09, 1.11)
 UNSUCCESSFUL = (0.13, 0.37, 0.42, 0.47)
 
 
 @dataclass(frozen=True)
 class PhillyFailures:
-    """Draws failing attempts: as many retries as Figure 9 has in the mean (geometric), causes and times as Table 7.
+    """Draws failing attempts: the mean number of retries from Figure 9, causes and times from Table 7.
 
     Assumed: the number of retries is geometric, and causes within a job are independent (the paper finds that users
-    repeat their errors). An attempt that would fail after the job is complete does not fail. Source: Jeon et al.,
-    "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC'19.
+    repeat their errors). An attempt does not fail if the job completes first. Source: Jeon et al., "Analysis of
+    Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC'19.
     """
 
     def plan(self, num_gpus: int, rng: np.random.Generator) -> AttemptPlan:
-        """Return the attempts that fail of a job that asks for so many GPUs."""
+        """Return the failing attempts of a job that asks for `num_gpus` GPUs."""
         size = _band(num_gpus, (1, 4, 8))
         retries = int(rng.geometric(1 / (1 + RETRIES[size]))) - 1
         gives_up = bool(rng.random() < UNSUCCESSFUL[size])
@@ -117,5 +117,5 @@ class PhillyFailures:
 
 
 def _band(num_gpus: int, limits: tuple[int, ...]) -> int:
-    """Return the index of the first limit that a number of GPUs does not pass."""
+    """Return the index of the first limit that `num_gpus` does not exceed."""
     return next((i for i, limit in enumerate(limits) if num_gpus <= limit), len(limits))

@@ -1,14 +1,14 @@
-"""Which GPUs a job holds: an ordered tuple of (node, GPUs on it) pairs.
+"""The GPUs that a job holds: an ordered tuple of (node, GPUs on it) pairs.
 
 The order is the order in which the nodes were picked. It is part of the allocation, because a ring of workers visits
-the nodes in it, and because the published measurements distinguish it.
+the nodes in this order, and because the published measurements distinguish it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () holds nothing.
+#: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () is no GPU.
 Allocation = tuple[tuple[int, int], ...]
 
 #: GPUs on each node in the order of the allocation, for instance (4, 2).
@@ -18,11 +18,11 @@ NOTHING: Allocation = ()
 
 
 class Tier(NamedTuple):
-    """How a job lies on the units of a tier whose uplinks are declared: GPUs, islands, nodes, leaves and so on.
+    """How a job is spread over the units of a tier with declared uplinks: GPUs, islands, nodes, leaves and so on.
 
-    `common` is the greatest common divisor of its GPUs on each unit and `largest` the most on one. Since its ranks
-    follow each other along the tiers, groups of n consecutive ranks lie within units just where n divides `common`.
-    `bytes_per_s` and `latency_s` are those of a unit's uplink; `inside` says that the unit is smaller than a node.
+    `common` is the greatest common divisor of its GPUs on each unit and `largest` the most on one. Because its ranks
+    follow each other along the tiers, groups of n consecutive ranks lie within units exactly if n divides `common`.
+    `bytes_per_s` and `latency_s` are those of a unit's uplink; `inside` marks units smaller than a node.
     """
 
     common: int
@@ -35,10 +35,10 @@ class Tier(NamedTuple):
 class Site(NamedTuple):
     """Where a job runs: the GPUs on each of its nodes, all of one type.
 
-    Of the levels above the nodes (racks, islands), `levels_crossed` are those, from the lowest up, of which the nodes
-    are in several domains; synchronising across these takes `sync_factor` times as long as across nodes within one.
-    Where none is crossed, the factor is of what the application takes across nodes. `tiers` tells how it lies on each
-    tier whose uplinks the cluster declares, the lowest first.
+    Of the levels above the nodes (racks, islands), the nodes are in several domains of the lowest `levels_crossed`;
+    synchronisation across these takes `sync_factor` times as long as across nodes within one domain. If no level is
+    crossed, the factor applies to the application's time across nodes. `tiers` describes the spread over each tier
+    whose uplinks the cluster declares, the lowest first.
     """
 
     shape: Shape
@@ -75,12 +75,12 @@ def consolidated_shape(gpus: int, gpus_per_node: int) -> Shape:
 
 
 def canonical_rotation(shape: Shape) -> Shape:
-    """Return the smallest of all rotations, in tuple order; mirror images stay apart."""
+    """Return the smallest of all rotations, in tuple order; mirror images stay distinct."""
     return min(shape[i:] + shape[:i] for i in range(len(shape)))
 
 
 def describe(allocation: Allocation) -> str:
-    """Write an allocation as `node:gpus` pairs, for instance `5:4 2:2`."""
+    """Format an allocation as `node:gpus` pairs, for instance `5:4 2:2`."""
     if len(allocation) == 1:  # the usual case
         node, gpus = allocation[0]
         return f"{node}:{gpus}"

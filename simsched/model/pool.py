@@ -13,9 +13,9 @@ from simsched.model.shape import NodeShape
 class Pool:
     """The free GPUs of the nodes of one type.
 
-    `nodes_with[n]` has a bit for every node with n GPUs free, so that the node of lowest index is found at once.
-    `levels` has, for each level above the nodes, the bits of the nodes of each domain with the GPUs of these nodes.
-    `shaped` chooses for a shape, as the capacity that the pool belongs to can.
+    `nodes_with[n]` has a bit for every node with n GPUs free, so the lookup of the lowest index is immediate. `levels`
+    has, for each level above the nodes, the bits of each domain's nodes and their GPUs. `shaped` chooses for a shape,
+    through the capacity to which the pool belongs.
     """
 
     __slots__ = ("_fewest", "_largest", "levels", "nodes_with", "shaped", "total")
@@ -23,9 +23,9 @@ class Pool:
     def __init__(
         self, capacity: Mapping[int, int], free: Sequence[int], domains: Mapping[int, Sequence[int]] | None = None
     ) -> None:
-        """Hold nodes with their GPUs (`capacity`, by node index), of which `free` (by node index) are free.
+        """Take nodes with their GPUs (`capacity`) and free GPUs (`free`), both by node index.
 
-        `domains` has, by node index, the domain that it is in at each level above the nodes; None without levels.
+        `domains` gives, by node index, the domain at each level above the nodes; None without levels.
         """
         self.levels = _levels(capacity, domains or {})
         self.shaped: Callable[[NodeShape], Allocation | None] = _nowhere
@@ -38,15 +38,15 @@ class Pool:
             self.total += free[node]
 
     def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
-        """Return nodes among the bits of `within` and their free GPUs, the most free first, by index on a tie."""
+        """Return the nodes in the bits `within` and their free GPUs, the most free first, ties by index."""
         return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
 
     def least_free(self, within: int = -1, fewest: int = 1) -> Iterator[tuple[int, int]]:
-        """Return nodes and their free GPUs, the least free first, by index on a tie, from `fewest` free GPUs on."""
+        """Return nodes and their free GPUs, the least free first, ties by index, with at least `fewest` free GPUs."""
         return self._nodes(range(fewest, len(self.nodes_with)), within)
 
     def best_fit(self, gpus: int, within: int = -1) -> int | None:
-        """Find the node with the fewest free GPUs that has `gpus`, among the bits of `within`."""
+        """Find the node with the fewest free GPUs that has `gpus`, in the bits `within`."""
         for count in range(gpus, len(self.nodes_with)):
             nodes = self.nodes_with[count] & within
             if nodes:
@@ -58,7 +58,7 @@ class Pool:
         return sum(count * (having & nodes).bit_count() for count, having in enumerate(self.nodes_with))
 
     def fewest_nodes(self, gpus: int) -> int | None:
-        """Count the nodes that `gpus` GPUs need at least in the empty cluster, None where it has fewer GPUs."""
+        """Return the least number of nodes for `gpus` GPUs in the empty cluster, None if it has fewer GPUs."""
         known = self._fewest.get(gpus)
         if known is not None:
             return known
@@ -71,7 +71,7 @@ class Pool:
         return None
 
     def domains_at(self, level: int | None) -> list[int]:
-        """Return the bits of the nodes of each domain of a level, the least free first; of all nodes without one."""
+        """Return the bits of each domain of a level, the least free first; without a level, those of all nodes."""
         if level is None:
             return [-1]
         return sorted((nodes for nodes, _ in self.levels[level]), key=self.free_within) if self.levels else []
@@ -88,7 +88,7 @@ class Pool:
 def _levels(
     capacity: Mapping[int, int], domains: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return, for each level and each domain with such nodes, the bits of its nodes and the GPUs of these."""
+    """Return, for each level and each domain with such nodes, the bits of its nodes and their GPUs."""
     found: list[dict[int, tuple[int, int]]] = [{} for _ in next(iter(domains.values()), ())]
     for node in sorted(capacity.keys() & domains.keys()):
         for level, domain in zip(found, domains[node], strict=False):
@@ -104,14 +104,14 @@ def lowest_node(nodes: int) -> int:
 
 @dataclass(frozen=True)
 class Placer:
-    """A way to choose GPUs; `waits` tells that it may refuse a job although there are enough free GPUs."""
+    """A way to choose GPUs; `waits` marks one that may refuse a job although enough GPUs are free."""
 
     name: str
     choose: Callable[[Pool, int], Allocation | None]
     waits: bool = False
 
     def within(self, shape: NodeShape | None) -> Placer:
-        """Return the placer for a job of a shape: itself for one that may have its GPUs anywhere."""
+        """Return the placer for a job of a shape: itself if the job's GPUs may be anywhere."""
         return self if shape is None or not shape.binds else _shaped(self.name, shape)
 
 

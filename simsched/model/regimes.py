@@ -1,8 +1,8 @@
-"""Regimes of a training whose batch size changes with its epochs, and how a change rescales the steps left.
+"""Batch regimes of a training over its epochs, and how a change rescales the remaining steps.
 
 Epochs count from 0. Two rules have published regimes: a gradient-noise schedule that doubles the batch at given epochs,
 and Accordion, which trains critical epochs with the initial batch and the others with the largest (Agarwal et al.,
-MLSys'21). The figures that ship are those of Shockwave's evaluation (Zheng et al., NSDI'23, artifact).
+MLSys'21). The shipped figures are those of Shockwave's evaluation (Zheng et al., NSDI'23, artifact).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 Window = tuple[int, int]
 
-#: A profile takes no epoch before this share of the training for a large-batch one under Accordion.
+#: Under Accordion, a profile treats no epoch before this share of the training as a large-batch one.
 PROFILE_WARM_UP = 0.3
 
 
@@ -23,8 +23,8 @@ PROFILE_WARM_UP = 0.3
 class CriticalEpochs:
     """The epochs that Accordion trains with the initial batch.
 
-    `windows` are half-open ranges, modulo `period` where that is not 0; `by_batch` replaces them for given initial
-    batches; `in_profile` are ranges that only a profile of the training takes for critical.
+    `windows` are half-open ranges, modulo `period` unless that is 0; `by_batch` replaces them for given initial
+    batches; `in_profile` are ranges that only a profile of the training treats as critical.
     """
 
     windows: tuple[Window, ...]
@@ -40,10 +40,10 @@ class CriticalEpochs:
 
 @dataclass(frozen=True)
 class BatchRegimes:
-    """What is known of a model: its data set, the batches that it may take, its schedules.
+    """What is known of a model: its data set, its possible batches, its schedules.
 
     `samples` is the size of the data set in examples; `smallest` and `largest` bound the batch; `doublings` gives the
-    epochs at which the batch doubles by (initial batch, GPUs); `critical` is None where every epoch is.
+    epochs at which the batch doubles by (initial batch, GPUs); `critical` is None if every epoch is.
     """
 
     samples: int
@@ -61,13 +61,13 @@ class BatchRegimes:
         return self.critical is None or self.critical.holds(initial, epoch)
 
     def doubled(self, initial: int, gpus: int, epoch: int) -> int:
-        """Return the batch of `epoch` in a gradient-noise schedule."""
+        """Return the batch in `epoch` in a gradient-noise schedule."""
         times = sum(at <= epoch for at in self.doublings.get((initial, gpus), ()))
         return min(self.largest, initial << times) if times else initial
 
 
 class Steps(NamedTuple):
-    """Optimizer steps of a job in all and done, both counted at `batch`."""
+    """Optimizer steps of a job, in total and done, both counted at `batch`."""
 
     total: int
     done: int
@@ -75,15 +75,15 @@ class Steps(NamedTuple):
 
 
 def epoch_of(steps: Steps, regimes: BatchRegimes) -> int:
-    """Return the epoch that the job is in, as Shockwave's triggers count: epochs begun so far."""
+    """Return the current epoch of the job as Shockwave's triggers count it: epochs started so far."""
     return math.ceil(steps.done / regimes.steps_per_epoch(steps.batch))
 
 
 def rescaled(steps: Steps, batch: int, regimes: BatchRegimes) -> Steps:
     """Count the steps at another batch, keeping the number of epochs.
 
-    The total is that of equal examples unless it would change the number of epochs; what is done is rounded up to whole
-    epochs, so a change of batch can finish the epoch that is running (Shockwave's artifact).
+    The total covers the same examples unless that changes the number of epochs; the steps done are rounded up to whole
+    epochs, so a change of batch can finish the current epoch (Shockwave's artifact).
     """
     old, new = regimes.steps_per_epoch(steps.batch), regimes.steps_per_epoch(batch)
     epochs = math.ceil(steps.total / old)
@@ -96,10 +96,10 @@ def rescaled(steps: Steps, batch: int, regimes: BatchRegimes) -> Steps:
 def profile(regimes: BatchRegimes, rule: str, initial: int, gpus: int, total_steps: float) -> tuple[int, ...]:
     """Predict the batch of each epoch of a training of `total_steps` steps at the initial batch.
 
-    `rule` is `accordion`, `gns` or `static`. Shockwave takes deadlines, fairness and plans from this prediction, which
-    is not quite what its triggers do at run time: Accordion's first 30 % of epochs and a few windows more count as
-    critical, and the last epoch of a gradient-noise schedule falls back to the initial batch once the batch has
-    doubled twice. Raises `ValueError` for another rule.
+    `rule` is `accordion`, `gns` or `static`. Shockwave derives deadlines, fairness and plans from this prediction,
+    which differs from what its triggers do at run time: Accordion's first 30 % of epochs and a few further windows
+    count as critical, and the last epoch of a gradient-noise schedule falls back to the initial batch once the batch
+    has doubled twice. Raises `ValueError` for another rule.
     """
     epochs = math.ceil(total_steps / regimes.steps_per_epoch(initial))
     if rule == "static":

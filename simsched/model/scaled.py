@@ -1,4 +1,4 @@
-"""An application whose steps take longer or shorter than those of another one, all else being equal."""
+"""An application with scaled step times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from simsched.model.placement import Site
 
 
 class ScaledApplication(Undeclared):
-    """Another application with every step time multiplied by `factor`: a wider or narrower network, say."""
+    """Another application with every step time multiplied by `factor`, for example a wider or narrower network."""
 
     def __init__(self, inner: Application, name: str, factor: float) -> None:
         """Slow `inner` down by `factor` (above 0; below 1 it speeds it up)."""
@@ -26,7 +26,7 @@ class ScaledApplication(Undeclared):
         return self._inner.epoch_end(epoch)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Say how the job runs: as the other one, at 1 / `factor` of its speed."""
+        """Return the performance of the other one at 1 / `factor` of its speed."""
         running = self._inner.run(site, batch, epoch)
         return running._replace(
             rate=running.rate / self._factor,
@@ -39,7 +39,7 @@ class ScaledApplication(Undeclared):
         return self._scaled(self._inner.step_time(site, local_bsz))
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the iterations done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+        """Return the iterations done by the end of a 0-based epoch at a constant `batch_size`."""
         return self._inner.iterations(batch_size, epoch)
 
     def _scaled(self, step: StepTime) -> StepTime:

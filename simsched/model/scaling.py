@@ -1,8 +1,8 @@
-"""How the batches that tuned jobs run with scale over GPUs, beyond what classes of placement say.
+"""How the batches of tuned jobs scale over GPUs, beyond classes of placement.
 
-Measured step times are not smooth in the number of GPUs: gains stall where one GPU more opens a node, and end where
-synchronisation outgrows what is left to compute. Policies that follow marginal gains act on that, so a fitted
-application may carry a curve of factors for each total batch that its tuned jobs run with.
+Measured step times are not smooth in the number of GPUs: gains stall when an extra GPU opens a node, and end when
+synchronisation outweighs the remaining computation. Policies that follow marginal gains react to this, so a fitted
+application may carry a curve of factors for each total batch of its tuned jobs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LN2 = math.log(2)
 
 @dataclass(frozen=True)
 class ScalingCurve:
-    """The factor by which steps take longer (computation and synchronisation alike) at one total batch.
+    """The factor on step times (computation and synchronisation alike) at one total batch.
 
-    `factor[i]` holds on `gpus[i]` GPUs (ascending) that fill nodes of `gpus_per_node` one after the other; between them
-    it follows straight lines, beyond them it stays. It fades out, linearly in the logarithm, until the per-GPU batch is
-    twice or half the one that `batch` has on as many GPUs.
+    `factor[i]` applies to `gpus[i]` GPUs (ascending) that fill nodes of `gpus_per_node` one after the other; between
+    them it is linear, beyond them constant. It fades out, linearly in the logarithm, until the per-GPU batch is twice
+    or half that of `batch` on the same GPUs.
     """
 
     batch: int
@@ -41,7 +41,7 @@ class ScalingCurve:
         return np.asarray(np.interp(np.asarray(gpus, dtype=np.float64), self.gpus, self.factor), dtype=np.float64)
 
     def octaves(self, nodes: Floats, gpus: Floats, fullest: Floats, local_bsz: Floats, most: int) -> Floats:
-        """Return how far per-GPU batches are from the curve's own, infinite on placements that do not fill nodes."""
+        """Return how far per-GPU batches are from the curve's own; infinite on placements that do not fill nodes."""
         filled = (nodes == np.ceil(gpus / self.gpus_per_node)) & (fullest == np.minimum(gpus, self.gpus_per_node))
         own, _ = micro_batches(self.batch, gpus, most)
         return np.where(filled, np.abs(log(local_bsz / own)) / _LN2, np.inf)
@@ -50,7 +50,7 @@ class ScalingCurve:
 def scaling_factor(
     curves: Sequence[ScalingCurve], nodes: Floats, gpus: Floats, fullest: Floats, local_bsz: Floats, most: int
 ) -> Floats:
-    """Return the factor of the curve whose per-GPU batch is nearest, of the first where several are.
+    """Return the factor of the curve with the nearest per-GPU batch, ties going to the first.
 
     All arrays broadcast; `most` is the largest per-GPU batch.
     """

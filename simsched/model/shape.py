@@ -1,4 +1,4 @@
-"""The shape in which a job wants its GPUs: so much on each of so many nodes; and what else binds its start."""
+"""The shape in which a job wants its GPUs, a number of nodes with an amount on each, and other terms of its start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simsched.words import counted
 
 
 class Amount(NamedTuple):
-    """What is wanted of a node: GPUs, thousandths of each of them, thousandths of cores, and memory in MiB."""
+    """The amount wanted of a node: GPUs, thousandths of each of them, thousandths of cores, and memory in MiB."""
 
     gpus: int
     gpu_milli: int = GPU_MILLI
@@ -24,10 +24,10 @@ _WHOLE = Amount(1)
 
 
 class NodeShape(NamedTuple):
-    """So many nodes of one type with so much on `each`; with 0 nodes `each` is wanted in all, on however many nodes.
+    """`nodes` nodes of one type with the amount `each` on every one; with 0 nodes, `each` in total on any nodes.
 
-    `gpu_types` are those allowed (None: any); `within` is the level of which all nodes are in one domain, counted from
-    0, the lowest above the nodes (None: they may be anywhere). An `exclusive` job shares its nodes with no other.
+    `gpu_types` are those allowed (None: any); all nodes are in one domain of the level `within`, counted from 0, the
+    lowest above the nodes (None: anywhere). An `exclusive` job shares its nodes with no other.
     """
 
     nodes: int
@@ -38,12 +38,12 @@ class NodeShape(NamedTuple):
 
     @property
     def binds(self) -> bool:
-        """Return whether it says more than how many GPUs of which types it wants."""
+        """Return whether it restricts more than the number and the types of GPUs."""
         return bool(self.nodes or self.each[1:] != _WHOLE[1:] or self.within is not None or self.exclusive)
 
     @property
     def said(self) -> str:
-        """Say in words what it wants."""
+        """Describe in words what it wants."""
         each = self.each
         parts = [counted(each.gpus, "GPU")]
         parts += [f"{each.cpu_milli / 1000:g} cores"] if each.cpu_milli else []
@@ -53,14 +53,14 @@ class NodeShape(NamedTuple):
         return f"{', '.join(parts)}{on}{types}{', to itself' if self.exclusive else ''}"
 
     def beside(self, gpus: int) -> tuple[int, int]:
-        """Return the thousandths of cores and the MiB that go with so many of its GPUs on a node, rounded up."""
+        """Return the thousandths of cores and the MiB for `gpus` of its GPUs on a node, rounded up."""
         each, whole = self.each, self.each.gpus
         if not whole:
             return each.cpu_milli, each.memory_mib
         return -(-each.cpu_milli * gpus // whole), -(-each.memory_mib * gpus // whole)
 
     def is_like(self, gpus: tuple[int, ...]) -> bool:
-        """Say whether nodes with so many GPUs have the shape; a node may hold several parts of it."""
+        """Return whether nodes with these GPUs have the shape; a node may hold several parts of it."""
         whole = self.each.gpus
         if not self.nodes:
             return sum(gpus) == whole
@@ -70,7 +70,7 @@ class NodeShape(NamedTuple):
 
 
 def node_labels(types: Iterable[str]) -> list[str]:
-    """Name nodes, given in their order by the type of their GPUs, as `Terms.held_nodes` does: a100:0, a100:1, t4:0."""
+    """Name nodes, given by their GPU types in order, as `Terms.held_nodes` does: a100:0, a100:1, t4:0."""
     counts: Counter[str] = Counter()
     found = []
     for kind in types:
@@ -80,10 +80,10 @@ def node_labels(types: Iterable[str]) -> list[str]:
 
 
 class Terms(NamedTuple):
-    """What binds the start of a job beside room: the reservation that it is for, jobs that must have ended before it.
+    """Conditions for the start of a job besides room: its reservation, and the jobs that must end before it.
 
-    Of its group (a job array) at most `group_limit` jobs run at once (0: all); `licences` are names and counts. It had
-    waited `waited_s` seconds when it came; one that runs when a replay begins held `held_nodes`, named as by
+    At most `group_limit` jobs of its group (a job array) run at once (0: all); `licences` are names and counts. On
+    submission it had waited `waited_s` seconds; a job that runs when a replay starts held `held_nodes`, named as by
     `node_labels`.
     """
 

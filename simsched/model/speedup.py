@@ -11,17 +11,17 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """Speed as a function of GPUs: their number to the power of `exponent`, or a `table` of (GPUs, speed).
+    """Speed as a function of GPUs: the number of GPUs to the power of `exponent`, or a `table` of (GPUs, speed).
 
-    A table is sorted by GPUs, positive, and read with straight lines between its entries; beyond its last entry the
-    speed stays what it is there, below its first it falls in proportion. Only ratios of speeds matter.
+    A table is sorted by GPUs, positive, and linear between its entries; beyond the last entry the speed is constant,
+    below the first it falls in proportion. Only ratios of speeds matter.
     """
 
     exponent: float = 1.0
     table: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` where the parameters are not a speed-up."""
+        """Raise `ValueError` if the parameters are invalid."""
         if not 0 < self.exponent <= 1:
             raise ValueError(f"the exponent of a speed-up lies above 0 and is at most 1, not {self.exponent:g}")
         gpus = [count for count, _ in self.table]
@@ -32,14 +32,14 @@ class Speedup:
     def of(cls, said: Literal["linear"] | float | Sequence[tuple[int, float]]) -> Speedup:
         """Return a speed-up as experiments declare it: `linear`, an exponent, or a table.
 
-        `TypeError` or `ValueError` where it is none.
+        Raises `TypeError` or `ValueError` for anything else.
         """
         if said == "linear":
             return cls()
         return cls(said) if isinstance(said, int | float) else cls(table=tuple((gpus, speed) for gpus, speed in said))
 
     def speed(self, gpus: int) -> float:
-        """Return the speed on so many GPUs, in the table's units or relative to one GPU."""
+        """Return the speed on `gpus` GPUs, in the table's units or relative to one GPU."""
         if not self.table:
             return math.pow(gpus, self.exponent)
         after = bisect_right(self.table, (gpus, float("inf")))

@@ -1,8 +1,8 @@
-"""How long a step really takes on a placement: the physics behind fitted applications.
+"""The true time of a step on a placement: the physics behind fitted applications.
 
-Two forms share one interface. `SevenParameters` is Pollux's own form. `PlacementModel` tells more placements apart than
-the scheduler's model does: the computation follows measured batch sizes piece by piece, and synchronisation depends on
-whether one, two or more nodes take part and on how many GPUs of the fullest node share its network link.
+Two forms share one interface. `SevenParameters` is Pollux's own form. `PlacementModel` distinguishes more placements
+than the scheduler's model does: the computation is piecewise linear in measured batch sizes, and synchronisation
+depends on whether one, two or more nodes take part and on how many GPUs of the fullest node share its network link.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 class Placements:
     """Placements as arrays of one length: nodes, GPUs in all, GPUs on the fullest node.
 
-    `crossed` counts levels above the nodes, and `sync_factor` is how much longer synchronising across them takes, as in
+    `crossed` counts levels above the nodes, and `sync_factor` is the factor on synchronisation across them, as in
     `simsched.model.placement.Site`.
     """
 
@@ -54,14 +54,14 @@ class Placements:
 
 
 class StepModel(Protocol):
-    """Predicts seconds of computing a micro-batch and of a whole step without accumulation."""
+    """Predicts the seconds to compute a micro-batch and those of a whole step without accumulation."""
 
     def times_s(self, placements: Placements, local_bsz: ArrayLike) -> tuple[Floats, Floats]:
         """Return (computation, step) for placements and per-GPU batch sizes, two arrays of their common shape."""
 
 
 class SyncPair(NamedTuple):
-    """Seconds of synchronising n GPUs: `alpha_s` + `beta_s` x (n - 2), as in equation 9 of Pollux."""
+    """Seconds to synchronise n GPUs: `alpha_s` + `beta_s` x (n - 2), as in equation 9 of Pollux."""
 
     alpha_s: float
     beta_s: float
@@ -70,8 +70,8 @@ class SyncPair(NamedTuple):
 def sync_by_level(sync_s: Floats, placements: Placements, pairs: Sequence[SyncPair]) -> Floats:
     """Return the seconds of synchronisation across levels above the nodes.
 
-    The first of `pairs` is for jobs that cross the lowest level alone, and so on, the last for all that cross as many
-    levels or more; without one `sync_s` is multiplied by the placement's factor. Pollux (OSDI'21, section 3.2) names
+    The first of `pairs` is for jobs that cross only the lowest level, and so on; the last is for all that cross as many
+    levels or more. Without pairs, `sync_s` is multiplied by the placement's factor. Pollux (OSDI'21, section 3.2) names
     a third pair of parameters for racks.
     """
     if not pairs[: placements.crossed]:
@@ -100,13 +100,13 @@ class SevenParameters:
 
 @dataclass(frozen=True)
 class PlacementClass:
-    """What sets placements on one, on two or on more nodes apart.
+    """The parameters of placements on one, on two or on more nodes.
 
     `sync_s` are the seconds of synchronisation when the fullest node holds 1, 2, ... GPUs (on one node: 2, 3, ...).
     They are multiplied by (nodes / 3) ^ `nodes_exponent` beyond three nodes and by fill ^ `fill_exponent`, the fill
-    being GPUs / (nodes x GPUs of the fullest node). The computation takes the fraction `contention` longer than on
-    a single GPU, plus `contention_s` seconds (both for the same counts; () for none): workers share processors and
-    input pipelines. `overlap` is the exponent gamma.
+    being GPUs / (nodes x GPUs of the fullest node). The computation takes longer than on a single GPU by the fraction
+    `contention` plus `contention_s` seconds (both for the same counts; () for none), because workers share processors
+    and input pipelines. `overlap` is the exponent gamma.
     """
 
     sync_s: tuple[float, ...]
@@ -121,9 +121,9 @@ class PlacementClass:
 class PlacementModel:
     """Step times by classes of placement.
 
-    `grad_s` are the seconds of computing a micro-batch on one GPU at the per-GPU batch sizes `local_bsz` (ascending, at
-    least two); between and beyond them the line is straight. `scaling` says how far steps at the batches of tuned jobs
-    are from all that, `across` how long synchronising across levels above the nodes takes (`sync_by_level`).
+    `grad_s` are the seconds to compute a micro-batch on one GPU at the per-GPU batch sizes `local_bsz` (ascending, at
+    least two); linear between and beyond them. `scaling` corrects steps at the batches of tuned jobs, and `across`
+    gives the synchronisation across levels above the nodes (`sync_by_level`).
     """
 
     local_bsz: tuple[int, ...]
@@ -152,7 +152,7 @@ class PlacementModel:
         return (self.one_node, 2), (self.two_nodes, 1), (self.more_nodes, 1)
 
     def _of(self, kind: PlacementClass, first: int, placements: Placements, grad: Floats) -> tuple[Floats, Floats]:
-        """Treat all placements as one class, whose `sync_s` begin at `first` GPUs on the fullest node."""
+        """Treat all placements as one class, whose `sync_s` start at `first` GPUs on the fullest node."""
         counts = range(first, first + len(kind.sync_s))
         compute = grad
         together = placements.gpus > 1
@@ -169,7 +169,7 @@ class PlacementModel:
 
 
 def interpolate(at: Floats, knots: tuple[int, ...] | range, values: tuple[float, ...]) -> Floats:
-    """Follow straight lines between knots, and the outermost lines beyond; one value alone is constant."""
+    """Interpolate linearly between knots and extrapolate the outermost lines; a single value is constant."""
     if len(knots) == 1:
         return np.full_like(at, values[0])
     x, y = np.asarray(knots, dtype=np.float64), np.asarray(values, dtype=np.float64)

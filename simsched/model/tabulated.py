@@ -1,7 +1,7 @@
-"""Applications known by a table: how many optimizer steps a second a job makes, by GPU type, batch size and GPUs.
+"""Applications known by a table: optimizer steps per second of a job by GPU type, batch size and GPUs.
 
 Gavel (Narayanan et al., OSDI'20) and Shockwave (Zheng et al., NSDI'23) measured their jobs this way. A job takes a
-number of steps at the batch size asked for; where the data set is known, another batch keeps the number of epochs.
+number of steps at the batch size asked for; if the data set is known, another batch keeps the number of epochs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
 
 
 class Setting(NamedTuple):
-    """A batch size (0 where the application has none) and a number of GPUs."""
+    """A batch size (0 if the application has none) and a number of GPUs."""
 
     batch_size: int
     num_gpus: int
@@ -27,8 +27,8 @@ class Setting(NamedTuple):
 class TabulatedModel:
     """What is known of an application, for all its jobs.
 
-    `rates[gpu_type][setting]` are steps per second of a job that has its GPUs to itself; what is not there cannot run.
-    `regimes` tell the data set and the published batch regimes, None where they are not known.
+    `rates[gpu_type][setting]` are steps per second of a job that does not share its GPUs; a missing setting cannot run.
+    `regimes` hold the data set and the published batch regimes, None if they are not known.
     """
 
     name: str
@@ -36,7 +36,7 @@ class TabulatedModel:
     regimes: BatchRegimes | None = None
 
     def rate(self, gpu_type: str, setting: Setting) -> float:
-        """Return the steps per second, 0 where the table has none."""
+        """Return the steps per second, 0 if the table has none."""
         return self.rates.get(gpu_type, {}).get(setting, 0.0)
 
     def types_for(self, setting: Setting) -> tuple[str, ...]:
@@ -45,14 +45,14 @@ class TabulatedModel:
 
 
 class TabulatedJob(Undeclared):
-    """A job of a tabulated application: `total_steps` at its initial batch size, on the GPUs asked for and no others.
+    """A job of a tabulated application: `total_steps` at its initial batch size, only on the GPUs asked for.
 
-    Progress counts steps at the initial batch size. Batches are those of the table: a choice of (b, 0) means the row of
-    batch size b, and no choice the initial one. A job whose batch follows no rule is one epoch.
+    Progress counts steps at the initial batch size. Batches are those of the table: the choice (b, 0) means the row of
+    batch size b, and no choice the initial one. A job without a batch rule is one epoch.
     """
 
     def __init__(self, model: TabulatedModel, asked: Setting, total_steps: float, batch_rule: str = "") -> None:
-        """Take what the user asked for; raises `ValueError` where the table has no rate for it, or without steps."""
+        """Take what the user asked for; raises `ValueError` if the table has no rate for it, or without steps."""
         self.model = model
         self.asked = asked
         self.total_steps = total_steps
@@ -75,16 +75,16 @@ class TabulatedJob(Undeclared):
         self.epochs = int(-(-total_steps // self._epoch_steps))
 
     def epoch_end(self, epoch: int) -> float:
-        """Return the progress at the end of a 0-based epoch; the last may be cut short."""
+        """Return the progress at the end of a 0-based epoch; the last may be shorter."""
         return float(min((epoch + 1) * self._epoch_steps, self.total_steps))
 
     def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
-        """Return steps per second at a batch size on some GPUs (0: what was asked for); 0 where unknown."""
+        """Return steps per second at a batch size on some GPUs (0: what was asked for); 0 if unknown."""
         setting = Setting(batch_size or self.asked.batch_size, num_gpus or self.asked.num_gpus)
         return self.model.rate(gpu_type, setting)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return the speed in the table; raises `ValueError` where it has none."""
+        """Return the speed in the table; raises `ValueError` if it has none."""
         size = batch.local_bsz or self.asked.batch_size
         rate = self.model.rate(site.gpu_type, Setting(size, site.gpus))
         if rate <= 0:
@@ -94,14 +94,14 @@ class TabulatedJob(Undeclared):
         return Running(rate * scale, 1.0, rate * size, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Return the seconds of a step, none known to be synchronising; `ValueError` where no rate is known."""
+        """Return the seconds of a step, none of them as synchronisation; `ValueError` if no rate is known."""
         rate = self.model.rate(site.gpu_type, Setting(local_bsz or self.asked.batch_size, site.gpus))
         if rate <= 0:
             raise ValueError(f"no rate of {self.name} at batch size {local_bsz} on {site.gpus} GPUs is known")
         return StepTime(1 / rate, 0.0)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the steps done by the end of a 0-based epoch when trained at `batch_size` throughout."""
+        """Return the steps done by the end of a 0-based epoch at a constant `batch_size`."""
         own = self.asked.batch_size
         return self.epoch_end(epoch) * (own / batch_size if own and batch_size else 1.0)
 
@@ -114,7 +114,7 @@ class TabulatedJob(Undeclared):
         return profile(self.regimes, self.batch_rule, own, gpus, self.total_steps)
 
     def profile_s(self, gpu_type: str) -> tuple[float, ...]:
-        """Return the seconds of each epoch of the profile, alone on the GPUs asked for, of a type."""
+        """Return the seconds of each epoch of the profile, alone on the GPUs asked for, for a GPU type."""
         if self.regimes is None:
             return (self.total_steps / self.rate(gpu_type),)
         return epoch_seconds(self.regimes, self.profile, lambda batch: self.rate(gpu_type, batch))

@@ -1,4 +1,4 @@
-"""Tenants: who shares a cluster, and on what terms, as an experiment's section `tenants` has it."""
+"""Tenants: who shares a cluster, and on what terms, as in an experiment's section `tenants`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TENANTS_PARAMETER = "tenants"
 class Tenant:
     """What one tenant may use.
 
-    `share` is a part of the cluster's GPUs that is the tenant's own, `gpus` the same as a number, which goes first;
-    without either its own part is nothing. Beyond that it may borrow what others leave idle, unless not `borrows`, up
-    to `max_gpus` in all. `lends` is how many of its own GPUs others may use while idle (None: all). With `reclaims` it
-    takes its own GPUs back from borrowers at once. `weight` counts where policies divide in proportion. Tenants of one
-    `parent`, another tenant, share first among themselves; what is the parent's own is for all below it.
+    `share` is the part of the cluster's GPUs that the tenant owns, `gpus` the same as a number, which takes precedence;
+    without either it owns none. With `borrows` it may also use GPUs that others leave idle, up to `max_gpus` in total.
+    `lends` is how many of its own GPUs others may use while idle (None: all). With `reclaims` it takes its own GPUs
+    back from borrowers at once. `weight` matters if policies divide in proportion. Tenants of one `parent`, another
+    tenant, share among themselves first; what the parent owns is for all below it.
     """
 
     share: float | None = key(None, "part of the cluster's GPUs that is the tenant's own", ge=0, le=1)
@@ -33,13 +33,13 @@ class Tenant:
     parent: str = key("", "the tenant above it, whose other tenants it shares with first")
 
     def own_gpus(self, total: int) -> int:
-        """Return the tenant's own GPUs of a cluster of `total`; a share is rounded down."""
+        """Return the tenant's own GPUs in a cluster of `total`; a share is rounded down."""
         if self.gpus is not None:
             return min(self.gpus, total)
         return int((self.share or 0.0) * total + 1e-9)
 
     def most_gpus(self, total: int) -> int:
-        """Return the GPUs of a cluster of `total` that the tenant may use at once."""
+        """Return the GPUs in a cluster of `total` that the tenant may use at once."""
         most = total if self.borrows else self.own_gpus(total)
         return most if self.max_gpus is None else min(most, self.max_gpus)
 
@@ -48,13 +48,13 @@ Tenants = Mapping[str, Tenant]
 
 
 def excess(tenants: Tenants) -> str:
-    """Say what is wrong with the shares of tenants taken together; empty if nothing is."""
+    """Describe what is wrong with the shares of all tenants together; empty if nothing is."""
     total = ordered_sum(tenant.share or 0.0 for tenant in tenants.values() if tenant.gpus is None)
     return f"the shares add up to {total:g}, more than the whole cluster" if total > 1 + 1e-9 else ""
 
 
 def circle(tenants: Tenants) -> str:
-    """Say which tenant is above itself; empty if none is."""
+    """Describe which tenant is above itself; empty if none is."""
     for name in sorted(tenants):
         seen, above = {name}, tenants[name].parent
         while above in tenants and above not in seen:

@@ -1,8 +1,8 @@
-"""Models known by their tensors: jobs that run for a given time, unless they are spread or preempted.
+"""Models described by their tensors: jobs that run for a given time, unless they are spread or preempted.
 
-The ten models of Tiresias (NSDI'19, Table 6) ship as a table. What such a model adds to a duration is what the paper
-measures of it: large tensors slow training down when workers are spread over machines, and a preemption costs the
-time of a checkpoint and of a resumption.
+The ten models of Tiresias (NSDI'19, Table 6) ship as a table. Such a model adds to a duration what the paper measures:
+large tensors slow training down when workers are spread over machines, and a preemption costs the time of a checkpoint
+and of a resumption.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from simsched.model.speedup import Speedup
 class TensorModel:
     """A model by its tensors, in megabytes, and its costs, in seconds.
 
-    `spread_penalty` is the slow-down with every GPU on a node of its own: 0.67 means 1.67 times the time. It grows in
+    `spread_penalty` is the slow-down with every GPU on a separate node: 0.67 means 1.67 times the time. It grows in
     proportion to the nodes beyond those needed, counted with nodes of `gpus_per_node` GPUs.
     """
 
@@ -32,11 +32,11 @@ class TensorModel:
 
     @property
     def skew(self) -> float:
-        """Return the share of the largest tensor in the model (Tiresias, section 3.4)."""
+        """Return the largest tensor as a share of the model (Tiresias, section 3.4)."""
         return self.largest_mb / self.size_mb
 
     def slow_down(self, shape: Shape) -> float:
-        """Return the factor on the duration on a placement, 1 where it is as consolidated as can be."""
+        """Return the factor on the duration on a placement, 1 if it is fully consolidated."""
         gpus = sum(shape)
         needed = -(-gpus // self.gpus_per_node)
         if len(shape) <= needed:
@@ -71,22 +71,22 @@ class TensorModelJob(Undeclared):
 
     @property
     def other_counts(self) -> bool:
-        """Whether it is known how it runs on other numbers of GPUs than it asks for."""
+        """Whether its speed is known on other numbers of GPUs than it asks for."""
         return self.only_gpus is None
 
     def epoch_end(self, epoch: int) -> float:
-        """Return the duration, which is where the only epoch ends."""
+        """Return the duration, at which the only epoch ends."""
         return float(self.duration_s)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at one second per second where consolidated, slower where spread, and by the declared speed-up."""
+        """Run at one second per second if consolidated, slower if spread, and with the declared speed-up."""
         rate = 1 / self._model.slow_down(site.shape)
         if self._asked is not None and self._speedup is not None:
             rate *= self._speedup.speed(sum(site.shape)) / self._speedup.speed(self._asked)
         return Running(rate, 1.0, 0.0, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Refuse: such a job has no steps."""
+        """Raise `ValueError`: such a job has no steps."""
         raise ValueError(f"jobs of {self.name} are known by their duration, so their step time is unknown")
 
     def iterations(self, batch_size: float, epoch: int) -> float:

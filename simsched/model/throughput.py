@@ -1,4 +1,4 @@
-"""How long a training iteration takes, by the seven-parameter model of Pollux (OSDI'21, section 3.2).
+"""The time of a training iteration, by the seven-parameter model of Pollux (OSDI'21, section 3.2).
 
 All functions take numbers or arrays that broadcast against each other, and return arrays of the common shape.
 """
@@ -14,7 +14,7 @@ from simsched.arithmetic import exp, log
 
 Floats = NDArray[np.float64]
 
-#: Stands for zero where a logarithm or a quotient would not bear it (seconds, GPUs).
+#: Replaces zero in logarithms and quotients (seconds, GPUs).
 TINY = 1e-8
 
 
@@ -22,8 +22,8 @@ TINY = 1e-8
 class ThroughputParams:
     """The seven parameters of the model: times in seconds, slopes in seconds per example or per GPU beyond the second.
 
-    `_c` is the computation of the gradient, `_n` its synchronisation across nodes, `_r` within one node, and `gamma`
-    in [1, 10] tells how far computation and synchronisation overlap (1: not at all). Equation 12 of Pollux.
+    `_c` is the computation of the gradient, `_n` its synchronisation across nodes, `_r` within one node, and `gamma` in
+    [1, 10] says how far computation and synchronisation overlap (1: not at all). Equation 12 of Pollux.
     """
 
     alpha_c: float
@@ -35,16 +35,16 @@ class ThroughputParams:
     gamma: float
 
     def scaled(self, factor: float) -> ThroughputParams:
-        """Return the model of steps that take `factor` times as long."""
+        """Return the model for steps that take `factor` times as long."""
         scaled = [factor * time for time in astuple(self)]
         return replace(ThroughputParams(*scaled), gamma=self.gamma)
 
     def grad_time_s(self, local_bsz: ArrayLike) -> Floats:
-        """Return the seconds that one GPU computes for a micro-batch (T_grad, equation 8)."""
+        """Return the seconds in which one GPU computes a micro-batch (T_grad, equation 8)."""
         return self.alpha_c + self.beta_c * np.asarray(local_bsz, dtype=np.float64)
 
     def sync_time_s(self, nodes: ArrayLike, gpus: ArrayLike) -> Floats:
-        """Return the seconds of synchronising gradients, by whether nodes are crossed (T_sync, equation 9)."""
+        """Return the seconds to synchronise gradients, within one node or across nodes (T_sync, equation 9)."""
         count = np.asarray(gpus, dtype=np.float64)
         crosses = np.asarray(nodes) > 1
         alpha = np.where(crosses, self.alpha_n, np.where(count > 1, self.alpha_r, TINY))

@@ -1,7 +1,7 @@
 """Levels above the nodes: racks, NVLink or InfiniBand islands, blocks of racks.
 
-A level divides the nodes into domains; a domain lies within one domain of the next level. Where a job runs is a site,
-which tells how many levels its nodes straddle and, with it, how much slower they synchronise.
+A level divides the nodes into domains; a domain lies within one domain of the next level. A site is where a job runs:
+it gives the number of levels that the nodes straddle and how much this slows their synchronisation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def consecutive(nodes: int, count: int) -> tuple[tuple[int, ...], ...]:
 
 
 def check_nodes(domains: Sequence[Sequence[int]], count: int) -> None:
-    """Raise `ValueError` where domains name a node that a cluster of `count` nodes has not."""
+    """Raise `ValueError` if domains name a node outside a cluster of `count` nodes."""
     for node in (node for domain in domains for node in domain):
         if not 0 <= node < count:
             raise ValueError(f"there is no node {node}; the nodes are 0 to {count - 1}")
@@ -29,7 +29,8 @@ def check_nodes(domains: Sequence[Sequence[int]], count: int) -> None:
 def with_levels(cluster: Cluster, levels: Sequence[Level], within: Sequence[Within] = ()) -> Cluster:
     """Return a cluster with levels above its nodes, and tiers within them, the lowest first.
 
-    Raises `ValueError` unless every node is in one domain of each level, and every domain within one of the next level.
+    Raises `ValueError` unless every node is in exactly one domain of each level, and every domain within one of the
+    next level.
     """
     places = [_places(level, len(cluster.nodes)) for level in levels]
     for lower, upper, below, above in zip(levels, levels[1:], places, places[1:], strict=False):
@@ -44,7 +45,7 @@ def with_levels(cluster: Cluster, levels: Sequence[Level], within: Sequence[With
 
 
 def _places(level: Level, count: int) -> list[int]:
-    """Return the domain of each node; raises `ValueError` where a node is in none or in two."""
+    """Return the domain of each node; raises `ValueError` if a node is in none or in two."""
     check_nodes(level.domains, count)
     found: dict[int, int] = {}
     for place, domain in enumerate(level.domains):
@@ -59,7 +60,7 @@ def _places(level: Level, count: int) -> list[int]:
 
 
 def levels_crossed(nodes: Sequence[Node], allocation: Allocation) -> int:
-    """Count the levels, from the lowest up, of which an allocation is not within one domain."""
+    """Count the levels, from the lowest up, at which an allocation spans several domains."""
     held = {nodes[node].domains for node, _ in allocation}
     return sum(len(set(places)) > 1 for places in zip(*held, strict=True))
 
@@ -79,7 +80,7 @@ def site_of(cluster: Cluster, allocation: Allocation) -> Site:
 
 
 def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
-    """Return the site of so many GPUs of a type in the empty cluster, on few nodes that straddle few levels."""
+    """Return the site of `gpus` GPUs of a type in the empty cluster, on as few nodes and levels as possible."""
     shape = consolidated_shape(gpus, cluster.gpus_per_node(gpu_type))
     crossed = sum(most < gpus for most in cluster.largest_domains[gpu_type])
     site = _site(cluster, shape, gpu_type, crossed)
@@ -90,7 +91,7 @@ def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
 
 
 def _tiers(cluster: Cluster, shape: Sequence[int], held: Sequence[Sequence[int]]) -> tuple[Tier, ...]:
-    """Return how GPUs lie on the tiers with uplinks, given those on each node and, for each level, in each domain."""
+    """Return how GPUs are spread over tiers with uplinks, given the GPUs per node and, for each level, per domain."""
     most = max(shape)
     found = [
         _tier((*shape, min(one.gpus, most)), one.uplink, inside=True) if one.gpus else _tier(shape, one.uplink)

@@ -1,4 +1,4 @@
-"""The contract between a scheduling policy and the engine, and the pieces that policies share; never the engine."""
+"""The contract between a scheduling policy and the engine, and what goes with it; never the engine."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What a scheduling policy is."""
+"""The contract of a scheduling policy."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from simsched.policy.view import JobView, View
 
 @dataclass(frozen=True)
 class Triggers:
-    """When a policy is asked: every `interval_s` while jobs are active, or when something happens.
+    """When a policy decides: every `interval_s` while jobs are active, or on events.
 
-    Intervals fall on multiples of `interval_s`, the first after time 0. `node_change` means that a node went down or
-    came up, `leases_over` that the last lease of the running jobs has ended. With `quiet`, intervals, completions and
-    ends of leases count without active jobs too, as long as jobs are still to come.
+    Intervals fall on multiples of `interval_s`, the first after time 0. `node_change` fires when a node goes down or
+    comes up, `leases_over` when the last lease of the running jobs ends. With `quiet`, intervals, completions and ends
+    of leases also count without active jobs, as long as jobs are still to come.
     """
 
     interval_s: float | None = None
@@ -34,7 +34,7 @@ class Triggers:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse triggers that would never call the policy."""
+        """Reject triggers that would never call the policy."""
         if self.interval_s is None and not self.arrival:
             raise ValueError("a policy needs an interval or the arrival trigger, or it would never be called")
         if self.interval_s is not None and self.interval_s <= 0:
@@ -42,27 +42,27 @@ class Triggers:
 
     @classmethod
     def on_events(cls) -> Triggers:
-        """Ask at every arrival and completion, and when a node goes down or comes up."""
+        """Decide at every arrival and completion, and when a node goes down or comes up."""
         return cls(arrival=True, completion=True, node_change=True)
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What a policy is, whatever its parameters.
+    """The properties of a policy, whatever its parameters.
 
-    `needs` are the signals that it always reads, all others being absent from its view; `wants` is the physics that it
-    counts on, with what it becomes without. Under a `rigid` policy a job gets just the GPUs that it asked for, or none.
-    A `type_aware` one weighs GPU types against each other, at least with some parameters; to others each type is a pool
-    of its own. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps its full speed on a shared
-    GPU, and the others divide what it leaves; otherwise all divide it by the experiment's model of sharing. One that
-    `scales` has nodes come and go (`Decision.nodes`). One that `forgets` starts afresh whenever no job is active:
-    neither jobs that are complete nor random draws tell in what it decides later, so that a trace can be cut there.
-    One that models a released scheduler `follows` a version of it, whose switches are `features` with their defaults.
+    `needs` are the signals that it always reads; its view lacks all others. `wants` is the physics that it counts on,
+    with what it becomes without. A `rigid` policy gives a job exactly the GPUs that it asked for, or none. A
+    `type_aware` one weighs GPU types against each other, at least with some parameters; for others each type is a
+    separate pool. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps its full speed on a
+    shared GPU, and the others divide what it leaves; otherwise all divide it by the experiment's model of sharing. One
+    that `scales` starts and stops nodes (`Decision.nodes`). One that `forgets` restarts whenever no job is active:
+    neither completed jobs nor random draws affect its later decisions, so a trace can be cut there. One that models a
+    released scheduler `follows` a version of it, whose switches are `features` with their defaults.
 
     Four traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
     section of that name; `interval`, `quantum` and `diagnostics` name the parameters that hold the seconds between its
     decisions (None in it: it decides at every event), those of its time slice, longer than a restart, and the further
-    diagnostics asked for (empty: there is none).
+    diagnostics to record (empty: none).
     """
 
     needs: Set[Signal] = frozenset()
@@ -80,14 +80,14 @@ class Traits:
     features: Mapping[str, bool] = field(default_factory=dict)
 
 
-#: Traits that a class may also give as attributes of its own, as in `rigid = False`.
+#: Traits that a class may also set as attributes, as in `rigid = False`.
 _ATTRIBUTES = ("needs", "wants", "rigid", "type_aware", "guaranteed_first", "scales", "forgets")
 
 
 class Policy(Protocol):
     """Decides who holds which GPUs; subclass it, or provide the same members.
 
-    One instance serves one run and may keep state. Its constructor's parameters are the `params` of an experiment, and
+    One instance serves one run and may keep state. Its constructor's parameters are the `params` of an experiment and
     need annotations and defaults.
     """
 
@@ -96,7 +96,7 @@ class Policy(Protocol):
     traits: ClassVar[Traits] = Traits()
 
     def __init_subclass__(cls) -> None:
-        """Take attributes of the class that are named as traits for its traits."""
+        """Turn class attributes with the names of traits into its traits."""
         super().__init_subclass__()
         own = {name: value for name, value in vars(cls).items() if name in _ATTRIBUTES}
         given = {name: value for name, value in own.items() if not isinstance(value, property)}
@@ -105,7 +105,7 @@ class Policy(Protocol):
 
     @property
     def triggers(self) -> Triggers:
-        """Return when the policy is asked: in the interval that its traits name, else whenever something happens."""
+        """Return when the policy decides: at the interval that its traits name, else on every event."""
         every_s = getattr(self, self.traits.interval) if self.traits.interval else None
         return Triggers.on_events() if every_s is None else Triggers(interval_s=every_s)
 
@@ -121,22 +121,22 @@ class Policy(Protocol):
 
     @property
     def needs_sharing(self) -> bool:
-        """Return whether the policy puts several jobs on a GPU wherever there are more of them than GPUs."""
+        """Return whether the policy places several jobs on a GPU whenever jobs outnumber GPUs."""
         return False
 
     @property
     def own_agents(self) -> bool:
-        """Return whether the policy talks to the agents that it makes, so that an experiment cannot name others."""
+        """Return whether the policy talks to its own agents, so that an experiment cannot name others."""
         return False
 
     @property
     def knows(self) -> dict[str, str]:
-        """Return how a real scheduler would come by each signal that this instance reads, by name."""
+        """Return how a real scheduler would obtain each signal that this instance reads, by name."""
         return known_by(self.signals)
 
     @property
     def longest_pause_s(self) -> float:
-        """Return the seconds for which the policy may leave everything idle on purpose although jobs wait.
+        """Return the seconds for which the policy may idle on purpose although jobs wait.
 
         A policy that idles for longer than this, over a thousand decisions, is stuck, which ends the run.
         """
@@ -144,7 +144,7 @@ class Policy(Protocol):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the signals that this instance reads: those that it needs, and those that its parameters call for."""
+        """Return the signals that this instance reads: those that it needs, and those that its parameters require."""
         return frozenset(self.traits.needs)
 
     @property
@@ -153,11 +153,11 @@ class Policy(Protocol):
         return {wanted: becomes for wanted, becomes in self.traits.wants.items() if not becomes.switched_off(self)}
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn the cluster, before the first job is submitted."""
+        """Receive the cluster, before the first job is submitted."""
         return
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent that runs beside a job; by default it keeps the batch or the batch rule asked for.
+        """Create the agent that runs with a job; by default it keeps the requested batch or batch rule.
 
         `facts` is what a user or a profiler knows of the application. Raises `InputError` for a job that the policy
         cannot schedule.
@@ -165,17 +165,17 @@ class Policy(Protocol):
         return configured_agent(request, facts)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Raise `InputError` for a workload that the policy's input files were not made for.
+        """Raise `InputError` for a workload that does not match the policy's input files.
 
-        Asked before anything runs, of an instance that is then thrown away. The views show jobs as they will be
-        submitted, in the order of the workload, with the declared signals as far as these are known before a job runs.
+        Called before the run, on an instance that is then discarded. The views show jobs as they will be submitted, in
+        the order of the workload, with the declared signals that are known before a job runs.
         """
         return
 
     def artifacts(self) -> Mapping[str, str]:
-        """Return texts to be kept with the results, by file name; asked once, after the last job has finished."""
+        """Return texts to store with the results, by file name; called once, after the last job has finished."""
         return {}
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Decide on the basis of the view; every random draw comes from `rng`."""
+        """Decide based on the view; every random draw comes from `rng`."""
         ...

@@ -1,7 +1,7 @@
-"""Physics that a policy counts on, and what it becomes in an experiment without it.
+"""Physics on which a policy counts, and what the policy becomes in an experiment without it.
 
-Each is defined here and detected in `simsched.experiment.offers`. A policy lists what it counts on in `wants`; tables
-and manifests of results say what it is without.
+Each is defined here and detected in `simsched.experiment.offers`. A policy lists the physics on which it counts in
+`wants`; tables and manifests of results report what it becomes without.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Physics(NamedTuple):
-    """A feature of jobs, cluster or engine that an experiment may lack: its name, and how a table says so."""
+    """A feature of jobs, cluster or engine that an experiment may lack: its name, and how a table reports the lack."""
 
     name: str
     missing: str
@@ -38,10 +38,11 @@ TENSORS = Physics("tensors", "the tensors of no job's model are known")
 
 @dataclass(frozen=True)
 class Becomes:
-    """What a policy is without some physics, in words that go on from its name ("serves ... in order of arrival").
+    """What a policy becomes without some physics, in words that continue its name ("serves ... in order of arrival").
 
-    If that equals another policy to every digit, `same_as` names it and `params` are its parameters; with `params`
-    alone it is the same policy with these, and one that has them already counts on nothing. Both claims are tested.
+    If that equals another policy to every digit, `same_as` names that policy and `params` are its parameters; with
+    `params` alone it is the same policy with these, and a policy that already has them counts on nothing. Tests check
+    both claims.
     """
 
     words: str
@@ -49,13 +50,13 @@ class Becomes:
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def switched_off(self, policy: object) -> bool:
-        """Return whether the parameters of a policy ask for this in any case."""
+        """Return whether the parameters of a policy request this anyway."""
         own = bool(self.params) and not self.same_as
         return own and all(getattr(policy, name) == value for name, value in self.params.items())
 
 
-#: What a policy counts on, with what it becomes without.
+#: The physics on which a policy counts, with what it becomes without.
 Wants = Mapping[Physics, Becomes]
 
-#: What policies become that pack jobs only where `packing` is on.
+#: What policies become that pack jobs only with `packing` on.
 UNPACKED = Becomes("shares no GPU, as with packing: false", params=MappingProxyType({"packing": False}))

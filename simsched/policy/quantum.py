@@ -1,4 +1,4 @@
-"""A clock for policies that re-examine running jobs every so many seconds, only while jobs wait."""
+"""A clock for policies that re-examine running jobs at regular intervals, only while jobs wait."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from simsched.policy import View
 
 
 class Quantum:
-    """Time cut into slices of `quantum_s` seconds that begin at its multiples."""
+    """Time divided into slices of `quantum_s` seconds that start at its multiples."""
 
     def __init__(self, policy: str, quantum_s: float) -> None:
-        """Begin in the first slice; `policy` is named in messages. Raises `ValueError` for less than a second."""
+        """Start in the first slice; messages name `policy`. Raises `ValueError` for less than a second."""
         if quantum_s < 1:
             raise ValueError(f"quantum_s must be at least 1, not {quantum_s}")
         self._policy = policy
@@ -18,7 +18,7 @@ class Quantum:
         self._slice: float = 0
 
     def check(self, restart_delay_s: float) -> None:
-        """Raise `InputError` where a slice is no longer than a restart: jobs would take turns and make no progress."""
+        """Raise `InputError` if a slice is no longer than a restart: jobs would take turns and make no progress."""
         if restart_delay_s >= self._quantum_s:
             message = (
                 f"a quantum of {self._quantum_s} s is no longer than a restart, so that no job would make progress"
@@ -27,11 +27,11 @@ class Quantum:
             raise input_error(f"policy '{self._policy}'", message, remedy)
 
     def over(self, view: View) -> bool:
-        """Return whether a slice has ended since this was last asked; raises `InputError` as `check` does."""
+        """Return whether a slice has ended since the last call; raises `InputError` as `check` does."""
         self.check(view.restart_delay_s)
         before, self._slice = self._slice, view.now_s // self._quantum_s
         return self._slice != before
 
     def end_s(self, now_s: float) -> float:
-        """Say when the slice ends that is under way."""
+        """Return when the current slice ends."""
         return (now_s // self._quantum_s + 1) * self._quantum_s

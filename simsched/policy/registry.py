@@ -23,5 +23,5 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, *, folder: Path | None = None) -> type[Policy]:
-    """Find the policy class of a name, as `simsched.plugins.Kind.load` does."""
+    """Find a policy class by name, as `simsched.plugins.Kind.load` does."""
     return cast("type[Policy]", POLICIES.load(name, folder=folder))

@@ -1,6 +1,6 @@
 """What a policy may know beyond the queue and the cluster.
 
-Each signal is defined here and provided by `simsched.engine.providers`. A policy lists the signals it needs in its
+Each signal is defined here and provided by `simsched.engine.providers`. A policy lists the signals that it needs in its
 traits, and reads them as `job[SIGNAL]` or `view[SIGNAL]`; all others are absent. The manifest of every result records
 them.
 """
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Signal(Generic[T]):
-    """A kind of knowledge: its name, what it tells, and how a real scheduler would come by it."""
+    """A kind of knowledge: its name, its content, and how a real scheduler would obtain it."""
 
     __slots__ = ("known", "name", "tells")
 
@@ -51,17 +51,17 @@ class ViewSignal(_Signal[T]):
 
 
 class FileSignal(_Signal[None]):
-    """Knowledge that the policy itself reads from an input file named by its parameters."""
+    """Knowledge that the policy itself reads from an input file, which its parameters name."""
 
     __slots__ = ()
 
 
-#: Any of the three kinds.
+#: A signal of any of the three kinds.
 Signal = JobSignal[Any] | ViewSignal[Any] | FileSignal
 
 
 def known_by(signals: Iterable[Signal]) -> dict[str, str]:
-    """Return how a real scheduler would come by each signal, by name."""
+    """Return how a real scheduler would obtain each signal, by name."""
     return {signal.name: str(signal.known) for signal in sorted(signals, key=str)}
 
 
@@ -81,17 +81,17 @@ class RemainingWork(Protocol):
         """Return the number of epochs until completion."""
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the iterations done by the end of an epoch when trained at `batch_size` throughout."""
+        """Return the iterations done by the end of an epoch at a constant `batch_size`."""
 
     def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
-        """Return the seconds left on GPUs of a type, at the batch size asked for, undisturbed and consolidated.
+        """Return the seconds left on GPUs of a type, at the requested batch size, undisturbed and consolidated.
 
-        The GPUs are as many as asked for, unless `gpus` says otherwise.
+        The number of GPUs is the requested one, unless `gpus` is given.
         """
 
     @property
     def seconds(self) -> float:
-        """Return the seconds left on the type of GPU that the job holds, or on the fastest that it could run on."""
+        """Return the seconds left on the GPU type that the job holds, or else on the fastest that it can use."""
 
     @property
     def progress(self) -> float:
@@ -103,7 +103,7 @@ class StepCounts(Protocol):
 
     @property
     def total(self) -> float:
-        """Return the steps in all."""
+        """Return the total steps."""
 
     @property
     def done(self) -> float:
@@ -111,29 +111,29 @@ class StepCounts(Protocol):
 
     @property
     def regimes(self) -> BatchRegimes | None:
-        """Return the published batch regimes of what the job trains, None where there are none."""
+        """Return the published batch regimes of what the job trains, None if there are none."""
 
     @property
     def profile(self) -> tuple[int, ...]:
         """Return the batch size of each epoch as a profile predicts it from the job's batch rule."""
 
     def profile_s(self, gpu_type: str) -> tuple[float, ...]:
-        """Return the seconds of each epoch of the profile, alone on the GPUs asked for, of a type."""
+        """Return the seconds of each epoch of the profile, alone on the GPUs asked for, for a GPU type."""
 
     def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
-        """Return steps per second at a batch size on some GPUs (0: what is asked for); 0 where unknown."""
+        """Return steps per second at a batch size on some GPUs (0: what is asked for); 0 if unknown."""
 
 
 class PairSpeeds(Protocol):
-    """How fast two jobs are beside each other on a GPU."""
+    """The speeds of two jobs that share a GPU."""
 
     def beside(self, one: str, other: str, gpu_type: str) -> tuple[float, float]:
-        """Return the speeds of two jobs, by id, as shares of those when alone; zeros where they cannot share a GPU."""
+        """Return the speeds of two jobs, by id, as shares of those when alone; zeros if they cannot share a GPU."""
         ...
 
 
 class Speed(NamedTuple):
-    """How fast a job ran on a site: examples per second, seconds of an iteration, and progress per second.
+    """The speed of a job on a site: examples per second, seconds of an iteration, and progress per second.
 
     Progress counts iterations at the application's initial batch size, or steps, or seconds of a fixed duration.
     """
@@ -146,8 +146,8 @@ class Speed(NamedTuple):
 class LossReports(NamedTuple):
     """The losses that a job has reported so far, each with the epochs trained by then, both in order of time.
 
-    `done` are the epochs trained by now, parts included; `epoch_progress` is the progress of an epoch, in the unit of
-    `Speed.rate`.
+    `done` are the epochs trained by now, fractions included; `epoch_progress` is the progress of an epoch, in the unit
+    of `Speed.rate`.
     """
 
     epochs: tuple[float, ...]
@@ -172,17 +172,17 @@ LOSSES: JobSignal[LossReports | None] = JobSignal(
 OFFLINE_PROFILES: JobSignal[Mapping[str, Prior]] = JobSignal(
     "offline_profiles", "true step times of the application, profiled before the job was submitted", Known.PROFILED
 )
-#: How long its plans take on any site; None for a job without plans.
+#: The step times of its plans on any site; None for a job without plans.
 PLANS: JobSignal[LargeModel | None] = JobSignal(
     "plans", "how long a step takes by any plan on any site, profiled before the job was submitted", Known.PROFILED
 )
-#: Seconds of an iteration that storage and processors, GPU and network are busy; () where nobody has profiled them.
+#: Seconds of an iteration that storage and processors, GPU and network are busy; () if nobody has profiled them.
 STAGE_TIMES: JobSignal[tuple[float, ...]] = JobSignal(
     "stage_times",
     "how long an iteration keeps each resource busy, profiled before the job was submitted",
     Known.PROFILED,
 )
-#: The share of an iteration for which the job keeps its GPUs busy when alone; None where nobody has profiled it.
+#: The share of an iteration for which the job keeps its GPUs busy when alone; None if nobody has profiled it.
 GPU_BUSY: JobSignal[float | None] = JobSignal(
     "gpu_busy", "how busy the job keeps its GPUs when alone, profiled before it was submitted", Known.PROFILED
 )
@@ -198,11 +198,11 @@ TRUE_RATES: JobSignal[Mapping[str, float]] = JobSignal(
 REMAINING_WORK: JobSignal[RemainingWork] = JobSignal(
     "remaining_work", "the true work that the job has left", Known.ORACLE
 )
-#: Steps in all and done, and steps per second; None where the application is not known by a table of rates.
+#: Total steps, steps done, and steps per second; None if the application has no table of rates.
 STEPS: JobSignal[StepCounts | None] = JobSignal(
     "steps", "the steps of the job, done and in all, and its true steps per second", Known.ORACLE
 )
-#: How long the trace says that the job ran on the GPUs asked for, in seconds (0: unknown).
+#: The duration of the job on the GPUs asked for according to the trace, in seconds (0: unknown).
 RECORDED_DURATION: JobSignal[float] = JobSignal(
     "recorded_duration", "how long the job ran according to the trace", Known.ORACLE
 )
@@ -214,16 +214,16 @@ SERVICE_HISTORY: ViewSignal[Sequence[float]] = ViewSignal(
 PAIR_SPEEDS: ViewSignal[PairSpeeds] = ViewSignal(
     "pair_speeds", "the true speeds of any two jobs beside each other on a GPU", Known.ORACLE
 )
-#: When the next job of the workload arrives, in seconds (infinity: none does), which only a replay can know.
+#: When the next job of the workload arrives, in seconds (infinity: never), which only a replay can know.
 NEXT_ARRIVAL: ViewSignal[Callable[[], float]] = ViewSignal(
     "next_arrival", "when the next job of the workload will be submitted", Known.ORACLE
 )
-#: Outages that are announced, those of the kind maintenance: which nodes will be down when.
+#: Announced outages, of the kind maintenance: which nodes will be down when.
 PLANNED_OUTAGES: ViewSignal[Sequence[Outage]] = ViewSignal(
     "planned_outages", "when which nodes will be down for maintenance", Known.REPORTED
 )
-#: The jobs of the workload that will still be submitted, in its order: `JobView`s, which need the signals, of
-#: what they will be then. For replays that look ahead.
+#: The jobs of the workload that will still be submitted, in its order: `JobView`s, which depend on the signals, of
+#: their state at that time. For replays that look ahead.
 COMING_JOBS: ViewSignal[Callable[[], Sequence[Any]]] = ViewSignal(
     "coming_jobs", "the jobs of the workload that will still be submitted", Known.ORACLE
 )

@@ -1,6 +1,6 @@
-"""The read-only window through which a policy sees jobs and cluster.
+"""The read-only window through which a policy sees jobs and the cluster.
 
-Nothing is copied: a view shows the live state at the decision, and must not be kept. Signals that the policy did not
+Nothing is copied: a view shows the live state at the decision and must not be kept. Signals that the policy did not
 declare are absent.
 """
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class JobFacts(Protocol):
-    """What the view needs to know of a job; the engine's own job state is one."""
+    """The state of a job that a view needs; the engine's job state provides it."""
 
     @property
     def facts(self) -> ApplicationFacts:
@@ -63,14 +63,14 @@ class JobView:
     __slots__ = ("_granted", "_state", "id", "request")
 
     def __init__(self, request: JobRequest, state: JobFacts, granted: Mapping[JobSignal[Any], Provider]) -> None:
-        """Show a request and the state of its job, and of the signals only those granted."""
+        """Show a request, the state of its job, and only the signals granted."""
         self._state = state
         self._granted = granted
         self.request = request
         self.id: str = request.id
 
     def __repr__(self) -> str:
-        """Say in a line what it asks for and where it runs."""
+        """Describe in one line what it asks for and where it runs."""
         where = f"runs on {describe(self.allocation)} (node:GPUs)" if self.allocation else "waits"
         return f"<job {self.id}: {counted(self.num_gpus, 'GPU')}, {where}>"
 
@@ -88,13 +88,13 @@ class JobView:
 
     @property
     def facts(self) -> ApplicationFacts:
-        """What a user or a profiler knows of the application, but for its plans, which are a signal."""
+        """What a user or a profiler knows of the application, except its plans, which are a signal."""
         facts = self._state.facts
         return facts if facts.plans is None else facts.without_plans
 
     @property
     def limits(self) -> BatchLimits | None:
-        """Batch sizes that the application accepts, None where it has none."""
+        """Batch sizes that the application accepts, None if it has none."""
         return self._state.facts.limits
 
     @property
@@ -104,7 +104,7 @@ class JobView:
 
     @property
     def fixed_batch_size(self) -> int | None:
-        """The only total batch size that the application runs at, None where it may be chosen."""
+        """The only total batch size that the application runs at, None if it may be chosen."""
         return self._state.facts.fixed_batch_size
 
     @property
@@ -134,17 +134,17 @@ class JobView:
 
     @property
     def starts(self) -> int:
-        """How often the job was placed, the first start included."""
+        """The number of placements of the job, including the first start."""
         return self._state.starts
 
     @property
     def restarts(self) -> int:
-        """How often the job was placed again after its first start."""
+        """The number of placements of the job after its first start."""
         return max(self._state.starts - 1, 0)
 
     @property
     def first_start_s(self) -> float | None:
-        """When the job first held GPUs, None before."""
+        """The time at which the job first held GPUs, None before."""
         return self._state.first_start_s
 
     @property
@@ -154,7 +154,7 @@ class JobView:
 
     @property
     def memory_mb(self) -> float:
-        """Memory that it takes on each of its GPUs at the batch size asked for, in MB; 0 where that is not known."""
+        """Memory on each of its GPUs at the requested batch size, in MB; 0 if unknown."""
         need = self.facts.memory
         return 0.0 if need is None else need.total_mb(max(self.request.batch_size // self.num_gpus, 1))
 
@@ -163,7 +163,7 @@ class View(Protocol):
     """The state of queue and cluster at a decision.
 
     `jobs` holds the active jobs by id, in the order of the workload. `arrived` and `reached_threshold` list jobs since
-    the last decision (neither lists a finished job); `finished` lists ids of jobs that are gone.
+    the last decision (neither lists a finished job); `finished` lists ids of jobs that have ended.
     """
 
     @property
@@ -180,7 +180,7 @@ class View(Protocol):
 
     @property
     def free(self) -> Sequence[int]:
-        """Free GPUs of each node (0 where it is down), as things stand before the decision."""
+        """Free GPUs of each node (0 if it is down), before the decision."""
 
     @property
     def up(self) -> Sequence[bool]:
@@ -188,7 +188,7 @@ class View(Protocol):
 
     @property
     def beside(self) -> Sequence[tuple[int, int]] | None:
-        """Thousandths of cores and MiB taken of each node, None where these do not count."""
+        """Thousandths of cores and MiB taken on each node, None if they do not count."""
 
     @property
     def arrived(self) -> Sequence[JobView]:
@@ -200,15 +200,15 @@ class View(Protocol):
 
     @property
     def reached_threshold(self) -> Sequence[JobView]:
-        """Jobs whose attained service has reached the threshold watched for, since the last decision."""
+        """Jobs whose attained service has reached the watched threshold since the last decision."""
 
     @property
     def lost(self) -> Sequence[JobView]:
-        """Jobs that lost their GPUs since the last decision because a node failed, or they themselves did."""
+        """Jobs that lost their GPUs since the last decision because a node or the job itself failed."""
 
     @property
     def max_jobs_per_gpu(self) -> int:
-        """How many jobs may hold one GPU; 1 where GPUs are not shared."""
+        """The most jobs that may hold one GPU; 1 if GPUs are not shared."""
 
     @property
     def restart_delay_s(self) -> float:
@@ -216,7 +216,7 @@ class View(Protocol):
 
     @property
     def reasons(self) -> Reasons | None:
-        """Takes what the policy says of its order and of jobs that wait; None where nobody keeps it."""
+        """Receives the policy's order and why jobs wait; None if reasons are not kept."""
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""
@@ -224,5 +224,5 @@ class View(Protocol):
 
 
 def undeclared(signal: object) -> UndeclaredSignalError:
-    """Make the error for a signal that the policy did not declare."""
+    """Create the error for a signal that the policy did not declare."""
     return UndeclaredSignalError(f"the signal '{signal}' is not in the policy's needs")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from simsched.errors import input_error
 
-#: A bid of one application: the value (1/rho, positive) of every number of GPUs from 0 on, not falling.
+#: A bid of one application: the value (1/rho, positive) of 0, 1, 2 ... GPUs, never falling.
 Bid = Sequence[float]
 #: The GPUs of every application, in the order of the bids.
 Counts = tuple[int, ...]
@@ -24,7 +24,7 @@ Counts = tuple[int, ...]
 Whole = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: In what units logs of values are compared. Some thousand of them, of values of any size, add up to an int64.
+#: The unit in which logs of values are compared. The sum of some thousand of them fits an int64, whatever the values.
 _LOG_UNIT = 1e-12
 
 
@@ -37,14 +37,14 @@ def finish_time_ratio(age_s: float, remaining_s: float, alone_s: float) -> float
 
 
 def bid_of(age_s: float, remaining_s: Callable[[int], float], alone_s: float, gpus: int) -> tuple[float, ...]:
-    """Return the value 1/rho of 0 to `gpus` GPUs, where `remaining_s(n)` is infinite if n GPUs finish nothing."""
+    """Return the value 1/rho of 0 to `gpus` GPUs, with `remaining_s(n)` infinite if n GPUs finish nothing."""
     return tuple(1 / finish_time_ratio(age_s, remaining_s(count), alone_s) for count in range(gpus + 1))
 
 
 def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
     """Return the share 1 - `fairness` of applications (at least one), largest rho first, ties by name.
 
-    `InputError` where `fairness` is not in [0, 1].
+    Raises `InputError` if `fairness` is not in [0, 1].
     """
     if not 0 <= fairness <= 1:
         raise input_error("fairness", f"is {fairness}, not in [0, 1]", "0.8 is the published value")
@@ -55,10 +55,10 @@ def least_fair(ratios: Mapping[str, float], fairness: float) -> list[str]:
 def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
     """Return the counts with the greatest product of values among all that hand out at most `gpus`.
 
-    Applications of value 0 are first made as few as possible. Ties go to fewer GPUs handed out, then to more for the
-    first applications. Dynamic programming over the applications, on logs of values as integers in units of 1e-12: the
-    order of summation cannot matter. The cost is `gpus` times the GPU counts at which a value rises, over all
-    applications.
+    It first minimises the number of applications of value 0. Ties go to fewer GPUs handed out, then to more for the
+    first applications. Dynamic programming over the applications, on logs of values as integers in units of 1e-12, so
+    the order of summation does not matter. The cost is `gpus` times the number of GPU counts at which a value rises,
+    summed over applications.
     """
     scores = np.zeros((3, gpus + 1), dtype=np.int64)
     taken = []
@@ -73,7 +73,7 @@ def best_by_gain(bids: Sequence[Bid], gpus: int) -> Counts:
 
 
 def _with_one_more(bid: Bid, scores: Whole) -> tuple[Whole, Whole]:
-    """Return the best scores with one application more, by GPUs available, and how many of these it takes.
+    """Return the best scores with one more application, by GPUs available, and how many GPUs it takes.
 
     A score compares the number of positive values, the log of their product, minus the GPUs handed out.
     """
@@ -100,7 +100,7 @@ def _rises(bid: Bid) -> list[int]:
 
 
 def _greater_or_equal(one: Whole, other: Whole) -> Flags:
-    """Compare columns, the first row counting most."""
+    """Compare columns, the first row being the most significant."""
     verdict: Flags = np.ones(one.shape[1], dtype=np.bool_)
     for here, there in zip(one[::-1], other[::-1], strict=True):
         verdict = (here > there) | ((here == there) & verdict)
@@ -109,9 +109,9 @@ def _greater_or_equal(one: Whole, other: Whole) -> Flags:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an auction gives: `won` maximises the product, `kept` is the share `payments` of it, rounded down.
+    """The result of an auction: `won` maximises the product, `kept` is the share `payments` of it, rounded down.
 
-    `left` GPUs are free for others.
+    `left` GPUs are left over.
     """
 
     won: Counts
@@ -123,7 +123,7 @@ class Outcome:
 def partial_allocation(
     bids: Sequence[Bid], gpus: int, best: Callable[[Sequence[Bid], int], Counts] = best_by_gain
 ) -> Outcome:
-    """Auction `gpus` GPUs among `bids`: one optimisation, and one more for each winner.
+    """Auction `gpus` GPUs among `bids`: one optimisation, plus one for each winner.
 
     The hidden payment of i is the product of the others' values with i present over that with i absent, at most 1
     (Themis, section 4.2; Cole, Gkatzelis and Goel 2013). A value of 0 stands for an arbitrarily small one: i keeps
@@ -133,7 +133,7 @@ def partial_allocation(
     won = best(bids, gpus)
     payments = []
     for i, count in enumerate(won):
-        if not count:  # nobody would gain by its absence
+        if not count:  # nobody would gain from its absence
             payments.append(1.0)
             continue
         others = [bid for j, bid in enumerate(bids) if j != i]

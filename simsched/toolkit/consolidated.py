@@ -17,10 +17,10 @@ from simsched.toolkit.placers import MOST_FREE
 def place_consolidated(
     counts: Mapping[str, int], view: View, firm: Collection[str], may_move: Callable[[str], bool]
 ) -> dict[str, Allocation]:
-    """Place the jobs of `counts`, those in `firm` first, each on as few nodes as can hold it.
+    """Place the jobs of `counts`, those in `firm` first, each on as few nodes as possible.
 
     A job of unchanged size stays if it is consolidated or may not move. A firm job without room displaces other firm
-    jobs that may move, and is scattered if that fails. The rest stay where firm jobs leave them room, else go to the
+    jobs that may move; if that fails, it is scattered. The rest stay if firm jobs leave them room, else they go to the
     freest nodes. A job without room gets nothing.
     """
     if view.reasons is not None:
@@ -46,7 +46,7 @@ def place_consolidated(
 
 
 class _Board:
-    """Who has which GPUs, while jobs are placed."""
+    """Which job has which GPUs during placement."""
 
     def __init__(self, view: View, may_move: Callable[[str], bool]) -> None:
         self._view = view
@@ -57,7 +57,7 @@ class _Board:
         self.placed: dict[str, Allocation] = {}
 
     def is_consolidated(self, held: Allocation) -> bool:
-        """Return whether GPUs are on as few nodes as can be."""
+        """Return whether GPUs are on as few nodes as possible."""
         return len(held) == -(-gpus_of(held) // self._per_node)
 
     def take(self, job_id: str, allocation: Allocation) -> None:
@@ -66,7 +66,7 @@ class _Board:
         self._room.take(allocation)
 
     def take_if_free(self, job_id: str, allocation: Allocation) -> None:
-        """Give a job these GPUs if nobody has got them."""
+        """Give a job these GPUs if they are free."""
         if self._room.holds(allocation):
             self.take(job_id, allocation)
 
@@ -77,7 +77,7 @@ class _Board:
             self.take(job_id, picked)
 
     def place(self, job_id: str, gpus: int) -> list[str]:
-        """Place a job on as few nodes as possible; return those that have to be placed again for it."""
+        """Place a job on as few nodes as possible; return the jobs that this displaces."""
         full, rest = divmod(gpus, self._per_node)
         moved: list[str] = []
         before = dict(self.placed)
@@ -95,13 +95,13 @@ class _Board:
         return moved
 
     def _best_fit(self, gpus: int, taken: Collection[int]) -> int | None:
-        """Return the node with the least sufficient room, ties by the most GPUs idle now."""
+        """Return the fullest node with enough room, ties by the most GPUs idle now."""
         room = self._room.free
         fitting = [node for node in range(len(room)) if room[node] >= gpus and node not in taken]
         return min(fitting, key=lambda node: (room[node], -self._view.free[node], node), default=None)
 
     def _cleared(self, gpus: int, taken: Collection[int], moved: list[str]) -> int | None:
-        """Clear the node where the fewest GPUs have to be given up, and return it; None if there is none."""
+        """Clear the node that displaces the fewest GPUs and return it; None if there is none."""
         best: tuple[int, int, list[str]] | None = None
         for node, size in enumerate(self._sizes):
             if size < gpus or node in taken:

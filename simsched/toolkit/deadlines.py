@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
 
-#: Work that is done but for this share of it counts as done.
+#: Work counts as done when less than this share of it is left.
 _SLACK = 1e-9
-#: A promise is not given up for a shortage of this part of a slot: whole slots end before the deadline.
+#: A shortage below this fraction of a slot does not break a promise: whole slots end before the deadline.
 _NEARLY = 0.05
 #: A number of GPUs that nobody holds: whatever the job gets next costs it a restart.
 _MOVED = -1
@@ -28,8 +28,8 @@ class DeadlineJob:
     """A job that must finish `work` iterations within `slots` slots.
 
     `rate(gpus)` is in iterations per slot, 0 for none; GPUs beyond `max_gpus` are of no use, nor are fewer than
-    `least`, a power of two. Each change from the `held` GPUs costs `restart_slots`. New plans leave time for
-    `spare_restarts` more, in case the job is moved for others.
+    `least`, a power of two. Each change from the `held` GPUs costs `restart_slots`. New plans reserve time for
+    `spare_restarts` more restarts, in case other jobs displace it.
     """
 
     id: str
@@ -48,7 +48,7 @@ class DeadlineJob:
         return [size for size in sizes(self.max_gpus) if size >= self.least]
 
     def larger(self, gpus: int) -> int:
-        """Return the next number of GPUs after some, of the powers of two."""
+        """Return the next size after `gpus`, of the powers of two from `least` on."""
         return 2 * gpus if gpus else self.least
 
     def moved(self) -> DeadlineJob:
@@ -62,7 +62,7 @@ def sizes(most: int) -> list[int]:
 
 
 def done_by(job: DeadlineJob, plan: Sequence[int] | Counts) -> float:
-    """Return the iterations that a plan does, restarts paid for; a run shorter than its restart counts negative."""
+    """Return the iterations that a plan does, net of restarts; a run shorter than its restart counts negative."""
     counts = np.asarray(plan, dtype=np.int64)
     kinds, at = np.unique(counts, return_inverse=True)
     rates = np.array([job.rate(int(count)) for count in kinds])[at]
@@ -92,7 +92,7 @@ def satisfactory_share(job: DeadlineJob, free: Sequence[int] | Counts) -> Counts
 
 
 def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
-    """Return the latest plan that holds a share, or what is free of it, from its start on."""
+    """Return the latest plan that holds `share`, or the largest free size below it, from its start on."""
     if not len(room):
         return room if job.work <= 0 else None
     below = np.array([1 << count.bit_length() >> 1 for count in range(share + 1)])
@@ -116,7 +116,7 @@ def _latest(job: DeadlineJob, room: Counts, share: int) -> Counts | None:
 
 
 def plan_all(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, Counts] | None:
-    """Plan the minimum satisfactory share of every job, the earliest deadline first; None if one cannot be in time."""
+    """Plan the minimum satisfactory share of every job, the earliest deadline first; None if one would be late."""
     free = np.full(max((job.slots for job in jobs), default=0), gpus)
     plans: dict[str, Counts] = {}
     for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
@@ -133,8 +133,8 @@ def keep_promises(
 ) -> tuple[list[DeadlineJob], dict[str, Counts]]:
     """Return the jobs whose promise can be kept, and their plans.
 
-    All are replanned if everyone then meets its deadline, if need be without spare time; otherwise plans stand. A job
-    whose plan broke because GPUs were lost is replanned beside the others, earliest deadline first, or given up.
+    Replans all jobs if everyone then meets its deadline, without spare time if necessary; otherwise plans stand. A job
+    whose plan broke because GPUs were lost is replanned around the others, earliest deadline first, or given up.
     """
     hurried = [replace(job, spare_restarts=0) for job in jobs]
     found = plan_all(jobs, gpus)
@@ -164,7 +164,7 @@ def _going_on(jobs: Sequence[DeadlineJob], plans: Mapping[str, Counts], gpus: in
 
 
 def plan_beside(plans: Mapping[str, Counts], job: DeadlineJob, gpus: int) -> Counts | None:
-    """Plan a job on what the plans of others leave of `gpus` GPUs; None if it cannot be in time."""
+    """Plan a job on what the plans of others leave of `gpus` GPUs; None if it would be late."""
     return satisfactory_share(job, unplanned(plans, job.slots, gpus))
 
 
@@ -185,8 +185,8 @@ def scale_up(
     Jobs start from their plan's first slot and, if restarts cost anything, keep the extra GPUs they hold while there is
     room, in the order of `jobs`. Each further step goes to the job with the greatest marginal return (GPU-slots saved
     per extra GPU) while it fits and saves any; ties in the order of `jobs`. A running job grows only if it then ends
-    sooner, and never if the rest of its plan would be late. `least_return` prefers the least marginal return, even
-    where nothing is saved, as the published simulator does.
+    sooner, and never if the rest of its plan would then be late. `least_return` prefers the least marginal return, even
+    if nothing is saved, as the published simulator does.
     """
     now = {job.id: int(plans[job.id][0]) if len(plans[job.id]) else 0 for job in jobs}
     _keep(jobs, now, plans, gpus)
@@ -223,7 +223,7 @@ def _keep(jobs: Sequence[DeadlineJob], now: dict[str, int], plans: Mapping[str, 
 def share_out(jobs: Sequence[DeadlineJob], gpus: int) -> dict[str, int]:
     """Return the GPUs of jobs without a promise: the least of each, then what they hold, then doublings in turn.
 
-    Always in the order of `jobs`, while any fit. A job that would have to restart grows only if it then ends sooner.
+    Always in the order of `jobs`, while any fits. A job that would have to restart grows only if it then ends sooner.
     """
     counts, left = dict.fromkeys((job.id for job in jobs), 0), gpus
     for job in jobs:
@@ -253,7 +253,7 @@ def _is_safe(job: DeadlineJob, gpus: int, later: Counts) -> bool:
 
 
 def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
-    """Return whether a job that runs would end no sooner on more GPUs, because it has to restart."""
+    """Return whether a job that runs would end no sooner on more GPUs, because of the restart."""
     if gpus != job.held or job.restart_slots <= 0:
         return False
     before, after = job.rate(gpus), job.rate(larger)
@@ -263,8 +263,8 @@ def _grows_in_vain(job: DeadlineJob, gpus: int, larger: int) -> bool:
 def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float | None:
     """Return GPU-slots saved later per extra GPU now, when a job goes from `gpus` to the next size in this slot.
 
-    Work done now is taken off `later`, from its last slot backwards. None if the next size is too large for the job,
-    or makes it restart in vain or late.
+    Work done now shortens `later` from its last slot backwards. None if the next size is too large for the job, or
+    makes it restart in vain or late.
     """
     larger = job.larger(gpus)
     if larger > job.max_gpus or _grows_in_vain(job, gpus, larger) or not _is_safe(job, larger, later):
@@ -273,7 +273,7 @@ def marginal_return(job: DeadlineJob, gpus: int, later: Counts) -> float | None:
 
 
 def _needed(job: DeadlineJob, gpus: int, later: Counts) -> float:
-    """Return the GPU-slots that a job still needs after a slot on some GPUs, the last counted by the part used."""
+    """Return the GPU-slots that a job still needs after a slot on `gpus` GPUs, with the last slot counted in part."""
     left = job.work - job.rate(gpus)
     spent = 0.0
     begins = np.flatnonzero(np.diff(later, prepend=_MOVED)).tolist()

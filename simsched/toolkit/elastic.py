@@ -1,4 +1,4 @@
-"""Pieces that policies share which choose how many GPUs a job gets."""
+"""Building blocks of policies that choose how many GPUs a job gets."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from simsched.toolkit.placers import MOST_FREE
 
 
 def fixed_batch(job: JobView) -> int:
-    """Return the total batch size that a job keeps, in examples; 0 where it has none."""
+    """Return the fixed total batch size of a job, in examples; 0 if it has none."""
     limits = job.limits
     own = 0 if limits is None else limits.init_batch_size
     return job.request.batch_size or job.fixed_batch_size or own
 
 
 def usable_gpus(job: JobView, gpus: int) -> int:
-    """Return how many of `gpus` GPUs a job can use at the batch size that it keeps, at least 1."""
+    """Return how many of `gpus` GPUs a job can use at its fixed batch size, at least 1."""
     limits = job.limits
     most = gpus if limits is None else max(fixed_batch(job) // limits.min_local_bsz, 1)
     return min(gpus, most, job.max_gpus or gpus)
 
 
 def required_limits(policy: str, needed: str, request: JobRequest, facts: ApplicationFacts) -> BatchLimits:
-    """Return the batch limits of a job; `InputError` where it has none, and so lacks what is `needed`."""
+    """Return the batch limits of a job; raises `InputError`, which names what is `needed`, if it has none."""
     if facts.limits is None:
         has = "carries only a duration" if facts.plans is None else "trains by plans at a fixed batch"
         raise input_error(
@@ -55,7 +55,7 @@ def refuse_unknown_counts(policy: str, request: JobRequest, facts: ApplicationFa
 
 
 def share_evenly(counts: Sequence[int], most: Sequence[int], gpus: int) -> list[int]:
-    """Hand out `gpus` GPUs one by one, always to the job that has fewest, the first of these; none gets over `most`."""
+    """Hand out `gpus` GPUs one by one to the job with the fewest, ties by order; no job gets more than its `most`."""
     shared = list(counts)
     for _ in range(gpus):
         open_to = [i for i, count in enumerate(shared) if count < most[i]]
@@ -84,12 +84,12 @@ def place_counts(counts: Mapping[str, int], view: View) -> dict[str, Allocation]
 
 
 def tell_allocations(jobs: Iterable[str], allocations: Mapping[str, Allocation], reasons: Reasons) -> None:
-    """Say the same of jobs by the GPUs that they are to have."""
+    """Do the same as `tell_counts` for allocations."""
     tell_counts({job_id: gpus_of(allocations.get(job_id, ())) for job_id in jobs}, reasons)
 
 
 def tell_counts(counts: Mapping[str, int], reasons: Reasons) -> None:
-    """Say of jobs that get no GPU that others gain more by them; those with more GPUs come first."""
+    """Report that jobs without a GPU wait because others gain more from one; those with more GPUs rank first."""
     reasons.order({job_id: counts[job_id] for job_id in sorted(counts, key=lambda one: -counts[one])})
     for job_id in (job_id for job_id, gpus in counts.items() if not gpus):
         reasons.wait(job_id, Why.ANOTHER_FIRST, "it is to have no GPU now")

@@ -21,10 +21,10 @@ _Key = tuple[str, ...]
 
 @dataclass
 class DurationHistory:
-    """Finished jobs by user, name and GPUs.
+    """Durations of finished jobs by user, name and GPUs.
 
     An estimate is the mean of the last `window` durations of the most specific group that has any: user, name and GPUs;
-    user and name; user and GPUs; user; GPUs; everybody. `prior_s` is the estimate if there is none.
+    user and name; user and GPUs; user; GPUs; everybody. Before any job has finished, it is `prior_s`.
     """
 
     prior_s: float = 3600.0
@@ -41,7 +41,7 @@ class DurationHistory:
             self._groups.setdefault(key, deque(maxlen=self.window)).append(duration_s)
 
     def expected_s(self, user: str, name: str, gpus: int) -> float:
-        """Return the duration expected of a job, in seconds."""
+        """Return the expected duration of a job, in seconds."""
         found = (self._groups[key] for key in _keys(user, name, gpus) if key in self._groups)
         return next(map(statistics.fmean, found), self.prior_s)
 
@@ -53,11 +53,11 @@ class DurationHistory:
 class LearnedDurations:
     """Durations learned from the jobs that have finished in this run.
 
-    Only the application is known of a job's name. A duration is the time for which the job held GPUs.
+    The application stands for a job's name. A duration is the time for which the job held GPUs.
     """
 
     def __init__(self, history: DurationHistory) -> None:
-        """Learn into `history`, as the run goes."""
+        """Store what the run teaches in `history`."""
         self._history = history
         self._running: dict[str, tuple[str, str, int, float]] = {}
 
@@ -69,18 +69,18 @@ class LearnedDurations:
                 self._history.finished(user, name, gpus, view.now_s - began_s)
 
     def started(self, job: JobView, now_s: float) -> None:
-        """Note that a job starts now, or goes on after a pause that does not count."""
+        """Record that a job starts now, or resumes after a pause that does not count."""
         request = job.request
         self._running[job.id] = (request.user, request.application, request.num_gpus, now_s - job.held_s)
 
     def gpu_time_gpu_s(self, job: JobView) -> float:
-        """Return the duration expected of a job x the GPUs that it asks for."""
+        """Return the expected duration of a job times the GPUs that it asks for."""
         request = job.request
         return self._history.gpu_time_gpu_s(request.user, request.application, request.num_gpus)
 
 
 def stem(name: str) -> str:
-    """Return a job's name without its numbers: `train_01` and `train_02` are runs of the same."""
+    """Return a job's name without its numbers: `train_01` and `train_02` are runs of the same job."""
     return _DIGITS.sub("#", name.strip().lower())
 
 

@@ -1,4 +1,4 @@
-"""Features of jobs, and scores that weigh them: what a learner sees, and what the policy decides by that it learns."""
+"""Features of jobs, which a learner sees, and the weighted scores by which the policy that it learns decides."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MONTH_S = 30 * 86400.0
 _MOST_GPUS = 1024.0
 _MOST_EXAMPLES = 65536.0
 _MOST_STARTS = 255.0
-#: Begins the name of the feature that tells jobs of one application: `application:bert`.
+#: Prefix of the name of a feature that marks the jobs of one application: `application:bert`.
 APPLICATION = "application:"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A number of a job from 0 on, and what it takes to read it; learners see log(1 + it), as a share of `most`'s."""
+    """A non-negative number of a job and how to read it; learners see log(1 + number) / log(1 + `most`)."""
 
     tells: str
     of: Callable[[JobView], float]
@@ -63,20 +63,20 @@ def feature(name: str) -> Feature:
 
 
 class Features:
-    """Some features, in order, as columns of an array."""
+    """Features in order, as columns of an array."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Find the features; raises `InputError` for names that there are not."""
+        """Look the features up; raises `InputError` for unknown names."""
         self.names = tuple(names)
         found = [feature(name) for name in self.names]
         self._of = [one.of for one in found]
-        #: The logarithms that count as 1, shape (features,).
+        #: The logarithms that scale to 1, shape (features,).
         self.most = np.array([log(1.0 + one.most) for one in found])
-        #: The signals that they read.
+        #: The signals that the features read.
         self.needs: frozenset[Signal] = frozenset().union(*(one.needs for one in found))
 
     def numbers(self, jobs: Sequence[JobView]) -> NDArray[np.float64]:
-        """Return the numbers as they are, a row for each job, shape (jobs, features)."""
+        """Return the raw numbers, one row per job, shape (jobs, features)."""
         found = [of(job) for job in jobs for of in self._of]
         return np.array(found, dtype=np.float64).reshape(len(jobs), len(self._of))
 
@@ -89,13 +89,13 @@ class Score:
     """A weighted sum of features; the job with the largest comes first."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
-        """Weigh features by name; raises `InputError` for names that there are not."""
+        """Weigh features by name; raises `InputError` for unknown names."""
         self.features = Features(weights)
         self._weights = np.array([float(weight) for weight in weights.values()])
 
     @property
     def needs(self) -> frozenset[Signal]:
-        """Return the signals that it reads."""
+        """Return the signals that the score reads."""
         return self.features.needs
 
     def of(self, jobs: Sequence[JobView]) -> NDArray[np.float64]:

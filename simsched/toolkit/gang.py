@@ -1,4 +1,4 @@
-"""Pieces that policies for rigid jobs share: admit in an order, keep what runs, place the rest."""
+"""Building blocks of policies for rigid jobs: admit in order, keep what runs, place the rest."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def run_in_order(
 ) -> dict[str, Allocation]:
     """Run the first jobs of an order that fit into the cluster, and stop all others.
 
-    A job gets the GPUs it asks for, on one GPU type: the one it holds, else the first that it can run on and that has
-    room. One that does not fit is skipped or, if `blocking`, ends the walk (head-of-line blocking). Running jobs keep
-    their GPUs where they may; the others go, in order, to the nodes with the most free GPUs. `score` gives the numbers
-    that order jobs, and is asked only where reasons are kept.
+    A job gets the GPUs it asks for, on one GPU type: the one it holds, else the first one that it can use and that has
+    room. A job that does not fit is skipped or, if `blocking`, ends the walk (head-of-line blocking). Running jobs keep
+    their GPUs if they may; the others go, in order, to the nodes with the most free GPUs. `score` gives the numbers
+    that order jobs; it is called only if reasons are kept.
     """
     if view.reasons is not None:
         order = list(order)
@@ -54,7 +54,7 @@ def run_in_order(
 
 
 def available_by_type(view: View) -> dict[str, int]:
-    """Count the GPUs of the nodes that are up, by type in the order of the nodes."""
+    """Count the GPUs of nodes that are up by type, in the order of the nodes."""
     counts = dict.fromkeys(gpu_types(view.nodes), 0)
     for node, up in zip(view.nodes, view.up, strict=True):
         if up:

@@ -27,7 +27,7 @@ class ServiceDistribution:
     """
 
     def __init__(self, samples_gpu_s: Sequence[float] | npt.NDArray[np.float64]) -> None:
-        """Take samples in any order; those of 0 and less tell nothing and are left out."""
+        """Take samples in any order; samples of 0 or less are ignored."""
         samples = np.sort(np.asarray(samples_gpu_s, dtype=np.float64))
         samples = samples[samples > 0]
         if len(samples) > _MOST_SAMPLES:
@@ -37,7 +37,7 @@ class ServiceDistribution:
         self._sums = np.concatenate([[0.0], np.cumsum(samples)])
 
     def index(self, attained_gpu_s: float, quantum_gpu_s: float | None = None) -> float:
-        """Return the index after so much service, 0 where no sample is larger.
+        """Return the index at this attained service, 0 if no sample is larger.
 
         `quantum_gpu_s` fixes the service quantum; None takes the best.
         """
@@ -50,11 +50,11 @@ class ServiceDistribution:
         return float(self._ratio(first, attained_gpu_s, self._samples[first:]).max())
 
     def table(self, points_gpu_s: Sequence[float], quantum_gpu_s: float | None = None) -> tuple[float, ...]:
-        """Return the index at each of some points."""
+        """Return the index at each point."""
         return tuple(self.index(point, quantum_gpu_s) for point in points_gpu_s)
 
     def _ratio(self, first: int, attained: float, until: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Compute finished jobs over expected service, for quanta that end at `until`; both times the samples left."""
+        """Compute finished jobs over expected service for quanta that end at `until`, both times the samples left."""
         last = np.searchsorted(self._samples, until, side="right")
         finished = last - first
         served = self._sums[last] - self._sums[first] - finished * attained
@@ -64,7 +64,7 @@ class ServiceDistribution:
 
 
 class ServiceHistory:
-    """Where a policy's distribution comes from: samples, a file of them, or jobs as they finish.
+    """The source of a policy's distribution: samples, a file of them, or jobs as they finish.
 
     While learning, it is rebuilt whenever the number of finished jobs has doubled.
     """
@@ -72,7 +72,7 @@ class ServiceHistory:
     LEAST = 10
 
     def __init__(self, samples_gpu_s: Sequence[int], file: str | None) -> None:
-        """Take samples or a file with one number of GPU-seconds a line; with neither, learn as jobs finish.
+        """Take samples or a file with one number of GPU-seconds per line; with neither, learn as jobs finish.
 
         Raises `InputError` for an unreadable file and `ValueError` if both are given.
         """
@@ -84,7 +84,7 @@ class ServiceHistory:
         self._next = self.LEAST
 
     def learn(self, finished_gpu_s: Sequence[float]) -> bool:
-        """Look at the service of all finished jobs, and tell whether the distribution is a new one."""
+        """Take the service of all finished jobs, and return whether the distribution was rebuilt."""
         if not self.learns or len(finished_gpu_s) < self._next:
             return False
         self.distribution = ServiceDistribution(list(finished_gpu_s))
@@ -96,7 +96,7 @@ class IndexTable:
     """An index as a function of steps: a job's index changes only when its service reaches one of the points."""
 
     def __init__(self, points_gpu_s: Sequence[int], values: Sequence[float]) -> None:
-        """Take ascending points, the first of them 0 or less than any service looked up, and the value from each on."""
+        """Take ascending points, the first at most any service looked up, and the value from each point on."""
         self._points = list(points_gpu_s)
         self._values = list(values)
 
@@ -105,7 +105,7 @@ class IndexTable:
         return self._values[max(bisect_right(self._points, service_gpu_s) - 1, 0)]
 
     def next_point(self, service_gpu_s: float) -> int | None:
-        """Return the service at which the index changes next, None where it does not."""
+        """Return the service at which the index changes next, None if it never does."""
         place = bisect_right(self._points, service_gpu_s)
         return self._points[place] if place < len(self._points) else None
 

@@ -1,4 +1,4 @@
-"""Least squares with few columns, none of whose multiples may be negative, in an order of sums that never changes."""
+"""Non-negative least squares with few columns, in a fixed order of summation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from simsched.jit import jit, leaf
 
 Numbers = npt.NDArray[np.float64]
 
-_DEPENDENT = 1e-12  # of a column's length; what is left of it beside the columns before is rounding
+_DEPENDENT = 1e-12  # of a column's length; a smaller residual against earlier columns is rounding
 
 
 @jit
 def nonnegative(columns: Numbers, target: Numbers) -> Numbers:
-    """Return the multiples of up to some ten columns, shape (n, k), that come closest to a target, shape (n,).
+    """Return the multiples of about ten columns at most, shape (n, k), that come closest to a target, shape (n,).
 
-    Every choice of columns is solved by orthogonal projection (modified Gram-Schmidt); the best without a negative
+    Every subset of columns is solved by orthogonal projection (modified Gram-Schmidt); the best without a negative
     multiple is the optimum.
     """
     count, most = columns.shape

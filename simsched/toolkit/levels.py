@@ -21,14 +21,14 @@ class _Standing:
 
 
 class Levels:
-    """The level of every active job: 0 for a new one, one more for each limit that its service reaches.
+    """The level of every active job: 0 for a new one, plus one for each limit that its service reaches.
 
     `limits_gpu_s` are the ascending limits between levels, in GPU-seconds. With `promote_knob`, a job that has waited
     `promote_knob` times as long as it has run returns to level 0, with service and time reset to 0.
     """
 
     def __init__(self, limits_gpu_s: Sequence[int], promote_knob: float | None) -> None:
-        """Start without jobs; raises `ValueError` for limits or a knob that make no sense."""
+        """Start without jobs; raises `ValueError` for limits or a knob out of range."""
         limits = list(limits_gpu_s)
         if any(low >= high for low, high in pairwise([0, *limits])):
             raise ValueError(f"queue_thresholds_gpu_s must be positive and ascending, not {limits}")
@@ -42,7 +42,7 @@ class Levels:
 
     @property
     def promotes(self) -> bool:
-        """Whether jobs that have waited return to level 0."""
+        """Return whether jobs that have waited return to level 0."""
         return self._knob is not None
 
     def __contains__(self, job_id: str) -> bool:
@@ -66,14 +66,14 @@ class Levels:
         return attained_gpu_s - self._standings[job_id].base_gpu_s
 
     def limit_gpu_s(self, job_id: str) -> float | None:
-        """Return the attained service at which a job goes down a level, None on the last."""
+        """Return the attained service at which a job drops a level, None on the last."""
         standing = self._standings[job_id]
         if standing.level == len(self.limits_gpu_s):
             return None
         return standing.base_gpu_s + self.limits_gpu_s[standing.level]
 
     def demote(self, job_id: str, attained_gpu_s: float) -> bool:
-        """Lower a job to the level of its service, and tell whether that changed anything."""
+        """Lower a job to the level of its service, and return whether that changed it."""
         standing = self._standings[job_id]
         before = standing.level
         counted = attained_gpu_s - standing.base_gpu_s
@@ -82,11 +82,11 @@ class Levels:
         return standing.level != before
 
     def started(self, job_id: str) -> None:
-        """Note that a job runs and no longer waits."""
+        """Record that a job runs and no longer waits."""
         self._standings[job_id].version = 0
 
     def stopped(self, job_id: str, now_s: float, held_s: float) -> None:
-        """Note that a job that has held GPUs for `held_s` seconds begins to wait."""
+        """Record that a job that has held GPUs for `held_s` seconds starts to wait."""
         standing = self._standings[job_id]
         if self._knob is None or not standing.level:
             return
@@ -103,7 +103,7 @@ class Levels:
         return ready
 
     def promote_all(self, view: View) -> list[str]:
-        """Lift the jobs that have waited long enough to level 0 with a clean slate, and list them."""
+        """Lift the jobs that have waited long enough to level 0 with a clean slate, and return them."""
         lifted = self._promoted(view.now_s)
         for job_id in lifted:
             standing, job = self._standings[job_id], view.jobs[job_id]
@@ -123,9 +123,9 @@ class Levels:
 
 
 def start_order(job: JobView, *, runs: bool) -> tuple[float, float]:
-    """Order jobs of one level: those that have run before those that have not, by first start and by arrival.
+    """Order jobs of one level: those that have run before those that have not, by first start then by arrival.
 
-    `runs` says that the job starts now, which the view shows only after the decision.
+    `runs` marks a job that starts now, which the view shows only after the decision.
     """
     first_s = job.first_start_s
     if first_s is not None:

@@ -1,7 +1,7 @@
 """Predicting how the loss of a job falls: SLAQ's two families and Optimus' convergence model.
 
 Sources: SLAQ (SoCC'17, section 4), Optimus (EuroSys'18, section 3.1). Losses are given at ascending iteration (or
-epoch) numbers. Every family is linear in all parameters but one: that one is searched on a narrowing grid, the others
+epoch) numbers. Every family is linear in all parameters but one: a narrowing grid searches that one, and the others
 follow by least squares. A fit takes about a millisecond and a fixed number of steps.
 """
 
@@ -25,7 +25,7 @@ FEWEST = 4
 #: Points of the grids on which the floor of the first family and the rate of the second are searched.
 _GRID, _RATES = 9, 33
 _NARROWINGS = 4
-#: Floors that Optimus' model is fitted with.
+#: The number of floors with which Optimus' model is fitted.
 _FLOORS = 40
 
 
@@ -49,10 +49,10 @@ class Fit:
 def fit_slaq(iterations: Sequence[float], losses: Sequence[float], decay: float = _DECAY) -> Fit:
     """Fit both of SLAQ's families and return the closer: 1/(a k^2 + b k + c) + d, or mu^(k - b) + c.
 
-    The last point weighs 1 and every one before it `decay` times the next (the paper says exponential and no rate; 0.9
-    is ours). The floor d lies from 1/1000 to 100 times the range of the losses below the least of them, on a grid of
-    nine by logarithm that narrows to the neighbours of its best three times; -log(mu) from 1/100 to 50 over the range
-    of the iterations, on one of 33. Raises `InputError` with fewer than four points.
+    The last point weighs 1 and each earlier point `decay` times the next (the paper says exponential, without a rate;
+    0.9 is our choice). The floor d lies 1/1000 to 100 times the range of the losses below the least loss, on a
+    logarithmic grid of nine points that narrows three times to the neighbours of its best; -log(mu) lies between 1/100
+    and 50 over the range of the iterations, on a grid of 33. Raises `InputError` with fewer than four points.
     """
     k, y = _points(iterations, losses)
     weights = exp(log(decay) * np.arange(len(k) - 1, -1, -1.0))
@@ -77,7 +77,7 @@ def _fit_sublinear(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
 def _inverse(powers: Numbers, y: Numbers, weights: Numbers, floor: float) -> tuple[tuple[float, ...], float]:
     """Fit 1/(y - floor) by non-negative multiples of `powers`; returns these and the squared residual of y."""
     above = y - floor
-    # Weighting a row by above^2 turns errors of the inverse into errors of the loss, to first order.
+    # To first order, weights of above^2 turn errors of the inverse into errors of the loss.
     root = np.sqrt(weights) * above**2
     scale = powers.max(axis=0)
     from simsched.toolkit.least_squares import nonnegative  # brings numba
@@ -109,7 +109,7 @@ def _fit_geometric(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
 
 
 def _narrowed(residuals: Callable[[Numbers], npt.ArrayLike], low: float, high: float, points: int) -> float:
-    """Return the number of the least residual on a grid of `points` that narrows to the neighbours of the best."""
+    """Return the value of least residual on a grid of `points` that narrows to the neighbours of the best."""
     for _ in range(_NARROWINGS):
         grid, step = np.linspace(low, high, points, retstep=True)
         best = float(grid[np.argmin(residuals(grid))])
@@ -137,12 +137,12 @@ def normalised_gain(fit: Fit, now: float, later: float, largest_drop: float) -> 
 
 
 def allocate_by_gain(gains: Sequence[Callable[[int], float]], units: int) -> tuple[int, ...]:
-    """Return the units of every job: one each, then each further one to the largest predicted increase.
+    """Return the units of every job: one each, then each further unit where the predicted increase is largest.
 
     `gains[i](n)` is the gain of job i with n units in the next epoch; gains(0) is 0. For concave gains this is optimal
-    among allocations that give every job a unit (SLAQ, SoCC'17, section 3.2). With fewer units than jobs, the jobs of
-    largest gains(1) get one each: optimal for that many jobs, though fewer jobs with more units may gain more. O(units
-    x log jobs).
+    among allocations that give every job a unit (SLAQ, SoCC'17, section 3.2). With fewer units than jobs, the jobs with
+    the largest gains(1) get one each: optimal for that many jobs, though fewer jobs with more units may gain more.
+    O(units x log jobs).
     """
     counts = [0] * len(gains)
     first = sorted(range(len(gains)), key=lambda i: (-gains[i](1), i))[: max(units, 0)]
@@ -174,7 +174,7 @@ class Convergence:
         return self.floor + (1 / denominator if denominator > 0 else 0.0)
 
     def last_step(self, threshold: float, epoch_steps: float, epochs: int = 3, most_epochs: int = 100_000) -> int:
-        """Return the step that ends the first `epochs` epochs in a row of relative decrease under `threshold`.
+        """Return the step that ends the first `epochs` epochs in a row with a relative decrease below `threshold`.
 
         The search ends at `most_epochs`.
         """
@@ -192,7 +192,7 @@ class Convergence:
 def without_outliers(losses: Sequence[float]) -> Numbers:
     """Return losses with each point outside the range of its neighbours replaced by their mean.
 
-    Two neighbours on either side count; the ends, which have one side only, stay (Optimus, section 3.1).
+    The range spans two neighbours on either side; the first and the last point stay (Optimus, section 3.1).
     """
     y = np.asarray(losses, dtype=np.float64)
     cleaned = y.copy()
@@ -206,9 +206,9 @@ def without_outliers(losses: Sequence[float]) -> Numbers:
 def fit_convergence(steps: Sequence[float], losses: Sequence[float]) -> Convergence:
     """Fit Optimus' convergence model to losses, by non-negative least squares over a grid of `_FLOORS` floors.
 
-    Losses are divided by the first and freed of outliers. For a given floor the inverse of the rest is linear in the
-    step, which is solved as such; the floor with the least squared error in the loss wins.
-    `InputError` where the first loss is not positive.
+    Losses are divided by the first and outliers are removed. For a given floor the inverse of the rest is linear in the
+    step, which makes the fit linear; the floor with the least squared error in the loss wins.
+    Raises `InputError` if the first loss is not positive.
     """
     k, y = _points(steps, losses)
     if y[0] <= 0:

@@ -1,4 +1,4 @@
-"""How many nodes jobs hold: a record of the past, and a forecast from the same hours of the day before."""
+"""The number of nodes that jobs hold: a record of the past, and a forecast from the same hours of the day before."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from simsched.policy import JobView
 class NodeDemand:
     """The number of nodes in use over time, a step function, and its forecast.
 
-    The forecast is seasonal naive with today's level: the use `season_s` before the time in question, plus the change
-    in use since one season ago. With a shorter past it is the use now.
+    The forecast is seasonal naive with today's level: the use `season_s` earlier plus the change in use since one
+    season ago. If the record is shorter than that, it is the current use.
     """
 
     season_s: float = 86_400.0
@@ -24,7 +24,7 @@ class NodeDemand:
     _nodes: list[int] = field(default_factory=list, init=False, repr=False)
 
     def record(self, now_s: float, nodes: int) -> None:
-        """Note how many nodes are in use from `now_s` on; of several at one time the last counts."""
+        """Record the number of nodes in use from `now_s` on; the last record at a given time counts."""
         if self._times_s and self._times_s[-1] == now_s:
             self._nodes[-1] = nodes
         elif not self._nodes or self._nodes[-1] != nodes:
@@ -37,7 +37,7 @@ class NodeDemand:
         return None if place < 0 else self._nodes[place]
 
     def rise(self, now_s: float, window_s: float) -> int:
-        """Return by how much the nodes in use have risen over the last `window_s` (less than 0: fallen)."""
+        """Return by how much the nodes in use have risen over the last `window_s` (negative if they have fallen)."""
         now, before = self.at(now_s), self.at(now_s - window_s)
         if now is None:
             return 0
@@ -52,7 +52,7 @@ class NodeDemand:
         return max(now + later - then, 0)
 
     def peak(self, now_s: float, ahead_s: float, step_s: float) -> int:
-        """Return the largest forecast for each `step_s` of the next `ahead_s`, its end included."""
+        """Return the largest forecast at steps of `step_s` over the next `ahead_s`, end included."""
         steps = ceil(ahead_s / step_s)
         return max(self.forecast(now_s, min(step * step_s, ahead_s)) for step in range(1, steps + 1))
 
@@ -62,8 +62,8 @@ def nodes_to_wake(
 ) -> list[int]:
     """Return the nodes of `asleep` that jobs need, in the order of the jobs, beyond what is `free` by node.
 
-    A job that fits on one node takes the tightest fit, a larger one as few free nodes as in an empty cluster; what it
-    takes is gone for those behind it. One that cannot be served takes nothing.
+    A job that fits on one node takes the tightest fit, a larger one as few nodes as in an empty cluster; what it takes
+    is gone for later jobs. A job that cannot be served takes nothing.
     """
     room = list(free)
     left = list(asleep)
@@ -76,7 +76,7 @@ def nodes_to_wake(
 
 
 def _serve(job: JobView, nodes: Sequence[Node], room: list[int], left: list[int], woken: list[int]) -> None:
-    """Give a job room on one type, awake nodes going before those asleep, and note the nodes that it wakes."""
+    """Give a job room on one type, awake nodes before sleeping ones, and record the nodes that it wakes."""
     kinds = dict.fromkeys(node.gpu_type for node in nodes if job.facts.runs_on(node.gpu_type))
     for more in (False, True):
         for kind in kinds:
@@ -96,7 +96,7 @@ def _serve(job: JobView, nodes: Sequence[Node], room: list[int], left: list[int]
 def _room_for(
     gpus: int, nodes: Sequence[Node], room: Sequence[int], extra: Sequence[int]
 ) -> list[tuple[int, int]] | None:
-    """Choose nodes with room for a job, those of `extra` counting as free and last; None where there are too few."""
+    """Choose nodes with room for a job, with those of `extra` free and taken last; None if there are too few."""
     fitting = [node.index for node in nodes if room[node.index] >= gpus]
     if fitting:
         return [(min(fitting, key=lambda node: (room[node], node)), gpus)]
@@ -111,7 +111,7 @@ def _room_for(
 
 
 def _largest_first(gpus: int, nodes: Iterable[int], size: Mapping[int, int]) -> list[tuple[int, int]] | None:
-    """Take GPUs node by node until there are enough; None where there are not."""
+    """Take GPUs node by node until there are enough; None if there are too few."""
     chosen: list[tuple[int, int]] = []
     for node in nodes:
         taken = min(size[node], gpus)

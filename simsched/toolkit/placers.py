@@ -1,4 +1,4 @@
-"""Placers: they look at the free GPUs of the nodes of one type, and choose a job's, or have it wait."""
+"""Placers, which choose a job's GPUs among the free GPUs of the nodes of one type, or make it wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _most_free(pool: Pool, gpus: int) -> Allocation | None:
     nodes_with = pool.nodes_with
     for count in range(len(nodes_with) - 1, gpus - 1, -1):
         nodes = nodes_with[count]
-        if nodes:  # one node is enough, as it nearly always is
+        if nodes:  # one node is nearly always enough
             return ((lowest_node(nodes), gpus),)
     return _fill(pool.most_free(), gpus)
 
@@ -91,7 +91,7 @@ def _lowest(nodes: int, count: int) -> Iterator[int]:
 
 
 def _closest(pool: Pool, gpus: int, within: int, level: int) -> list[tuple[int, int]]:
-    """Choose GPUs among nodes that have enough: on one node, else in one domain below `level`, else in few domains."""
+    """Choose GPUs among nodes with enough: on one node, else in one domain below `level`, else in few domains."""
     node = pool.best_fit(gpus, within)
     if node is not None:
         return [(node, gpus)]
@@ -131,7 +131,7 @@ def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
 
 
 def most_free_among(nodes: Iterable[int]) -> Placer:
-    """Return a placer that takes the nodes with the most free GPUs first, and only of some nodes."""
+    """Return a placer that takes the nodes with the most free GPUs first, among `nodes` only."""
     within = sum(1 << node for node in nodes)
     return Placer("most-free", lambda pool, gpus: _fill(pool.most_free(within), gpus))
 
@@ -140,20 +140,21 @@ def most_free_among(nodes: Iterable[int]) -> Placer:
 BEST_FIT = Placer("best-fit", _best_fit)
 #: The node with the most free GPUs first, as the published Pollux simulator places jobs.
 MOST_FREE = Placer("most-free", _most_free)
-#: As few machines as the empty cluster would need, the last of them by best fit; waits until there are such machines.
+#: As few machines as the empty cluster would need, the last of them by best fit; waits until there are enough such
+#: machines.
 CONSOLIDATED = Placer("consolidated", _consolidated, waits=True)
 #: A node with exactly enough free GPUs, else the smallest fragments first: whole machines stay whole.
 FRAGMENTS = Placer("fragments", _fragments)
 #: The nodes of the lowest index first.
 ANY = Placer("any", _any)
-#: One node, else one domain of the lowest level above nodes with room, each by best fit, else few domains: the most
+#: One node, else one domain of the lowest level above nodes that has room, each by best fit, else few domains: the most
 #: free first, the last by best fit.
 FEWEST_DOMAINS = Placer("fewest-domains", _fewest_domains)
 #: The same, but a job waits for one domain of the lowest level whose domains could hold it when empty.
 ONE_DOMAIN = Placer("one-domain", _one_domain, waits=True)
 
-#: Whole nodes in equal parts on as few domains of the lowest level as can be, the tightest, within one of the next
-#: level where one has room: groups of equal size fill domains, and none lies askew. Other jobs as by fewest domains.
+#: Whole nodes in equal parts on as few domains of the lowest level as possible, the tightest fit, within one of the
+#: next level if one has room, so that groups of equal size fill domains. Other jobs as with fewest domains.
 ALIGNED = Placer("aligned", _aligned)
 
 #: The names of the placers, for parameters of policies.

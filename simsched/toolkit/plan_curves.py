@@ -11,9 +11,9 @@ _LEAST_GAIN = 0.01
 
 
 class PlanCurves:
-    """The rates of jobs, in steps per second, with the best plan on tightly placed GPUs of a type; remembered.
+    """The rates of jobs, in steps per second, with the best plan on tightly placed GPUs of a type; cached.
 
-    A job without plans runs on the GPUs that it asked for and no others, at rate 1. Reads the signal `PLANS`.
+    A job without plans runs only on the number of GPUs that it asked for, at rate 1. Reads the signal `PLANS`.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -22,10 +22,10 @@ class PlanCurves:
         self._of_job: dict[tuple[str, str], dict[int, float]] = {}
 
     def rate(self, job: JobView, gpus: int, kind: str) -> float:
-        """Return the rate on so many GPUs, 0 where none of its plans fits.
+        """Return the rate on `gpus` GPUs, 0 if none of its plans fits.
 
-        What adds 1 % or less adds nothing, so that equal rates tell how many are enough. Beyond a node, whole nodes are
-        compared.
+        GPUs that add 1 % or less count for nothing, so equal rates show how many are enough. Beyond a node, whole nodes
+        are compared.
         """
         known = self._of_job.get((job.id, kind))
         if known is not None and gpus in known:
@@ -43,7 +43,7 @@ class PlanCurves:
                     try:
                         site = tightest_site(self._cluster, count, kind)
                         found = 1 / plans.best(site, batch).parts.total
-                    except ValueError:  # none fits so few
+                    except ValueError:  # no plan fits so few GPUs
                         found = 0.0
                     rates[count] = found if found > (1 + _LEAST_GAIN) * before else before
                 before = rates[count]
@@ -55,19 +55,19 @@ class PlanCurves:
         return [*range(1, min(size, most) + 1), *range(2 * size, most, size), *([most] if most > size else [])]
 
     def enough(self, job: JobView, gpus: int, kind: str) -> int:
-        """Return the fewest GPUs with the rate of so many, 0 where that is 0."""
+        """Return the fewest GPUs with the rate of `gpus` GPUs, 0 if that rate is 0."""
         rate = self.rate(job, gpus, kind)
         return next(one for one in self.counts(gpus, kind) if self.rate(job, one, kind) == rate) if rate else 0
 
     def more(self, job: JobView, gpus: int, most: int, kind: str) -> int | None:
-        """Return the fewest GPUs, up to `most`, that run it faster than so many; None where none do."""
+        """Return the fewest GPUs, up to `most`, that run it faster than `gpus`; None if none do."""
         rate = self.rate(job, gpus, kind)
         return next((more for more in range(gpus + 1, most + 1) if self.rate(job, more, kind) > rate), None)
 
     def asked(self, job: JobView, kind: str) -> float:
         """Return the rate on the GPUs asked for with the plan asked for, which a guaranteed job is promised.
 
-        Without a plan, or where that one cannot run, it is the rate of the best.
+        Without a plan, or if that plan cannot run, it is the rate of the best one.
         """
         plans, plan = job[PLANS], job.request.plan
         if plans is not None and plan is not None and plans.refusal(plan, kind, job.num_gpus) is None:
@@ -76,7 +76,7 @@ class PlanCurves:
         return self.rate(job, job.num_gpus, kind)
 
     def rate_by(self, job: JobView, plan: Plan, kind: str) -> float:
-        """Return the rate by a plan on as many GPUs as it takes, 0 where it cannot run."""
+        """Return the rate with a plan on the GPUs that it takes, 0 if it cannot run."""
         plans = job[PLANS]
         if plans is None or not job.facts.runs_on(kind):
             return 0.0
@@ -87,7 +87,7 @@ class PlanCurves:
         return float(1 / parts.total)
 
     def plan(self, job: JobView, gpus: int, kind: str) -> Plan | None:
-        """Return the best plan on so many GPUs, None for a job without plans."""
+        """Return the best plan on `gpus` GPUs, None for a job without plans."""
         plans = job[PLANS]
         if plans is None:
             return None

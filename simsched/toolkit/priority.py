@@ -1,12 +1,12 @@
-"""Who runs, by priority, decided at the cost of what changed.
+"""Decides which jobs run, by priority, at a cost that depends on what has changed.
 
 A policy for rigid jobs gives every job a key; the scheduler admits jobs by key, skips those that do not fit, takes GPUs
-from jobs with larger keys where it may, and lets a placer choose the GPUs. The outcome is that of walking all jobs in
-order (`simsched.toolkit.gang`), but only the first waiting job of each size and the last running jobs are looked at.
+from jobs with larger keys if it may, and lets a placer choose the GPUs. The outcome is that of walking all jobs in
+order (`simsched.toolkit.gang`), but the walk visits only the first waiting job of each size and the last running jobs.
 
 GPUs are counted by type, and a job gets GPUs of one type that it can run on: the type it holds, else the first with
-enough free GPUs, else the one whose jobs to be preempted are the least urgent (judged by the most urgent of them; ties
-by the order of the types).
+enough free GPUs, else the one whose preempted jobs would be the least urgent (by the most urgent of them; ties by the
+order of the types).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Changes", "Key", "PriorityScheduler"]
 
 
 class Changes(NamedTuple):
-    """What a scheduler wants done: allocations of jobs that start or move, and jobs that lose what they hold."""
+    """A scheduler's changes: allocations of jobs that start or move, and jobs that lose their GPUs."""
 
     start: dict[str, Allocation]
     stop: list[str]
@@ -39,7 +39,7 @@ class PriorityScheduler:
     """
 
     def __init__(self, *, preempts: bool = True, blocking: bool = False) -> None:
-        """Start empty; the first view tells the cluster."""
+        """Start empty; the first view provides the cluster."""
         self._preempts = preempts
         self._blocking = blocking
         self._fresh_key: Callable[[str], Key] | None = None
@@ -51,9 +51,9 @@ class PriorityScheduler:
         #: The job that was added last.
         self._newest: Entry | None = None
         self._numbers, self._versions = count(), count()
-        #: Placers may refuse, so jobs are placed as the walk goes and not after it.
+        #: Placers may refuse, so the walk places jobs as it goes, not afterwards.
         self._at_once = False
-        #: Takes the order and why jobs wait, where that is kept.
+        #: Receives the order and why jobs wait, if reasons are kept.
         self._reasons: Reasons | None = None
         # The state of one walk.
         self._changes = Changes({}, [])
@@ -80,7 +80,7 @@ class PriorityScheduler:
         return iter(self._entries)
 
     def number(self, job_id: str) -> int:
-        """Return the place of a job in the order in which all jobs were added."""
+        """Return the position of a job in the order of addition."""
         return self._entries[job_id].number
 
     def runs(self, job_id: str) -> bool:
@@ -88,7 +88,7 @@ class PriorityScheduler:
         return bool(self._entries[job_id].allocation)
 
     def update(self, view: View) -> None:
-        """Forget finished jobs, and notice jobs that were lost and nodes that went down or came back."""
+        """Forget finished jobs, and notice jobs that lost their GPUs and nodes that went down or came back."""
         up, self._reasons = view.up, view.reasons
         if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._free.up):
             self._look_again(view)
@@ -106,13 +106,13 @@ class PriorityScheduler:
         """Let a job wait for GPUs that `placer` will choose."""
         types = self._free.fitting(job.facts)
         entry = self._newest = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
-        if self._blocking:  # the first of all decides, so that they share a queue
+        if self._blocking:  # the first job of all decides, so they share a queue
             entry.kind = (0, "", ())
         self._at_once |= entry.placer.waits
         self._wait(entry)
 
     def take_in(self, view: View, key: Callable[[JobView], Key], placer: Placer) -> None:
-        """Forget finished jobs, and let those wait that arrived."""
+        """Forget finished jobs, and enqueue those that have arrived."""
         self.update(view)
         for job in view.arrived:
             self.add(job, key(job), placer)
@@ -131,13 +131,13 @@ class PriorityScheduler:
             self._wait(entry)
 
     def schedule(self, fresh_key: Callable[[str], Key] | None = None) -> Changes:
-        """Decide who starts, moves and stops, and assume that it is done.
+        """Decide who starts, moves and stops, and assume that it happens.
 
-        `fresh_key` gives a running job's current key, for keys that fall while a job runs; it is asked only of jobs
+        `fresh_key` gives a running job's current key, for keys that fall while a job runs; it is called only for jobs
         about to lose their GPUs.
         """
         self._fresh_key = fresh_key
-        changes = self._changes = tuple.__new__(Changes, ({}, []))  # half the time of a call of the class
+        changes = self._changes = tuple.__new__(Changes, ({}, []))  # half the time of calling the class
         waiting = len(self._entries)
         for on in self._running:
             waiting -= len(on.items)
@@ -150,7 +150,7 @@ class PriorityScheduler:
         return changes
 
     def _tell(self, reasons: Reasons) -> None:
-        """Say in which order jobs are, and why those wait that are not just short of GPUs."""
+        """Report the order of the jobs, and why jobs wait for reasons other than a lack of GPUs."""
         fresh, head = self._fresh_key, ""
         keys = {e: fresh(e.id) if fresh is not None and e.allocation else e.key for e in self._entries.values()}
         order = sorted(keys, key=lambda entry: (keys[entry], entry.number))
@@ -163,9 +163,9 @@ class PriorityScheduler:
             head = head or entry.id
 
     def _start_newest(self) -> bool:
-        """Start the only waiting job if it is the newest and a type has room for it; return whether it was started.
+        """Start the only waiting job if it is the newest and a type has room for it; return whether it starts.
 
-        A shortcut: the walk would do the same, and look at all queues.
+        A shortcut: the walk would do the same but look at all queues.
         """
         entry = self._newest
         if entry is None or entry.allocation or self._at_once or entry.id not in self._entries:
@@ -174,13 +174,13 @@ class PriorityScheduler:
         for kind in entry.types:
             allocation = free.choose_of(kind, entry.placer, entry.gpus)
             if allocation is not None:
-                self._waiting.queues[entry.kind].clear()  # nobody else waits: what else is in it is stale
+                self._waiting.queues[entry.kind].clear()  # nobody else waits: the rest of the queue is stale
                 self._place(entry, allocation)
                 return True
         return False
 
     def _gather(self) -> None:
-        """Count what may be given away on each type, and find the first waiting job of each kind that might fit."""
+        """Count the GPUs to hand out on each type, and find the first waiting job of each kind that might fit."""
         most = []
         for kind, on in enumerate(self._running):
             on.budget = self._free.total_of(kind)
@@ -208,7 +208,7 @@ class PriorityScheduler:
                     heapq.heappush(heads, queue[0])
 
     def _settle(self) -> None:
-        """Place admitted jobs once everything that stops has given back its GPUs."""
+        """Place admitted jobs once all stopping jobs have released their GPUs."""
         for entry in self._stopped:
             if not self._at_once:
                 self._free.give_back(entry.allocation, entry.shape)
@@ -225,14 +225,14 @@ class PriorityScheduler:
         self._stopped, self._admitted = [], {}
 
     def _admit(self, entry: Entry, types: tuple[int, ...]) -> bool:
-        """Let a job run on the first of some types that has room, else on one where enough jobs yield."""
+        """Admit a job to the first of `types` that has room, else to one on which enough jobs yield."""
         for kind in types:
             if self._running[kind].budget >= entry.gpus and self._admit_on(entry, kind):
                 return True
         return self._preempts and any(self._clear(entry, kind) for kind in self._by_urgency(entry, types))
 
     def _admit_on(self, entry: Entry, kind: int) -> bool:
-        """Let a job run on a type that has the budget, unless it is placed at once and its placer refuses."""
+        """Admit a job to a type with the budget, unless it must be placed at once and its placer refuses."""
         if self._at_once:
             return self._place_on(entry, kind, self._free.choose_of(kind, entry.placer, entry.gpus))
         self._running[kind].budget -= entry.gpus
@@ -247,7 +247,7 @@ class PriorityScheduler:
         return True
 
     def _reconsider(self, entry: Entry) -> None:
-        """Let jobs that yielded more than needed run on, as far as there is room."""
+        """Let jobs that yielded more than needed keep running while there is room."""
         own = self._running[entry.on]
         if entry.gpus <= own.budget:
             if not self._at_once or self._free.holds(entry.allocation, entry.shape):
@@ -275,7 +275,7 @@ class PriorityScheduler:
         return self._at_once and self._place_on(entry, kind, self._clear_nodes(entry, kind))
 
     def _by_urgency(self, entry: Entry, types: tuple[int, ...]) -> list[int]:
-        """Order types by whom a job would make yield there, those with the least urgent jobs first."""
+        """Order types by the jobs that would yield there, the least urgent first."""
         if len(types) < 2:
             return list(types)
         ranked: list[tuple[tuple[Key, int], int]] = []
@@ -307,7 +307,7 @@ class PriorityScheduler:
         return yielding
 
     def _clear_nodes(self, entry: Entry, kind: int) -> Allocation | None:
-        """Make less urgent jobs yield on just the nodes that a placer chooses as if none of them ran."""
+        """Make less urgent jobs yield on just the nodes that a placer would choose if none of them ran."""
         on = self._running[kind]
         if self._fresh_key is not None:
             for item in list(on.items):
@@ -330,7 +330,7 @@ class PriorityScheduler:
         return allocation
 
     def _refresh_last(self, running: list[Item]) -> None:
-        """Update the key of the least urgent running job, which may then not be the last any more."""
+        """Update the key of the least urgent running job, which may then no longer be the last."""
         if self._fresh_key is None:
             return
         while True:
@@ -341,7 +341,7 @@ class PriorityScheduler:
             self.rekey(last.id, key)
 
     def _preempt(self, entry: Entry) -> None:
-        """Line up a job taken from those running, with its GPUs still noted, to be reconsidered in its turn."""
+        """Queue a preempted job, with its GPUs still recorded, to be reconsidered in its turn."""
         on = self._running[entry.on]
         on.gpus -= entry.gpus
         on.budget += entry.gpus
@@ -365,7 +365,7 @@ class PriorityScheduler:
         self._running[entry.on].join(entry)
 
     def _look_again(self, view: View) -> None:
-        """Take over who holds what after the nodes changed, or at the first view."""
+        """Read who holds what from the view, after the nodes change or at the first decision."""
         self._free = Capacity.of(view)
         entries = [entry for job_id, entry in self._entries.items() if job_id in view.jobs]
         self._entries = {entry.id: entry for entry in entries}

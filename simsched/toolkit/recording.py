@@ -27,7 +27,7 @@ class Recording:
     """The list `key` of the JSON object in a file, plain or .gz."""
 
     def __init__(self, path: Path, key: str) -> None:
-        """Read the file; raises `InputError` where it cannot be read, is cut short, or has no such list."""
+        """Read the file; raises `InputError` if it cannot be read, is truncated, or has no such list."""
         self.path = path
         self._key = key
         remedy = f"name a JSON file with the list '{key}', plain or .gz"
@@ -39,7 +39,7 @@ class Recording:
         self.entries: list[Any] = entries
 
     def problem(self, number: int, message: str, remedy: str) -> InputError:
-        """Blame an entry, counted from 0, on the line on which it begins; one after the last on the last line."""
+        """Return an error about an entry, counted from 0, at its first line; one past the end has the last line."""
         return input_error(self.path, f"{self._key}[{number}] {message}", remedy, line=self._line(number))
 
     def _line(self, number: int) -> int:
@@ -57,32 +57,32 @@ class Recording:
 
 
 def _skip(text: str, at: int) -> int:
-    """Pass over blanks and what stands between two values."""
+    """Skip blanks and separators between two values."""
     while text[at] in " \t\r\n,:":
         at += 1
     return at
 
 
 class Books(Protocol):
-    """A policy that keeps books of its own, from which alone follows when jobs end."""
+    """A policy whose own books alone determine when jobs end."""
 
     @property
     def triggers(self) -> Triggers:
-        """Return when it is asked; of these, whether while no job is active, too."""
+        """Return when the policy decides; `play` only reads whether it also decides while no job is active."""
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Open an account for a job that is submitted."""
+        """Open an account for a submitted job."""
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Decide, and enter it in the books."""
+        """Decide, and record the decision in the books."""
 
     def due(self) -> tuple[float, Sequence[str]]:
-        """Return the second of the next event that is not an arrival, and the ids of the jobs that end by then."""
+        """Return the second of the next event other than an arrival, and the ids of the jobs that end by then."""
 
 
 @dataclass
 class _Moment:
-    """What the books look at in a view."""
+    """The part of a view that the books read."""
 
     now_s: float
     next_arrival_s: float
@@ -97,18 +97,18 @@ class _Moment:
 
 
 def play(books: Books, jobs: Sequence[JobView], cluster: Cluster) -> None:
-    """Have books decide at every arrival and event until all jobs, sorted by submission, have ended, without an engine.
+    """Run the books, without an engine, over every arrival and event until all jobs, sorted by submission, have ended.
 
-    Finds a recording that does not fit before anything runs.
+    It finds a recording that does not fit before anything runs.
     """
     rng, active, now_s, came = np.random.default_rng(0), dict[str, JobView](), 0.0, 0
     finished: Sequence[str] = ()
     while came < len(jobs) or active:
-        # That the last job has ended is told at the next arrival, as the engine does, unless quiet times count.
+        # As in the engine, the end of the last job shows at the next arrival, unless quiet times count.
         due_s, ending = (math.inf, finished) if finished else books.due()
         now_s = max(now_s, min(_submitted_s(jobs, came), due_s))
         if now_s == math.inf:
-            return  # nothing is going to happen; the run will say so
+            return  # nothing will happen; the run reports it
         if due_s <= now_s:
             finished = ending
             for job_id in finished:

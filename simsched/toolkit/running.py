@@ -13,12 +13,12 @@ Key = tuple[float, ...]
 
 
 class Entry:
-    """A job as the scheduler knows it; `types` are those on which it can run; jobs of one `kind` fit alike."""
+    """A job as the scheduler knows it; it can run on `types`, and jobs of one `kind` fit alike."""
 
     __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "on", "placer", "shape", "types", "version")
 
     def __init__(self, job: JobView, key: Key, placer: Placer, number: int, types: tuple[int, ...]) -> None:
-        """Begin without GPUs; `number` is the job's place among all that were added."""
+        """Start without GPUs; `number` is the job's position in the order of addition."""
         self.id = job.id
         self.gpus = gpus = job.request.num_gpus
         self.key = key
@@ -29,7 +29,7 @@ class Entry:
         self.number = number
         self.version = 0
         self.allocation: Allocation = NOTHING
-        #: The type of the GPUs that it holds, or last held; meaningless before it has run.
+        #: The type of the GPUs that it holds, or last held; meaningless before its first run.
         self.on = 0
 
 
@@ -38,7 +38,7 @@ Item = tuple[Key, int, int, Entry]
 
 
 class Running:
-    """The jobs on GPUs of one type, most urgent first; `gpus` is what they hold, `budget` what a walk has left."""
+    """The jobs on GPUs of one type, most urgent first; `gpus` counts what they hold, `budget` what a walk has left."""
 
     __slots__ = ("budget", "gpus", "items")
 
@@ -48,22 +48,22 @@ class Running:
         self.budget = 0
 
     def join(self, entry: Entry) -> None:
-        """Take in a job."""
+        """Add a job."""
         insort(self.items, (entry.key, entry.number, entry.version, entry))
         self.gpus += entry.gpus
 
     def leave(self, entry: Entry) -> None:
-        """Let a job go."""
+        """Remove a job."""
         del self.items[self.place_of(entry)]
         self.gpus -= entry.gpus
 
     def place_of(self, entry: Entry) -> int:
-        """Return where a job stands or would stand if it ran here."""
+        """Return the position of a job, or the one it would have if it ran here."""
         return bisect_left(self.items, (entry.key, entry.number))
 
 
 class Waiting:
-    """Waiting jobs: those that fit alike share a heap, whose first job tells whether any fits."""
+    """Waiting jobs: those that fit alike share a heap, and any fits only if the first one does."""
 
     __slots__ = ("queues",)
 
@@ -71,7 +71,7 @@ class Waiting:
         self.queues: dict[tuple[int, str, tuple[int, ...]], list[Item]] = {}
 
     def push(self, entry: Entry) -> None:
-        """Line up a job of a new version."""
+        """Queue a job under a new version."""
         queue = self.queues.get(entry.kind)
         if queue is None:
             queue = self.queues[entry.kind] = []
@@ -79,7 +79,7 @@ class Waiting:
 
 
 def first(queue: list[Item]) -> bool:
-    """Drop stale items from the front of a queue, and tell whether any is left."""
+    """Drop stale items from the front of a queue, and return whether any item is left."""
     while queue and queue[0][2] != queue[0][3].version:
         heapq.heappop(queue)
     return bool(queue)

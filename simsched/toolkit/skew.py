@@ -13,14 +13,14 @@ PlacementName = Literal["skew", PlacerName]
 
 
 class SkewPlacement:
-    """Gives each job its placer: with `skew` by its model, else the same for all.
+    """Gives each job its placer: by its model with `skew`, else the same for all jobs.
 
     A model is consolidated if its largest tensor makes up more than `limit` of it: large tensors keep a few links busy
     while the others idle. Models with unknown tensors fill fragments.
     """
 
     def __init__(self, placement: PlacementName, limit: float) -> None:
-        """Take the way to place jobs; raises `ValueError` for a limit that is not a share."""
+        """Take the placement; raises `ValueError` if the limit is not in [0, 1]."""
         if not 0 <= limit <= 1:
             raise ValueError(f"skew_limit must be from 0 to 1, not {limit}")
         self._same = None if placement == "skew" else PLACERS[placement]
@@ -29,17 +29,17 @@ class SkewPlacement:
 
     @property
     def wants(self) -> Wants:
-        """Return what a policy of this placement counts on."""
+        """Return what a policy with this placement counts on."""
         return {TENSORS: _FRAGMENTS_ALONE} if self._same is None else {}
 
     def note(self, request: JobRequest, facts: ApplicationFacts) -> None:
-        """Take down the skew of a job's model when it is submitted."""
+        """Record the skew of a job's model on submission."""
         skew = facts.tensor_skew
         if self._same is None and skew is not None and skew > self._limit:
             self._skewed.add(request.id)
 
     def placer(self, job_id: str) -> Placer:
-        """Return the placer of a job that arrives; a job is asked for once."""
+        """Return the placer of an arriving job; call it once per job."""
         if self._same is not None:
             return self._same
         if job_id in self._skewed:

@@ -1,4 +1,4 @@
-"""Optimus' model of training speed, fitted online to what jobs achieved (EuroSys'18, section 3.2).
+"""Optimus' model of training speed, fitted online to the speeds that jobs achieve (EuroSys'18, section 3.2).
 
 Synchronous training of a batch of M examples on w workers takes M/w theta0 + theta1 + w theta2 seconds a step, all
 theta at least 0: the paper's model without its terms for parameter servers, which all-reduce does not have.
@@ -18,12 +18,12 @@ from simsched.errors import input_error
 from simsched.model import Site
 from simsched.policy import Speed
 
-#: What a second saved by a young job counts (section 4.1).
+#: The weight of a second saved by a young job (section 4.1).
 DAMPING = 0.95
 
 
 class SpeedSample(NamedTuple):
-    """Steps per second that a job achieved on `workers`."""
+    """Steps per second of a job on `workers`."""
 
     workers: int
     steps_per_s: float
@@ -47,9 +47,9 @@ class SpeedModel:
 
 
 def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
-    """Fit the model by non-negative least squares; errors count relative to the seconds measured.
+    """Fit the model by non-negative least squares; errors are relative to the measured seconds.
 
-    Raises `InputError` without samples and for speeds that are not positive. Fewer samples than terms leave terms at 0.
+    Raises `InputError` without samples or if a speed is not positive. With fewer samples than terms, some terms stay 0.
     """
     if not samples or any(sample.steps_per_s <= 0 or sample.workers < 1 for sample in samples):
         raise input_error("speed samples", "are missing, or without speed or workers", "measure a few steps first")
@@ -62,7 +62,7 @@ def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
 
 
 def samples_of(speeds: Mapping[Site, Speed]) -> tuple[SpeedSample, ...]:
-    """Return what a job measured on sites of one GPU type as samples, by GPUs."""
+    """Return a job's measurements on sites of one GPU type as samples, by GPUs."""
     samples = (SpeedSample(site.gpus, 1 / speed.iteration_s) for site, speed in speeds.items() if speed.iteration_s)
     return tuple(sorted(samples))
 
@@ -81,7 +81,7 @@ class SpeedModels:
         return known[1]
 
     def forget(self, job_ids: Iterable[str]) -> None:
-        """Drop the models of jobs that are gone."""
+        """Drop the models of jobs that have left."""
         for job_id in job_ids:
             self._models.pop(job_id, None)
 
@@ -93,11 +93,11 @@ def allocate_by_time(
     young: Sequence[bool] = (),
     damping: float = DAMPING,
 ) -> tuple[int, ...]:
-    """Return the workers of every job: one each in their order, then one after the other to the greatest saving.
+    """Return the workers of every job: one each in order, then one at a time to the greatest saving.
 
-    `step_s[i](n)` are the seconds of a step of job i on n workers, infinite where it cannot use them. The saving is the
-    fall in remaining seconds, times `damping` for jobs in `young`, whose curve is not yet certain (section 4.1). Ends
-    when nobody gains.
+    `step_s[i](n)` are the seconds of a step of job i on n workers, infinite if it cannot use them. The saving is the
+    fall in remaining seconds, times `damping` for jobs in `young`, whose curve is still uncertain (section 4.1). Ends
+    when no job gains.
     """
     early = [*young, *[False] * (len(step_s) - len(young))]
     counts = [1 if i < gpus else 0 for i in range(len(step_s))]

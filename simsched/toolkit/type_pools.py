@@ -1,7 +1,7 @@
 """One pool per GPU type of a cluster, for policies designed for equal GPUs.
 
-No job ever holds GPUs of two types. A running job belongs to the pool of its GPUs; a waiting one to the pool, among the
-types it can run on, that is least in demand.
+No job ever holds GPUs of two types. A running job belongs to the pool of its GPUs; a waiting one to the pool least in
+demand among the types on which it can run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NarrowedView:
     """Shows another view with only some nodes up and some of its jobs."""
 
     def __init__(self, view: View, nodes: Collection[int], jobs: Mapping[str, JobView]) -> None:
-        """Show `view` as if just `nodes` were up, and with just `jobs`."""
+        """Show `view` as if only `nodes` were up, with only `jobs`."""
         allowed = frozenset(nodes)
         self._view = view
         self.now_s = view.now_s
@@ -40,7 +40,7 @@ class NarrowedView:
         self.reasons = view.reasons
 
     def __repr__(self) -> str:
-        """Say in a line what of the other view it shows."""
+        """Describe in one line what it shows of the other view."""
         nodes = f"{sum(self.up)} of {counted(len(self.nodes), 'node')}"
         return f"<view of {nodes}, {counted(len(self.jobs), 'job')}, {sum(self.free)} GPUs free>"
 
@@ -68,19 +68,19 @@ class TypePool:
 
 
 def gpu_types(nodes: Sequence[Node]) -> list[str]:
-    """List the GPU types in the order in which nodes have them."""
+    """List the GPU types in the order in which nodes first have them."""
     return list(dict.fromkeys(node.gpu_type for node in nodes))
 
 
 def type_pools(
     view: View, *, count_down: bool = False, rigid: bool = False, home: Mapping[str, str] | None = None
 ) -> list[TypePool]:
-    """Divide a view by GPU type, in the order of the nodes; with one type the only pool shows the view itself.
+    """Divide a view by GPU type, in the order of the nodes; with one type, the only pool shows the view itself.
 
     A waiting job joins the pool with the fewest GPUs asked for relative to the GPUs that are up (pools with none up
     come last; ties by the order of the types). With `count_down`, GPUs of nodes that are down count too, for policies
-    that bring nodes up. With `rigid`, pools with at least as many GPUs up as the job asks for come first. `home` fixes
-    the types of waiting jobs. Jobs that can run on no type of the cluster are in no pool.
+    that bring nodes up. With `rigid`, pools whose GPUs up can hold the job come first. `home` fixes the types of
+    waiting jobs. Jobs that can run on no type of the cluster are in no pool.
     """
     types = gpu_types(view.nodes)
     nodes = {kind: tuple(node.index for node in view.nodes if node.gpu_type == kind) for kind in types}
@@ -120,7 +120,7 @@ def _up(view: View, nodes: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """Memory of a GPU in MB by type; a type that is not listed has room for everybody."""
+    """Memory of a GPU in MB by type; a type that is not listed has room for every job."""
 
     room_mb: Mapping[str, float] = field(default_factory=dict)
 
@@ -130,5 +130,5 @@ class GpuMemory:
         return cls(dict(cluster.memory_mb))
 
     def holds(self, gpu_type: str, *jobs: JobView) -> bool:
-        """Return whether all of `jobs` fit on one GPU of a type; one whose need is not known takes nothing."""
+        """Return whether all of `jobs` fit on one GPU of a type; a job of unknown memory takes none."""
         return sum(job.memory_mb for job in jobs) <= self.room_mb.get(gpu_type, math.inf)

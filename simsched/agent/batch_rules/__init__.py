@@ -1,4 +1,4 @@
-"""Rules that change the batch of a running training, with no scheduler's doing; pure functions of state and metrics."""
+"""Rules that change the batch of a training independently of the scheduler; pure functions of state and metrics."""
 
 import lazy_loader
 

@@ -16,9 +16,9 @@ class Accordion:
     regimes: BatchRegimes
 
     def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
-        """Return the largest batch outside critical epochs; back in one, the initial batch.
+        """Return the largest batch outside critical epochs; inside them, the initial batch.
 
-        A batch that is the smallest never shrinks, and only the initial batch ever grows.
+        The smallest batch never shrinks, and only the initial batch ever grows.
         """
         if not self.regimes.is_critical(state.initial, state.epoch):
             return state.largest if state.batch == state.initial else state.batch
@@ -27,11 +27,11 @@ class Accordion:
 
 @dataclass
 class MeasuredAccordion:
-    """Accordion by measurement: the gradient's norm is compared every `every` epochs (Agarwal et al., MLSys'21).
+    """Accordion by measurement: it compares the gradient's norm every `every` epochs (Agarwal et al., MLSys'21).
 
-    While it has changed by at least the share `change` of itself since the comparison before, the training is in a
+    While the norm has changed by at least the fraction `change` since the last comparison, the training is in a
     critical regime and keeps the initial batch; else it gets the largest. The first epochs are critical. Both numbers
-    are the paper's from memory. One instance serves one training.
+    are recalled from the paper. One instance serves one training.
     """
 
     change: float = 0.5
@@ -56,6 +56,6 @@ class NoiseSchedule:
     regimes: BatchRegimes
 
     def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
-        """Return twice the batch if the schedule is ahead of it and the largest is not reached."""
+        """Return twice the batch if the schedule is ahead of it and it is below the largest."""
         ahead = self.regimes.doubled(state.initial, state.gpus, state.epoch + 1)
         return 2 * state.batch if state.batch != state.largest and ahead > state.batch else state.batch

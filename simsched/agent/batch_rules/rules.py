@@ -1,4 +1,4 @@
-"""What a batch rule reads and answers, and the rules of AdaBatch, CABS and the gradient noise scale."""
+"""What a batch rule reads and returns, and the rules of AdaBatch, CABS and the gradient noise scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class BatchState(NamedTuple):
-    """Where a training stands: its batches are totals in examples, `epoch` counts from 0."""
+    """The state of a training: its batches are totals in examples, `epoch` counts from 0."""
 
     initial: int
     batch: int
@@ -23,7 +23,7 @@ class BatchState(NamedTuple):
 
 
 class BatchMetrics(NamedTuple):
-    """What a training measures of itself; a figure that it does not measure is None.
+    """The measurements of a training; a figure that it does not measure is None.
 
     `noise_scale` is the gradient noise scale in examples, `gradient_variance` the trace of the covariance of one
     example's gradient, `loss` the training loss, `learning_rate` the optimizer's step, `gradient_sqr` the squared norm
@@ -41,10 +41,10 @@ NOTHING_MEASURED = BatchMetrics()
 
 
 class BatchRule(Protocol):
-    """Answers the total batch, in examples, that a training should go on with."""
+    """Returns the total batch, in examples, with which a training should continue."""
 
     def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
-        """Return the batch; the present one where nothing should change or a metric is missing."""
+        """Return the batch; the current one if nothing should change or a metric is missing."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class AdaBatch:
 def cabs(state: BatchState, metrics: BatchMetrics) -> int:
     """Return learning rate x gradient variance / loss, rounded into the bounds.
 
-    The batch stays where a figure is not measured or the loss is not positive. Source: Balles et al., UAI'17.
+    The batch stays if a figure is not measured or the loss is not positive. Source: Balles et al., UAI'17.
     """
     rate, variance, loss = metrics.learning_rate, metrics.gradient_variance, metrics.loss
     if rate is None or variance is None or loss is None or loss <= 0:
@@ -73,8 +73,8 @@ def cabs(state: BatchState, metrics: BatchMetrics) -> int:
     return state.clip(rate * variance / loss)
 
 
-#: How much the newest estimate counts in the moving averages. Its value is KungFu's; that it weighs the newest, and not
-#: what was there before, is an assumption.
+#: The weight of the newest estimate in the moving averages. Its value is KungFu's; that it weighs the newest, not the
+#: previous estimates, is an assumption.
 NEWEST = 0.6
 
 
@@ -86,7 +86,7 @@ class NoiseAverage(NamedTuple):
 
     @property
     def noise_scale(self) -> float:
-        """Return the noise scale in examples; infinite where the mean gradient is estimated as nothing."""
+        """Return the noise scale in examples; infinite if the estimated mean gradient is 0."""
         return self.variance / self.squared_norm if self.squared_norm > 0 else math.inf
 
 
@@ -98,9 +98,9 @@ def averaged(before: NoiseAverage | None, newest: NoiseAverage, weight: float = 
 
 
 def noise_doubling(state: BatchState, metrics: BatchMetrics) -> int:
-    """Return twice the batch where the measured noise scale is at least that, else the batch.
+    """Return twice the batch if the measured noise scale is at least that, else the batch.
 
-    What Shockwave's jobs do on a published schedule (Zheng et al., NSDI'23), by measurement; the threshold is ours.
+    Measures what Shockwave's jobs take from a published schedule (Zheng et al., NSDI'23); the threshold is ours.
     """
     if metrics.noise_scale is None or metrics.noise_scale < 2 * state.batch:
         return state.batch

@@ -1,4 +1,4 @@
-"""How fast jobs run that share a GPU; which jobs share one, and when, is decided elsewhere."""
+"""The speed of jobs that share a GPU; policies decide which jobs share one, and when."""
 
 import lazy_loader
 

@@ -11,7 +11,7 @@ from simsched.errors import input_error
 
 
 class Resident(Protocol):
-    """A job on a GPU, as far as the speed of its neighbours depends on it."""
+    """A job on a GPU, as far as it affects the speed of its neighbours."""
 
     @property
     def application(self) -> str:
@@ -19,7 +19,7 @@ class Resident(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """Return the examples per GPU and step, 0 where the job has no batch size."""
+        """Return the examples per GPU and step, 0 if the job has no batch size."""
 
     @property
     def iteration_s(self) -> float:
@@ -27,11 +27,11 @@ class Resident(Protocol):
 
     @property
     def stages_s(self) -> tuple[float, ...]:
-        """Return the seconds of an iteration that each resource is busy; () where this is not known."""
+        """Return the seconds of an iteration that each resource is busy; () if unknown."""
 
     @property
     def guaranteed(self) -> bool:
-        """Say whether the job belongs to the class that sharing must not slow down."""
+        """Return whether the job belongs to the class that sharing must not slow down."""
 
 
 class Colocation(Protocol):
@@ -43,19 +43,19 @@ class Colocation(Protocol):
 
 @dataclass(frozen=True)
 class GuaranteedFirst:
-    """A model in which jobs do as much together as `beneath` says, and a guaranteed one runs as if alone.
+    """A model in which a guaranteed job runs as if alone, and jobs together achieve what `beneath` says.
 
-    Priority divides the work of a GPU and adds nothing to it: the others share what the guaranteed job leaves of the
-    sum of speeds, in proportion to their speeds under `beneath`, and stand still where that is nothing. Source: AntMan,
-    section 4.2, whose local scheduler holds opportunistic jobs back until the guaranteed one is as fast as if alone.
+    Priority divides the work of a GPU without adding to it: the others share what the guaranteed job leaves of the sum
+    of speeds, in proportion to their speeds under `beneath`, and stop if that is nothing. Source: AntMan, section 4.2,
+    whose local scheduler holds opportunistic jobs back until the guaranteed one is as fast as if alone.
     """
 
     beneath: Colocation
 
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
-        """Return 1 for the guaranteed resident and parts of the rest for the others.
+        """Return 1 for the guaranteed resident and shares of the rest for the others.
 
-        Raises `InputError` if two residents are guaranteed: both cannot keep the whole GPU.
+        Raises `InputError` if two residents are guaranteed: they cannot both keep the whole GPU.
         """
         refuse_two_guaranteed(on_one_gpu)
         below = self.beneath.speeds(on_one_gpu, gpu_type)
@@ -69,7 +69,7 @@ class GuaranteedFirst:
 
 
 def refuse_two_guaranteed(on_one_gpu: Sequence[Resident]) -> None:
-    """Raise `InputError` if two residents are guaranteed: both cannot keep the whole GPU."""
+    """Raise `InputError` if two residents are guaranteed: they cannot both keep the whole GPU."""
     guaranteed = [resident for resident in on_one_gpu if resident.guaranteed]
     if len(guaranteed) > 1:
         names = " and ".join(f"'{resident.application}'" for resident in guaranteed)

@@ -11,7 +11,7 @@ from simsched.model.colocation.contract import Resident
 
 @dataclass(frozen=True)
 class ConstantSharing:
-    """Every job that shares a GPU runs at `factor` of its speed when alone; at 1/k among k jobs where it is None."""
+    """Every job that shares a GPU runs at `factor` times its speed when alone; None means 1/k among k jobs."""
 
     factor: float | None = None
 
@@ -29,7 +29,7 @@ class ConstantSharing:
 
 @dataclass(frozen=True)
 class TimeSlicing:
-    """Jobs take turns of `quantum_s`; each turn starts with a switch of `switch_s` in which nobody progresses.
+    """Jobs take turns of `quantum_s`; each turn starts with a switch of `switch_s` in which no job progresses.
 
     Source: Gandiva, section 3.2 (60 s, suspend and resume under 2 %).
     """

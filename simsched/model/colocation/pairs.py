@@ -1,8 +1,8 @@
 """Sharing by a table of measured pairs.
 
-The table is CSV, one measured pair a row: `gpu_type`, then `application` and `batch_size` of one job and
-`other_application` and `other_batch_size` of the other (batch sizes per GPU, 0 where there is none), then `speed` and
-`other_speed`: what each achieves beside the other, as a share of its speed when alone.
+The table is CSV, one measured pair per row: `gpu_type`, then `application` and `batch_size` of one job and
+`other_application` and `other_batch_size` of the other (batch sizes per GPU, 0 if there is none), then `speed` and
+`other_speed`: what each achieves next to the other, as a share of its speed when alone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PairTable:
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
         """Return the measured speeds of two residents; 1 for a job that is alone.
 
-        Raises `InputError` naming the pair if it is not known and there is no default, and for three jobs and more.
+        Raises `InputError` naming the pair if it is unknown and there is no default, and for three or more jobs.
         """
         if len(on_one_gpu) <= 1:
             return (1.0,) * len(on_one_gpu)
@@ -81,8 +81,8 @@ class PairTable:
 def read_pairs(text: str, where: str, default: float | None = None) -> PairTable:
     """Read a table from its CSV text; `where` names the file in messages.
 
-    Raises `InputError` with one problem for every bad row: a missing column or type, a speed that is not a number,
-    below 0 or above 1.5, a pair given twice.
+    Raises `InputError` with one problem per bad row: a missing column or type, a speed that is not a number,
+    below 0 or above 1.5, or a duplicate pair.
     """
     if default is not None and not 0 < default <= _FASTEST:
         raise input_error(

@@ -20,16 +20,16 @@ Stages = tuple[float, float, float]
 
 _SLOTS = 4
 _STEPS = 8
-#: By how much a group of so many jobs is slower than the pipeline, as measured for Muri.
+#: The factor by which a group is slower than its pipeline, by number of jobs, as measured for Muri.
 MURI_OVERHEAD: Mapping[int, float] = MappingProxyType({2: 1.33 / 1.015, 3: 1.5 / 1.015, 4: 1.37 / 1.015})
 
 
 def pipeline_s(order: Sequence[Stages]) -> float:
     """Return the seconds of an iteration of up to four jobs that enter the pipeline in this order.
 
-    The slots end at f(0) = 0 and f(i+1) = max over the jobs that exist of f(i) + network of the job in slot i+1,
-    f(i) + GPU of slot i+2, and f(i-1) + data of slot i+3 (data loads over two slots). The result is f(i+1) - f(i-3)
-    once that differs from f(i) - f(i-4) by less than one part in a thousand, or else f(8) - f(4).
+    The slots end at f(0) = 0 and f(i+1) = max over the existing jobs of f(i) + network of the job in slot i+1, f(i) +
+    GPU of slot i+2, and f(i-1) + data of slot i+3 (data loads over two slots). The result is f(i+1) - f(i-3) once that
+    differs from f(i) - f(i-4) by less than one part in a thousand, or else f(8) - f(4).
     """
     jobs: list[Stages | None] = [*order, *[None] * (_SLOTS - len(order))]
     ends_s = [0.0]
@@ -61,11 +61,11 @@ def group_s(group: Sequence[Stages], *, worst: bool = False) -> float:
 
 
 def gap_turns(own: Stages, other: Stages) -> int:
-    """Count the iterations of `other` in whose gaps one iteration of an opportunistic job finds room.
+    """Count the iterations of `other` whose gaps hold one iteration of an opportunistic job.
 
-    Each stage fits into the time that `other` leaves the resource idle; what a gap has left serves the next stage. The
-    arithmetic is that of Muri's simulator of AntMan, which rounds quotient and remainder apart. Raises
-    `ZeroDivisionError` where `other` leaves nothing of a resource that is needed.
+    Each stage fits into the time that `other` leaves the resource idle; the rest of a gap serves the next stage. The
+    arithmetic is that of Muri's simulator of AntMan, which rounds quotient and remainder separately. Raises
+    `ZeroDivisionError` if `other` leaves nothing of a required resource.
     """
     first, second, third = own
     data, gpu, net = other
@@ -94,7 +94,7 @@ def _laps(time_s: float, gap_s: float) -> tuple[int, float]:
 class StageInterleaving:
     """Jobs in a group finish one iteration each in the time of their pipeline, times an overhead by their number.
 
-    `overhead` maps the number of jobs to the factor, 1 where it has none; `worst` takes the worst order.
+    `overhead` maps the number of jobs to the factor, 1 if it has none; `worst` selects the worst order.
     """
 
     overhead: Mapping[int, float] = field(default_factory=lambda: MURI_OVERHEAD)
@@ -110,7 +110,7 @@ class StageInterleaving:
         return known
 
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
-        """Return seconds of an iteration alone over seconds in the group; 1 for a job that is alone.
+        """Return the seconds of an iteration alone over those in the group; 1 for a job that is alone.
 
         Raises `InputError` for more than four jobs, or a job without stages.
         """
@@ -124,16 +124,16 @@ class StageInterleaving:
 
 @dataclass(frozen=True)
 class GapFilling:
-    """A guaranteed job runs as if alone; an opportunistic one takes as many of its iterations as it needs gaps.
+    """A guaranteed job runs as if alone; an opportunistic one takes one iteration of it per gap needed.
 
-    Among themselves opportunistic jobs run at half speed (Muri's simulator of AntMan).
+    Among themselves, opportunistic jobs run at half speed (Muri's simulator of AntMan).
     """
 
     def speeds(self, on_one_gpu: Sequence[Resident], gpu_type: str) -> tuple[float, ...]:
-        """Return 1 for a guaranteed job and the least that the neighbours leave for the others.
+        """Return 1 for a guaranteed job and, for the others, the least that a neighbour leaves.
 
-        Raises `InputError` for two guaranteed jobs, a job without stages beside a guaranteed one, and an opportunistic
-        job that needs a resource of which the guaranteed one leaves nothing.
+        Raises `InputError` for two guaranteed jobs, a job without stages next to a guaranteed one, and an opportunistic
+        job that needs a resource which the guaranteed one uses up.
         """
         refuse_two_guaranteed(on_one_gpu)
         return tuple(self._speed(own, on_one_gpu) for own in on_one_gpu)

@@ -1,4 +1,4 @@
-"""How large models train on many GPUs: plans of parallel training, what they take of memory, and how long a step is."""
+"""How large models train on many GPUs: plans of parallel training, their memory and their step times."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What a step's time depends on beside model and plan: GPUs, the software that drives them, and the network."""
+"""What a step's time depends on besides model and plan: GPUs, the software that drives them, and the network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simsched.model.plans.plan import RECOMPUTATIONS, Floats, ModelShape, Plan, 
 
 @dataclass(frozen=True)
 class PlanSpace:
-    """Which plans are considered, of ways to save memory the usual one first, and the most ranks of a kind."""
+    """The plans to consider: the ways to save memory, the usual one first, and the most ranks of each kind."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
@@ -27,20 +27,20 @@ class PlanSpace:
     most_interleave: int = 64
 
 
-#: All plans, of which many were never measured.
+#: All plans, many of them never measured.
 EVERYTHING = PlanSpace()
 
 
 def of_a_layer(plan: Plan) -> Plan:
-    """Return what a layer's time depends on of a plan: not stages, replicas, and what they divide."""
+    """Return the part of a plan on which a layer's time depends: no stages, no replicas, nothing that these divide."""
     return replace(plan, pipeline=1, data=1, interleave=1, zero=0, offload=False)
 
 
 @dataclass(frozen=True)
 class MeasuredLayers:
-    """How many times as long as modelled a layer of a shape takes, and the output: `plans` has (plan, layer, output).
+    """Measured over modelled time of a layer of a shape and of the output: `plans` holds (plan, layer, output).
 
-    They count for models with such layers of any number, and for plans that differ in stages and replicas alone.
+    They apply to models with any number of such layers, and to plans that differ only in stages and replicas.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -49,7 +49,7 @@ class MeasuredLayers:
     plans: tuple[tuple[str, float, float], ...]
 
     def __post_init__(self) -> None:
-        """Refuse what is no plan of a layer, and factors that are not above 0."""
+        """Reject plans of more than a layer, and factors that are not above 0."""
         for text, *factors in self.plans:
             if of_a_layer(Plan.parse(text)) != Plan.parse(text) or min(factors) <= 0:
                 raise ValueError(f"'{text}': a measured layer has t, c, b and recomputation, and factors above 0")
@@ -57,17 +57,17 @@ class MeasuredLayers:
 
 @dataclass(frozen=True)
 class Hardware:
-    """A GPU with the software measured on it: what is printed in data sheets, and a few numbers that are fitted.
+    """A GPU with the software measured on it: numbers from data sheets, and a few fitted ones.
 
     Rates are FLOP/s and bytes/s of one GPU, `node_bandwidth` the bytes/s of all network cards of a node. Matrix
-    products reach `efficiency` of the peak, those of attention and output that of `other_flops`. `pointwise_s` are the
-    seconds a byte of a pass over a layer. `fixed_s` are those that launches and gaps add to it, `host_s` those that
-    the host needs at least. Collectives reach `network_share` of a network; `exposed` is the share of a layer's that
-    nothing hides, `exposed_messages` that of messages between stages, `overlap` how many backward passes the sum of
-    gradients hides behind. A step takes `spread` longer for each doubling of the nodes. `optimiser_s` are the seconds
-    a parameter. A `fused` attention keeps no scores and skips what is masked. Where `ends_count`, embedding
-    and output may each take the place of a layer in a pipeline. `space` holds the plans measured. `layers` are those
-    measured one by one, each with its factors.
+    products reach `efficiency` of the peak, those of attention and output that of `other_flops`. A pass over a layer
+    takes `pointwise_s` seconds per byte; launches and gaps add `fixed_s`, and the host needs at least `host_s`.
+    Collectives reach `network_share` of a network; `exposed` is the share of a layer's collectives that nothing hides,
+    `exposed_messages` that of messages between stages, `overlap` the number of backward passes behind which the sum of
+    gradients hides. A step takes `spread` longer for each doubling of the nodes. `optimiser_s` is in seconds per
+    parameter. A `fused` attention keeps no scores and skips masked positions. With `ends_count`, embedding and output
+    may each take the place of a layer in a pipeline. `space` holds the measured plans, `layers` the layers measured one
+    by one, each with its factors.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
@@ -101,7 +101,7 @@ class Hardware:
     layers: tuple[MeasuredLayers, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse rates and sizes that are not above 0, and times below it."""
+        """Reject rates and sizes that are not above 0, and negative times."""
         for name, value in vars(self).items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 may_be_zero = name not in {*_RATES, "efficiency", "network_share"}
@@ -109,13 +109,13 @@ class Hardware:
                     raise ValueError(f"'{name}' of a hardware profile must be above 0, not {value}")
 
     def tiers(self, shape: Shape) -> tuple[Tier, ...]:
-        """Return how a site lies on the network of its nodes; () on a single node."""
+        """Return how a site is spread over the network of its nodes; () on a single node."""
         if len(shape) < 2:
             return ()
         return (Tier(gcd(*shape), max(shape), self.node_bandwidth, self.network_latency_s),)
 
     def factors(self, shape: ModelShape, plans: PlanTable) -> tuple[Floats, Floats]:
-        """Return the factors of a layer and of the output for each plan; 1 where nobody measured such a layer."""
+        """Return the factors of a layer and of the output for each plan; 1 if no such layer was measured."""
         layer, output = np.ones((2, len(plans.tensor)))
         for one in self.layers:
             if replace(one.shape, layers=shape.layers) == shape:

@@ -1,4 +1,4 @@
-"""Jobs that train a large model by a plan."""
+"""Jobs that train a large model with a plan."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class PlannedJob(Undeclared):
         self.checkpoint_s: float | None = plans.replan_s / 2 or None  # written, but not read
 
     def epoch_end(self, epoch: int) -> float:
-        """Return the steps in all, where the only epoch ends."""
+        """Return the total steps, at which the only epoch ends."""
         return float(self.total_steps)
 
     def parts(self, site: Site, batch: BatchChoice) -> StepParts:
-        """Return the seconds of a step by part, of the plan chosen or else the fastest."""
+        """Return the seconds of a step by part, for the plan chosen or else the fastest."""
         if batch.plan is None:
             return self.plans.best(site, self.global_batch).parts
         return self.plans.parts(batch.plan, site, self.global_batch)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Return how the plan chosen runs, the fastest where none is; raises `ValueError` where it cannot."""
+        """Return the performance of the plan chosen, or else of the fastest; raises `ValueError` if it cannot run."""
         step_s = self.parts(site, batch).total
         return Running(1 / step_s, 1.0, self.global_batch / step_s, None, None)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Return the seconds of a step of the fastest plan, and of what its gradients' sum exposes."""
+        """Return the seconds of a step of the fastest plan, and the exposed seconds of summing its gradients."""
         parts = self.plans.best(site, self.global_batch).parts
         return StepTime(parts.total, parts.data)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the steps that train as many sequences at another global batch."""
+        """Return the steps that train the same number of sequences at another global batch."""
         return self.total_steps * self.global_batch / batch_size

@@ -1,4 +1,4 @@
-"""Whether a plan can run: what must divide what, and whether its memory fits; with the reason where it cannot."""
+"""Whether a plan can run: divisibility rules and memory, with the reason if it cannot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GIB = 2.0**30
 
 
 class _Rule(NamedTuple):
-    """What no plan may be, and how that is said; in the text `s` is the shape, `p` the plan, `batch` the global one."""
+    """A condition that no plan may meet, and its message: `s` is the shape, `p` the plan, `batch` the global batch."""
 
     broken: Callable[[ModelShape, Hardware, PlanTable, int], Truths]
     text: str
@@ -62,7 +62,7 @@ _RULES = (
 
 
 def allowed(shape: ModelShape, hardware: Hardware, plans: PlanTable, global_batch: int) -> Truths:
-    """Return which plans break no rule of divisibility."""
+    """Return which plans break no divisibility rule."""
     fine = np.ones(len(plans.tensor), dtype=np.bool_)
     for rule in _RULES:
         fine &= ~rule.broken(shape, hardware, plans, global_batch)
@@ -70,7 +70,7 @@ def allowed(shape: ModelShape, hardware: Hardware, plans: PlanTable, global_batc
 
 
 def legal(shape: ModelShape, hardware: Hardware, plan: Plan, gpus: int, global_batch: int) -> str | None:
-    """Return why a plan cannot run on so many GPUs at a global batch (sequences); None where it can."""
+    """Return why a plan cannot run on `gpus` GPUs at a global batch (sequences); None if it can."""
     if plan.gpus != gpus:
         ranks = f"{plan.tensor} x {plan.pipeline} x {plan.data} x {plan.context}"
         return f"t x p x d x c = {ranks} takes {plan.gpus} GPUs, not {gpus}"

@@ -1,4 +1,4 @@
-"""What a plan takes of a GPU's memory.
+"""The GPU memory that a plan takes.
 
 Sources: Megatron (Narayanan et al., SC'21, section 2 and equation 2), sequence parallelism (Korthikanti et al.,
 MLSys'23, sections 4 and 5), ZeRO (Rajbhandari et al., SC'20, section 3).
@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike
 from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.plan import Floats, ModelShape, PlanTable
 
-_WEIGHT, _OPTIMISER = 2, 12  # bytes a parameter: 16-bit weight; 32-bit master and the two moments of Adam
+_WEIGHT, _OPTIMISER = 2, 12  # bytes per parameter: 16-bit weight; 32-bit master and the two moments of Adam
 _SCORES = 5  # bytes of a score: softmax, its dropout, and that dropout's mask
 
 
 class MemoryParts(NamedTuple):
-    """Bytes on the GPU of a plan that holds most, by part, each of shape (n,); `host` lies outside the GPU.
+    """Bytes on the fullest GPU of a plan, by part, each of shape (n,); `host` lies outside the GPU.
 
-    State is weights, gradients and the optimiser's, of the layers and of the embedding. `buffers` is an assumption.
+    State is that of weights, gradients and the optimiser, for the layers and the embedding. `buffers` is an assumption.
     """
 
     layers: Floats
@@ -41,7 +41,8 @@ def memory(shape: ModelShape, hardware: Hardware, plans: PlanTable, global_batch
     """Return the bytes that plans take at a global batch (sequences)."""
     ranks = plans.tensor * plans.pipeline
     layers = shape.layers * shape.layer_parameters / ranks
-    # The first stage embeds and the last puts out; one GPU that does both holds the matrix twice if they are untied.
+    # The first stage embeds and the last computes the output; a GPU that does both holds two matrices if they are
+    # untied.
     both = np.where((plans.pipeline == 1) & shape.untied, 2.0, 1.0)
     embedding = both * shape.vocabulary * shape.hidden / plans.tensor
     on_gpu, on_host = _state_bytes(hardware, plans)
@@ -66,10 +67,10 @@ def _state_bytes(hardware: Hardware, plans: PlanTable) -> tuple[Floats, Floats]:
 
 
 def layer_activations(shape: ModelShape, hardware: Hardware, plans: PlanTable) -> Floats:
-    """Return the bytes that a layer keeps of a micro-batch.
+    """Return the bytes of activations that a layer keeps per micro-batch.
 
     The 24 of the published 10 + 24/t are query, key, value and the attention's output (2 each) and twice 4h + 4h of the
-    MLP; here they follow the shape, with one more product of a gated MLP.
+    MLP; here they follow the shape, with one more product for a gated MLP.
     """
     tokens = shape.sequence / plans.context * plans.micro_batch
     whole, shared = linear_bytes(shape)
@@ -81,7 +82,7 @@ def layer_activations(shape: ModelShape, hardware: Hardware, plans: PlanTable) -
 
 
 def linear_bytes(shape: ModelShape) -> tuple[float, float]:
-    """Return the bytes of a token's activations that tensor parallelism leaves whole, and those that it divides."""
+    """Return the bytes of a token's activations that tensor parallelism replicates, and those that it divides."""
     mlp = (6 if shape.gated else 4) * shape.mlp
     return 10.0 * shape.hidden, 4.0 * shape.hidden * (1 + shape.kv_heads / shape.heads) + mlp
 
@@ -92,7 +93,7 @@ def score_bytes(shape: ModelShape) -> float:
 
 
 def _kept_layers(shape: ModelShape, plans: PlanTable, global_batch: ArrayLike) -> Floats:
-    """Return the layers times micro-batches whose activations the first stage holds at most."""
+    """Return the most layers times micro-batches whose activations the first stage holds."""
     micro_batches = np.asarray(global_batch) / (plans.data * plans.micro_batch)
     in_flight = np.minimum(plans.pipeline, micro_batches)
     more = 1 + np.where(plans.interleave > 1, (plans.pipeline - 1) / (plans.pipeline * plans.interleave), 0.0)

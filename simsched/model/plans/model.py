@@ -1,4 +1,4 @@
-"""What is known of a large model: its shape, and how long its plans take on the GPU types that were measured."""
+"""What is known of a large model: its shape, and the step times of its plans on the measured GPU types."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from simsched.model.plans.plan import ModelShape, Plan
 from simsched.model.plans.search import Ranked, best_plan
 from simsched.model.plans.step_parts import StepParts, step_time
 
-CHECKPOINT_BYTES = 13  # a parameter (Nemotron-4 15B and 340B: 204 GB and 4.4 TB)
+CHECKPOINT_BYTES = 13  # per parameter (Nemotron-4 15B and 340B: 204 GB and 4.4 TB)
 
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """A model that trains by plans at a global batch (sequences), on GPU types whose step times are known.
+    """A model that trains with plans at a global batch (sequences), on GPU types with known step times.
 
-    `storage_bandwidth` is what a job writes and reads checkpoints with, bytes/s. Answers are remembered.
+    `storage_bandwidth` is the rate at which a job writes and reads checkpoints, bytes/s. Answers are cached.
     """
 
     name: str
@@ -37,7 +37,7 @@ class PlannedModel:
         return tuple(sorted(self.hardware))
 
     def node_gpus(self, gpu_type: str) -> int:
-        """Return the GPUs of the nodes that were measured; raises `ValueError` where nothing is known of the type."""
+        """Return the GPUs per measured node; raises `ValueError` for an unknown type."""
         return self.on(gpu_type).node_gpus
 
     @cached_property
@@ -47,11 +47,11 @@ class PlannedModel:
 
     @property
     def replan_s(self) -> float:
-        """Return the seconds of a change of plan or placement: a checkpoint is written and read."""
+        """Return the seconds of a change of plan or placement, which writes and reads a checkpoint."""
         return 2 * self.checkpoint_bytes / self.storage_bandwidth
 
     def on(self, gpu_type: str) -> Hardware:
-        """Return what is known of a GPU type; raises `ValueError` where it is nothing."""
+        """Return the hardware of a GPU type; raises `ValueError` for an unknown type."""
         if gpu_type not in self.hardware:
             raise ValueError(
                 f"how fast {self.name} trains on '{gpu_type}' is not known, only on {sorted(self.hardware)}"
@@ -59,9 +59,9 @@ class PlannedModel:
         return self.hardware[gpu_type]
 
     def best(self, site: Site, global_batch: int = 0) -> Ranked:
-        """Return the fastest plan on a site, which need not take all of its GPUs.
+        """Return the fastest plan on a site, which need not take all its GPUs.
 
-        Raises `ValueError` where no plan fits.
+        Raises `ValueError` if no plan fits.
         """
         batch = global_batch or self.global_batch
         if (site, batch) not in self._best:
@@ -77,13 +77,13 @@ class PlannedModel:
         return found
 
     def refusal(self, plan: Plan, gpu_type: str, gpus: int, global_batch: int = 0) -> str | None:
-        """Return why a plan cannot run on so many GPUs of a type, None where it can; it may leave some of them idle."""
+        """Return why a plan cannot run on `gpus` GPUs of a type, None if it can; it may leave some of them idle."""
         if plan.gpus > gpus:
             return f"it takes {plan.gpus} GPUs, not {gpus}"
         return legal(self.shape, self.on(gpu_type), plan, plan.gpus, global_batch or self.global_batch)
 
     def parts(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
-        """Return the seconds of a step by part; raises `ValueError` with the reason where the plan cannot run there."""
+        """Return the seconds of a step by part; raises `ValueError` with the reason if the plan cannot run there."""
         batch = global_batch or self.global_batch
         found = self._parts.get((plan, site, batch))
         if found is None:
@@ -94,7 +94,7 @@ class PlannedModel:
         return found
 
     def modelled(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
-        """Return the seconds of a step by part, of a plan that is known to run."""
+        """Return the seconds of a step by part, for a plan that is known to run."""
         batch = global_batch or self.global_batch
         return step_time(self.shape, self.on(site.gpu_type), plan, batch, self._tiers(site))
 

@@ -1,4 +1,4 @@
-"""The shape of a transformer, and a plan of parallel training: how the GPUs of a job divide model and batch."""
+"""The shape of a transformer, and a plan of parallel training: how the GPUs of a job divide the model and the batch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ RECOMPUTATIONS: tuple[Recomputation, ...] = get_args(Recomputation)
 
 @dataclass(frozen=True, order=True)
 class Plan:
-    """Tensor, pipeline, data and context ranks; sequences of a micro-batch; virtual stages of a GPU; what saves memory.
+    """Tensor, pipeline, data and context ranks; sequences per micro-batch; virtual stages per GPU; what saves memory.
 
-    Activations are kept, recomputed in the attention only, or recomputed whole. `sequence_parallel` divides over the
-    tensor ranks what tensor parallelism leaves whole. `zero` is the stage of ZeRO, 0 for none; `offload` keeps
-    gradients and the optimiser's state in the host's memory.
+    Activations are kept, recomputed in the attention only, or fully recomputed. `sequence_parallel` divides over the
+    tensor ranks what tensor parallelism replicates. `zero` is the stage of ZeRO, 0 for none; `offload` keeps gradients
+    and the optimiser's state in the host's memory.
     """
 
     tensor: int = 1
@@ -36,7 +36,7 @@ class Plan:
     offload: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse counts below 1, and unknown kinds of recomputation and of ZeRO."""
+        """Reject counts below 1, and unknown kinds of recomputation and of ZeRO."""
         counts = (self.tensor, self.pipeline, self.data, self.context, self.micro_batch, self.interleave)
         if min(counts) < 1 or self.recomputation not in RECOMPUTATIONS or self.zero not in range(4):
             raise ValueError(f"{self} is no plan: ranks are at least 1, stages of ZeRO 0 to 3")
@@ -47,11 +47,11 @@ class Plan:
         return self.tensor * self.pipeline * self.data * self.context
 
     def micro_batches(self, global_batch: int) -> int:
-        """Return the micro-batches of a step and replica."""
+        """Return the micro-batches per step and replica."""
         return global_batch // (self.data * self.micro_batch)
 
     def __str__(self) -> str:
-        """Write the plan as words that `parse` reads, for instance `t8 p4 d16 b2 v3 full zero1`."""
+        """Format the plan as words that `parse` reads, for instance `t8 p4 d16 b2 v3 full zero1`."""
         counts = zip("tpdcbv", astuple(self)[:6], strict=True)
         words = [f"{letter}{count}" for letter, count in counts if count > 1 or letter in "tpd"]
         words += [self.recomputation] * (self.recomputation != "none") + ["sp"] * self.sequence_parallel
@@ -59,7 +59,7 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str) -> Plan:
-        """Read what `str` writes, in any order; raises `ValueError` naming the word that is none of a plan's."""
+        """Parse the output of `str`, in any order; raises `ValueError` naming an unknown word."""
         names = dict(zip("tpdcbv", ("tensor", "pipeline", "data", "context", "micro_batch", "interleave"), strict=True))
         found: dict[str, Any] = {}
         for word in text.split():
@@ -81,7 +81,7 @@ class Plan:
 
 
 class PlanTable(NamedTuple):
-    """Plans as columns of numbers, all of shape (n,); recomputation by its place in `RECOMPUTATIONS`."""
+    """Plans as columns of numbers, all of shape (n,); recomputation as an index into `RECOMPUTATIONS`."""
 
     tensor: Floats
     pipeline: Floats
@@ -96,7 +96,7 @@ class PlanTable(NamedTuple):
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanTable:
-        """Make the table of some plans."""
+        """Build the table of some plans."""
         rows = [(*row[:6], RECOMPUTATIONS.index(row[6]), *row[7:]) for row in map(astuple, plans)]
         return cls(*np.array(rows, dtype=np.float64).reshape(len(rows), 10).T)
 
@@ -106,11 +106,11 @@ class PlanTable(NamedTuple):
         return Plan(t, p, d, c, b, v, RECOMPUTATIONS[kept], bool(parallel), zero, bool(offload))
 
     def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> PlanTable:
-        """Return the rows chosen."""
+        """Return the chosen rows."""
         return PlanTable(*(column[chosen] for column in self))
 
     def same_layer(self, plan: Plan) -> NDArray[np.bool_]:
-        """Return where a layer runs as by a plan."""
+        """Return the rows whose layers run as those of a plan."""
         one, same = PlanTable.of([plan]), np.ones(len(self.tensor), dtype=np.bool_)
         for name in ("tensor", "context", "micro_batch", "recomputation", "sequence_parallel"):
             same &= getattr(self, name) == getattr(one, name)
@@ -118,21 +118,21 @@ class PlanTable(NamedTuple):
 
     @property
     def gpus(self) -> Floats:
-        """Return the GPUs that each takes."""
+        """Return the GPUs that each plan takes."""
         return self.tensor * self.pipeline * self.data * self.context
 
     @property
     def replicas(self) -> Floats:
-        """Return the GPUs that hold equal weights: those of the data and the context ranks."""
+        """Return the GPUs that hold equal weights: data ranks times context ranks."""
         return self.data * self.context
 
     def keeps(self, recomputation: Recomputation) -> Floats:
-        """Return 1 where activations are recomputed in one way, 0 elsewhere."""
+        """Return 1 for plans with this kind of recomputation, else 0."""
         return np.where(self.recomputation == RECOMPUTATIONS.index(recomputation), 1.0, 0.0)
 
 
-#: The strategies of Morphling's tables besides three digits. The stage of `zero-dp` is not recorded; that of offload is
-#: ZeRO-Offload's. Gradients are accumulated in all of them as far as the batch asks for.
+#: The strategies in Morphling's tables other than three digits. The stage of `zero-dp` is not recorded; offload is
+#: ZeRO-Offload's. All of them accumulate gradients as the batch requires.
 _STRATEGIES = {
     "ga": Plan(),
     "gc": Plan(recomputation="full"),
@@ -143,10 +143,10 @@ _STRATEGIES = {
 
 
 def morphling_plan(text: str, gpus: int) -> Plan:
-    """Return the plan that Morphling's tables write as `pipeline tensor data`, one digit each, or by its strategy.
+    """Parse a plan in Morphling's tables: `pipeline tensor data`, one digit each, or a strategy.
 
-    Micro-batches are not recorded; they are taken as 1. Raises `ValueError` for anything else, and for digits that do
-    not take all GPUs.
+    Micro-batches are not recorded; they are assumed to be 1. Raises `ValueError` for anything else, and for digits that
+    do not use all GPUs.
     """
     if text == "tp+ga":
         return Plan(tensor=gpus)
@@ -164,9 +164,9 @@ def morphling_plan(text: str, gpus: int) -> Plan:
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A decoder of equal layers: an attention of `heads`, some sharing keys and values, and an MLP of `mlp` units.
+    """A decoder of equal layers: attention with `heads`, some sharing keys and values, and an MLP of `mlp` units.
 
-    A gated MLP has three matrices instead of two; an untied output has a matrix of its own beside the embedding.
+    A gated MLP has three matrices instead of two; an untied output has its own matrix besides the embedding.
     """
 
     layers: int
@@ -180,18 +180,18 @@ class ModelShape:
     untied: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse counts below 1, and heads that do not share keys and values evenly."""
+        """Reject counts below 1, and heads that do not share keys and values evenly."""
         counts = (self.layers, self.hidden, self.mlp, self.heads, self.kv_heads, self.vocabulary, self.sequence)
         if min(counts) < 1 or self.heads % self.kv_heads:
             raise ValueError("a model needs counts of at least 1, and as many heads for each of its key-value heads")
 
     @cached_property
     def layer_parameters(self) -> float:
-        """Return the parameters of a layer's matrices: h^2 (2 + 2k/a) of the attention, 2hf or 3hf of the MLP."""
+        """Return the parameters of a layer's matrices: h^2 (2 + 2k/a) for attention, 2hf or 3hf for the MLP."""
         attention = self.hidden**2 * (2 + 2 * self.kv_heads / self.heads)
         return attention + (3 if self.gated else 2) * self.hidden * self.mlp
 
     @cached_property
     def parameters(self) -> float:
-        """Return the parameters of all layers, the embedding, and the output where it is untied."""
+        """Return the parameters of all layers, the embedding, and the output if it is untied."""
         return self.layers * self.layer_parameters + (2 if self.untied else 1) * self.vocabulary * self.hidden

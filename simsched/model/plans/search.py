@@ -1,4 +1,4 @@
-"""All plans that a number of GPUs allows, and the fastest of them."""
+"""All plans for a number of GPUs, and the fastest of them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def plans(
     space: PlanSpace | None = None,
     at_least: int | None = None,
 ) -> tuple[PlanTable, MemoryParts]:
-    """Return all plans that so many GPUs can run at a global batch (sequences), and what they take of memory.
+    """Return all plans that `gpus` GPUs can run at a global batch (sequences), and the memory that they take.
 
-    They take all GPUs, or from `at_least` on. Without a `space` these are of the kinds measured. Sequence parallelism
-    is used where the software uses it.
+    They take all GPUs, or at least `at_least`. Without a `space`, they are of the measured kinds. Sequence parallelism
+    is on if the software uses it.
     """
     space = space or hardware.space
     ends = _divisors(shape.layers + 2) if hardware.ends_count else []
@@ -73,7 +73,7 @@ def best_plan(
     space: PlanSpace | None = None,
     at_least: int | None = None,
 ) -> Ranked | None:
-    """Return the fastest plan on so many GPUs, or at least so many; of equals the first; None where none can run."""
+    """Return the fastest plan on `gpus` GPUs, or on at least `at_least`; ties go to the first; None if none can run."""
     table, _ = plans(shape, hardware, gpus, global_batch, space, at_least)
     if not len(table.tensor):
         return None
@@ -91,7 +91,7 @@ def _grid(*axes: Sequence[int]) -> Floats:
 
 
 def _crossed(table: PlanTable, column: str, values: Sequence[int]) -> PlanTable:
-    """Return each row with each of the values in a column."""
+    """Return each row with each of the values in `column`."""
     count = len(table.tensor)
     rows = table.where(np.repeat(np.arange(count), len(values)))
     return rows._replace(**{column: np.tile(np.asarray(values, dtype=np.float64), count)})

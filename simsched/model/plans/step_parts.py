@@ -1,4 +1,4 @@
-"""How long a step of a plan takes, by what it is spent on.
+"""The time of a step of a plan, by part.
 
 Sources: Megatron (Narayanan et al., SC'21, sections 2 and 3), sequence parallelism (Korthikanti et al., MLSys'23,
 section 4), ZeRO (Rajbhandari et al., SC'20). Ranks lie on the tiers in the order t, c, d, p from the innermost.
@@ -18,16 +18,16 @@ from simsched.model.plans.hardware import Hardware
 from simsched.model.plans.memory_parts import linear_bytes, score_bytes
 from simsched.model.plans.plan import Floats, ModelShape, Plan, PlanTable
 
-_REDUCED = 2  # bytes of a gradient on the network
-_HALF_PRECISION = 2  # bytes of an activation
+_REDUCED = 2  # bytes per gradient on the network
+_HALF_PRECISION = 2  # bytes per activation
 
 
 class StepParts(NamedTuple):
-    """Seconds of a step by what they are spent on: numbers of one plan, or arrays of shape (n,) of many.
+    """Seconds of a step by part: numbers for one plan, or arrays of shape (n,) for many.
 
-    Parts are what is exposed: `pipeline` is the bubble and messages between stages, `data` what of summing gradients
-    no computation hides. `across` has the seconds bound by each tier's uplink, shape (tiers,) or (n, tiers); they are
-    in the parts already.
+    Parts are exposed times: `pipeline` is the bubble and messages between stages, `data` the part of summing gradients
+    that no computation hides. `across` holds the seconds bound by each tier's uplink, shape (tiers,) or (n, tiers),
+    which are also in the parts.
     """
 
     compute: Any
@@ -65,16 +65,16 @@ def step_times(
 
 class _Collective(NamedTuple):
     seconds: Floats
-    tier: NDArray[np.int64]  # whose uplink bounds it; -1 within the innermost units
+    tier: NDArray[np.int64]  # with the binding uplink; -1 within the innermost units
 
 
 def _exposed(share: float, moved_s: Floats, beside_s: Floats) -> Floats:
-    """Return the seconds of communication that are exposed: a share, and what is longer than the work beside it."""
+    """Return the seconds of communication that are exposed: a share, and the excess over the work that hides it."""
     return np.maximum(share * moved_s, moved_s - beside_s)
 
 
 class _Step:
-    """A step of each of some plans."""
+    """A step of each plan."""
 
     def __init__(
         self, shape: ModelShape, hardware: Hardware, plans: PlanTable, batch: Floats, tiers: Sequence[Tier]
@@ -115,9 +115,9 @@ class _Step:
         )
 
     def _layer_s(self) -> Floats:
-        """Return the seconds that a layer computes on a micro-batch, forward and backward, without collectives.
+        """Return the seconds that a layer computes for a micro-batch, forward and backward, without collectives.
 
-        What the host takes to launch a pass runs beside it; the two combine by a norm of power 4.
+        The host launches a pass while the GPU runs; the two times combine by a norm of power 4.
         """
         shape, hardware, plans = self.shape, self.hardware, self.plans
         passes = 3.0 + self.full
@@ -133,7 +133,7 @@ class _Step:
         return np.sqrt(np.sqrt(squared * squared + host * host))
 
     def _pointwise(self, passes: Floats, core_passes: Floats) -> Floats:
-        """Return the bytes that a layer's work between matrix products moves, in units of one pass."""
+        """Return the bytes that a layer moves between matrix products, in units of one pass."""
         shape, plans = self.shape, self.plans
         if self.hardware.fused:
             return passes * self.tokens * (10 * shape.hidden + 2 * shape.mlp) / plans.tensor
@@ -151,8 +151,8 @@ class _Step:
     def _tensor(self) -> _Collective:
         """Return the collectives of the tensor ranks in a layer and micro-batch.
 
-        Two all-reduces forward, two backward, and two where all is recomputed; selective recomputation with sequence
-        parallelism gathers once more for each of two blocks, half an all-reduce each.
+        Two all-reduces forward, two backward, and two more with full recomputation; selective recomputation with
+        sequence parallelism adds a gather for each of two blocks, half an all-reduce each.
         """
         plans = self.plans
         count = 4 + 2 * self.full + np.where(plans.sequence_parallel > 0, plans.keeps("selective"), 0.0)
@@ -167,7 +167,7 @@ class _Step:
         return self._all_reduce(gathered, plans.context, plans.tensor, (3.0 + self.full) / 2)
 
     def _messages(self, stage_s: Floats) -> _Collective:
-        """Return what is exposed of messages between stages in a step, both ways, each GPU sending its share."""
+        """Return the exposed messages between stages in a step, both ways, with each GPU sending its share."""
         plans, hardware = self.plans, self.hardware
         stride = plans.tensor * plans.context * plans.data
         bytes_each = _HALF_PRECISION * self.tokens * self.shape.hidden / plans.tensor
@@ -178,7 +178,7 @@ class _Step:
         return one._replace(seconds=count * waited)
 
     def _data(self, stage_s: Floats) -> _Collective:
-        """Return what is exposed of summing gradients over the replicas.
+        """Return the exposed part of summing gradients over the replicas.
 
         With ZeRO 1 and 2 the bytes are the same; with 3, weights are gathered forward and backward of every
         micro-batch, and gradients summed each time: one and a half times the bytes (ZeRO, section 7).
@@ -200,7 +200,7 @@ class _Step:
         )
 
     def _all_reduce(self, size: Floats, ranks: Floats, stride: Floats, count: Floats | float) -> _Collective:
-        """Return so many ring all-reduces of `size` bytes, over ranks that lie `stride` GPUs apart."""
+        """Return `count` ring all-reduces of `size` bytes, over ranks that lie `stride` GPUs apart."""
         moved = 2 * (ranks - 1) / ranks * size
         hardware = self.hardware
         inside = np.where(ranks > 1, moved / hardware.link_bandwidth + hardware.link_latency_s, 0.0)
@@ -210,7 +210,8 @@ class _Step:
     def _widest(self, inside_s: Floats, moved: Floats, span: Floats, stride: Floats) -> _Collective:
         """Return the time of the tier that takes longest.
 
-        Groups of `span` consecutive GPUs in one unit do not cross it; others, `stride` at most, share its uplink.
+        Groups of `span` consecutive GPUs in one unit do not cross it; others, at most `stride` of them, share its
+        uplink.
         """
         seconds, binding = inside_s, np.full(len(inside_s), -1)
         for place, tier in enumerate(self.tiers):

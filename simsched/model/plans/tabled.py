@@ -1,4 +1,4 @@
-"""Models whose plans were measured: a table of seconds by plan and placement, and what lies between its rows."""
+"""Models with measured plans: a table of seconds by plan and placement, with interpolation between its rows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from simsched.model.plans.plan import Plan
 from simsched.model.plans.search import Ranked
 from simsched.model.plans.step_parts import StepParts
 
-#: Plans by rows: GPUs on each node, the most first, and the seconds of a step.
+#: For each plan, its rows: GPUs on each node, the most first, and the seconds of a step.
 PlanRows = Mapping[tuple[Plan, Shape], float]
 
 
 @dataclass(frozen=True)
 class TabledModel:
-    """A model whose plans were measured on GPUs of one type; `model` is its analytic physics, None where unknown.
+    """A model with plans measured on GPUs of one type; `model` is its analytic physics, None if unknown.
 
-    A row of the table counts as it is. Elsewhere the nearest row counts, scaled by the ratio of the analytic times;
-    without these, seconds follow straight lines over GPUs between rows of plans that differ in data ranks only. Which
-    part of a step the seconds belong to is known with a `model` only; without one they all count as computation.
+    A row of the table applies as is. Elsewhere the nearest row applies, scaled by the ratio of the analytic times;
+    without these, seconds are linear in GPUs between rows of plans that differ only in data ranks. Only a `model`
+    splits the seconds into parts; without one they all count as computation.
     """
 
     name: str
@@ -35,7 +35,7 @@ class TabledModel:
 
     @property
     def global_batch(self) -> int:
-        """Return the sequences of a step, 0 where they are not known."""
+        """Return the sequences of a step, 0 if unknown."""
         return 0 if self.model is None else self.model.global_batch
 
     @property
@@ -44,13 +44,13 @@ class TabledModel:
         return (self.gpu_type,)
 
     def node_gpus(self, gpu_type: str) -> int:
-        """Return the most GPUs of a node in any row."""
+        """Return the most GPUs per node in any row."""
         return max(shape[0] for _, shape in self.rows)
 
     def best(self, site: Site, global_batch: int = 0) -> Ranked:
-        """Return the fastest plan on a site: of those measured there, else of all that can be told.
+        """Return the fastest plan on a site: among those measured there, else among all with a known time.
 
-        Raises `ValueError` where none can.
+        Raises `ValueError` if none has one.
         """
         here = [plan for plan, shape in self.rows if shape == _key(site) and site.gpu_type == self.gpu_type]
         if not here and self.model is not None:
@@ -67,7 +67,7 @@ class TabledModel:
         return min(ranked, key=lambda one: float(one.parts.total))
 
     def refusal(self, plan: Plan, gpu_type: str, gpus: int, global_batch: int = 0) -> str | None:
-        """Return why a plan cannot run on so many GPUs of a type, None where it can."""
+        """Return why a plan cannot run on `gpus` GPUs of a type, None if it can."""
         if gpu_type != self.gpu_type:
             return f"its plans were measured on {self.gpu_type}, not {gpu_type}"
         if plan.gpus != gpus:
@@ -75,7 +75,7 @@ class TabledModel:
         return None if self.model is None else self.model.refusal(plan, gpu_type, gpus, global_batch)
 
     def parts(self, plan: Plan, site: Site, global_batch: int = 0) -> StepParts:
-        """Return the seconds of a step by part; raises `ValueError` with the reason where they cannot be told."""
+        """Return the seconds of a step by part; raises `ValueError` with the reason if they are unknown."""
         known = self.rows.get((plan, _key(site))) if site.gpu_type == self.gpu_type else None
         if self.model is not None:
             modelled = (self.model.parts if known is None else self.model.modelled)(plan, site, global_batch)
@@ -90,28 +90,28 @@ class TabledModel:
         return StepParts(seconds, 0.0, 0.0, 0.0, 0.0, 0.0, [0.0] * len(site.tiers))
 
     def _nearest_factor(self, plan: Plan, site: Site, global_batch: int) -> float:
-        """Return measured over modelled seconds of the row nearest to a plan on a site."""
+        """Return measured over modelled seconds for the row nearest to a plan on a site."""
         assert self.model is not None
         (nearest, shape), seconds = min(self.rows.items(), key=lambda row: _distance(row[0], plan, site))
         return seconds / float(self.model.modelled(nearest, Site(shape, self.gpu_type), global_batch).total)
 
     @cached_property
     def _by_kind(self) -> Mapping[Plan, Mapping[int, float]]:
-        """The mean seconds on each number of GPUs, by plans without their data ranks; placements count alike."""
+        """The mean seconds for each number of GPUs, by plan without its data ranks, over placements."""
         found: dict[Plan, dict[int, list[float]]] = {}
         for (plan, _), seconds in self.rows.items():
             found.setdefault(replace(plan, data=1), {}).setdefault(plan.gpus, []).append(seconds)
         return {kind: {n: sum(s) / len(s) for n, s in sorted(by.items())} for kind, by in found.items()}
 
     def _between(self, plan: Plan, site: Site) -> float | None:
-        """Return the seconds between rows of the same kind of plan, None outside of them."""
+        """Interpolate the seconds between rows of plans of the same kind; None outside their range."""
         known = self._by_kind.get(replace(plan, data=1), {})
         if not known or not min(known) <= site.gpus <= max(known):
             return None
         return float(np.interp(site.gpus, list(known), list(known.values())))
 
 
-#: What is known of a model with plans.
+#: A model with plans, analytic or tabled.
 LargeModel = PlannedModel | TabledModel
 
 
@@ -120,7 +120,7 @@ def _key(site: Site) -> Shape:
 
 
 def _distance(row: tuple[Plan, Shape], asked: Plan, site: Site) -> tuple[float, ...]:
-    """Return how far a row lies from what is asked: plans of another kind, ranks, GPUs and nodes, by their factors."""
+    """Return the distance of a row from a request: the kind of plan, then ranks, GPUs and nodes, as ratios."""
     plan, shape = row
     kind = sum(getattr(plan, one) != getattr(asked, one) for one in ("recomputation", "zero", "offload"))
     ranks = sum(_factor(getattr(plan, one), getattr(asked, one)) for one in ("tensor", "pipeline", "data", "context"))

@@ -35,9 +35,9 @@ _RESOURCES = 4
 
 @dataclass(frozen=True)
 class Rules:
-    """Limits of merging: `capacity` GPUs to fill, at most `most_jobs` in a group, at most `passes` matchings.
+    """Limits on merging: `capacity` GPUs to fill, at most `most_jobs` jobs in a group, at most `passes` matchings.
 
-    With `both_ways` each pair's weight is computed once in either order, for matchers that look at both.
+    With `both_ways` each pair's weight is computed in both orders, for matchers that read both.
     """
 
     capacity: int
@@ -48,16 +48,16 @@ class Rules:
 
 @dataclass(frozen=True)
 class Bucket(Generic[J]):
-    """The jobs of one size that may run, in their order; the first of every `most_jobs` leads a group."""
+    """The jobs of one size that may run, in their order; every `most_jobs`-th, from the first, leads a group."""
 
     jobs: tuple[J, ...]
     leaders: int
 
 
 def take(jobs: Sequence[J], fits: Callable[[int], bool], most_jobs: int = 4) -> dict[int, Bucket[J]]:
-    """Take the jobs that may run, by the GPUs that they ask for, sizes in order of first appearance.
+    """Take the jobs that may run, by the GPUs that they ask for, with sizes in order of first appearance.
 
-    Each job in order that fits leads a group and brings the next jobs of its size, `most_jobs` in all. `fits(gpus)`
+    In order, each job that fits leads a group and brings the next jobs of its size, `most_jobs` in all. `fits(gpus)`
     places a leader and returns True, or returns False.
     """
     sizes: dict[int, list[J]] = {}
@@ -78,9 +78,9 @@ def efficiency(busy_s: Sequence[float], together_s: float) -> float:
 
 
 def merge_in_order(buckets: Mapping[int, Bucket[J]], rules: Rules) -> list[tuple[J, ...]]:
-    """Merge every leader with the jobs right behind it, while the jobs taken do not fit on the cluster.
+    """Merge every leader with the jobs that follow it, while the jobs taken do not fit on the cluster.
 
-    A job that needs no merging is a group of its own, before its leader's.
+    A job that needs no merging forms a separate group, before its leader's.
     """
     required = _required(buckets)
     groups: list[tuple[J, ...]] = []
@@ -187,7 +187,7 @@ def _weights(
 def _merge(
     groups: Sequence[tuple[J, ...]], pairs: Mapping[int, int], gpus: int, required: int, capacity: int
 ) -> tuple[list[tuple[J, ...]], int]:
-    """Emit matched groups at the later index, merged while `required` exceeds `capacity` and else side by side."""
+    """Emit matched groups at the later index, merged while `required` exceeds `capacity`, else one by one."""
     waiting = set(pairs.values())
     merged: list[tuple[J, ...]] = []
     for index, group in enumerate(groups):

@@ -13,7 +13,7 @@ from simsched.jit import jit
 
 Ints = npt.NDArray[np.int64]
 
-#: Weights are rounded to multiples of the largest over this: duals stay integers and no tie is left to noise.
+#: Weights are rounded to multiples of the largest over this, so that duals stay integers and noise breaks no tie.
 _SCALE = 2**44
 #: Multiplies doubles from 1/4 to 1 to whole numbers.
 _EXACT = 2.0**54
@@ -34,7 +34,7 @@ _VERTICES, _HIGHEST, _QUEUE_HEAD, _QUEUE_TAIL, _CLOCK = range(5)
 def max_weight_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
     """Return the pairs (i, j), i < j, of a matching of maximum total weight, sorted.
 
-    `weights` is a symmetric n x n matrix; its diagonal and entries of 0 and less are not edges. Deterministic.
+    `weights` is a symmetric n x n matrix; its diagonal and entries of 0 or less are not edges. Deterministic.
     """
     size = len(weights)
     largest = float(weights.max()) if size else 0.0
@@ -55,7 +55,7 @@ def exact_matching(weights: npt.NDArray[np.float64]) -> tuple[tuple[int, int], .
 
 
 def _pairs(mate: Ints, size: int) -> tuple[tuple[int, int], ...]:
-    """Read the pairs off the mates of the vertices."""
+    """List the pairs given the mates of the vertices."""
     return tuple((i, int(mate[i + 1]) - 1) for i in range(size) if mate[i + 1] - 1 > i)
 
 
@@ -128,7 +128,7 @@ def _set_outer(edge: Ints, node: Ints, x: int, blossom: int) -> None:
 
 @jit
 def _reverse(edge: Ints, node: Ints, blossom: int, first: int, end: int) -> None:
-    """Turn round the petals from `first` to before `end`."""
+    """Reverse the petals from `first` to before `end`."""
     last = end - 1
     while first < last:
         edge[_PETALS, blossom, first], edge[_PETALS, blossom, last] = (
@@ -141,7 +141,7 @@ def _reverse(edge: Ints, node: Ints, blossom: int, first: int, end: int) -> None
 
 @jit
 def _even_way(edge: Ints, node: Ints, blossom: int, petal: int) -> int:
-    """Find `petal` in the cycle, which is turned round if the way there from its base is odd."""
+    """Find `petal` in the cycle, which is reversed if the path to it from the base is odd."""
     count = node[_PETAL_COUNT, blossom]
     place = 0
     while edge[_PETALS, blossom, place] != petal:
@@ -191,7 +191,7 @@ def _augment(edge: Ints, node: Ints, u: int, v: int) -> None:
 
 @jit
 def _common_ancestor(edge: Ints, node: Ints, u: int, v: int) -> int:
-    """Find the lowest node on both ways to the roots, 0 if the roots differ."""
+    """Find the lowest node on both paths to the roots, 0 if the roots differ."""
     node[_COUNTS, _CLOCK] += 1
     while u != 0 or v != 0:
         if u != 0:
@@ -219,7 +219,7 @@ def _collect(edge: Ints, node: Ints, blossom: int, x: int, ancestor: int) -> Non
 
 @jit
 def _shrink(edge: Ints, node: Ints, u: int, ancestor: int, v: int) -> None:
-    """Make a blossom of the cycle that the edge between `u` and `v` closes."""
+    """Form a blossom from the cycle that the edge between `u` and `v` closes."""
     size = node[_COUNTS, _VERTICES]
     b = size + 1
     while b <= node[_COUNTS, _HIGHEST] and node[_OUTER, b] != 0:
@@ -241,7 +241,7 @@ def _shrink(edge: Ints, node: Ints, u: int, ancestor: int, v: int) -> None:
 
 @jit
 def _connect(edge: Ints, node: Ints, b: int) -> None:
-    """Let the blossom reach every node by the edge of its petals with the least reduced cost."""
+    """Connect the blossom to every node by the edge of least reduced cost among its petals."""
     highest = node[_COUNTS, _HIGHEST]
     for x in range(1, highest + 1):
         edge[_WEIGHT, b, x] = 0
@@ -262,7 +262,7 @@ def _connect(edge: Ints, node: Ints, b: int) -> None:
 
 @jit
 def _expand(edge: Ints, node: Ints, b: int) -> None:
-    """Undo an odd blossom whose dual is 0; its even way stays in the tree."""
+    """Undo an odd blossom whose dual is 0; its even path stays in the tree."""
     count = node[_PETAL_COUNT, b]
     for i in range(count):
         _set_outer(edge, node, edge[_PETALS, b, i], edge[_PETALS, b, i])
@@ -358,7 +358,7 @@ def _shift(edge: Ints, node: Ints) -> bool:
 
 @jit
 def _grow(edge: Ints, node: Ints) -> bool:
-    """Make the matching one pair larger, or return False at the optimum."""
+    """Enlarge the matching by one pair, or return False at the optimum."""
     for x in range(1, node[_COUNTS, _HIGHEST] + 1):
         node[_LABEL, x] = _FREE
         node[_SLACK, x] = 0

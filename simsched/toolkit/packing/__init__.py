@@ -1,4 +1,4 @@
-"""Puts pods that ask for parts of GPUs on nodes one by one, and measures what stays unusable; no clock, no jobs."""
+"""Places pods that ask for parts of GPUs on nodes one by one, and measures what remains unusable; no clock, no jobs."""
 
 import lazy_loader
 

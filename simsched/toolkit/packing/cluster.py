@@ -1,4 +1,4 @@
-"""Nodes and what pods ask for as arrays for compiled code, and which requests fit on a node."""
+"""Nodes and pods' requests as arrays for compiled code, and which requests fit on a node."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-#: So many pods a node holds at most, in the published simulator.
+#: The most pods that a node holds in the published simulator.
 MOST_PODS = 1001
 
-#: Cores in thousandths, GPUs, thousandths of each, and the text that names the models: what rules tell pods apart by.
+#: Cores in thousandths, GPUs, thousandths of each, and the text that names the models: all that rules see of a pod.
 Request = tuple[int, int, int, str]
 
 
 def request_of(pod: Pod) -> Request:
-    """Return what a pod asks for, without its memory, which only decides where it fits."""
+    """Return the request of a pod without its memory, which only decides where it fits."""
     return pod.cpu_milli, pod.num_gpus, pod.gpu_milli, pod.gpu_spec
 
 
 class Requests(NamedTuple):
     """Distinct requests, as arrays of shape (requests,); `accepted` (models, requests) says which GPUs each accepts.
 
-    `group` is the class of `gpu-clustering`: -1 without a GPU, 0 for a part of one, else the rank, from 1, of the
+    `group` is the class of `gpu-clustering`: -1 without a GPU, 0 for a fraction of one, else the 1-based rank of its
     number of GPUs among those that occur.
     """
 
@@ -52,10 +52,10 @@ class Requests(NamedTuple):
 
 
 class Free(NamedTuple):
-    """Free resources of each node, and what else rules look at.
+    """Free resources of each node, and the rest of what rules read.
 
-    `model` is the index of a node's GPU type, `pods` its number of pods, and `groups` (nodes, groups) says which groups
-    are present.
+    `model` is the index of a node's GPU type, `pods` its number of pods, and `groups` (nodes, groups) marks which
+    groups are present.
     """
 
     room: Room
@@ -81,7 +81,7 @@ def free_of_gpus(room: Room, node: int) -> int:
 
 @leaf
 def whole_gpus(room: Room, node: int) -> int:
-    """Return how many GPUs of a node are completely room."""
+    """Return how many GPUs of a node are completely free."""
     whole = 0
     for gpu in range(room.gpus[node]):
         whole += room.gpu_milli[node, gpu] == GPU_MILLI
@@ -105,9 +105,9 @@ def fits(free: Free, node: int, requests: Requests, request: int) -> bool:
 
 @leaf
 def least_free(room: Room, node: int, wanted: int, milli: int, used: Ints) -> None:
-    """Put the `wanted` GPUs with the least free that has `milli` into `used`, in that order, ties by index.
+    """Put into `used` the `wanted` GPUs with the least free capacity of at least `milli`, least first, ties by index.
 
-    For whole GPUs these are the first completely free ones. The request has to fit.
+    For whole GPUs these are the first completely free ones. The request must fit.
     """
     for place in range(wanted):
         best = -1

@@ -18,16 +18,16 @@ from simsched.toolkit.packing.cluster import Floats, Free, Ints, Requests, free_
 
 
 class Target(NamedTuple):
-    """The pods that may come, as classes with their `share`, shape (classes,); shares add up to 1."""
+    """The expected pods, as classes with their `share`, shape (classes,); shares add up to 1."""
 
     requests: Requests
     share: Floats
 
     @classmethod
     def of(cls, pods: Iterable[Pod], models: Sequence[str], covered: float = COVERED) -> Target:
-        """Take the most frequent requests until they are `covered` of all pods.
+        """Take the most frequent requests until they cover the share `covered` of all pods.
 
-        Ties: more cores, a larger part of a GPU, more GPUs, the later text.
+        Ties: more cores, a larger fraction of a GPU, more GPUs, the later text.
         """
         asked = sorted(map(request_of, pods), key=lambda one: (one[0], one[2], one[1], one[3]), reverse=True)
         kept = usual_requests(Counter(asked), covered)
@@ -35,9 +35,9 @@ class Target(NamedTuple):
 
 
 class Fragments(NamedTuple):
-    """The terms of fragmentation by node and class, with one more row to try a change in.
+    """The terms of fragmentation by node and class, with an extra row to try a change.
 
-    `fitting` counts the GPUs with enough free for a class, `too_small` sums what is free of the others; `unusable`,
+    `fitting` counts the GPUs with enough free for a class, `too_small` sums what the others have free; `unusable`,
     shape (nodes,), is the fragmentation in thousandths of GPUs.
     """
 
@@ -47,7 +47,7 @@ class Fragments(NamedTuple):
 
     @classmethod
     def of(cls, free: Free, target: Target) -> Fragments:
-        """Count all nodes."""
+        """Compute the terms of all nodes."""
         nodes, classes = len(free.room.gpus), len(target.share)
         rows = np.zeros((2, nodes + 1, classes), dtype=np.int64)
         fragments = cls(rows[0], rows[1], np.zeros(nodes))
@@ -58,7 +58,7 @@ class Fragments(NamedTuple):
 
 @jit
 def count(free: Free, node: int, target: Target, fragments: Fragments) -> None:
-    """Count a node that has changed."""
+    """Update the terms of a node that has changed."""
     for one in range(len(target.share)):
         fitting, too_small = 0, 0
         for gpu in range(free.room.gpus[node]):
@@ -78,7 +78,7 @@ def _unusable(target: Target, model: int, cpu_milli: int, total: int, fragments:
     """Return the expected thousandths of `total` free ones that a pod of the target cannot use.
 
     All of them for a class that wants no GPU or cannot run, else those of GPUs with less free than the class wants.
-    Sums run within each case, then over cases, as in the published runs: rounding decides some scores.
+    Sums run within each case, then over cases, as in the published runs, because rounding decides some scores.
     """
     wanted = target.requests
     lacks_both = lacks_gpu = lacks_cpu = no_gpu_runs = no_gpu_lacks = no_access = 0.0
@@ -134,7 +134,7 @@ def score_by_growth(
 ) -> int:
     """Return 100 times the sigmoid of the fall in fragmentation, in GPUs, and put the GPUs for it into `used`.
 
-    A part of one GPU goes to the GPU with the best score, ties by index. The request has to fit.
+    A fraction of a GPU goes to the GPU with the best score, ties by index. The request must fit.
     """
     milli = requests.gpu_milli[request]
     if requests.num_gpus[request] != 1 or milli == GPU_MILLI:

@@ -1,4 +1,4 @@
-"""Fills a cluster: pods come one by one until they have asked for more than there is, and none ever leaves."""
+"""Fills a cluster: pods arrive one by one until they ask for more than it has, and none ever leaves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simsched.toolkit.packing.cluster import Floats
 from simsched.toolkit.packing.names import NodeOrder
 from simsched.toolkit.packing.packer import Packer
 
-#: The published runs rounded the share of GPUs allocated to so many digits (0.01 %).
+#: The digits to which the published runs rounded the share of GPUs allocated (0.01 %).
 _DIGITS = 4
 
 
@@ -20,9 +20,9 @@ _DIGITS = 4
 class Filling:
     """How a rule has filled a cluster.
 
-    `allocated` is the share of all GPUs given away, on average over the pods that came at that `demand`, rounded to a
+    `allocated` is the share of all GPUs allocated, averaged over the pods that arrive at that `demand`, rounded to a
     whole per cent; both are shares of the cluster's GPUs, and demand counts refused pods too. `refused` counts pods
-    that found no room; `unusable` is the share of the GPUs free at the end that the usual pods cannot use.
+    that found no room; `unusable` is the share of the GPUs free at the end that the pods of the target cannot use.
     """
 
     demand: Floats
@@ -32,11 +32,11 @@ class Filling:
 
 
 def inflated(pods: Sequence[Pod], gpu_milli: int, demand: float, rng: np.random.Generator) -> list[int]:
-    """Return which pods come, in order: all in random order, with pods left out or repeated to ask for `demand`.
+    """Return which pods arrive, in order: all in random order, with pods left out or repeated to ask for `demand`.
 
-    `demand` is a share of `gpu_milli` thousandths of GPUs. Above it, random pods are left out until it is met. Below
-    it, random pods come again until the next would pass it, counting its demand for one GPU (as published, not for all
-    of its GPUs). Raises `ValueError` where no pod asks for a GPU.
+    `demand` is a share of `gpu_milli` thousandths of GPUs. If pods ask for more, random ones are left out until it is
+    met. If they ask for less, random pods repeat until the next would exceed it, counting one of its GPUs (as
+    published, not all of them). Raises `ValueError` if no pod asks for a GPU.
     """
     if not any(pod.total_milli for pod in pods):
         raise ValueError("no pod asks for a GPU")
@@ -63,11 +63,11 @@ def fill(
     order_seed: int | None = None,
     node_order: NodeOrder = "shuffled",
 ) -> Filling:
-    """Let pods come to an empty cluster under a rule until they have asked for `demand` times its GPUs.
+    """Fill an empty cluster under a rule until pods have asked for `demand` times its GPUs.
 
     A pod that fits nowhere is dropped. The pods themselves are the target of FGD and of `unusable`. `seed` decides
-    which pods come and when; `order_seed` (default `seed`) the order of the nodes, which breaks ties, and the draws of
-    `random`; with `node_order` "names" the nodes are sorted by name.
+    which pods arrive and when; `order_seed` (default `seed`) the order of the nodes, which breaks ties, and the draws
+    of `random`; with `node_order` "names" the nodes are sorted by name.
     """
     capacity = sum(node.gpus for node in nodes) * GPU_MILLI
     arrivals = inflated(pods, capacity, demand, _stream(seed, 0))
@@ -88,7 +88,7 @@ def _stream(seed: int, use: int) -> np.random.Generator:
 
 
 def _by_demand(demand: Floats, allocated: Floats, steps: int) -> Floats:
-    """Average what is allocated over each whole per cent of demand; one without a pod keeps the last value."""
+    """Average the allocation over each whole per cent of demand; a per cent without a pod keeps the last value."""
     step = np.minimum(np.rint(demand * 100), steps).astype(np.int64)
     pods = np.bincount(step, minlength=steps + 1)
     sums = np.bincount(step, np.round(allocated, _DIGITS), minlength=steps + 1)

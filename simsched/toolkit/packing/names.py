@@ -18,9 +18,9 @@ PUBLISHED_NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 RULES: Final = tuple(PUBLISHED_NAMES)
-#: How compiled code calls them.
+#: Their numbers in compiled code.
 RANDOM, DOT_PRODUCT, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD = range(6)
 
-#: The order whose first node gets a tie: drawn once for each run, or that of the names.
+#: The order whose first node gets a tie: drawn once per run, or by name.
 NodeOrder = Literal["shuffled", "names"]
 NODE_ORDERS: tuple[NodeOrder, ...] = get_args(NodeOrder)

@@ -1,4 +1,4 @@
-"""Puts pods on the nodes of a cluster one by one, by a rule, and says where each went."""
+"""Places pods on the nodes of a cluster one by one by a rule."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from simsched.toolkit.packing.fgd import count
 from simsched.toolkit.packing.names import FGD, RANDOM, RULES
 from simsched.toolkit.packing.rules import Books, choose_gpus, score
 
-#: The score of a node that a request does not fit on; rules give less than 0 to nodes far beyond their scales.
+#: The score of a node that a request does not fit on; rules give negative scores to nodes far beyond their scales.
 _MISFIT = int(np.iinfo(np.int64).min)
 
 
 class _Scores(NamedTuple):
-    """Scores by node and request, `_MISFIT` where it does not fit, and how many pods the node held then.
+    """Scores by node and request, `_MISFIT` if the request does not fit, and how many pods the node then held.
 
     Requests repeat, and a pod changes one node only: few scores have to be computed again.
     """
@@ -31,12 +31,12 @@ class _Scores(NamedTuple):
 
 
 class Packer:
-    """Nodes that fill up; a tie goes to the first of the nodes in the order in which they are given."""
+    """Nodes that fill up; a tie goes to the first of the nodes in the order given."""
 
     def __init__(
         self, nodes: Sequence[Node], pods: Sequence[Pod], rule: str, target: Sequence[Pod] | None = None
     ) -> None:
-        """Begin with empty nodes and a rule of `RULES`; the target of FGD are the pods of the list unless given."""
+        """Start with empty nodes and a rule of `RULES`; the target of FGD defaults to the pods of the list."""
         self._rule, self._nodes = RULES.index(rule), nodes
         self._books = Books.of(nodes, pods, pods if target is None else target)
         kinds = {request: i for i, request in enumerate(dict.fromkeys(map(request_of, pods)))}
@@ -52,14 +52,14 @@ class Packer:
         return [room[:gpus].tolist() for room, gpus in zip(free.room.gpu_milli, free.room.gpus, strict=True)]
 
     def scores(self, pod: int) -> list[int | None]:
-        """Return the score of each node for the pod of that number, None where it does not fit."""
+        """Return the score of each node for pod number `pod`, None if it does not fit."""
         request, memory = int(self._request[pod]), int(self._memory_mib[pod])
         _rescore(self._rule, request, self._books, self._scores)
         fitting = (_fitting(self._books.free, node, request, memory, self._scores) for node in range(len(self._nodes)))
         return [int(self._scores.value[node, request]) if fit else None for node, fit in enumerate(fitting)]
 
     def place(self, arrivals: Sequence[int], draws: Floats | None = None) -> Ints:
-        """Put the pods of these numbers on nodes and return each one's node, -1 where it fits nowhere.
+        """Place the pods with these numbers and return the node of each, -1 if it fits nowhere.
 
         `draws`, shape (arrivals, 2) in [0, 1), choose the node and the GPU under `random`.
         """
@@ -68,7 +68,7 @@ class Packer:
         return _place_all(self._rule, order, chances, self._request, self._memory_mib, self._books, self._scores)
 
     def unusable(self) -> float:
-        """Return the share of all free GPUs that a pod of the target cannot use, 0 where none is free."""
+        """Return the share of all free GPUs that a pod of the target cannot use, 0 if none is free."""
         books = self._books
         for node in range(len(self._nodes)):
             count(books.free, node, books.target, books.fragments)
@@ -77,7 +77,7 @@ class Packer:
 
 
 def fit_nowhere(nodes: Sequence[Node], pods: Sequence[Pod]) -> int:
-    """Count the pods that no empty node holds."""
+    """Count the pods that fit on no empty node."""
     counts = Counter(replace(pod, name="") for pod in pods)
     packer = Packer(nodes, list(counts), RULES[0])
     return sum(number for i, number in enumerate(counts.values()) if all(one is None for one in packer.scores(i)))
@@ -104,7 +104,7 @@ def _fitting(free: Free, node: int, request: int, memory_mib: int, scores: _Scor
 
 @leaf
 def _best(free: Free, request: int, memory_mib: int, scores: _Scores) -> int:
-    """Return the first of the nodes with the highest score, -1 where the pod fits on none."""
+    """Return the first of the nodes with the highest score, -1 if the pod fits on none."""
     best, highest = -1, _MISFIT
     for node in range(len(free.room.gpus)):
         if scores.value[node, request] > highest and _fitting(free, node, request, memory_mib, scores):
@@ -114,7 +114,7 @@ def _best(free: Free, request: int, memory_mib: int, scores: _Scores) -> int:
 
 @leaf
 def _drawn(free: Free, request: int, memory_mib: int, scores: _Scores, draw: float) -> int:
-    """Return one of the nodes that a pod fits on, -1 where it fits on none."""
+    """Return one of the nodes that a pod fits on, -1 if it fits on none."""
     fitting = 0
     for node in range(len(free.room.gpus)):
         fitting += _fitting(free, node, request, memory_mib, scores)

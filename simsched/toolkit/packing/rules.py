@@ -1,8 +1,8 @@
 """Rules that choose a node for a pod, and the GPUs on it.
 
-A rule scores each node that a pod fits on by a truncated integer; the best wins, ties by the order of the nodes. The
-pod gets the fitting GPUs with the least room; for a part of a GPU, `fgd` takes the best score and `random` any. Source:
-the published simulator of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), with the baselines it has.
+A rule gives each node that fits a pod a truncated integer score; the best wins, ties by the order of the nodes. The pod
+gets the fitting GPUs with the least room; for a fraction of a GPU, `fgd` takes the best score and `random` any. Source:
+the published simulator of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), with its baselines.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from simsched.toolkit.packing.cluster import Free, Ints, Requests, free_of_gpus,
 from simsched.toolkit.packing.fgd import Fragments, Target, score_by_growth
 from simsched.toolkit.packing.names import BEST_FIT, DOT_PRODUCT, FGD, GPU_CLUSTERING, GPU_PACKING, RANDOM
 
-#: By these, the cores and GPUs of the largest nodes of the published cluster, scores make requests comparable.
+#: The cores and GPUs of the largest nodes of the published cluster, by which scores normalise requests.
 CPU_SCALE_MILLI, GPU_SCALE_MILLI = 128_000, 8_000
 
 
 class Books(NamedTuple):
-    """All that rules look at; `used` has room for the GPUs of the largest node."""
+    """All that rules read; `used` has room for the GPUs of the largest node."""
 
     free: Free
     requests: Requests
@@ -33,7 +33,7 @@ class Books(NamedTuple):
 
     @classmethod
     def of(cls, nodes: Sequence[Node], pods: Sequence[Pod], target: Sequence[Pod]) -> Books:
-        """Take empty nodes, the different requests of pods, and the pods that may come."""
+        """Take empty nodes, the distinct requests of pods, and the expected pods."""
         models = sorted({node.gpu_type for node in nodes})
         requests = Requests.of(list(dict.fromkeys(map(request_of, pods))), models)
         free = Free.of(nodes, models, int(requests.group.max(initial=0)) + 1)
@@ -44,7 +44,7 @@ class Books(NamedTuple):
 
 @leaf
 def score(rule: int, books: Books, node: int, request: int) -> int:
-    """Return the score of a node that a request fits on."""
+    """Return the score of a node on which a request fits."""
     free, requests, used = books.free, books.requests, books.used
     if rule == DOT_PRODUCT:
         return _dot_product(free, node, requests, request)
@@ -61,7 +61,7 @@ def score(rule: int, books: Books, node: int, request: int) -> int:
 
 @leaf
 def choose_gpus(rule: int, books: Books, node: int, request: int, draw: float) -> None:
-    """Put the GPUs that a request gets on a node where it fits into `used`; `draw`, from 0 to 1, is for `random`."""
+    """Put the GPUs that a request gets on a fitting node into `used`; `draw`, in [0, 1), is for `random`."""
     free, requests, used = books.free, books.requests, books.used
     gpus, milli = requests.num_gpus[request], requests.gpu_milli[request]
     if rule == FGD:
@@ -90,7 +90,7 @@ def _dot_product(free: Free, node: int, requests: Requests, request: int) -> int
 
 @leaf
 def _best_fit(free: Free, node: int, requests: Requests, request: int) -> int:
-    """Prefer the node with least left, cores and GPUs weighing the same."""
+    """Prefer the node with the least left, cores and GPUs weighing the same."""
     cpu = (free.room.cpu_milli[node] - requests.cpu_milli[request]) / CPU_SCALE_MILLI
     asked = requests.num_gpus[request] * requests.gpu_milli[request]
     return int(100 * (1 - 0.5 * cpu - 0.5 * ((free_of_gpus(free.room, node) - asked) / GPU_SCALE_MILLI)))
@@ -98,9 +98,9 @@ def _best_fit(free: Free, node: int, requests: Requests, request: int) -> int:
 
 @leaf
 def _gpu_clustering(free: Free, node: int, requests: Requests, request: int) -> int:
-    """Prefer nodes with pods of the same group only, then with such among others, then unused ones; the fuller first.
+    """Prefer nodes with pods of the same group only, then with some such pods, then unused ones; fuller nodes first.
 
-    A group is the number of GPUs, or a part of one. A node with fewer than eight GPUs counts as partly used.
+    A group is the number of GPUs, or a fraction of one. A node with fewer than eight GPUs counts as partly used.
     """
     group = requests.group[request]
     if group < 0:
@@ -115,7 +115,7 @@ def _gpu_clustering(free: Free, node: int, requests: Requests, request: int) -> 
 
 @leaf
 def _gpu_packing(free: Free, node: int, requests: Requests, request: int, used: Ints) -> int:
-    """Prefer GPUs that others use already, the fuller the better, then free GPUs of used nodes, then empty nodes."""
+    """Prefer GPUs that others already use, the fuller the better, then free GPUs of used nodes, then empty nodes."""
     wanted = requests.num_gpus[request]
     if wanted == 0:
         return 0

@@ -11,10 +11,10 @@ from simsched.toolkit.programs.problem import Floats, Integers
 def allox(duration_s: Floats, free_gpus: Integers) -> Integers:
     """Return the GPU type on which each job starts now, or -1; shape (n,) (AlloX, EuroSys'20, section 4).
 
-    `duration_s[n, k]` is each job's remaining time on each type, infinite where it cannot run; `free_gpus[k]` counts
+    `duration_s[n, k]` is each job's remaining time on each type, infinite if it cannot run there; `free_gpus[k]` counts
     GPUs, each taken by one job. The assignment minimises the sum of completion times: the j-th last job on a GPU adds j
-    times its duration. GPUs of a type are alike, hence columns are only positions that an optimum can use, and the
-    shortest jobs of a type start, one on each GPU. Ties by array order. Raises `InputError` for a negative duration.
+    times its duration. GPUs of a type are alike, so columns are only the positions that an optimum can use, and the
+    shortest jobs of a type start, one per GPU. Ties by array order. Raises `InputError` for a negative duration.
     """
     jobs = len(duration_s)
     starts = np.full(jobs, -1, dtype=np.int64)
@@ -34,7 +34,7 @@ def allox(duration_s: Floats, free_gpus: Integers) -> Integers:
 
 
 def candidates(age_s: Floats, free_gpus: int, alpha: float = 1.0) -> Integers:
-    """Return the positions of the jobs that are considered: the oldest max(floor(alpha n), free GPUs), oldest first."""
+    """Return the positions of the jobs to consider: the oldest max(floor(alpha n), free GPUs), oldest first."""
     count = max(int(alpha * len(age_s)), free_gpus)
     return np.argsort(-age_s, kind="stable")[:count].astype(np.int64)
 

@@ -1,8 +1,8 @@
 """Jobs that a program cannot tell apart form one class of variables.
 
 A program that treats equal jobs alike has a solution with equal shares (the average over their permutations). Solving
-for classes finds it at the cost of the number of different jobs, whatever the order of jobs and GPU types: classes are
-sorted by content.
+for classes finds it at a cost that depends on the number of distinct jobs, whatever the order of jobs and GPU types,
+because classes are sorted by content.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import numpy as np
 from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
 from simsched.toolkit.programs.solver import Rows, on_top, scale_columns, scale_rows, with_column
 
-#: The spread of the weights of the second criterion, and the least part of a job's time at which they still tell apart
-#: what it uses of it.
+#: The spread of the weights of the second criterion, and the least fraction of a job's time at which they still
+#: distinguish uses of it.
 _SPREAD, _LEAST_WEIGHED = 0.01, 1e-6
 #: Significant bits of a share, 5e-10 of it: the solver's noise is smaller. Decimal digits would take a logarithm, whose
 #: last bit depends on the processor.
 _BITS = 31
-#: The part of what a job needs below which a share is noise of the solver; of all its time where nothing is due to it.
+#: The fraction of a job's needs below which a share is solver noise; a fraction of all its time if nothing is due to
+#: it.
 _NOISE = 1e-8
-#: Entries of a matrix up to which building it densely is faster (scipy spends longer on making sparse ones).
+#: The number of entries up to which a dense matrix is faster (scipy takes longer to build sparse ones).
 _MOST_DENSE = 40_000
 
 
@@ -32,7 +33,7 @@ class Classes:
     """The classes of a problem; c of them, q pairs of classes, k types in a canonical order.
 
     Variables: for each class and type the share of each member alone, then for each pair of classes and type the share
-    that a member of the first spends with members of the second, all of them alike.
+    that a member of the first spends with members of the second, all treated alike.
     """
 
     problem: ShareProblem
@@ -56,7 +57,7 @@ class Classes:
         return (len(self.first) + len(self.pair_classes)) * len(self.type_order)
 
     def of(self, values: Floats) -> Floats:
-        """Return one value for each class from one for each job, equal within classes."""
+        """Return one value per class from one per job; values within a class are equal."""
         return np.asarray(values[self.first])
 
     @cached_property
@@ -76,7 +77,7 @@ class Classes:
 
     @cached_property
     def gpus(self) -> Rows:
-        """The GPUs of each type that are in use on average, by variable: shape (k, variables)."""
+        """The GPUs of each type in use on average, by variable: shape (k, variables)."""
         types, held = len(self.type_order), self._held
         both = self.pair_classes
         paired = held[both[:, 0]] * np.where(both[:, 0] == both[:, 1], 0.5, 1.0)
@@ -86,14 +87,14 @@ class Classes:
 
     @cached_property
     def best_rates(self) -> Floats:
-        """The best rate of a member of each class for all its time, shape (c,)."""
+        """The best rate of a member of each class if it runs all the time, shape (c,)."""
         best = self._alone.max(axis=1)
         for side in (0, 1):
             np.maximum.at(best, self.pair_classes[:, side], self.pair_rates[:, side].max(axis=1))
         return np.asarray(best)
 
     def columns(self, due: Floats) -> Floats:
-        """Return a unit for each variable: the part of all time in which it gives its jobs what is `due`, at most 1.
+        """Return a unit for each variable: the fraction of time in which it gives its jobs what is `due`, at most 1.
 
         `due` is a rate for each class, shape (c,). The solver's tolerances are absolute and rates span orders of
         magnitude; in these units variables are about 1.
@@ -105,7 +106,7 @@ class Classes:
         return _NOISE * self._times_of(due, np.minimum, 1.0)
 
     def _times_of(self, due: Floats, either: np.ufunc, start: float) -> Floats:
-        """Return for each variable the part of all time in which it gives `either` of its jobs what is due."""
+        """Return for each variable the fraction of time in which it gives `either` of its jobs what is due."""
         types = len(self.type_order)
         own = _time_of(np.repeat(due, types), self._alone.ravel(), 1.0)
         paired = np.full((len(self.pair_classes), types), start)
@@ -116,7 +117,7 @@ class Classes:
 
     @property
     def capacity(self) -> tuple[Rows, Floats]:
-        """The rows and bounds that every solution keeps: time of each class, GPUs of each type."""
+        """The rows and bounds that every solution satisfies: time of each class, GPUs of each type."""
         return on_top(self.time, self.gpus), self.bound
 
     @property
@@ -127,7 +128,7 @@ class Classes:
     def with_level(self, asked: Integers, due: Floats, columns: Floats) -> Rows:
         """Return the rows of `capacity` and, for each class in `asked`, s - rate / due, in units of `columns`.
 
-        s is one variable more.
+        s is an extra variable.
         """
         rows, bound = self.capacity
         need = scale_rows(self.rates[asked], -1.0 / due)
@@ -138,9 +139,9 @@ class Classes:
         """Return the objective, to be maximised, that chooses among the best solutions, shape (variables,).
 
         It is minus the GPU time used, with weights between 1 and 1.01 from a fixed hash of each variable's place in the
-        canonical order. Time that no job needs is thus left to the round mechanism, which deals it out by priority;
-        handing it out here would let jobs compete with those whose share is tight. In the units of `columns`, where
-        a job that needs less than a millionth of its time weighs as if it needed that, the solver's resolution.
+        canonical order. It leaves time that no job needs to the round mechanism, which hands it out by priority; handed
+        out here, it would let jobs compete with those whose share is tight. In the units of `columns`, a job that needs
+        less than a millionth of its time, the solver's resolution, weighs as if it needed that much.
         """
         held = np.asarray(self.gpus.sum(axis=0)).ravel()
         generic = (1.0 + _SPREAD * _scatter(self.num_variables)) * np.maximum(columns, _LEAST_WEIGHED)
@@ -171,7 +172,7 @@ class Classes:
 
     @property
     def _part_of_pair(self) -> tuple[Floats, Floats]:
-        """By pair of classes, the time of a member of the first and of the second for one unit of the variable."""
+        """For each pair of classes, the time of a member of the first and the second for one unit of the variable."""
         first, second = self.count[self.pair_classes].T.astype(np.float64)
         same = self.pair_classes[:, 0] == self.pair_classes[:, 1]
         return np.where(same, 0.5, 1.0), np.where(same, 0.5, first / second)
@@ -186,7 +187,7 @@ class Classes:
         return self._matrix(data, np.concatenate(row), np.concatenate(column), alone)
 
     def _matrix(self, data: Floats, row: Integers, column: Integers, rows: int) -> Rows:
-        """Make a matrix of entries, those in one place added up."""
+        """Build a matrix from entries; entries in the same place add up."""
         shape = (rows, self.num_variables)
         if self.num_classes * self.num_variables > _MOST_DENSE:
             from scipy import sparse  # slow to load
@@ -198,9 +199,9 @@ class Classes:
 
 
 def classify(problem: ShareProblem, *facts: Floats) -> Classes:
-    """Group the jobs of a problem that agree in all that a program may look at.
+    """Group the jobs of a problem that agree in everything that a program may read.
 
-    `facts` are further values by job, for example remaining steps. With pairs, jobs stay apart unless `kinds` says
+    `facts` are further values by job, for example remaining steps. With pairs, jobs stay separate unless `kinds` says
     which are alike and every pair of the two kinds is present.
     """
     order = _type_order(problem)
@@ -262,7 +263,7 @@ def _with_pairs(
 
 
 def _time_of(due: Floats, rates: Floats, otherwise: float) -> Floats:
-    """Return the part of all time, at most 1, in which `rates` give what is due; `otherwise` where one of them is 0."""
+    """Return the fraction of time, at most 1, in which `rates` give what is due; `otherwise` if a rate is 0."""
     due, rates = np.broadcast_arrays(due, rates)
     some = (due > 0) & (rates > 0)
     time = np.divide(due, rates, out=np.full(rates.shape, otherwise), where=some)
@@ -275,7 +276,7 @@ def _rounded(values: Floats) -> Floats:
 
 
 def _scatter(count: int) -> Floats:
-    """Return fixed numbers in [0, 1) without visible relation: the output function of the SplitMix64 generator."""
+    """Return fixed numbers in [0, 1) without visible pattern: the output function of the SplitMix64 generator."""
     state = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

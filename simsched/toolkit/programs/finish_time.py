@@ -1,4 +1,4 @@
-"""Finish-time fairness: the largest ratio of a job's finish time to that in a private slice is as small as possible."""
+"""Finish-time fairness: minimises the largest ratio of a job's finish time to that in a private slice."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from simsched.toolkit.programs.level import Levels, can_run
 from simsched.toolkit.programs.problem import Floats, ShareProblem, isolated
 from simsched.toolkit.programs.solver import Method, Program, SolverError
 
-#: Relative accuracy of the level that the ratio allows.
+#: Relative accuracy of the level at a ratio.
 _ACCURACY = 1e-9
 _MAX_CUTS = 100
-#: How far above the least conceivable ratio the search begins, relative to it.
+#: How far above the least conceivable ratio the search starts, relative to it.
 _ABOVE = 1e-8
 
 
 @dataclass(frozen=True)
 class Elapsed:
-    """How far jobs are: seconds since arrival, steps left, and the seconds their past steps take in isolation.
+    """The progress of jobs: seconds since arrival, steps left, and the seconds their past steps take in isolation.
 
-    All of shape (n,). `isolated_s` sums, over calls, the steps done divided by the isolated rate of the call before.
+    All have shape (n,). Over calls, `isolated_s` sums the steps done divided by the isolated rate of the previous call.
     """
 
     age_s: Floats
@@ -55,7 +55,7 @@ def finish_time(
 def finish_time_ratio(problem: ShareProblem, progress: Elapsed, shares: Floats) -> Floats:
     """Return each job's ratio under `shares`, shape (n,); infinite for jobs without a rate that have steps left.
 
-    NaN for a job of age 0 that never had anything to do.
+    NaN for a job of age 0 that never had work.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         left_s = np.where(progress.remaining_steps > 0, progress.remaining_steps / problem.rates(shares), 0.0)
@@ -69,16 +69,16 @@ def _due_s(problem: ShareProblem, progress: Elapsed) -> Floats:
 
 
 class _Ratios:
-    """The rate that each class requires for a ratio; some class can run and has steps left."""
+    """The rates that classes require for a ratio; some class can run and has steps left."""
 
     def __init__(self, classes: Classes, progress: Elapsed) -> None:
         self.age_s = classes.of(progress.age_s)
         self.steps = classes.of(progress.remaining_steps) * can_run(classes)
         self.due_s = classes.of(_due_s(classes.problem, progress))
         live = self.steps > 0
-        #: Ratios above this one can be required of everybody.
+        #: Every class can meet ratios above this one.
         self.floor = float((self.age_s[live] / self.due_s[live]).max())
-        #: The ratio under isolated shares, which everybody can have.
+        #: The ratio under isolated shares, which every class can meet.
         alone_s = self.age_s + self.due_s - classes.of(progress.isolated_s)
         self.isolated = float((alone_s[live] / self.due_s[live]).max())
 
@@ -88,7 +88,7 @@ class _Ratios:
 
 
 def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Program) -> Levels:
-    """Return the program of the rates that the least feasible ratio requires: the root of level(ratio) = 1.
+    """Return the program with the rates that the least feasible ratio requires: the root of level(ratio) = 1.
 
     Prices are exact only to the solver's tolerance; ratios seen so far keep a cut from leading past the root.
     """
@@ -109,7 +109,7 @@ def _least_ratio(classes: Classes, ratios: _Ratios, method: Method, program: Pro
 
 
 def _next(ratios: _Ratios, prices: Floats, level: float, required: Floats, ratio: float, low: float) -> float:
-    """Return the least ratio from `low` on that these prices allow: what they value at most must cover what is due."""
+    """Return the least ratio, at least `low`, that these prices allow: their greatest value must cover what is due."""
     from scipy.optimize import brentq  # slow to load
 
     most = level * dot(prices, required)

@@ -14,16 +14,16 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: The solver stops at this gap, or after so many nodes, never by the clock: the same input gives the same answer.
+#: The gap and the number of nodes at which the solver stops; it ignores the clock, so equal inputs give equal answers.
 RELATIVE_GAP = 1e-3
 NODE_LIMIT = 200
-#: Programs with more choices than this are not solved: they take minutes, mostly to find that there is no answer.
+#: Programs with more choices than this are not solved: they take minutes, mostly to show that no answer exists.
 MOST_CHOICES = 400
 _SLACK_S = 1e-6
 
 
 def reserve(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
-    """Return who holds which lease, of shape (n, t), to give every job its seconds in time; None if none is found.
+    """Return which job holds which lease, shape (n, t), to give every job its seconds in time; None if no way is found.
 
     Job i needs `need_s[i]` seconds on `gpus[i]` GPUs and can use `usable_s[i, t]` of lease t (0 after its deadline);
     lease t has `room[t]` GPUs. First each job in order takes its earliest usable leases; if that fails and there are at
@@ -34,7 +34,7 @@ def reserve(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) ->
 
 
 def reserve_in_order(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -> Flags | None:
-    """Reserve for one job after the other the earliest leases that have room; None where one cannot be in time."""
+    """Reserve the earliest leases with room for each job in turn; None if a job would be late."""
     left = room.copy()
     held = np.zeros(usable_s.shape, dtype=bool)
     for job, missing_s in enumerate(need_s):
@@ -80,7 +80,7 @@ def _program(need_s: Floats, gpus: Integers, usable_s: Floats, room: Integers) -
 def usable_seconds(
     begin_s: Sequence[float], end_s: Sequence[float], deadline_s: Sequence[float], loss_s: Sequence[float]
 ) -> Floats:
-    """Return the seconds of each lease before each deadline, shape (n, t), less what job n loses when one begins."""
+    """Return the seconds of each lease before each deadline, shape (n, t), less what job n loses as a lease starts."""
     begin, end = np.asarray(begin_s), np.asarray(end_s)
     until = np.minimum(end[None, :], np.asarray(deadline_s)[:, None])
     usable: Floats = np.maximum(until - begin[None, :] - np.asarray(loss_s)[:, None], 0.0)

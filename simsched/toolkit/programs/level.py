@@ -1,4 +1,4 @@
-"""The program behind fairness and makespan: the largest level at which every job gets what it requires."""
+"""The program for fairness and makespan: the largest level at which every job gets what it requires."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from simsched.toolkit.programs.solver import (
     scale_rows,
 )
 
-#: By how much, relatively, the second criterion may fall short of the first; above the solver's tolerance.
+#: The relative amount of the first criterion that the second may give up; above the solver's tolerance.
 SLACK = 1e-9
 
 
 class Level(NamedTuple):
     """The largest `level` with rate >= level x required for all classes, and the price of each class's row.
 
-    Prices times requirements add up to 1; a class with a price above 0 has exactly its due in every best solution.
+    Prices times requirements add up to 1; a class with a positive price gets exactly its due in every best solution.
     """
 
     level: float
@@ -34,19 +34,19 @@ class Level(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Variables, and what of each counts as nothing: what `Classes.spread` takes."""
+    """Variables and the noise level of each, as `Classes.spread` takes them."""
 
     x: Floats
     noise: Floats
 
 
 class Levels:
-    """The program of one level for all classes, solved for what they require and again for the second criterion."""
+    """The program of one level for all classes, solved for their requirements and again for the second criterion."""
 
     def __init__(
         self, classes: Classes, required: Floats, method: Method = "auto", program: Program | None = None
     ) -> None:
-        """Take what each class requires at level 1; classes that require 0 are left out. `program` is used again."""
+        """Take what each class requires at level 1; classes that require 0 are left out. `program` is reused."""
         self._classes, self._required = classes, required
         self._scale = _scale(classes, required)
         self._asked = np.flatnonzero(required > 0) if self._scale > 0 else np.zeros(0, dtype=np.int64)
@@ -57,7 +57,7 @@ class Levels:
         self._program.load(classes.with_level(self._asked, self._due, self._columns), bound, method)
 
     def raised(self) -> Level:
-        """Return the largest level at which every class has its due."""
+        """Return the largest level at which every class gets its due."""
         prices = np.zeros(len(self._required))
         if not len(self._asked):
             return Level(0.0, prices)
@@ -91,12 +91,12 @@ def settle(classes: Classes, least: Floats, method: Method = "auto") -> Settled:
 
 
 def can_run(classes: Classes) -> Floats:
-    """Return 1 for classes that have a rate somewhere, 0 for those that can never run."""
+    """Return 1 for classes with a rate on some type, 0 for those that can never run."""
     return np.asarray(classes.best_rates > 0, dtype=np.float64)
 
 
 def _scale(classes: Classes, required: Floats) -> float:
-    """Return the level that the job with most to do reaches alone: in this unit levels are near 1.
+    """Return the level that the job with the most work reaches alone; in this unit, levels are near 1.
 
     The solver's tolerances are absolute.
     """

@@ -1,4 +1,4 @@
-"""Max-min fairness and makespan: one level for all jobs, raised as far as it goes."""
+"""Max-min fairness and makespan: one level for all jobs, raised as far as possible."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def max_min(problem: ShareProblem, method: Method = "auto", program: Program | N
     """Return the shares that maximise the least weighted rate, relative to the proportional share.
 
     The objective is min_i scale_factor_i / (weight_i p_i) x rate_i, where p_i is the rate under proportional shares
-    (Gavel, OSDI'20, section 4.1, with the scale factor of its simulator). Among the best shares those of least GPU time
-    win (`Classes.second_criterion`). A job that cannot run anywhere gets 0. Pass `problem.agnostic()` for the form
-    without rates, and reuse `program` to save building one.
+    (Gavel, OSDI'20, section 4.1, with the scale factor of its simulator). Among the best shares, those with the least
+    GPU time win (`Classes.second_criterion`). A job that cannot run anywhere gets 0. Pass `problem.agnostic()` for the
+    form without rates, and reuse `program` to save building one.
     """
     required = problem.weights * problem.proportional_rate() / problem.scale_factor
     return _at_level(classify(problem), required, method, program)
@@ -28,7 +28,7 @@ def makespan(
     """Return the shares under which the last job ends as early as possible (Gavel, OSDI'20, section 4.2).
 
     The objective is the largest s with rate_i >= s x remaining_i: the makespan is 1/s. `remaining_steps`, shape (n,),
-    is in the unit of the rates; a job without steps left or a type to run on does not count. Second criterion as in
+    is in the unit of the rates; jobs without steps left or a type to run on do not count. Second criterion as in
     `max_min`.
     """
     return _at_level(classify(problem, remaining_steps), remaining_steps, method, program)

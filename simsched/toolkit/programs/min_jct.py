@@ -1,4 +1,4 @@
-"""Least mean completion time if shares stayed as they are."""
+"""Least mean completion time, assuming that shares stay constant."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from simsched.toolkit.programs.solver import (
     scale_rows,
 )
 
-#: Relative gap between the best shares found and the bound at which the search ends.
+#: Relative gap between the best shares found and the bound at which the search stops.
 _GAP = 1e-9
 _MAX_CUTS = 200
-#: By how much the total may still fall, relatively, when units are changed for the last time, and how often they are.
+#: The relative fall in the total below which units no longer change, and the most times that they do.
 _NEAR, _MAX_UNITS = 0.01, 20
-#: Where the tangents of the least rates lie: one that loses so much is never among the best.
+#: The position of the tangents of the least rates: a rate that loses this much is never optimal.
 _LEAST = 1e-6
 
 
 def min_jct(problem: ShareProblem, remaining_steps: Floats, method: Method = "auto", gap: float = _GAP) -> Floats:
     """Return the shares that minimise the sum of remaining / rate over jobs (`min_jct` of Sia's fork of Gavel).
 
-    A job's age is a constant of the objective and not needed. Tangents approach the convex objective from below to the
-    relative `gap`; the best rates are unique, and the second criterion of `max_min` picks the shares.
+    A job's age is a constant of the objective, hence not an input. Tangents approach the convex objective from below to
+    the relative `gap`; the best rates are unique, and the second criterion of `max_min` picks the shares.
     """
     classes = classify(problem, remaining_steps)
     steps = classes.of(remaining_steps) * can_run(classes)
@@ -42,7 +42,7 @@ def min_jct(problem: ShareProblem, remaining_steps: Floats, method: Method = "au
 
 
 def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> Floats:
-    """Return the rate of each class, sought in units of the best rates so far: tolerances are absolute."""
+    """Return the rate of each class, solved in units of the best rates so far, since tolerances are absolute."""
     live = np.flatnonzero(steps > 0)
     rates = np.zeros(len(steps))
     rates[live] = Levels(classes, steps, method).raised().level * steps[live]
@@ -55,7 +55,7 @@ def _best_rates(classes: Classes, steps: Floats, method: Method, gap: float) -> 
 
 
 def _improved(classes: Classes, work: Floats, rates: Floats, method: Method, gap: float) -> tuple[Floats, float]:
-    """Return the best rates of the classes that have one, and their total of work / rate, relative to those given."""
+    """Return the best rates of the classes that have one, relative to those given, and their total of work / rate."""
     from scipy import sparse  # slow to load
 
     live = np.flatnonzero(rates > 0)

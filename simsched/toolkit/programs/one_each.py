@@ -1,7 +1,7 @@
 """The program that gives each job at most one of its offers within the GPUs of each type, solved by prices.
 
 Prices on the GPUs of each type decouple the jobs, and the cheapest offers bound the optimum from below. Only offers
-little dearer than their job's cheapest go to the solver; more are added until the answer is within the gap of the
+slightly dearer than their job's cheapest go to the solver; more are added until the answer is within the gap of the
 bound, or no offer left out can improve it.
 """
 
@@ -20,12 +20,12 @@ Flags = NDArray[np.bool_]
 
 #: Cuts after which prices are good enough; any prices give a valid bound.
 MOST_CUTS = 60
-#: The prices' bound may miss the best one by this share of it.
+#: The share of the best bound by which the bound of the prices may fall short.
 PRICE_GAP = 1e-5
-#: The answer is proven to this share of the optimum; the artifact's solver stops there too.
+#: The share of the optimum to which the answer is proven; the artifact's solver also stops there.
 RELATIVE_GAP = 1e-4
 NODE_LIMIT = 5000
-#: So few offers go to the solver as they are.
+#: The number of offers up to which all go to the solver.
 SMALL = 200
 
 
@@ -33,8 +33,8 @@ SMALL = 200
 class OfferProblem:
     """Offers sorted by job: `job`, `gpu_type`, `gpus` and `cost` of shape (m,).
 
-    `room` counts the GPUs of each type; `must` marks the jobs that have to get an offer. A job without one costs
-    nothing, hence only offers of negative cost are worth taking. Jobs without offers are left out.
+    `room` counts the GPUs of each type; `must` marks the jobs that must get an offer. A job without one costs nothing,
+    so only offers of negative cost are worth taking. Jobs without offers are left out.
     """
 
     job: Integers
@@ -48,7 +48,7 @@ class OfferProblem:
 def solve(problem: OfferProblem) -> Integers:
     """Choose offers of least total cost: for each job an index into the offers, -1 for none.
 
-    Raises `ValueError` where the jobs that must get an offer do not fit.
+    Raises `ValueError` if the jobs that must get an offer do not fit.
     """
     chosen = np.full(len(problem.must), -1, dtype=np.int64)
     if not len(problem.job):
@@ -75,7 +75,7 @@ def solve(problem: OfferProblem) -> Integers:
 
 
 def _reduced(problem: OfferProblem, prices: Floats) -> tuple[Floats, Integers, Floats, Floats]:
-    """Return each offer's cost with prices, each job's first offer, least cost, and least cost with none allowed."""
+    """Return each offer's cost with prices, and each job's first offer, least cost, and best cost (0 if unserved)."""
     costs = problem.cost + prices[problem.gpu_type] * problem.gpus
     starts = np.flatnonzero(np.diff(problem.job, prepend=-1))
     least = np.minimum.reduceat(costs, starts)
@@ -84,7 +84,7 @@ def _reduced(problem: OfferProblem, prices: Floats) -> tuple[Floats, Integers, F
 
 
 def _if_room_is_plenty(problem: OfferProblem) -> Integers | None:
-    """Give every job its cheapest offer if all of these fit at once, which is optimal; else None."""
+    """Give every job its cheapest offer if all of them fit at once, which is optimal; else None."""
     order = np.lexsort((np.arange(len(problem.job)), problem.cost, problem.job))
     first = order[np.unique(problem.job[order], return_index=True)[1]]
     first = first[(problem.cost[first] < 0) | problem.must[problem.job[first]]]
@@ -105,7 +105,7 @@ def _dearer(problem: OfferProblem, prices: Floats) -> Floats:
 
 
 def _bound(problem: OfferProblem, prices: Floats) -> tuple[float, Floats]:
-    """Return the bound that prices give and how it rises with each of them: GPUs asked for less those there are."""
+    """Return the bound that prices give and its gradient: GPUs asked for less GPUs available."""
     costs, starts, least, best = _reduced(problem, prices)
     ends = np.append(starts[1:], len(costs))
     taken = (best == least) & ((least < 0) | problem.must[problem.job[starts]])
@@ -145,7 +145,7 @@ def _prices(problem: OfferProblem) -> tuple[Floats, float]:
 
 
 def _milp(problem: OfferProblem, kept: Integers) -> tuple[Integers, float]:
-    """Solve the program of the offers `kept`; returns the chosen offers and their cost, infinite where none fits."""
+    """Solve the program of the offers `kept`; returns the chosen offers and their cost, infinite if none fits."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to load
     from scipy.sparse import coo_array  # slow to load
 

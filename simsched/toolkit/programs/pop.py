@@ -10,16 +10,16 @@ import numpy as np
 from simsched.errors import input_error
 from simsched.toolkit.programs.problem import Floats, Integers, Pairs, ShareProblem
 
-#: Solves one part: the problem and the positions of its jobs in the whole one.
+#: Solves one part: the problem and the positions of its jobs in the whole problem.
 Solve = Callable[[ShareProblem, Integers], Floats]
 
 
 def partitioned(problem: ShareProblem, parts: int, solve: Solve, rng: np.random.Generator) -> Floats:
     """Return shares from `parts` independent programs (POP: Narayanan et al., SOSP'21, section 3).
 
-    Jobs are dealt out at random, sizes evenly up to one job; each part has 1/parts of every type's GPUs, as a fraction.
-    `solve` gets a part and the positions of its jobs. Pairs within a part stay, the others get 0. Raises `InputError`
-    without a part.
+    Jobs are distributed at random, each size evenly up to one job; each part has 1/parts of every type's GPUs, as a
+    fraction. `solve` gets a part and the positions of its jobs. Pairs within a part remain, the others get 0. Raises
+    `InputError` if `parts` is less than 1.
     """
     if parts < 1:
         raise input_error("pop", f"parts is {parts}", "give the number of parts, at least 1")

@@ -1,4 +1,4 @@
-"""What every program of shares is given: rates, GPUs asked for and GPUs there."""
+"""The input of every program of shares: rates, GPUs asked for and GPUs available."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of jobs that may share GPUs; both ask for equally many.
+    """Pairs of jobs that may share GPUs; both ask for the same number of GPUs.
 
     `jobs[pairs, 2]` are positions of jobs; `throughput[pairs, 2, types]` are the rates of both when they run together,
     in the unit of `ShareProblem.throughput`.
@@ -31,13 +31,13 @@ class Pairs:
 class ShareProblem:
     """An instance: n jobs on k GPU types.
 
-    `throughput[n, k]` is the rate of a whole job on each type (for example steps per second; 0 where it cannot run),
+    `throughput[n, k]` is the rate of a whole job on each type (for example steps per second; 0 if it cannot run),
     `scale_factor[n]` the GPUs that it holds when it runs, `num_gpus[k]` the GPUs of each type and `weights[n]` its
     weight, default 1. With `pairs`, `kinds[n]` may number the kinds of jobs: jobs of one kind have equal rates, alone
     and in pairs.
 
     A solution is an array of shares of time, one row for each job and then for each pair, one column for each type. The
-    rows that contain a job add up to at most 1, and no type is used beyond its GPUs.
+    rows that contain a job add up to at most 1, and the use of no type exceeds its GPUs.
     """
 
     throughput: Floats
@@ -48,7 +48,7 @@ class ShareProblem:
     kinds: Integers | None = None
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where shapes or values do not make an instance."""
+        """Raise `InputError` if shapes or values are invalid."""
         jobs, types = self.throughput.shape
         if not len(self.weights):
             object.__setattr__(self, "weights", np.ones(jobs))
@@ -71,7 +71,7 @@ class ShareProblem:
         return len(self.throughput)
 
     def agnostic(self) -> ShareProblem:
-        """Return the same instance with rate 1 everywhere and without pairs, for policies that know no rates."""
+        """Return the same instance with rate 1 everywhere and without pairs, for policies without rates."""
         return ShareProblem(np.ones_like(self.throughput), self.scale_factor, self.num_gpus, self.weights)
 
     def usable(self, rates: Floats) -> Floats:
@@ -94,9 +94,9 @@ class ShareProblem:
 
 
 def pairs_of_kinds(kinds: Integers, scale_factor: Integers, beside: Floats, slack: float = 0.0) -> Pairs:
-    """Return all pairs of jobs of equal size with a rate in the table of their kinds.
+    """Return all pairs of jobs of equal size with rates in the table of their kinds.
 
-    `beside[kinds, kinds, types]` is the rate of the first kind beside the second, 0 if not measured. A pair is kept if
+    `beside[kinds, kinds, types]` is the rate of the first kind next to the second, 0 if not measured. A pair is kept if
     both rates exceed `slack` on some type; its rates are 0 on the other types.
     """
     first, second = np.triu_indices(len(kinds), k=1)
@@ -112,7 +112,7 @@ def pairs_of_kinds(kinds: Integers, scale_factor: Integers, beside: Floats, slac
 def isolated(problem: ShareProblem) -> Floats:
     """Return each job's shares in a private n-th of the cluster: N_k / (n scale_factor), rows capped at 1.
 
-    A row above 1 is divided by its sum (Gavel, OSDI'20, its baseline "isolated"). Shape (n, k).
+    A row above 1 is divided by its sum (Gavel, OSDI'20, baseline "isolated"). Shape (n, k).
     """
     if not problem.num_jobs:
         return np.zeros(problem.throughput.shape)
@@ -123,7 +123,7 @@ def isolated(problem: ShareProblem) -> Floats:
 def proportional(problem: ShareProblem) -> Floats:
     """Return N_k / sum N for every job: all its time, split as the GPUs are. Shape (n, k).
 
-    Ignores capacity: the mechanism that deals out rounds decides who waits.
+    Ignores capacity: the round mechanism decides which jobs wait.
     """
     return np.tile(problem.num_gpus / problem.num_gpus.sum(), (problem.num_jobs, 1))
 

@@ -1,4 +1,4 @@
-"""Gandiva's packing as Gavel compares with it: pairs of jobs drawn at random and kept while they pay."""
+"""Gandiva's packing as in Gavel's comparison: pairs of jobs drawn at random and kept while they pay off."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Unit = tuple[str, ...]
 
 
 class RandomPacking:
-    """Units kept from call to call: each job is alone or in one pair.
+    """Units that persist across calls: each job is alone or in one pair.
 
-    Nothing is packed while all jobs fit. Otherwise two of the jobs without a unit are drawn, as often as there are such
-    jobs, and paired if both are still without one and ask for equally many GPUs. A pair breaks up when one of its rates
-    is 0 or its normalised rates, summed over both jobs and all types, are below 1 (Gavel's simulator; the sum over
-    types makes this rare).
+    Nothing is packed while all jobs fit. Otherwise draws two of the jobs without a unit, as often as there are such
+    jobs, and pairs them if both still have none and ask for the same number of GPUs. A pair breaks up when one of its
+    rates is 0 or its normalised rates, summed over both jobs and all types, fall below 1 (Gavel's simulator; the sum
+    over types makes this rare).
     """
 
     def __init__(self, rng: Random) -> None:
-        """Begin without units; `rng` draws the pairs."""
+        """Start without units; `rng` draws the pairs."""
         self._rng = rng
         self._pairs: list[Unit] = []
 

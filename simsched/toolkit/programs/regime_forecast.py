@@ -1,7 +1,7 @@
 """Forecasts of a training's remaining batch regimes and remaining time.
 
-Shockwave (Zheng et al., NSDI'23, section 5) knows the sequence of regimes of a rule but not how long each lasts; their
-shares of the epochs are a Dirichlet variable, updated by what happened.
+Shockwave (Zheng et al., NSDI'23, section 5) knows the sequence of a rule's regimes but not how long each lasts; their
+shares of the epochs are a Dirichlet variable, updated as the job runs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Floats = NDArray[np.float64]
 def expected_epochs(epochs: int, past: Sequence[int], current: int, regimes: int) -> Floats:
     """Return the expected epochs of each regime in the whole training: shape (regimes,), adding up to `epochs`.
 
-    `past` are the lengths of finished regimes, `current` the epochs so far in the present one, `regimes` their number.
-    The prior is uniform. Finished regimes are known; the remaining epochs, plus `current`, are shared evenly by the
-    present regime, which keeps at least `current`, and those to come (a reading of the paper's restated prior). Raises
-    `ValueError` where more regimes are over than there are.
+    `past` are the lengths of finished regimes, `current` the epochs so far in the present one, and `regimes` the number
+    of all. The prior is uniform. Finished regimes are known; the remaining epochs, plus `current`, are shared evenly by
+    the present regime, which keeps at least `current`, and those to come (a reading of the paper's restated prior).
+    Raises `ValueError` if more regimes are over than exist.
     """
     if len(past) >= regimes:
         raise ValueError(f"{len(past)} regimes are over, of {regimes} in all, and one is running")
@@ -36,7 +36,7 @@ def expected_epochs(epochs: int, past: Sequence[int], current: int, regimes: int
 
 
 def remaining_of(epoch_s: Sequence[float], done: float) -> float:
-    """Return the seconds left after `done` epochs where the seconds of every epoch are forecast."""
+    """Return the seconds left after `done` epochs given a forecast of the seconds of every epoch."""
     whole = int(done)
     if whole >= len(epoch_s):
         return 0.0
@@ -57,8 +57,8 @@ def epochs_within(epoch_s: Sequence[float], done: float, seconds: float) -> floa
 def expected_profile(epoch_s: Sequence[float], done: float) -> list[float]:
     """Return the expected seconds of every epoch after `done` epochs, given the seconds they will really take.
 
-    `epoch_s` tells which regimes come and how fast each is; lengths are known only for finished regimes
-    (`expected_epochs`), and rounded to whole epochs.
+    `epoch_s` gives the order and the speeds of the regimes; lengths are known only for finished regimes
+    (`expected_epochs`) and are rounded to whole epochs.
     """
     runs = [(second, len(list(same))) for second, same in groupby(epoch_s)]
     past: list[int] = []

@@ -1,4 +1,4 @@
-"""Shockwave's plan over future rounds: which jobs run in how many of them, and when (Zheng et al., NSDI'23).
+"""Shockwave's plan over future rounds: in how many rounds, and in which, each job runs (Zheng et al., NSDI'23).
 
 Which rounds a job gets changes neither its utility nor the makespan: the integer program counts rounds, one variable
 per job. The published one has a binary for each job and round, and a second program orders the rounds; here `arrange`
@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: No weight exceeds this: the solver tells sums apart to about ten digits.
+#: No weight exceeds this: the solver resolves sums to about ten digits.
 MOST_WEIGHT = 1e4
-#: Costs are scaled to this: the solver's absolute gap (1e-6) means nothing beside the relative one.
+#: Costs are scaled to this: the solver's absolute gap (1e-6) is negligible next to the relative one.
 LARGEST_COST = 1e4
 
 
@@ -34,10 +34,10 @@ class PlanOptions:
     """The constants of a plan, with the artifact's values for 32 GPUs.
 
     `makespan_weight` is k, per second of the longest remaining time; `fairness_power` is lambda; `hurry_power` replaces
-    it where less than a round remains; `momentum` averages estimates of the fair completion time; `bases` are the
-    shares of progress at which the log utility bends, `floor` stands for no progress. The solver stops at
-    `relative_gap` or `node_limit`, never by the clock: plans do not depend on the machine. `early` says which jobs get
-    their rounds first in the window, `spare` which of those without a round get the GPUs left.
+    it if less than a round remains; `momentum` averages estimates of the fair completion time; `bases` are the shares
+    of progress at which the log utility bends, `floor` stands in for zero progress. The solver stops at `relative_gap`
+    or `node_limit`, never by the clock, so plans do not depend on the machine. `early` says which jobs get their rounds
+    first in the window, `spare` which jobs without a round get spare GPUs.
     """
 
     rounds: int = 20
@@ -63,9 +63,9 @@ DEFAULTS = PlanOptions()
 class PlanJobs:
     """The jobs of a plan, as arrays of shape (n,).
 
-    `progress` is the share of epochs done (below 1, or the job has no utility left and may starve), `gain` what a round
-    adds to it, `remaining_s` the predicted seconds of training left, `age_s` the seconds since submission, `fair_s` the
-    completion time under a uniform share.
+    `progress` is the share of epochs done (below 1, or the job has no utility left and may starve), `gain` what one
+    round adds to it, `remaining_s` the predicted seconds of training left, `age_s` the seconds since submission,
+    `fair_s` the completion time under a uniform share.
     """
 
     gpus: Integers
@@ -82,9 +82,9 @@ class PlanJobs:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan: the `rounds` of each job (n,), whether fairness could be kept, and the estimated ratios (n,).
+    """A plan: the `rounds` of each job (n,), whether it keeps fairness, and the estimated ratios (n,).
 
-    `optimal` is false where the solver stopped at its limit of nodes.
+    `optimal` is false if the solver stopped at its limit of nodes.
     """
 
     rounds: Integers
@@ -105,13 +105,13 @@ def averaged_fair_s(before_s: float | None, alone_s: float, share: float, moment
 
 
 def estimated_ratios(jobs: PlanJobs, num_gpus: int) -> Floats:
-    """Estimate finish-time fairness if each job went on with a uniform share: shape (n,), above 1 is unfair."""
+    """Estimate finish-time fairness if each job continued with a uniform share: shape (n,); above 1 is unfair."""
     ratios: Floats = (jobs.age_s + jobs.remaining_s / uniform_share(len(jobs), num_gpus)) / jobs.fair_s
     return ratios
 
 
 def fairness_weights(jobs: PlanJobs, ratios: Floats, options: PlanOptions = DEFAULTS) -> Floats:
-    """Return the weights of utilities: a power of the estimated ratio where it exceeds 1, at most 10,000; else 1."""
+    """Return the weights of utilities: a power of the estimated ratio if it exceeds 1, at most 10,000; else 1."""
     power = np.where(jobs.remaining_s < options.round_s, options.hurry_power, options.fairness_power)
     logs = power * log(np.maximum(ratios, 1.0))
     weights: Floats = exp(np.minimum(logs, log(MOST_WEIGHT)))
@@ -121,8 +121,8 @@ def fairness_weights(jobs: PlanJobs, ratios: Floats, options: PlanOptions = DEFA
 def fewest_rounds(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Integers:
     """Return the rounds each job needs in the window to stay within `most_unfair` times its fair completion.
 
-    After the coming round, unplanned time counts as a uniform share. More rounds than the window has mean that the job
-    cannot stay within it.
+    After the coming round, unplanned time counts as a uniform share. A result above the window's rounds means that the
+    job cannot stay within it.
     """
     spare_s = options.most_unfair * jobs.fair_s - jobs.age_s - options.round_s
     needed_s = jobs.remaining_s - spare_s * uniform_share(len(jobs), num_gpus)
@@ -152,7 +152,7 @@ def plan(jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Plan
 def _solve(
     jobs: PlanJobs, weights: Floats, bounds: tuple[Integers, Integers], num_gpus: int, options: PlanOptions
 ) -> tuple[Integers, bool]:
-    """Solve the program: each job's rounds, its progress on each piece of the utility, the longest remaining time."""
+    """Solve for each job's rounds, its progress on each piece of the utility, and the longest remaining time."""
     from scipy.optimize import Bounds, milp  # slow to load
 
     n = len(jobs)
@@ -186,7 +186,7 @@ def _first_come(rounds: Integers, jobs: PlanJobs) -> Integers:
 
 
 def _constraints(jobs: PlanJobs, pieces: int, num_gpus: int, options: PlanOptions) -> LinearConstraint:
-    """Return the room of the window, what remains of each job, and the progress that its rounds make."""
+    """Return the constraints: the room of the window, what remains of each job, and the progress of its rounds."""
     from scipy.optimize import LinearConstraint  # slow to load
     from scipy.sparse import coo_array  # slow to load
 
@@ -201,14 +201,14 @@ def _constraints(jobs: PlanJobs, pieces: int, num_gpus: int, options: PlanOption
 
 
 def _slopes(options: PlanOptions) -> tuple[Floats, Floats]:
-    """Return the bases of the log utility and the slope between each and the next."""
+    """Return the bases of the log utility and the slope from each to the next."""
     bases = np.array(options.bases)
     values = log(np.maximum(bases, options.floor))
     return bases, np.diff(values) / np.diff(bases)
 
 
 def _pieces(jobs: PlanJobs, options: PlanOptions) -> tuple[Floats, Floats]:
-    """Return the slope of each piece, and how much of it each job has ahead: shapes (pieces,) and (n, pieces)."""
+    """Return the slope of each piece, and how much of it lies ahead of each job: shapes (pieces,) and (n, pieces)."""
     bases, slopes = _slopes(options)
     from_here = np.maximum(jobs.progress[:, None], bases[None, :-1])
     widths: Floats = np.maximum(bases[None, 1:] - from_here, 0.0)
@@ -216,7 +216,7 @@ def _pieces(jobs: PlanJobs, options: PlanOptions) -> tuple[Floats, Floats]:
 
 
 def log_utility(progress: Floats, options: PlanOptions = DEFAULTS) -> Floats:
-    """Return the piecewise-linear log of progress: exact at the bases, their chord in between."""
+    """Return the piecewise-linear log of progress: exact at the bases, linear in between."""
     bases, slopes = _slopes(options)
     done = np.clip(progress[:, None] - bases[None, :-1], 0.0, np.diff(bases))
     utility: Floats = log(options.floor) + times(done, slopes)
@@ -227,8 +227,8 @@ def arrange(planned: Plan, jobs: PlanJobs, num_gpus: int, options: PlanOptions =
     """Put planned rounds in order: shape (rounds, n).
 
     Jobs at risk of missing their rounds come first, then those treated worst (by estimated ratio) or, if
-    `options.early` says so, those with the least remaining time, then by order. The program counts rounds, and wide
-    jobs may not fit round for round: what does not fit stays undone.
+    `options.early` says so, those with the least remaining time, then by order. The program only counts rounds, and
+    wide jobs may not fit in every round: rounds that do not fit are dropped.
     """
     left, rounds = planned.rounds.copy(), options.rounds
     chosen = np.zeros((rounds, len(jobs)), dtype=bool)
@@ -253,7 +253,7 @@ def fill(order: Sequence[int] | Integers, gpus: Integers, free: int, jobs: int) 
 
 
 def backfilled(chosen: Flags, jobs: PlanJobs, num_gpus: int, options: PlanOptions = DEFAULTS) -> Flags:
-    """Add to a round's jobs those of the longest remaining time that still fit, or whom `options.spare` names."""
+    """Add to a round's jobs the jobs that still fit, the longest remaining time first or as `options.spare` says."""
     if options.spare == "nobody":
         return chosen
     order = np.argsort(-jobs.remaining_s if options.spare == "long" else jobs.remaining_s, kind="stable")

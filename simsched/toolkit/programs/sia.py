@@ -1,4 +1,4 @@
-"""Sia's worth of configurations, and the program that gives each job one (Jayaram Subramanya et al., SOSP'23).
+"""Sia's values of configurations, and the program that gives each job one (Jayaram Subramanya et al., SOSP'23).
 
 A configuration is a GPU type and a number of nodes and GPUs: powers of two inside a node, whole nodes beyond.
 """
@@ -22,7 +22,7 @@ Flags = NDArray[np.bool_]
 FAIRNESS = -0.5
 PENALTY = 1.1
 MOST_GPUS = 64
-#: No goodput counts as less than this, no powered goodput as more than that.
+#: No goodput counts as less than this, no goodput to the power p as more than that.
 LEAST_GOODPUT = 1e-4
 MOST_VALUE = 3000.0
 
@@ -36,7 +36,7 @@ class Configuration(NamedTuple):
 
 
 def configurations(groups: Mapping[str, tuple[int, int]], most_gpus: int = MOST_GPUS) -> tuple[Configuration, ...]:
-    """List the configurations of a cluster, `groups` giving (nodes, GPUs of a node) by GPU type.
+    """List the configurations of a cluster, `groups` gives (nodes, GPUs per node) by GPU type.
 
     Inside a node: the powers of two and the whole node; beyond: whole nodes up to `most_gpus`.
     """
@@ -50,7 +50,7 @@ def configurations(groups: Mapping[str, tuple[int, int]], most_gpus: int = MOST_
 
 
 def rigid(groups: Mapping[str, tuple[int, int]], gpus: int) -> tuple[Configuration, ...]:
-    """List the configurations of a job that takes exactly `gpus` GPUs: one of each type that has as many."""
+    """List the configurations of a job that takes exactly `gpus` GPUs: one on each type that has that many."""
     return tuple(
         Configuration(gpu_type, -(-gpus // per_node), gpus)
         for gpu_type, (nodes, per_node) in sorted(groups.items())
@@ -59,15 +59,15 @@ def rigid(groups: Mapping[str, tuple[int, int]], gpus: int) -> tuple[Configurati
 
 
 def may_grow_to(largest_gpus: int, most_gpus: int = MOST_GPUS) -> int:
-    """Return the most GPUs that an adaptive job may get next: twice the most it ran on, one if it never ran."""
+    """Return the most GPUs that an adaptive job may get next: twice the most it ran on, or one if it never ran."""
     return min(max(2 * largest_gpus, 1), most_gpus)
 
 
 def restart_factor(age_s: float, restarts: int, delay_s: float) -> float:
-    """Return the factor in [0, 1] on the goodput of a changed configuration.
+    """Return the factor in [0, 1] on the goodput of a configuration that differs from the current one.
 
-    The share of its life that a job would have trained had it restarted once more, at `delay_s` each; 1 while it is no
-    older than one restart (artifact).
+    The share of its life that a job would have spent on training with one more restart, at `delay_s` each; 1 while it
+    is no older than one restart (artifact).
     """
     if age_s <= delay_s:
         return 1.0
@@ -75,10 +75,10 @@ def restart_factor(age_s: float, restarts: int, delay_s: float) -> float:
 
 
 def bootstrapped(rate: float, alone_here: float, alone_there: float) -> float:
-    """Return the speed on several GPUs of a type where the job ran on one GPU only (the bootstrap of unknown types).
+    """Return the speed on several GPUs of a type on which the job ran on one GPU only (the bootstrap of unknown types).
 
-    `rate` is the speed on as many GPUs of a known type, `alone_there` that of one GPU of it, `alone_here` the speed on
-    one GPU of the type in question.
+    `rate` is the speed on as many GPUs of a known type, `alone_there` that on one GPU of that type, `alone_here` the
+    speed on one GPU of the type in question.
     """
     return alone_here / alone_there * rate
 
@@ -86,9 +86,9 @@ def bootstrapped(rate: float, alone_here: float, alone_there: float) -> float:
 def values(
     goodputs: Floats, gpus: Integers, current: int = -1, factor: float = 1.0, fairness: float = FAIRNESS
 ) -> Floats:
-    """Return the worth of each configuration of one job: shape (c,), small is good for `fairness` < 0.
+    """Return the value of each configuration of one job: shape (c,); smaller is better for `fairness` < 0.
 
-    `goodputs` and `gpus` are by configuration, `current` is the index of the one held (-1: none), `factor` its
+    `goodputs` and `gpus` are by configuration, `current` is the index of the one held (-1 for none), `factor` its
     `restart_factor`. Goodputs are relative to the least of them, which counts as much as its GPUs.
     """
     floored = np.maximum(goodputs, LEAST_GOODPUT)
@@ -101,10 +101,10 @@ def values(
 
 
 class Offers(NamedTuple):
-    """What the jobs could get, as arrays of shape (m,), sorted by job.
+    """The configurations on offer to the jobs, as arrays of shape (m,), sorted by job.
 
-    `job` and `gpu_type` count from 0; `value` is each offer's worth. A rigid job has one offer per type, an adaptive
-    one as many as configurations, a restarting one only what it holds.
+    `job` and `gpu_type` count from 0; `value` is each offer's value. A rigid job has one offer per type, an adaptive
+    one has one per configuration, a restarting one only the one it holds.
     """
 
     job: Integers
@@ -114,7 +114,7 @@ class Offers(NamedTuple):
 
 
 def offers_of(rows: Sequence[tuple[Sequence[int], Sequence[int], Sequence[float]]]) -> Offers:
-    """Put jobs' offers together: for each job the types, GPUs and values of its configurations."""
+    """Combine the offers of jobs: for each job the types, GPUs and values of its configurations."""
     job = np.repeat(np.arange(len(rows)), [len(types) for types, _, _ in rows])
     types, gpus, value = (np.array([cell for row in rows for cell in row[part]]) for part in range(3))
     return Offers(job, types.astype(np.int64), gpus.astype(np.int64), value.astype(np.float64))
@@ -132,9 +132,9 @@ def choose(
 ) -> Integers:
     """Choose at most one offer for each of `jobs` jobs: an index into the offers, -1 for none.
 
-    `room` counts the GPUs of each type, `weights` and `must` (has to get an offer) are by job. For negative `fairness`,
-    minimises the weighted values plus `penalty` for each job without GPUs; for positive, maximises the values less the
-    penalties. Raises `ValueError` where the jobs that must get an offer do not fit.
+    `room` counts the GPUs of each type, `weights` and `must` (the job must get an offer) are by job. For negative
+    `fairness`, minimises the weighted values plus `penalty` for each job without GPUs; for positive, maximises the
+    values less the penalties. Raises `ValueError` if the jobs that must get an offer do not fit.
     """
     weight = np.ones(jobs) if weights is None else weights
     sign = 1.0 if fairness < 0 else -1.0

@@ -1,6 +1,6 @@
 """Linear programs solved by HiGHS through highspy.
 
-`scipy.optimize.linprog` calls the same solver with the same answers (tested), but of a program with some 60 variables
+`scipy.optimize.linprog` calls the same solver with the same answers (tested), but on a program of about 60 variables
 HiGHS takes 0.6 ms, and scipy's checks around it 3 ms.
 """
 
@@ -19,14 +19,14 @@ from simsched.toolkit.programs.problem import Floats
 #: `interior`, the same without crossover, ends in the middle of the best solutions, which is not always unique.
 Method = Literal["auto", "highs-ds", "highs-ipm", "interior"]
 
-#: A sparse matrix by rows, or a dense one where it is small. Scipy's stubs say little about operations on these.
+#: A sparse matrix by rows, or a dense one if it is small. Scipy's stubs say little about their operations.
 Rows = Any
 
 
-#: From how many rows on the interior-point method is faster (measured on max-min fairness).
+#: The number of rows from which the interior-point method is faster (measured on max-min fairness).
 _MANY_ROWS = 600
 
-#: Tolerances of HiGHS, and entries so small that it drops them: its tightest.
+#: Tolerances of HiGHS, and the size below which it drops entries, at their tightest.
 _TOLERANCE, _DROPPED = 1e-10, 1e-12
 _OPTIONS: Mapping[str, Any] = MappingProxyType(
     {
@@ -38,12 +38,12 @@ _OPTIONS: Mapping[str, Any] = MappingProxyType(
     }
 )
 
-#: Up to how many rows the simplex method is faster without presolve and scaling.
+#: The number of rows up to which the simplex method is faster without presolve and scaling.
 _FEW_ROWS = 200
 _AT_ONCE: Mapping[str, Any] = MappingProxyType({"presolve": "off", "simplex_scale_strategy": 0})
 _USUAL: Mapping[str, Any] = MappingProxyType({"presolve": "choose", "simplex_scale_strategy": 2, "simplex_strategy": 1})
 
-#: How HiGHS numbers the variants of the simplex method.
+#: HiGHS's numbers of the variants of the simplex method.
 _DUAL, _PRIMAL = 1, 4
 
 
@@ -56,22 +56,22 @@ class Optimum(NamedTuple):
 
 
 class SolverError(RuntimeError):
-    """HiGHS gave up on a program for a reason other than that it has no solution."""
+    """HiGHS failed on a program for a reason other than infeasibility."""
 
 
 class Program:
     """Maximises over x >= 0 with `rows @ x <= bound`; small programs start from the previous solution.
 
-    Reuse one object for many programs: a new solver costs as much as a small program. Results equal those of a fresh
-    one.
+    Reuse one object for many programs, since a new solver costs as much as a small program. Results equal those of a
+    new one.
     """
 
     def __init__(self) -> None:
-        """Know no rows; `load` brings them."""
+        """Start without rows; `load` provides them."""
         self._solver: Any = None
 
     def __reduce__(self) -> tuple[type[Program], tuple[()]]:
-        """Copy it as one that knows no rows, since HiGHS cannot be copied."""
+        """Copy to a program without rows, since HiGHS cannot be copied."""
         return Program, ()
 
     def load(self, rows: Rows, bound: Floats, method: Method = "auto") -> Program:
@@ -88,14 +88,14 @@ class Program:
         self._small = method == "highs-ds" and len(bound) <= _FEW_ROWS
         self._set(_AT_ONCE if self._small else _USUAL)
         if self._small:
-            # Presolve takes as long as such programs do. The primal method begins at x = 0 where it may.
+            # Presolve takes as long as such programs do. The primal method starts at x = 0 if it may.
             self._set({"simplex_strategy": _PRIMAL if (bound >= 0).all() else _DUAL})
         self._solver.passModel(_model(rows, bound))
         self._columns = np.arange(rows.shape[1], dtype=np.int32)
         return self
 
     def maximise(self, objective: Floats) -> Optimum | None:
-        """Return the best x for this objective, None where nothing satisfies the rows; else `SolverError`."""
+        """Return the best x for this objective, None if nothing satisfies the rows; `SolverError` on other failures."""
         from highspy import HighsModelStatus  # slow to load
 
         solver = self._solver
@@ -125,17 +125,17 @@ class Program:
             self._solver.setOptionValue(name, value)
 
     def keep_above(self, column: int, least: float) -> None:
-        """Demand that a variable is at least so large from now on."""
+        """Require `column` to be at least `least` from now on."""
         self._solver.changeColBounds(column, least, np.inf)
 
 
 def maximise(objective: Floats, rows: Rows, bound: Floats, method: Method = "auto") -> Optimum | None:
-    """Maximise `objective @ x` over x >= 0 with `rows @ x <= bound`; None where nothing satisfies the rows."""
+    """Maximise `objective @ x` over x >= 0 with `rows @ x <= bound`; None if nothing satisfies the rows."""
     return Program().load(rows, bound, method).maximise(objective)
 
 
 def _model(rows: Rows, bound: Floats) -> Any:
-    """Return `rows @ x <= bound` and x >= 0 as highspy takes it, with no costs."""
+    """Return `rows @ x <= bound` and x >= 0 as highspy takes it, without costs."""
     import highspy  # slow to load
 
     if _dense(rows):
@@ -164,7 +164,7 @@ def with_column(rows: Rows, column: Floats) -> Rows:
 
 
 def on_top(*parts: Rows) -> Rows:
-    """Put matrices with equally many columns on top of each other."""
+    """Stack matrices with the same number of columns."""
     if all(_dense(part) for part in parts):
         return np.vstack(parts)
     from scipy import sparse  # slow to load
@@ -191,7 +191,7 @@ def scale_columns(rows: Rows, by: Floats) -> Rows:
 
 
 def apply(rows: Rows, x: Floats) -> Floats:
-    """Multiply a matrix by a vector; numpy's product of dense ones would choose its code by processor."""
+    """Multiply a matrix by a vector; numpy's dense product would depend on the processor."""
     return np.asarray(times(rows, x) if _dense(rows) else rows @ x)
 
 

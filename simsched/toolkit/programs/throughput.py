@@ -1,4 +1,4 @@
-"""Largest total throughput, raw or normalised or per dollar, with deadlines or without."""
+"""Largest total throughput: raw, normalised or per dollar, with or without deadlines."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def total_throughput(
 
     `normalised` divides each job's rates by its fastest, since raw steps favour models with short steps. `price[k]`
     divides the rates on a type by its price (dollars an hour): Gavel's "minimum cost". `least_rate[n]` is the rate that
-    meets each job's deadline, 0 for no deadline; if not all can be met, all are dropped. Second criterion as in
-    `max_min`. `SolverError` where the solver fails.
+    meets each job's deadline, 0 for no deadline; if they cannot all be met, all are dropped. Second criterion as in
+    `max_min`. Raises `SolverError` if the solver fails.
     """
     demand = np.zeros(problem.num_jobs) if least_rate is None else least_rate
     classes = classify(problem, demand)
@@ -57,7 +57,7 @@ def total_throughput(
 
 
 def _largest(goal: Floats, rows: Rows, bound: Floats, method: Method) -> float | None:
-    """Return the largest total, solved in units of the largest part of it; None where nothing satisfies the rows."""
+    """Return the largest total, solved in units of its largest part; None if nothing satisfies the rows."""
     unit = float(goal.max())
     best = maximise(goal / unit if unit > 0 else goal, rows, bound, method)
     return None if best is None else best.value * max(unit, 0.0)

@@ -1,4 +1,4 @@
-"""Water filling: raise all jobs together, freeze those that can rise no further, continue with the rest."""
+"""Water filling: raise all jobs together, freeze those that can rise no further, and continue with the rest."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ RULES = ("fairness", "fifo")
 #: The least part of the total price at which a class counts as unable to rise; prices add up to 1.
 _PRICED = 1e-6
 
-#: How often levels may be lowered by `SLACK` when the solver's answer is not quite feasible.
+#: The most times that levels drop by `SLACK` when the solver's answer is not quite feasible.
 _MOST_LOWERED = 100
 
-#: With more classes than this, those that reach their best rate are searched for together, not one by one.
+#: With more classes than this, the search for those that reach their best rate handles them together.
 _MANY_CLASSES = 250
 
 
 @dataclass(frozen=True)
 class Entities:
-    """Groups of jobs that share the cluster by weight, each with its own rule inside.
+    """Groups of jobs that share the cluster by weight, each with a rule for its members.
 
     `member[n]` numbers each job's entity; `weights[entities]` are above 0; `rules` says how an entity's jobs share: by
     their weights (`fairness`) or in the order listed (`fifo`).
@@ -79,7 +79,7 @@ def water_filling(problem: ShareProblem, entities: Entities | None = None, metho
 
 
 def _facts(entities: Entities | None, jobs: int) -> list[Floats]:
-    """Return by job what tells jobs apart besides the problem: the entity and the place in a queue."""
+    """Return, by job, what distinguishes jobs besides the problem: the entity and the position in a queue."""
     if entities is None:
         return []
     queued = np.array([rule == "fifo" for rule in entities.rules])[entities.member]
@@ -87,7 +87,7 @@ def _facts(entities: Entities | None, jobs: int) -> list[Floats]:
 
 
 def _fill(classes: Classes, entities: Entities | None, facts: list[Floats], method: Method) -> Floats:
-    """Return the normalised rate (before scale factors) at which each class is frozen."""
+    """Return the normalised rate (before scale factors) at which each class freezes."""
     problem = classes.problem
     usual = classes.of(problem.proportional_rate())
     scale = classes.of(problem.scale_factor.astype(np.float64))
@@ -119,9 +119,9 @@ def _fill(classes: Classes, entities: Entities | None, facts: list[Floats], meth
 
 
 def _raise(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> tuple[float, Flags] | None:
-    """Return how far all can rise together in proportion to `step`, and who is then stuck; None below the levels.
+    """Return how far all can rise in proportion to `step`, and which classes are then stuck; None below the levels.
 
-    Rates count in units of `unit`. Solved in units of the height at which the first of them has its best rate.
+    Rates are in units of `unit`; the program is in units of the height at which the first class reaches its best rate.
     """
     rising = step > 0
     most = classes.best_rates / unit
@@ -143,8 +143,8 @@ def _raise(classes: Classes, unit: Floats, level: Floats, step: Floats, method: 
 def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> Flags:
     """Return the classes that reach their best rate before any GPU is short.
 
-    While all rise, one class after the other gets all the time on its fastest type; bisection finds how many
-    do. Only without entities, which split weights again after each of them.
+    As all rise, one class after the other gets its fastest type all the time; bisection finds how many do. Not for
+    entities, which split weights again after each class.
     """
     most = classes.best_rates / unit
     rising = np.flatnonzero(step > 0)
@@ -157,7 +157,7 @@ def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method:
         return raised is not None and raised[0] >= 1.0 - SLACK
 
     flags = np.zeros(len(level), dtype=np.bool_)
-    if fits(1):  # often the first does not
+    if fits(1):  # often not even the first does
         too_many = bisect_left(range(len(order) + 1), True, lo=2, key=lambda number: not fits(number))
         flags[rising[order[: too_many - 1]]] = True
     return flags

@@ -1,4 +1,4 @@
-"""How shares of time become rounds: who runs in the next round, on what GPU type, and on which GPUs.
+"""Turns shares of time into rounds: which jobs run in the next round, on which GPU type, and on which GPUs.
 
 `simsched.toolkit.programs` computes the shares; the engine carries a round out.
 """

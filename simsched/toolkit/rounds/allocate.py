@@ -11,9 +11,9 @@ from simsched.toolkit.rounds.mechanism import Grant
 
 
 class Allocator:
-    """Places the grants of one round after the other.
+    """Places the grants of successive rounds.
 
-    A job, or a pair on its own, keeps the GPUs that it holds of its type; of two that no longer run together, the first
+    A job, or a pair on its own, keeps the GPUs of its type that it holds; if two jobs no longer run together, the first
     keeps them. The others take free GPUs, largest first: the fullest node that can hold a job whole, else the emptiest
     nodes.
     """
@@ -22,14 +22,14 @@ class Allocator:
         self._free = Capacity((), (), ())
 
     def allocate(self, grants: Iterable[Grant], view: View) -> Decision:
-        """Place the jobs of the grants that run."""
+        """Place the jobs of running grants."""
         runs = [grant for grant in grants if grant.runs]
         if view.max_jobs_per_gpu == 1:
             return Decision.change(self._whole(runs, view))
         return Decision(_shared(sorted(runs, key=_by_size), view))
 
     def _whole(self, grants: Sequence[Grant], view: View) -> dict[str, Allocation]:
-        """Return what differs from the round before where no GPU is shared, in the order of the jobs."""
+        """Return the changes since the last round, in the order of the jobs, if no GPU is shared."""
         nodes = view.nodes
         wanted = {grant.unit[0]: grant for grant in grants}
         changed: dict[str, Allocation] = {}
@@ -52,7 +52,7 @@ class Allocator:
         return changed
 
     def _now_free(self, view: View) -> Capacity:
-        """Return the GPUs that are free now, updated from the round before."""
+        """Return the GPUs that are free now, updated from the last round."""
         if view.up != self._free.up:
             self._free = Capacity.of(view)
         elif self._free.free != view.free:
@@ -63,7 +63,7 @@ class Allocator:
 
 
 def _shared(grants: Sequence[Grant], view: View) -> dict[str, Allocation | Action]:
-    """Place all grants, the largest first, where several jobs may hold a GPU."""
+    """Place all grants, the largest first, if several jobs may hold a GPU."""
     kept: dict[str, Allocation] = {}
     coming = [grant for grant in grants if not _stays(grant, view, kept)]
     held = [kept[grant.unit[0]] for grant in grants if grant.unit[0] in kept]
@@ -88,7 +88,7 @@ def _by_size(grant: Grant) -> int:
 
 
 def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
-    """Return whether a unit stays where it is, and if so note what it holds."""
+    """Return whether a unit stays in place; if it does, record what it holds."""
     first = view.jobs[grant.unit[0]]
     held, beside = first.allocation, first.neighbours
     if not held or view.nodes[held[0][0]].gpu_type != grant.gpu_type:
@@ -103,9 +103,9 @@ def _stays(grant: Grant, view: View, kept: dict[str, Allocation]) -> bool:
 
 
 def emptiest(loads: Mapping[int, int], gpus: Sequence[int], wanted: int) -> Allocation:
-    """Return `wanted` GPUs on the nodes with the least load per GPU; `loads` counts jobs' GPUs by node.
+    """Return `wanted` GPUs on the nodes with the least load per GPU; `loads` counts the GPUs of jobs by node.
 
-    A node gives at most all its GPUs; `gpus` counts those of every node of the cluster.
+    A node contributes at most all its GPUs; `gpus` counts the GPUs of every node of the cluster.
     """
     picked: list[tuple[int, int]] = []
     missing = wanted

@@ -1,6 +1,6 @@
 """The ideal of a policy of shares: fractions of time granted exactly and at once, as if GPUs were divisible.
 
-The term is that of Gavel's simulator; compared with rounds of the same policy it shows what the mechanism costs. Each
+The term is from Gavel's simulator; compared with rounds of the same policy, it shows the cost of the mechanism. Each
 job progresses at its true rate on each GPU type times its share of it. Jobs are placed on arrival and stay, several on
 a GPU: GPUs, nodes and utilisation in the tables of an ideal run mean nothing.
 """
@@ -25,10 +25,10 @@ _SLACK = 1e-6
 
 
 class FluidAgent(UnlearningAgent, LeasingAgent):
-    """Has its job make progress at the rate that the policy has set."""
+    """Makes its job progress at the rate that the policy sets."""
 
     def __init__(self, inner: Agent) -> None:
-        """Begin at rest, with the batch that `inner` chooses."""
+        """Start at rest, with the batch that `inner` chooses."""
         self._inner = inner
         self.total = 0.0
         self.rate = 0.0
@@ -47,13 +47,13 @@ class FluidAgent(UnlearningAgent, LeasingAgent):
 
 
 class Fluid:
-    """The jobs of an ideal run: their agents, and where they were put."""
+    """The jobs of an ideal run: their agents, and their places."""
 
     def __init__(self) -> None:
         self._agents: dict[str, FluidAgent] = {}
 
     def agent(self, job_id: str, inner: Agent) -> FluidAgent:
-        """Make the agent of a job."""
+        """Create the agent of a job."""
         self._agents[job_id] = FluidAgent(inner)
         return self._agents[job_id]
 
@@ -76,9 +76,9 @@ class Fluid:
 
 
 def fill_up(problem: ShareProblem, shares: Floats) -> Floats:
-    """Deal out the time that shares leave, to jobs in their order, each on the types that are fastest for it.
+    """Hand out the time that shares leave to jobs in order, each on its fastest types.
 
-    Rounds do the same with GPUs to which no share applies. Raises `ValueError` if the shares exceed the GPUs.
+    Rounds do the same with GPUs that no share claims. Raises `ValueError` if the shares exceed the GPUs.
     """
     size = problem.scale_factor.astype(np.float64)
     left = problem.num_gpus - times(shares.T, size)
@@ -98,7 +98,7 @@ def fill_up(problem: ShareProblem, shares: Floats) -> Floats:
 
 
 def _somewhere(jobs: Sequence[JobView], view: View) -> dict[str, Allocation]:
-    """Return what each job holds: what it held, or the emptiest nodes of the emptiest type on which it can run."""
+    """Return what each job holds: its previous GPUs, or the emptiest nodes of the emptiest type on which it can run."""
     gpus = [node.gpus for node in view.nodes]
     loads: dict[str, dict[int, int]] = {}
     for node, up in zip(view.nodes, view.up, strict=True):

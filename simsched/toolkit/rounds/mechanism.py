@@ -1,4 +1,4 @@
-"""The round mechanism: the unit whose share exceeds its received time the most runs next.
+"""The round mechanism: the unit with the largest share relative to its received time runs next.
 
 Gavel (Narayanan et al., OSDI'20), section 5: in each round a unit's priority on a GPU type is its share divided by the
 fraction of that type's time that it received since shares were last computed. Shockwave (NSDI'23) uses the same.
@@ -33,7 +33,7 @@ class RoundOptions:
 
     `round_s` is the length of a round and `min_reset_s` the least time between two computations of shares, in seconds.
     `credit_s` is the time credited to a unit on arrival and at each reset, default half a round. With
-    `unallocated_takes_room`, a unit that came after the last computation of shares takes GPUs but does not run. With
+    `unallocated_takes_room`, a unit added after the last computation of shares takes GPUs but does not run. With
     `idle_without_share`, a unit of priority 0 is not considered (FIFO policies).
     """
 
@@ -44,7 +44,7 @@ class RoundOptions:
     idle_without_share: bool = False
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a round of no length or a negative time."""
+        """Raise `InputError` for a round without length or a negative time."""
         if not 0 < self.round_s < math.inf:
             raise input_error("rounds", f"round_s is {self.round_s}", "give the seconds of a round, above 0")
         for name in ("min_reset_s", "credit_s"):
@@ -54,12 +54,12 @@ class RoundOptions:
 
     @property
     def initial_s(self) -> float:
-        """Return the seconds that a unit counts as received at a reset."""
+        """Return the seconds credited to a unit at a reset."""
         return self.round_s / 2.0 if self.credit_s is None else self.credit_s
 
 
 class Grant(NamedTuple):
-    """A unit that holds GPUs of a type in the next round; where `runs` is false they stay idle."""
+    """A unit that holds GPUs of a type in the next round; if `runs` is false, they stay idle."""
 
     unit: Unit
     gpu_type: str
@@ -75,7 +75,7 @@ class Rounds:
     """
 
     def __init__(self, gpu_types: Sequence[str], options: RoundOptions | None = None) -> None:
-        """Begin without units; `gpu_types` gives the order of the entries of shares."""
+        """Start without units; `gpu_types` gives the order of the entries of shares."""
         self.options = options or RoundOptions()
         self._column = {gpu_type: number for number, gpu_type in enumerate(gpu_types)}
         self._row: dict[Unit, int] = {}
@@ -91,7 +91,7 @@ class Rounds:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """List the units in the order in which they came."""
+        """List the units in the order of admission."""
         return tuple(self._units)
 
     def __contains__(self, unit: Unit) -> bool:
@@ -105,16 +105,16 @@ class Rounds:
         self._changed = True
 
     def remove(self, job: str) -> None:
-        """Forget a job that has ended, and every unit that it is part of."""
+        """Forget a job that has ended, and every unit that contains it."""
         self._keep([job not in unit for unit in self._units])
         self._changed = True
 
     def ask_reset(self) -> None:
-        """Make the next reset due although no job came or ended."""
+        """Make the next reset due although no job arrived or ended."""
         self._changed = True
 
     def receive(self, unit: Unit, gpu_type: str, seconds: float) -> None:
-        """Count time that a unit has received on a GPU type; a unit that is gone counts for the type only."""
+        """Count time that a unit has received on a GPU type; a removed unit counts for the type only."""
         column = self._column[gpu_type]
         self._total_s[column] += seconds
         row = self._row.get(unit)
@@ -122,7 +122,7 @@ class Rounds:
             self._received_s[row, column] += seconds
 
     def receive_all(self, grants: Iterable[Grant], seconds: float) -> None:
-        """Count the time of a round for all of its grants that ran."""
+        """Count the time of a round for all grants that ran."""
         known, columns, total_s = self._row, self._column, self._total_s
         types, entries = len(columns), []
         for unit, gpu_type, _, runs in grants:
@@ -135,20 +135,20 @@ class Rounds:
         self._received_s.reshape(-1)[np.array(entries, dtype=np.intp)] += seconds
 
     def received_s(self, unit: Unit, gpu_type: str) -> float:
-        """Return the seconds received since the last reset, the initial credit included."""
+        """Return the seconds received since the last reset, including the initial credit."""
         return float(self._received_s[self._row[unit], self._column[gpu_type]])
 
     def deficit_s(self, unit: Unit, gpu_type: str) -> float:
-        """Return the seconds that a unit was owed at the last reset, summed over resets; negative where it got more."""
+        """Return the seconds that a unit was owed at the last reset, summed over resets; negative if it got more."""
         return float(self._deficit_s[self._row[unit], self._column[gpu_type]])
 
     def due(self, now_s: float) -> bool:
-        """Return whether shares are due: something changed, and the last reset is long enough ago."""
+        """Return whether shares are due: something has changed, and the last reset is long enough ago."""
         waited = now_s - self.last_reset_s >= self.options.min_reset_s or self.last_reset_s == 0
         return self._changed and waited
 
     def reset(self, now_s: float, shares: Mapping[Unit, Sequence[float]], num_gpus: Mapping[Unit, int]) -> None:
-        """Close the books and start over with new shares.
+        """Close the books and restart with new shares.
 
         `shares` maps units to one share of time for each GPU type. New pairs are admitted with `num_gpus`; pairs
         without a share are forgotten.
@@ -176,7 +176,7 @@ class Rounds:
         return float(self._priorities()[self._row[unit], self._column[gpu_type]])
 
     def order(self) -> dict[str, tuple[float, float]]:
-        """Return jobs by priority on the type where it is largest, then by deficit there, the largest first."""
+        """Return jobs by their largest priority on any type, then by the deficit on that type, the largest first."""
         priority, best = self._priorities(), dict[str, tuple[float, float]]()
         for row, unit in enumerate(self._units):
             at = int(priority[row].argmax())
@@ -191,7 +191,7 @@ class Rounds:
         """Return who holds GPUs in the next round, in the order of choice.
 
         `free` counts the GPUs of each type; types are filled in the order of `gpu_types`. On each, units are taken by
-        descending priority, then deficit, then share, then order of admission. Skipped are units that do not fit, that
+        descending priority, then deficit, then share, then order of admission. It skips units that do not fit, that
         contain a job already chosen, and pairs without a share on the type. A unit without an entry in the shares runs
         only if it is in `running`.
         """
@@ -210,7 +210,7 @@ class Rounds:
         return grants
 
     def _queues(self, runs: npt.NDArray[np.bool_]) -> dict[str, list[int]]:
-        """Return, by type, the rows of the units that may hold GPUs, in the order of choice."""
+        """Return, by type, the rows of the units that may hold GPUs, in order of choice."""
         priority = self._priorities().T
         order = np.lexsort((-self._share.T, -self._deficit_s.T, -priority))
         may = self._may(priority, runs)
@@ -229,7 +229,7 @@ class Rounds:
         return np.where(self._share > 0, due, 0.0)
 
     def _open(self, num_gpus: Mapping[Unit, int], columns: Iterable[int]) -> None:
-        """Admit units that are considered on the types of these columns, without shares."""
+        """Admit units without shares as candidates on the types of these columns."""
         for unit, gpus in num_gpus.items():
             if unit in self._row:
                 raise ValueError(f"unit {'+'.join(unit)} is known already")

@@ -1,6 +1,6 @@
 """Shares of time for pairs of jobs that run together on one GPU (Gavel, OSDI'20, section 4.4: space sharing).
 
-Only jobs of one GPU are paired: no measurements of larger ones are published.
+Only jobs of one GPU are paired: no measurements of larger jobs are published.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from simsched.toolkit.rounds.policy import SharesPolicy
 
 
 class _Kind(NamedTuple):
-    """What a job's speed beside others depends on."""
+    """What a job's speed next to others depends on."""
 
     application: str
     batch_size: int
@@ -34,9 +34,9 @@ _ALONE = Becomes("lets no two jobs run together, as with packed: false", params=
 
 @dataclass
 class PackedShares(SharesPolicy):
-    """Computes shares that, with `packed`, also let pairs of jobs of one GPU run together.
+    """Computes shares that, with `packed`, also let pairs of one-GPU jobs run together.
 
-    Needs true rates, alone and in pairs. Everybody runs alone where GPUs may not be shared (`engine.sharing.max_jobs`).
+    Needs true rates, alone and in pairs. All jobs run alone if GPUs may not be shared (`engine.sharing.max_jobs`).
     """
 
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, wants={SHARED_GPUS: _ALONE})
@@ -54,11 +54,11 @@ class PackedShares(SharesPolicy):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the speeds of pairs, too, where jobs may run together."""
+        """Return the usual signals, and the speeds of pairs if jobs may run together."""
         return super().signals | ({PAIR_SPEEDS} if self.packed else frozenset())
 
     def begin(self, cluster: Cluster) -> None:
-        """Know no speeds of pairs."""
+        """Start without speeds of pairs."""
         super().begin(cluster)
         self._speeds.clear()
 
@@ -76,9 +76,9 @@ def with_pairs(
     gpu_types: Sequence[str],
     known: dict[tuple[_Kind, _Kind, str], tuple[float, float]] | None = None,
 ) -> ShareProblem:
-    """Return the problem with all pairs of jobs of one GPU that can run together on some type.
+    """Return the problem with all pairs of one-GPU jobs that can run together on some type.
 
-    `known` caches the speeds of kinds of jobs from call to call.
+    `known` caches the speeds of kinds of jobs across calls.
     """
     known = {} if known is None else known
     kinds = [_kind(job) for job in jobs]

@@ -1,4 +1,4 @@
-"""Which GPUs the units of a round get: those that they had, where possible."""
+"""The GPUs of the units of a round: the ones they had, if possible."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def keep_places(
 ) -> Places:
     """Place the units of one round.
 
-    `held` gives the GPU type and GPUs of the round before; `servers` lists the GPUs of each type by server. Units are
-    placed by descending number of GPUs, ties in the order given. A unit of the same type keeps its GPUs if nobody
-    larger took them; the others take the fullest server that can hold them whole, else the emptiest servers first.
-    Raises `ValueError` where a type has too few GPUs.
+    `held` gives the GPU type and GPUs of the last round; `servers` lists the GPUs of each type by server. Units are
+    placed by descending number of GPUs, ties in the order given. A unit that stays on its type keeps its GPUs if no
+    larger unit took them; the others take the fullest server that can hold them whole, else the emptiest servers first.
+    Raises `ValueError` if a type has too few GPUs.
     """
     order = sorted(grants, key=lambda grant: -grant.num_gpus)
     free = {gpu_type: [list(gpus) for gpus in rows] for gpu_type, rows in servers.items()}
@@ -68,7 +68,7 @@ def _first_fit(rows: list[list[int]], grant: Grant) -> tuple[int, ...]:
 
 
 class Seats:
-    """Remembers the GPUs of the last round: whoever runs on stays where it was."""
+    """Remembers the GPUs of the last round, so that units that keep running stay in place."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """Number the GPUs of each type, node by node."""
@@ -82,7 +82,7 @@ class Seats:
         self._held: dict[Unit, tuple[str, tuple[int, ...]]] = {}
 
     def place(self, grants: Iterable[Grant], up: Sequence[bool]) -> dict[Unit, Allocation]:
-        """Return the allocation of each unit that runs; its nodes ascend, and `up` tells which nodes may be used.
+        """Return the allocation of each unit that runs; its nodes ascend, and `up` says which nodes may be used.
 
         Raises `ValueError` if the grants exceed a type's GPUs.
         """

@@ -37,7 +37,7 @@ from simsched.toolkit.rounds.rates import SIGNALS, RateSource, Speeds, rate_sour
 
 Floats = npt.NDArray[np.float64]
 
-#: What carrying out an ideal takes, whatever the policy knows.
+#: What an ideal run needs, whatever the policy knows.
 _IDEAL: frozenset[Signal] = frozenset({REMAINING_WORK, TRUE_RATES})
 
 
@@ -55,7 +55,7 @@ class Snapshot:
 
     @cached_property
     def remaining(self) -> Floats:
-        """The true progress left of each job, in the unit of the true rates, shape (n,); needs `REMAINING_WORK`."""
+        """The true remaining progress of each job in the unit of the true rates, shape (n,); needs `REMAINING_WORK`."""
         return np.array([job[REMAINING_WORK].progress for job in self.jobs], dtype=np.float64)
 
     @property
@@ -87,12 +87,12 @@ class Snapshot:
 
 @dataclass
 class SharesPolicy(Policy):
-    """Computes shares of time, and deals out rounds of `round_s` seconds by them.
+    """Computes shares of time, and fills rounds of `round_s` seconds by them.
 
     Shares are computed at the first round after an arrival or a completion, at most every `min_reset_s` seconds; jobs
     that arrive in between wait for them. `speeds` says where the jobs' rates come from. A round begins when the last
-    one is over, when nothing runs any more, or when a node comes or goes. GPU types are filled in the cluster's order,
-    or at random where rates are not known.
+    one is over, when nothing runs any more, or when a node goes down or comes back. GPU types are filled in the
+    cluster's order, or at random if rates are unknown.
 
     With `ideal` there are no rounds: shares are computed at every arrival and completion, and granted exactly
     (`simsched.toolkit.rounds.ideal`).
@@ -100,7 +100,7 @@ class SharesPolicy(Policy):
 
     traits: ClassVar[Traits] = Traits(type_aware=True)
 
-    #: Whether a job without a share waits although GPUs are free.
+    #: Whether a job without a share waits even if GPUs are free.
     idle_without_share: ClassVar[bool] = False
 
     speeds: Speeds = "true"
@@ -117,7 +117,7 @@ class SharesPolicy(Policy):
     _fluid: Fluid = field(default_factory=Fluid, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse a round of no length."""
+        """Reject a round without length."""
         self._options = RoundOptions(
             self.round_s, self.min_reset_s, idle_without_share=self.idle_without_share, **self._more_options()
         )
@@ -131,28 +131,28 @@ class SharesPolicy(Policy):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the signals of the parameter `speeds` beside those that the policy always reads."""
+        """Return the signals of the parameter `speeds` in addition to those that the policy always reads."""
         return super().signals | SIGNALS[self.speeds] | (_IDEAL if self.ideal else frozenset())
 
     @property
     def counts_on(self) -> Wants:
-        """Return types of GPUs where rates by type count, beside what the policy always counts on."""
+        """Return what the policy always counts on, and GPU types if it uses rates by type."""
         weighs = self.traits.type_aware and self.speeds != "none"
         return {**super().counts_on, **({GPU_TYPES: Becomes("has no types to weigh")} if weighs else {})}
 
     @property
     def needs_sharing(self) -> bool:
-        """Return whether shares are granted exactly, for which all jobs are put onto GPUs at once."""
+        """Return whether shares are granted exactly, for which all jobs hold GPUs at once."""
         return self.ideal
 
     @property
     def own_agents(self) -> bool:
-        """Return whether shares are granted exactly, which agents of its own do."""
+        """Return whether shares are granted exactly, for which the policy needs its own agents."""
         return self.ideal
 
     @property
     def longest_pause_s(self) -> float:
-        """Return the time between two computations of shares, for which jobs that came in between wait."""
+        """Return the time between two computations of shares, for which jobs that arrive in between wait."""
         return self.min_reset_s
 
     @property
@@ -167,16 +167,16 @@ class SharesPolicy(Policy):
         self._rounds = Rounds(tuple(self._gpus), self._options)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job: the one configured, which with `ideal` runs it at the rate granted."""
+        """Create the agent of a job: the one configured; with `ideal`, wrapped to run at the rate granted."""
         agent = super().agent(request, facts)
         return self._fluid.agent(request.id, agent) if self.ideal else agent
 
     def weight(self, job: JobView) -> float:
-        """Return a job's weight, by default the one that it was submitted with."""
+        """Return a job's weight, by default the submitted one."""
         return job.request.weight
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Begin a round, or let the one under way go on."""
+        """Start a round, or let the current one continue."""
         self._learn(view)
         if not view.jobs or not any(view.up):
             return Decision({})
@@ -194,7 +194,7 @@ class SharesPolicy(Policy):
         return self._carry_out(view)
 
     def _tell(self, view: View) -> None:
-        """Say in which order units are chosen, and of jobs outside the round until when it lasts."""
+        """Report the order in which units are chosen and, for jobs outside the round, when it ends."""
         if view.reasons is None:
             return
         order = self._rounds.order()
@@ -205,7 +205,7 @@ class SharesPolicy(Policy):
             view.reasons.wait(job_id, Why.ANOTHER_FIRST, f"the round until {end_s:g} s is given to others")
 
     def _learn(self, view: View) -> None:
-        """Admit jobs that came, and forget those that are done."""
+        """Admit jobs that have arrived, and forget those that are done."""
         for job_id in view.finished:
             if (job_id,) in self._rounds:
                 self._rounds.remove(job_id)
@@ -216,7 +216,7 @@ class SharesPolicy(Policy):
                 self._rounds.add((job.id,), job.num_gpus, self._able(job))
 
     def _able(self, job: JobView) -> list[str]:
-        """Return the GPU types on which a job may be run."""
+        """Return the GPU types on which a job may run."""
         row = self._rates.rates([job])[0]
         return [gpu_type for gpu_type, rate in zip(self._gpus, row, strict=True) if rate > 0]
 

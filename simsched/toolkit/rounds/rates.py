@@ -1,4 +1,4 @@
-"""The job speeds by GPU type that a policy of shares uses: the truth, or what jobs have measured."""
+"""The job speeds by GPU type that a policy of shares uses: the truth, or measurements of jobs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from simsched.policy import MEASURED_SPEEDS, TRUE_RATES, JobView, Signal
 
 Floats = npt.NDArray[np.float64]
 
-#: Where rates come from. `none` takes all types for equal; `reference` takes the true rate on the cluster's first type
-#: for all; `true` is an oracle; `measured` is what each job has measured of itself, and `fitted` what all jobs of the
-#: run have, completed by a model.
+#: Where rates come from. `none` treats all types as equal; `reference` uses the true rate on the cluster's first type
+#: for all; `true` is an oracle; `measured` is what each job has measured itself, and `fitted` what all jobs of the run
+#: have, completed by a model.
 Speeds = Literal["true", "measured", "fitted", "reference", "none"]
 
 SIGNALS: Mapping[str, frozenset[Signal]] = MappingProxyType(
@@ -34,14 +34,14 @@ class RateSource(Protocol):
     """Estimates rates of progress."""
 
     def rates(self, jobs: Sequence[JobView]) -> Floats:
-        """Return the rate of each job on each GPU type, shape (n, k); 0 where it cannot run."""
+        """Return the rate of each job on each GPU type, shape (n, k); 0 if it cannot run."""
 
     def forget(self, job_id: str) -> None:
         """Forget a job that has finished."""
 
 
 def rate_source(speeds: Speeds, gpus: Mapping[str, int]) -> RateSource:
-    """Return what answers to `speeds` on a cluster with so many GPUs of each type."""
+    """Return the source that `speeds` names for a cluster with these GPUs of each type."""
     if speeds in ("true", "reference"):
         return _TrueRates(gpus, reference=speeds == "reference")
     return _Measured(gpus, _COMPLETED[speeds])
@@ -85,7 +85,7 @@ _Complete = Callable[[Floats], Floats]
 
 
 class _Measured:
-    """What jobs have measured, on types where they ran; a mean over several placements on a type."""
+    """The rates that jobs have measured on the types on which they ran; the mean over placements on a type."""
 
     def __init__(self, gpus: Mapping[str, int], complete: tuple[bool, _Complete]) -> None:
         self._gpus = gpus
@@ -94,7 +94,7 @@ class _Measured:
         self._known: dict[str | _Kind, Floats] = {}
 
     def rates(self, jobs: Sequence[JobView]) -> Floats:
-        """Return measured rates, and estimates where nothing is measured."""
+        """Return measured rates, and estimates where there is no measurement."""
         keys = [self._key(job) for job in jobs]
         for key, job in zip(keys, jobs, strict=True):
             self._take_in(key, job)
@@ -129,7 +129,7 @@ def _ones(table: Floats) -> Floats:
 
 
 def _alike(table: Floats) -> Floats:
-    """Take each job's unknown rates for the mean of its known ones, 1 where it has none."""
+    """Fill each job's unknown rates with the mean of its known ones, 1 if it has none."""
     known = ~np.isnan(table)
     counts = known.sum(axis=1)
     mean = np.divide(np.where(known, table, 0.0).sum(axis=1), counts, out=np.ones(len(table)), where=counts > 0)
@@ -155,10 +155,10 @@ def _mean(values: Floats, known: npt.NDArray[np.bool_], axis: int) -> Floats:
     return np.asarray(values.sum(axis=axis) / np.maximum(counts, 1))
 
 
-#: Alternations of least squares; the factors settle in a few.
+#: Iterations of alternating least squares; the factors settle in a few.
 _PASSES = 20
 
-#: By name, whether jobs of a kind share what they measure, and how gaps are filled.
+#: By name, whether jobs of a kind share measurements, and how gaps are filled.
 _COMPLETED: Mapping[str, tuple[bool, _Complete]] = MappingProxyType(
     {"none": (False, _ones), "measured": (False, _alike), "fitted": (True, _one_factor)}
 )
