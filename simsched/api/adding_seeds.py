@@ -45,7 +45,7 @@ def run_to_decision(
     """Run a grid, and with `seeds: auto` more seeds of it, until all comparisons are decided or the budget is spent.
 
     `remade` makes the grid again with other seeds, into the folder of the name given. What fails ends it. The decisions
-    are None where the experiment lists its seeds.
+    are None if the experiment lists its seeds.
     """
     rule = grid.experiment.spec.sequential
     result = run(grid)

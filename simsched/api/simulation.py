@@ -83,7 +83,7 @@ class SimulationResults:
 
     @property
     def outages(self) -> pd.DataFrame:
-        """The intervals during which a node was out of use; empty where no node ever was."""
+        """The intervals during which a node was out of use; empty if no node ever was."""
         return self._cell.table("outages")
 
     @property

@@ -217,7 +217,7 @@ def _planned(model: LargeModel, request: JobRequest, truth: JobTruth) -> Planned
 def _steps_of(model: LargeModel, request: JobRequest, duration_s: float) -> float:
     """Return the steps of a duration on the GPUs asked for, with the plan asked for or the best.
 
-    Raises `ValueError` where it is not known on which GPU type that is.
+    Raises `ValueError` if it is not known on which GPU type that is.
     """
     named = None if request.shape is None else request.shape.gpu_types
     kinds = [kind for kind in model.gpu_types if named is None or kind in named]

@@ -34,7 +34,7 @@ class DurationByType(FixedDuration):
         self.gpu_types: tuple[str, ...] | None = tuple(sorted(speed))
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at the speed of the site's type; raises `ValueError` where that is not known."""
+        """Run at the speed of the site's type; raises `ValueError` if that is not known."""
         if site.gpu_type not in self._speed:
             raise ValueError(f"the speed of jobs of {FIXED_DURATION} on GPUs of type '{site.gpu_type}' is not known")
         running = super().run(site, batch, epoch)
@@ -60,7 +60,7 @@ class DurationsByType:
 def with_speeds(source: ApplicationSource, speed: Mapping[str, float], cluster: Cluster) -> ApplicationSource:
     """Return a source with speeds by GPU type, or `source` itself where none are given.
 
-    Raises `InputError` where a type of the cluster has no speed.
+    Raises `InputError` if a type of the cluster has no speed.
     """
     if not speed:
         return source

@@ -59,7 +59,7 @@ def read_rate_lines(path: Path, gpu_type: str) -> Mapping[str, TabulatedModel]:
             known = rates.setdefault(row["model_name"], {})
             messages += ["an earlier line has a rate of this setting"] * (setting in known)
             known[setting] = float(row["rate"])
-        problems += [Problem(str(path), message, "mend the line, or leave it out", line) for message in messages]
+        problems += [Problem(str(path), message, "correct the line, or leave it out", line) for message in messages]
     if problems:
         raise InputError(*problems)
     return MappingProxyType(

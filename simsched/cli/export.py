@@ -88,7 +88,7 @@ def export(folder: Path, layout: str, policy: str | None, seed: int | None, out:
 
 
 def _chosen(run: Run, policy: str | None, seed: int | None) -> list[Cell]:
-    """Return the cells of a policy and a seed; raises `InputError` where the run has none."""
+    """Return the cells of a policy and a seed; raises `InputError` if the run has none."""
     if policy is not None and policy not in run.policies:
         raise input_error(run.folder, f"no policy is labelled '{policy}'", nearest(policy, run.policies))
     seeds = sorted({cell.seed for cell in run.cells})

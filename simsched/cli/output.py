@@ -17,7 +17,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print machin
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file that the user named; raises `InputError` where it cannot be written."""
+    """Write a file that the user named; raises `InputError` if it cannot be written."""
     try:
         write_text(path, text)
     except OSError as error:

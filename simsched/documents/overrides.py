@@ -56,7 +56,7 @@ class Draft:
             workload.pop("jobs", None)
 
     def refuse_special_files(self) -> None:
-        """Raise `InputError` where a path names a device, a pipe or a socket, whose content might never end."""
+        """Raise `InputError` if a path names a device, a pipe or a socket, whose content might never end."""
         problems = []
         for path in _PATH_KEYS:
             value: Any = self.data
@@ -101,7 +101,7 @@ class Draft:
     def set(self, dotted: str, value: Any, origin: str) -> None:
         """Set the value of a dotted key, `policies.NAME` meaning all policies of that label or name.
 
-        Raises `InputError` where the way to the key does not exist.
+        Raises `InputError` if the way to the key does not exist.
         """
         for path in self._find(dotted, origin):
             self._set_one(path, value, origin)

@@ -42,7 +42,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of a key, or of the nearest part of the file around it; 0 where nothing does."""
+        """Return the line of a key, or of the nearest part of the file around it; 0 if nothing does."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -239,7 +239,7 @@ class _Reader:
     def _measure(self, node: yaml.Node, known: dict[int, tuple[int, int]], depth: int = 1) -> tuple[int, int]:
         """Count the values and levels that a node stands for once its aliases are written out, each node once.
 
-        Raises `InputError` where that is more than a document may have.
+        Raises `InputError` if that is more than a document may have.
         """
         if id(node) not in known:
             known[id(node)] = (1, 1)  # for an alias inside what it names, which is reported when it is read

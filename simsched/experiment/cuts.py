@@ -57,8 +57,8 @@ class Cuts:
 def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cuts:
     """Cut jobs in a number of parts: where the cluster may be empty near even ones, else with a warm-up.
 
-    It may be empty where all earlier jobs would be done by then if none had waited. A warm-up is a tenth
-    of a part unless it is given. Raises `InputError` where one of 0 s is asked for and there is no such place.
+    It may be empty if all earlier jobs would be done by then if none had waited. A warm-up is a tenth
+    of a part unless it is given. Raises `InputError` if one of 0 s is asked for and there is no such place.
     """
     submit_s, done_s = _times(jobs)
     idle_s = submit_s - np.append(np.inf, np.maximum.accumulate(done_s[:-1], out=done_s[:-1]))

@@ -115,7 +115,7 @@ class CellInputs:
         return gathered(HeldJobs(drawn.jobs), digest_of(drawn.jobs), drawn.left_out)
 
     def _in_parts(self, workload: WorkloadSpec, file: str, seed: int) -> Iterator[Drawn] | None:
-        """Return the jobs as their file is read, None where they are drawn from all of it."""
+        """Return the jobs as their file is read, None if they are drawn from all of it."""
         if workload.guaranteed_share or workload.deadline_factor is not None or workload.offered_load is not None:
             return None
         return drawn_in_parts(self._options(workload, file), seed)

@@ -213,7 +213,7 @@ def _dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shipped_results(spec: LeagueSpec) -> Path | None:
-    """Return the results of a league, or of a division, that ship; None where none do."""
+    """Return the results of a league, or of a division, that ship; None if none do."""
     path = data_folder("leagues") / "results" / f"{spec.name}.json.gz"
     return path if path.is_file() else None
 

@@ -72,7 +72,7 @@ def with_offered_load(
 ) -> list[JobSpec]:
     """Return the jobs with the times between submissions scaled so that they offer `load`; see `offered_load`.
 
-    Whole seconds stay whole. Raises `InputError` where all jobs come at once or one can run nowhere.
+    Whole seconds stay whole. Raises `InputError` if all jobs come at once or one can run nowhere.
     """
     found = offered_load(jobs, applications, cluster, parts=parts)
     if found is None:
@@ -91,7 +91,7 @@ def offered_load(
     """Return the GPU time that jobs ask for over that of all GPUs from the first submission to the last.
 
     A job asks for its GPUs (with `parts` for its part of them) for its time alone on them, consolidated, with the batch
-    asked for; on GPUs of several types at their mean speed for it. None where all come at once or one runs nowhere.
+    asked for; on GPUs of several types at their mean speed for it. None if all come at once or one runs nowhere.
     """
     known: dict[object, float] = {}
     gpu_s, first_s, last_s = 0.0, float("inf"), 0.0
@@ -113,7 +113,7 @@ def offered_load(
 
 
 def _mean_s(job: JobSpec, applications: ApplicationSource, cluster: Cluster) -> float | None:
-    """Return the seconds of a job alone at the mean speed of all GPUs; None where it runs on no type."""
+    """Return the seconds of a job alone at the mean speed of all GPUs; None if it runs on no type."""
     work = TrueRemainingWork(_Submitted(job.request, applications.for_job(job.request, job.truth), cluster), 0.0)
     speed = 0.0
     for gpu_type, gpus in cluster.gpus_by_type.items():

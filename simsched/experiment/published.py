@@ -25,7 +25,7 @@ _LARGEST = 1 << 28
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file by its path in the folder of its data; `sha256` and `address` are None where not known."""
+    """A file by its path in the folder of its data; `sha256` and `address` are None if not known."""
 
     path: str
     sha256: str | None

@@ -49,7 +49,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far one cell's policy is above the bound, as shares of it; None where that is not known.
+    """How far one cell's policy is above the bound, as shares of it; None if that is not known.
 
     `way` is the part of the distance from FIFO's mean JCT to the bound that the policy covers.
     """

@@ -43,7 +43,7 @@ def fitted_speeds(app: TrainedApplication, cluster: Cluster, *, on_one_gpu: bool
 
 
 def _speeds_by_epoch(app: TrainedApplication, kind: str, gpus: int, sizes: list[int]) -> Floats:
-    """Return the largest progress a second in each epoch on so many GPUs; 0 where no batch fits."""
+    """Return the largest progress a second in each epoch on so many GPUs; 0 if no batch fits."""
     limits = app.limits
     most = limits.max_batch_size // gpus
     local = np.arange(limits.min_local_bsz, min(limits.max_local_bsz, most) + 1)

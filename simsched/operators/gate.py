@@ -42,7 +42,7 @@ class GateRow:
     """A part of the jobs: recorded and simulated waits in seconds, and how much better than guesses the replay is.
 
     `off` is the simulated mean over the recorded one, less 1. A skill is 1 less the mean absolute error over that of
-    the best guess (`guess`: zero, the median, or the mean of the hour of the day), None where the best guess is right;
+    the best guess (`guess`: zero, the median, or the mean of the hour of the day), None if the best guess is right;
     `waited_skill` counts only the `waited` jobs that waited five minutes or more. `share` is the part of all recorded
     waiting.
     """

@@ -60,7 +60,7 @@ def play(
     `policies` are the only ones to take part, by default all that ship and the league's own rows. They are set beside
     `against`, results of others at the same contests, which have the bounds. A contest whose data are not below `data`
     is named with the reason, and so is a policy that cannot run it or fails. `bounds` sets the best possible beside
-    each. Raises `InputError` where a contest itself is wrong, or `against` is of other jobs or another meaning.
+    each. Raises `InputError` if a contest itself is wrong, or `against` is of other jobs or another meaning.
     """
     told: tuple[str, ...] = ()
     if against is not None:

@@ -40,7 +40,7 @@ class Queue:
 class Start:
     """When a waiting job will start, in seconds from now: the middle and the 80 % interval of what was drawn.
 
-    `slurm_s` is Slurm's own estimate and `true_s` when it did start, None where not known.
+    `slurm_s` is Slurm's own estimate and `true_s` when it did start, None if not known.
     """
 
     job_id: str

@@ -170,7 +170,7 @@ def _labels(nodes: SlurmCluster) -> dict[str, str]:
 
 
 def held_nodes(found: OperatorLog, table: pd.DataFrame, runs: npt.NDArray[np.bool_]) -> list[str]:
-    """Return, for the jobs that run, the labels of the nodes that they hold; empty where one of these is not known."""
+    """Return, for the jobs that run, the labels of the nodes that they hold; empty if one of these is not known."""
     texts = {}
     for text in table["nodes"][runs].unique():
         labels = [found.labels.get(name, "") for name in text.split(",")]

@@ -125,7 +125,7 @@ def _may_be_torn(workload: Workload) -> bool:
 def _trace(
     path: Path, objects: Sequence[Object], account: Account, options: ManifestOptions, *, queued: bool
 ) -> Trace | None:
-    """Return the workloads, those of queues only if only these are run, as a trace; None where there is none."""
+    """Return the workloads, those of queues only if only these are run, as a trace; None if there is none."""
     known = {} if options.durations is None else _by_name(options.durations)
     draw = None if not options.duration else distribution(options.duration, np.random.default_rng(options.seed))
     jobs = jobs_of(objects, account, Stated(known, draw, options.submit_s))

@@ -136,7 +136,7 @@ def _envelope(points: _Points, share: float, worth: Mapping[str, float], fastest
 
 
 def _refuse(task: Task) -> None:
-    """Raise `InputError` where what runs, or for how long, follows from the schedule."""
+    """Raise `InputError` if what runs, or for how long, follows from the schedule."""
     if task.tuning is not None:
         raise input_error("tuning", "has no bound, as trials follow from the results of others", "bound a list of jobs")
     if task.failures is not None and task.failures.jobs != "never":
@@ -148,7 +148,7 @@ def _refuse(task: Task) -> None:
 
 
 def _refuse_limits(task: Task, *, steady: bool) -> None:
-    """Raise `InputError` where jobs end at their limits, and their speeds are not `steady`."""
+    """Raise `InputError` if jobs end at their limits, and their speeds are not `steady`."""
     if task.engine.kill_at_time_limit and not steady and any(job.time_limit_s for job in task.jobs):
         message = "has no bound, as what a job has done by then depends on its GPUs"
         raise input_error("engine.kill_at_time_limit", message, "set it to false")
@@ -167,7 +167,7 @@ def _on_ticks(task: Task, applications: Sequence[Application]) -> bool:
 def _points(
     app: Application, job: JobSpec, cluster: Cluster, known: dict[tuple[object, ...], _Points], *, on_one_gpu: bool
 ) -> _Points:
-    """Return a job's speeds by type and number of GPUs; raises `InputError` where these are not known as a whole."""
+    """Return a job's speeds by type and number of GPUs; raises `InputError` if these are not known as a whole."""
     if isinstance(app, TabulatedJob):
         key: tuple[object, ...] = (app.model, app.asked)
     elif isinstance(app, TrainedApplication):

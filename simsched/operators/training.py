@@ -103,7 +103,7 @@ def tight_site(question: Question, cluster: Cluster | None) -> Site:
 def straddling_site(question: Question, cluster: Cluster, level: str) -> Site:
     """Return the site of which one half of the GPUs lies in one domain of a level and one half in another.
 
-    Raises `InputError` where there is no such level, or no two domains with room.
+    Raises `InputError` if there is no such level, or no two domains with room.
     """
     names = [one.name for one in cluster.levels]
     if level not in names:

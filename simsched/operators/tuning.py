@@ -21,7 +21,7 @@ _Logs = dict[str, dict[str, list[float]]]
 
 @dataclass(frozen=True)
 class Tuned:
-    """A row with the best of its parameters, None where no candidate ran, and how these were found, in a sentence."""
+    """A row with the best of its parameters, None if no candidate ran, and how these were found, in a sentence."""
 
     row: Mapping[str, Any] | None
     said: str

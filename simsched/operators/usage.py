@@ -19,7 +19,7 @@ class Usage:
     """What a part of the jobs used: GPU hours, their part of all there were, those lost, energy and cost.
 
     Lost are the GPU hours of jobs that were killed at a limit or cancelled, and those repeated after failures.
-    `energy_kwh` is what busy GPUs drew and `cost` the part of nodes' prices; both None where not known.
+    `energy_kwh` is what busy GPUs drew and `cost` the part of nodes' prices; both None if not known.
     """
 
     gpu_hours: float

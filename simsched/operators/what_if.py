@@ -50,7 +50,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Change:
-    """The replay's calibration, and the effects of a change: none where the gate is shut."""
+    """The replay's calibration, and the effects of a change: none if the gate is shut."""
 
     calibration: Calibration
     effects: tuple[Effect, ...]

@@ -191,7 +191,7 @@ class FakeJob:
 
     @property
     def losses(self) -> LossReporter | None:
-        """Return the reports of its loss, None where there is no curve."""
+        """Return the reports of its loss, None if there is no curve."""
         curve = self.app.loss_curve
         return None if curve is None else LossReporter(self.app, curve, np.random.default_rng(0))
 

@@ -119,7 +119,7 @@ def test_what_a_trace_says_in_vain_is_told_from_there_too(write):
     folder = write()
     rows = "name,time,application,num_replicas,batch_size,duration\na,0,cifar10,1,128,50\n"
     (folder / "jobs.csv").write_text(rows)
-    with pytest.warns(InputWarning, match="1 job with an application and a duration, of which the application counts"):
+    with pytest.warns(InputWarning, match="1 job with an application and a duration; the application counts"):
         check("apart.yaml", ["workload={path: jobs.csv}"])
 
 

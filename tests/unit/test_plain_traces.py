@@ -76,15 +76,15 @@ def test_plain_csv_reports_every_wrong_cell_with_line_and_column(tmp_path):
         "submit_time,num_gpus,duration,job_id,status\n1,2,-3,a,Pass\n\n2,0,4,a,Pass\n-3,1.5,x,b,Passed\n,1,nan,c,\n",
     )
     assert problems_of(path) == [
-        f"{path}:{problem}; mend the line, or leave it out"
+        f"{path}:{problem}; correct the line, or leave it out"
         for problem in (
             "2: column 'duration': '-3' is below 0",
             "4: column 'num_gpus': '0' is below 1",
-            "4: column 'job_id': 'a' names an earlier row too",
+            "4: column 'job_id': 'a' also names an earlier row",
             "5: column 'submit_time': '-3' is below 0",
             "5: column 'duration': 'x' is not a number",
             "5: column 'num_gpus': '1.5' is not a whole number",
-            "5: column 'status': 'Passed' is none of Pass, Killed, Failed",
+            "5: column 'status': 'Passed' is not one of Pass, Killed, Failed",
             "6: column 'submit_time': is missing",
             "6: column 'duration': 'nan' is missing",
         )

@@ -160,7 +160,7 @@ def test_a_recipe_tells_what_it_makes_nothing_of(tmp_path):
 def test_durations_beside_applications_in_a_list_of_jobs_are_told(tmp_path):
     rows = "name,time,application,num_replicas,batch_size,duration\na,0,cifar10,1,128,50\nb,0,fixed-duration,1,0,60\n"
     path = write(tmp_path, "w.csv", rows)
-    with pytest.warns(InputWarning, match="1 job with an application and a duration, of which the application counts"):
+    with pytest.warns(InputWarning, match="1 job with an application and a duration; the application counts"):
         (first, _) = drawn_workload(WorkloadOptions(source=str(path)), 1).jobs
     assert (first.application, first.duration_s) == ("cifar10", 50)
     jobs = make_workload(WorkloadOptions(source=str(path), runtime_from="duration"), 1)

@@ -203,8 +203,8 @@ def test_operators_are_told_of_changed_clocks_and_negative_waits(tmp_path: Path)
     negative = line("3", Eligible="2024-03-01T10:30:00")
     found = read_operator_log(log(tmp_path, line("1"), summer, negative))
     assert found.said.splitlines()[1:] == [
-        "  changed: 1 jobs ran while the clock was changed; their end is start plus elapsed time (line 3: 2)",
-        "  changed: 1 jobs were eligible after their start only; they count as not having waited (line 4: 3)",
+        "  changed: 1 jobs ran while the clock changed; their end is start plus elapsed time (line 3: 2)",
+        "  changed: 1 jobs were eligible only after their start; they count as not having waited (line 4: 3)",
     ]
     assert found.log is not None
     assert found.log.waits_s.tolist() == [300, 300, 0]

@@ -78,7 +78,7 @@ def fit_folder(folder: Path, *, gpu_type: str = "t4", bounds: str | None = None)
 def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
     """Write one `NAME.yaml` for each result, whole or not at all; returns the paths.
 
-    Raises `InputError` where the folder cannot be written.
+    Raises `InputError` if the folder cannot be written.
     """
     paths = []
     try:

@@ -19,7 +19,7 @@ _FLAT = 1e-4  # the least relative fall over a whole piece, so that the curve al
 def fit_loss(measured: MeasuredApplication, metric: LossMetric) -> LossCurve | None:
     """Fit the run at the initial batch size, with as few bends as bring the curve near enough.
 
-    Evaluations go up and down; the curve never rises. How far they are from it is its noise. Returns None where the
+    Evaluations go up and down; the curve never rises. How far they are from it is its noise. Returns None if the
     run holds no evaluations.
     """
     from scipy.optimize import isotonic_regression  # slow to load

@@ -32,7 +32,7 @@ class ModelErrors:
     """Errors of a model's steps, relative; `worst` is the largest, `ranked` what the plan ranked first costs too much.
 
     `ranked` compares, by GPUs and global batch, measured seconds of the plan predicted fastest with those of the plan
-    measured fastest, at worst; None where no two plans were measured. The faster time of a plan measured twice counts.
+    measured fastest, at worst; None if no two plans were measured. The faster time of a plan measured twice counts.
     """
 
     model: str

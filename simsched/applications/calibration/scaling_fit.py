@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _MOST_KNOTS = 16  # numbers of GPUs at which a curve bends
 _GOOD_ENOUGH = 0.01  # root-mean-square error at which no more bends are added
 _GAIN_WEIGHT = 3e-3  # of the squared relative error of a marginal gain beside that of the level
-_WRONG_SIGN = 1.0  # the price of a gain where there is none, and of none where there is one
+_WRONG_SIGN = 1.0  # the price of a gain where there is none, and of none if there is one
 _SMALLEST_GAIN = 0.03  # of marginal gains that are told apart; an error counts relative to no less
 
 
@@ -92,7 +92,7 @@ def _piece_costs(scaling: Scaling, ratio: Floats) -> Floats:
     """Return what a straight piece between any two points costs.
 
     Squared errors of the level, and up to the first stall of the marginal gain, weighted by 1 / GPUs: every doubling of
-    the GPUs counts alike. Errors of a gain count relative to it; a gain where there is none, or none where there is
+    the GPUs counts alike. Errors of a gain count relative to it; a gain where there is none, or none if there is
     one, costs most, for that is where policies stop.
     """
     gpus, level = scaling.gpus.astype(np.float64), np.log(scaling.modelled_s)

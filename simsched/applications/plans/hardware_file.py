@@ -50,7 +50,7 @@ class FitErrors(Section):
     models: int = Field(ge=1)
     mean: float
     worst: float
-    left_out_mean: float | None = Field(default=None, description="none where there is only one model")
+    left_out_mean: float | None = Field(default=None, description="none if there is only one model")
     left_out_worst: float | None = None
     least: dict[str, int] = Field(default={}, description="of what the steps fitted had, by column")
     most: dict[str, int] = Field(default={}, description="the same")
@@ -85,7 +85,7 @@ class HardwareDocument(Section):
         description="numbers that a fit moves, with what is expected of each before it: the profile's own in a list",
     )
     fit_layers: bool = Field(default=False, description="whether a fit gives each layer measured factors of its own")
-    errors: FitErrors | None = Field(default=None, description="of the fit; none where nothing was fitted")
+    errors: FitErrors | None = Field(default=None, description="of the fit; none if nothing was fitted")
     profile: Hardware
 
     @model_validator(mode="after")

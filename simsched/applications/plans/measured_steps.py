@@ -69,7 +69,7 @@ def read_steps(path: Path, hardware: HardwareDocument) -> MeasuredSteps:
             try:
                 rows.append(_row(cells, hardware, line))
             except ValueError as error:
-                problems.append(Problem(str(path), str(error), "mend the line, or leave it out", line))
+                problems.append(Problem(str(path), str(error), "correct the line, or leave it out", line))
     if problems:
         raise InputError(*problems)
     if not rows:
@@ -113,7 +113,7 @@ def _plan(cells: Mapping[str, str], hardware: HardwareDocument) -> Plan:
     tensor = _count(cells, "tp")
     said = cells.get("recompute", "").strip()
     if said and said not in _RECOMPUTE:
-        raise ValueError(f"column 'recompute': '{said:.40}' is none of {', '.join(_RECOMPUTE)}")
+        raise ValueError(f"column 'recompute': '{said:.40}' is not one of {', '.join(_RECOMPUTE)}")
     usual = profile.space.recomputation[0], profile.sequence_parallel and tensor > 1
     recomputation, parallel = _RECOMPUTE[said] if said else usual
     zero = cells.get("zero", "").strip() or str(profile.space.zero[0])

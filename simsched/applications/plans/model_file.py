@@ -63,7 +63,7 @@ class ModelDocument(Section):
     )
 
     def model(self, folder: Path | None = None) -> LargeModel:
-        """Make the model; files of profiles lie in `folder`. Raises `InputError` where a profile is wrong."""
+        """Make the model; files of profiles lie in `folder`. Raises `InputError` if a profile is wrong."""
         profiles = {kind: find_hardware(name, folder).profile for kind, name in sorted(self.hardware.items())}
         model = PlannedModel(self.name, self.shape.shape(), profiles, self.global_batch, self.storage_bandwidth)
         for gpu_type, table in self.measured.items():

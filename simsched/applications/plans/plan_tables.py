@@ -44,7 +44,7 @@ def read_plan_table(path: Path, name: str, gpu_type: str, model: PlannedModel | 
         try:
             key, seconds = _row(cells)
         except ValueError as error:
-            problems.append(Problem(str(path), str(error), "mend the line, or leave it out", line))
+            problems.append(Problem(str(path), str(error), "correct the line, or leave it out", line))
             continue
         failed += seconds == 0
         if seconds:

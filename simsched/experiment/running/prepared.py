@@ -65,7 +65,7 @@ def apart_if_foreign(
 
 
 def _kept_grid(*arguments: Any) -> Grid | None:
-    """Make a grid without the classes of its policies; None where its cells are made whenever they are asked for."""
+    """Make a grid without the classes of its policies; None if its cells are made whenever they are asked for."""
     grid = _grid(*arguments)
     if not isinstance(grid.cells, tuple) or not isinstance(grid.experiment.points, tuple):
         return None
