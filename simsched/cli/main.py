@@ -112,7 +112,7 @@ def _report(error: Exception) -> int:
         click.echo(f"simsched: {place}{error.strerror}", err=True)
         return _RUN_FAILED
     if isinstance(error, MemoryError):
-        click.echo("simsched: there was not enough memory", err=True)
+        click.echo("simsched: out of memory", err=True)
         return _RUN_FAILED
     click.echo(f"simsched: internal error: {type(error).__name__}: {error}", err=True)
     click.echo("simsched: please report this with the output of 'simsched --debug ...'", err=True)

@@ -108,7 +108,7 @@ class FailuresSpec(Section):
         default=(), description="causes of failures of nodes with their own repair times, instead of 'repair_median_h'"
     )
     hot_spares: int = Field(
-        default=0, ge=0, description="the last nodes of the cluster, idle until each replaces one that fails, at once"
+        default=0, ge=0, description="the last nodes of the cluster, idle until each replaces a failed node at once"
     )
     elastic: bool = Field(
         default=False,
@@ -129,7 +129,7 @@ class FailuresSpec(Section):
     outages_path: str | None = Field(
         default=None,
         min_length=1,
-        description="CSV (node,down,up; seconds) or fault trace (.json), beside drawn failures",
+        description="CSV (node,down,up; seconds) or fault trace (.json), in addition to drawn failures",
     )
     rack_nodes: int | None = Field(
         default=None, ge=1, description="consecutive nodes of a rack, whose nodes fail together"
@@ -148,10 +148,10 @@ class FailuresSpec(Section):
     )
     checkpoint_cost_s: Annotated[float, Field(ge=0)] | Literal["by-size"] = Field(
         default=0.0,
-        description="seconds for which it pauses to write one; 'by-size': as long as the state of its model takes",
+        description="seconds that it pauses to write one; 'by-size': the time to write its model's state",
     )
     jobs: Literal["never", "trace", "philly"] = Field(
-        default="never", description="how jobs fail by themselves: as their trace says, or by statistics"
+        default="never", description="failures of jobs themselves: as in their trace, or by statistics"
     )
 
     @model_validator(mode="after")
@@ -166,14 +166,16 @@ class FailuresSpec(Section):
         if len(nodes) > 1:
             raise ValueError(f"give either {' or '.join(nodes)}, not both")
         if self.causes and (self.repair_median_h or self.repair_sigma):
-            raise ValueError("'causes' have repair times of their own; leave out 'repair_median_h' and 'repair_sigma'")
+            raise ValueError("'causes' have their own repair times; leave out 'repair_median_h' and 'repair_sigma'")
         interval_s, cost_s = self.checkpoint_interval_s, self.checkpoint_cost_s
         draws = bool(nodes) or self.setting not in (None, "philly")
         if interval_s == "optimal" and not (cost_s and draws):
             message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
             raise ValueError(message)
         if isinstance(interval_s, float) and isinstance(cost_s, float) and cost_s >= interval_s:
-            message = f"a checkpoint of {cost_s:g} s is dearer than its interval of {interval_s:g} s; save less often"
+            message = (
+                f"a checkpoint of {cost_s:g} s takes longer than its interval of {interval_s:g} s; save less often"
+            )
             raise ValueError(message)
         return self
 
@@ -192,7 +194,7 @@ class FailuresSpec(Section):
 
 
 def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | None:
-    """Return the engine's failure options, None if nothing fails or is saved.
+    """Return the engine's failure options, None if nothing fails and no checkpoints are written.
 
     Raises `InputError` for a bad list of outages or racks that the cluster lacks.
     """

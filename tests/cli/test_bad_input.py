@@ -210,5 +210,5 @@ def test_a_policy_that_takes_tenants_without_saying_so_is_not_left_without_them(
     overrides = ("-o", 'policies=[{"name": "mine.py:Mine"}]', "-o", "tenants.a.gpus=2")
     done = simsched("validate", "tiny.yaml", *overrides)
     assert done.exit_code == 2
-    assert "has a parameter 'tenants' that the section does not reach" in done.output
+    assert "has a parameter 'tenants' that the section does not set" in done.output
     assert "Traits(reads_tenants=True)" in done.output

@@ -63,8 +63,8 @@ def test_a_strangers_files_stay(run, simsched):
     for command in (("clean", "--remove", "--yes"), ("verify", "results/tiny", "--remove", "--yes")):
         done = simsched(*command)
         for name, reason in [
-            ("thesis.txt", "it is not called as a cell is"),
-            ("photos", "it is not called as a cell is"),
+            ("thesis.txt", "its name is not that of a cell"),
+            ("photos", "its name is not that of a cell"),
             ("0" * 20, "its manifest.json is not that of this cell"),
         ]:
             assert f"{name} stays: {reason}" in done.stderr

@@ -105,7 +105,7 @@ def test_a_file_of_nothing_but_errors_reports_twenty_and_counts_the_rest(tmp_pat
         ("submit_time,num_gpus,duration\n", "holds a header and no job"),
         ("submit_time,num_gpus,duration\n1,2,3\n1,2,3,4\n", ":3: has 4 fields, and the header has 3"),
         ('submit_time,num_gpus,duration\n1,2,3\n1,"2,3\n1,2,3\n', ":3: a quote that begins here is never closed"),
-        ("submit_time,num_gpus,duration\n1,2,1e30\n", ":2: column 'duration': '1e30' is above 1e+10; mend the line"),
+        ("submit_time,num_gpus,duration\n1,2,1e30\n", ":2: column 'duration': '1e30' is above 1e+10; correct the line"),
         ("submit_tme,num_gpus,duration\n1,2,3\n", ":1: column 'submit_time' is missing; rename 'submit_tme' (needed: "),
         ("submit_time,num_gpus\n1,2\n", ":1: column 'duration' is missing; add it (needed: submit_time, num_gpus, dur"),
         ("Submit_Time,Num_GPUs,Duration\n1,2,3\n", "'duration' are missing; rename 'Submit_Time'"),

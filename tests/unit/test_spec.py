@@ -100,7 +100,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
     sweeep: {}
     """
     assert complaints(text) == [
-        "e.yaml:1: name: 'no good' may hold only letters, digits, '.', '_' and '-', the first no sign",
+        "e.yaml:1: name: 'no good' may contain only letters, digits, '.', '_' and '-', and must not start with a sign",
         "e.yaml:2: cluster.nodes: must be at least 1, not 0",
         "e.yaml:2: cluster.gpu_typ: there is no such key; did you mean 'gpu_type'?",
         "e.yaml:4: workload.configs: must be 'tuned' or 'realistic', not 'tund'; did you mean 'tuned'?",
@@ -272,11 +272,11 @@ def test_table2_sets_imagenet_means_beside_what_the_paper_prints_as_99th_percent
     [
         (
             ["workload.max_gpus=8"],
-            "workload.max_gpus: it changes nothing here; it is a key of the recipe replay or sia",
+            "workload.max_gpus: it has no effect here; it is a key of the recipe replay or sia",
         ),
         (
             ["workload.recipe=replay", "workload.window_h=4"],
-            "workload.window_h: it changes nothing here; it is a key of",
+            "workload.window_h: it has no effect here; it is a key of",
         ),
         (["workload.source=philly-synthetic", "workload.days=3"], "it is a key of the source philly-generated; leave"),
     ],

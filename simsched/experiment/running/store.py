@@ -167,7 +167,7 @@ class Store:
 
 
 def _link(file: Path, name: Path) -> None:
-    """Hard-link a finished file, or copy it where the file system cannot."""
+    """Hard-link a finished file, or copy it if the file system cannot link."""
     try:
         name.hardlink_to(file)
     except OSError:
