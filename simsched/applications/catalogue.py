@@ -209,7 +209,7 @@ def _planned(model: LargeModel, request: JobRequest, truth: JobTruth) -> Planned
         steps = truth.total_steps or _steps_of(model, request, truth.duration_s)
         return PlannedJob(model, steps, request.batch_size)
     except ValueError as error:
-        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+        raise input_error(f"workload, job '{request.id}'", str(error), "correct its row") from error
 
 
 def _steps_of(model: LargeModel, request: JobRequest, duration_s: float) -> float:
@@ -234,7 +234,7 @@ def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
     try:
         return StagedJob(request.application, request.profile, truth.total_steps)
     except ValueError as error:
-        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+        raise input_error(f"workload, job '{request.id}'", str(error), "correct its row") from error
 
 
 def catalogue(options: ApplicationsOptions = ApplicationsOptions()) -> ApplicationCatalogue:

@@ -26,7 +26,7 @@ _SAID: Mapping[str, str] = MappingProxyType(
         "string_type": "must be text, not {given}",
         "string_too_short": "must not be empty",
         "string_too_long": "must have at most {max_length} characters",
-        "string_pattern_mismatch": "{given} may contain only letters, digits, '.', '_' and '-', and must not start with a sign",
+        "string_pattern_mismatch": "{given} must consist of letters, digits, '.', '_' and '-', with no leading sign",
         "bool_type": "must be true or false, not {given}",
         "list_type": "must be a list, not {given}",
         "tuple_type": "must be a list, not {given}",

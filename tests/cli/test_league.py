@@ -196,7 +196,7 @@ def test_a_row_is_tuned_by_the_least_geometric_mean_on_other_seeds(folder):
     spec = read_league("small.yaml")
     tuned = tune(spec, list(contests(spec)), folder / "out", 1, None)
     assert tuned["nowhere"].row is None, "no workload has the batch sizes that pollux needs"
-    assert tuned["nowhere"].said == "nowhere: left out, as there is no contest that its candidates ran."
+    assert tuned["nowhere"].said == "nowhere: left out, as its candidates ran in no contest."
     row, said = tuned["tuned"].row, tuned["tuned"].said
     means = {}
     for cell in read_run(folder / "out" / "tuning" / "drawn.load-0.8").cells:

@@ -56,7 +56,7 @@ def test_rates_are_those_of_the_gpu_type_that_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("bert,64,2,0", "rates.csv:3: column 'rate': '0' is not a number"),
+        ("bert,64,2,0", "rates.csv:3: column 'rate': '0' is not a valid number"),
         ("bert,64,2,nan", "rates.csv:3: column 'rate': 'nan'"),
         ("bert,64,2.5,1", "rates.csv:3: column 'num_gpu': '2.5'"),
         ("bert,-64,2,1", "rates.csv:3: column 'batch_size': '-64'"),

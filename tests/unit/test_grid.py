@@ -198,7 +198,7 @@ def test_a_year_is_drawn_whole_where_its_first_weeks_hold_too_few_jobs(make, tmp
     thin += ["cluster={nodes: 16, gpus_per_node: 4}"]
     _, made = look_into(read_experiment(tmp_path / "e.yaml", thin))
     assert len(made[0].task.jobs) == 6000
-    with pytest.raises(InputError, match="100000 jobs were asked for"):
+    with pytest.raises(InputError, match="100000 jobs were requested"):
         look_into(read_experiment(tmp_path / "e.yaml", [*thin, "workload.jobs=100000"]))
 
 

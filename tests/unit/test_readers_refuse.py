@@ -132,9 +132,7 @@ def test_a_row_that_says_an_application_and_a_duration_needs_a_word_on_which_cou
     with pytest.raises(InputError) as caught:
         make_workload(WorkloadOptions(source=str(path), recipe=recipe), 1)
     (problem,) = caught.value.problems  # vgg16 is a model of Tiresias, which takes the duration of the trace
-    said = (
-        f"{path}:3: workload, job 'job-0': it names the application 'cifar10' and a duration of 100 s; say which counts"
-    )
+    said = f"{path}:3: workload, job 'job-0': it names the application 'cifar10' and a duration of 100 s; choose one"
     assert str(problem).startswith(said)
     kinds = {}
     for choice in ("application", "duration"):
@@ -153,7 +151,7 @@ def test_a_row_with_an_application_and_no_duration_is_clear(tmp_path):
 def test_a_recipe_tells_what_it_makes_nothing_of(tmp_path):
     path = write(tmp_path, "t.csv", BOTH.replace("batch_size", "priority"))
     options = WorkloadOptions(source=str(path), recipe="replay", models="tiresias")
-    with pytest.warns(InputWarning, match="the recipe 'replay' makes nothing of 'application', and gives jobs its own"):
+    with pytest.warns(InputWarning, match="the recipe 'replay' ignores 'application' and sets these itself"):
         make_workload(options, 1)
 
 

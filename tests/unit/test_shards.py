@@ -167,8 +167,11 @@ def test_the_command_says_how_exact_the_tables_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"policies": [{"name": "qssf"}]}, "the policy 'qssf' may remember jobs"),
-        ({"policies": [{"name": "slurm-backfill", "params": {"priority": {"fair_share": 1.0}}}]}, "may remember jobs"),
+        ({"policies": [{"name": "qssf"}]}, "the policy 'qssf' may remember completed jobs"),
+        (
+            {"policies": [{"name": "slurm-backfill", "params": {"priority": {"fair_share": 1.0}}}]},
+            "may remember completed jobs",
+        ),
         ({"failures": {"node_mtbf_h": 100, "repair_median_h": 1}}, "'failures' needs all jobs"),
         ({"losses": True}, "'losses' needs all jobs"),
     ],

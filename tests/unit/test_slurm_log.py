@@ -267,7 +267,7 @@ def test_nodes_of_sinfo(tmp_path: Path) -> None:
     assert cluster.groups() == ((2, 4, "v100"),)
     assert cluster.nodes[0].partitions == ("gpu", "long")
     path.write_text("\n".join([*rows, "g1|x|gpu:v100:8|1|1|idle"]), encoding="utf-8")
-    with pytest.raises(InputError, match="other GPUs"):
+    with pytest.raises(InputError, match="different GPUs"):
         read_nodes(path)
     path.write_text("hello", encoding="utf-8")
     with pytest.raises(InputError, match="does not describe nodes"):

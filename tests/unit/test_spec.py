@@ -100,7 +100,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
     sweeep: {}
     """
     assert complaints(text) == [
-        "e.yaml:1: name: 'no good' may contain only letters, digits, '.', '_' and '-', and must not start with a sign",
+        "e.yaml:1: name: 'no good' must consist of letters, digits, '.', '_' and '-', with no leading sign",
         "e.yaml:2: cluster.nodes: must be at least 1, not 0",
         "e.yaml:2: cluster.gpu_typ: there is no such key; did you mean 'gpu_type'?",
         "e.yaml:4: workload.configs: must be 'tuned' or 'realistic', not 'tund'; did you mean 'tuned'?",
@@ -109,7 +109,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
         "e.yaml:8: policies.polux.name: 'polux': there is no such policy; did you mean 'pollux'?",
         "e.yaml:9: policies.tiresias.params.queue_threshold_gpu_s: the policy 'tiresias' has no such parameter; "
         "did you mean 'queue_thresholds_gpu_s'?",
-        "e.yaml:10: policies.tiresias.name: another policy is called 'tiresias' too; give each a 'label' of its own",
+        "e.yaml:10: policies.tiresias.name: another policy is also called 'tiresias'; give each a 'label' of its own",
         "e.yaml:11: policies.tiresias.params.queue_thresholds_gpu_s.1: must be a whole number, not 'a'",
         "e.yaml:12: seeds: lists the same value twice",
         "e.yaml:13: sweeep: there is no such key; did you mean 'sweep'?",

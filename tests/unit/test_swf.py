@@ -52,7 +52,7 @@ def test_each_field_becomes_what_the_definition_says(tmp_path):
     assert table["queue"].tolist() == ["batch", "interactive", "batch"]
     assert table["after"].tolist() == ["", "", "1"]
     assert trace.unused == ("average CPU time", "executable", "think time")
-    assert [count for what, count in trace.adjusted.items() if "another number of processors" in what] == [1]
+    assert [count for what, count in trace.adjusted.items() if "different number of processors" in what] == [1]
 
 
 def test_a_model_without_any_comment_is_told_by_its_eighteen_numbers(tmp_path):

@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 
 _SCALE = 0.02  # relative error above which a step counts as an outlier (Cauchy loss)
 _HIGHEST = {"efficiency": 1.0, "exposed": 1.0, "exposed_messages": 1.0}
-_DOUBT = log(2)  # of the logarithm of a number before anything is measured: a factor of two
-_FARTHEST = 1e6  # times what is expected of a number, up or down
+_DOUBT = log(2)  # prior standard deviation of the logarithm of a parameter: a factor of two
+_FARTHEST = 1e6  # largest factor between a parameter and its expected value
 _MOST_STEPS = 200
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives

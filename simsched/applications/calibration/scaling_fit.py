@@ -22,9 +22,9 @@ from simsched.model import (
 Floats = NDArray[np.float64]
 
 _MOST_KNOTS = 16  # most knots of a curve, in numbers of GPUs
-_GOOD_ENOUGH = 0.01  # root-mean-square error at which no more bends are added
-_GAIN_WEIGHT = 3e-3  # of the squared relative error of a marginal gain beside that of the level
-_WRONG_SIGN = 1.0  # the price of a gain where there is none, and of none if there is one
+_GOOD_ENOUGH = 0.01  # root-mean-square error at which no more knots are added
+_GAIN_WEIGHT = 3e-3  # weight of the squared relative error of a marginal gain relative to that of the level
+_WRONG_SIGN = 1.0  # the cost of a spurious or a missed gain
 _SMALLEST_GAIN = 0.03  # least marginal gain that is distinguished; errors count relative to at least this
 
 
@@ -92,8 +92,8 @@ def _piece_costs(scaling: Scaling, ratio: Floats) -> Floats:
     """Return the cost of a linear piece between any two points.
 
     Squared errors of the level, and up to the first stall of the marginal gain, weighted by 1 / GPUs: every doubling of
-    the GPUs counts alike. Errors of a gain count relative to it; a gain where there is none, or none if there is one,
-    costs most, because that is where policies stop.
+    the GPUs counts equally. Errors of a gain count relative to it; a spurious or a missed gain costs most, because that
+    is where policies stop.
     """
     gpus, level = scaling.gpus.astype(np.float64), np.log(scaling.modelled_s)
     true = -np.diff(np.log(scaling.measured_s))

@@ -17,7 +17,7 @@ _CONSOLIDATED_WEIGHT = 3.0  # schedulers place jobs on few nodes, so errors ther
 _UNUSABLE_WEIGHT = 0.3  # of total batches that no job may use; they only stabilise the curve
 _COMPUTE_WEIGHT = 0.5  # computation alone counts only when gradients are accumulated
 _OUTLIER = 0.1  # residuals beyond 10 % count less than their square
-_SHRINK = 0.02  # pulls contention and exponents that the data do not tell towards 0
+_SHRINK = 0.02  # pulls contention and exponents that the data do not determine towards 0
 _EXPONENTS = 3  # of fill on two and on more nodes, and of the number of nodes
 
 

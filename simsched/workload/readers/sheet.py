@@ -105,7 +105,7 @@ class Sheet:
     def check(self) -> tuple[str, ...]:
         """Raise `InputError` with the problems so far, by line; after reading all columns, return the unread ones.
 
-        Warns of columns that are unknown to the format.
+        Warns about columns that the format does not know.
         """
         raise_all(str(self.path), iter(self.problems))
         return unused(self.path, map(str, self.cells.columns), self.read, self.idle)

@@ -88,7 +88,7 @@ def read_nodes(path: str | Path) -> SlurmCluster:
     nodes: dict[str, SlurmNode] = {}
     for line, node in found:
         if node.gpus > _MOST_GPUS:
-            raise input_error(place, f"node '{node.name:.40}' has {node.gpus} GPUs", "mend its Gres", line=line)
+            raise input_error(place, f"node '{node.name:.40}' has {node.gpus} GPUs", "correct its Gres", line=line)
         known = nodes.get(node.name)
         if known is not None and (known.gpus, known.gpu_type) != (node.gpus, node.gpu_type):
             message = f"node '{node.name}' has different GPUs than on an earlier line"
@@ -192,7 +192,7 @@ def expand_nodes(text: str) -> list[str]:
             names += _expanded(part)
     except (_TooManyError, RecursionError):
         message = f"'{text:.60}' stands for more than {MOST_NODES} nodes"
-        raise input_error("list of nodes", message, "mend its ranges") from None
+        raise input_error("list of nodes", message, "correct its ranges") from None
     return [name for name in names if name and name not in ("None assigned", "(null)")]
 
 
