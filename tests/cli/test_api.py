@@ -99,11 +99,11 @@ JOB = {"num_gpus": 1, "duration_s": 60}
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"cluster": "x"}, r"cluster: 'x' is no cluster; give \(nodes, GPUs on each\)"),
+        ({"cluster": "x"}, r"cluster: 'x' is not a cluster; give \(nodes, GPUs on each\)"),
         ({"cluster": (0, 4)}, r"cluster: \(0, 4\) has no GPU"),
-        ({"policy": 3}, "policy: 3 is no policy: it lacks 'decide'; give a name of"),
+        ({"policy": 3}, "policy: 3 is not a policy: it lacks 'decide'; give a name of"),
         ({"jobs": "philly.csv"}, "jobs: 'philly.csv' is not a list of jobs; read a file with simsched.read_trace"),
-        ({"jobs": [3]}, "jobs, row 0: 3 is no job"),
+        ({"jobs": [3]}, "jobs, row 0: 3 is not a job"),
         ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is not a number"),
         (
             {"jobs": [{**JOB, "speedup": "fast"}]},
@@ -197,7 +197,7 @@ def test_simulating_gives_at_least_the_columns_and_metrics_of_a_run(folder):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"tenant": 1j}, "row 0: 'tenant' is 1j, which is no text"),
+        ({"tenant": 1j}, "row 0: 'tenant' is 1j, which is not text"),
         ({"application": ["cifar10"]}, "row 0: 'application' is"),
         ({"user": "\ud800"}, "row 0: 'user' is"),
         ({"id": "\ud800"}, "row 0: its id"),

@@ -68,7 +68,7 @@ def test_get_fetches_keeps_and_tells_what_is_left(simsched, folder, owner):
     assert json.loads(simsched("data", "check", "mine", "--json").stdout)["mine"]["in/b.csv"] == "differs"
     assert simsched("data", "check", "mine").exit_code == 1
     refused = simsched("data", "get", "mine")
-    assert "in/b.csv: is there and differs; remove it to fetch it" in refused.stderr
+    assert "in/b.csv: exists but differs; remove it to fetch it again" in refused.stderr
     assert refused.exit_code == 1
 
 

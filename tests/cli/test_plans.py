@@ -116,7 +116,7 @@ def test_a_fit_finds_the_numbers_that_made_the_steps(simsched, tmp_path):
     path.write_text(path.read_text().replace("b,2048", "b,4096"))
     done = simsched("application", "predict-plans", str(path), "--hardware", str(out))
     assert (
-        "beyond what the profile was fitted to, where its errors say little: hidden 4096 (measured: 1024 to 2048)\n"
+        "outside the range of the profile's fit, where its errors say little: hidden 4096 (measured: 1024 to 2048)\n"
         in (done.stderr)
     )
 

@@ -164,7 +164,7 @@ def test_an_interrupt_in_this_process_ends_the_run_even_inside_a_policy(slow, si
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.exit_code == 130
-    assert done.stderr.splitlines()[-1] == "simsched: interrupted; what was finished is kept"
+    assert done.stderr.splitlines()[-1] == "simsched: interrupted; finished work is kept"
     assert "Traceback" not in done.stderr + capfd.readouterr().err  # of the workers too
     assert temporary(slow, "inside") == []
 

@@ -251,9 +251,7 @@ def test_all_pages_of_a_folder_are_filled_and_checked_in_one_call(tmp_path: Path
     assert runs_on(docs / "page.md") == ("one", "other")
     checked = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
     assert checked.exit_code == 1
-    assert (
-        "docs/page.md: 0 of 2 tables as the results have them; left as it was, without results: other" in checked.output
-    )
+    assert "docs/page.md: 0 of 2 tables match the results; left unchanged, without results: other" in checked.output
     assert "not as the results have it: figures one jct_mean_s" in checked.output
     assert CliRunner().invoke(cli, ["verdicts", "runs", "--page", "docs"]).exit_code == 0
     again = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
