@@ -76,7 +76,7 @@ class LineListener:
         _say(f"{counted(cells, 'cell')}{again}")
 
     def damaged(self, cell: GridCell, fault: str) -> None:
-        """Name the cell and what is wrong with it."""
+        """Print the cell and its fault."""
         _say_damaged(cell, fault)
 
     def workers(self, number: int) -> None:
@@ -112,7 +112,7 @@ class BarListener:
         self._bars.update(self._all, total=cells, completed=reused)
 
     def damaged(self, cell: GridCell, fault: str) -> None:
-        """Name the cell and what is wrong with it."""
+        """Print the cell and its fault."""
         _say_damaged(cell, fault)
 
     def workers(self, number: int) -> None:

@@ -210,8 +210,8 @@ batch:
   min_per_gpu: 32             # of one micro-batch on one GPU
   max_per_gpu: 1024
   validated: [128, 256, 512, 1024, 2048, 4096]
-  # fixed: 128                # if it may not be changed
-  # tuned: [{gpus: 8, batch: 2048}]   # what users who tuned their jobs ask for, if it is not to be worked out
+  # fixed: 128                # if it may not be changed tuned: [{gpus: 8, batch: 2048}]   # requests of users who tuned
+  # their jobs; by default computed
 
 training:
   epochs: 100

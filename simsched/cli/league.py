@@ -66,7 +66,7 @@ def league(
         spec = next((one for one in (spec, *of_divisions) if shipped_results(one)), spec)
         against = shipped_results(spec)
         if against is not None:
-            click.echo(f"beside the results of {spec.name} that ship", err=True)
+            click.echo(f"with the shipped results of {spec.name}", err=True)
     stored = None if against is None else read_league_table(against)
     folder = out / spec.name
     with progress_listener() as listener:

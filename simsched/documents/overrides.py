@@ -159,7 +159,7 @@ class Draft:
         for here, part in enumerate(path[:-1]):
             target = target.setdefault(part, {}) if isinstance(target, dict) else target[part]
             if target is None or not isinstance(target, dict | list):
-                raise input_error(origin, f"'{self.name(path[: here + 1])}' has no keys of its own")
+                raise input_error(origin, f"'{self.name(path[: here + 1])}' has no keys")
         target[path[-1]] = copy.deepcopy(value)
         self.origins = {known: text for known, text in self.origins.items() if known[: len(path)] != path}
         self.origins[path] = origin

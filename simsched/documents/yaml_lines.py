@@ -174,7 +174,7 @@ def _fast_loader() -> type[Any]:
 
 
 class _Reader:
-    """Turns the nodes of one document into data and keeps their lines."""
+    """Converts the nodes of one document to data and keeps their lines."""
 
     def __init__(self, file: str, loader: type[Any] = _Loader) -> None:
         self.file = file

@@ -61,8 +61,8 @@ class Checks:
         """Check one cell; `policy_text` and `jobs_hash` identify its policy with parameters and its jobs.
 
         Messages refer to lines of `jobs_file`; `leave_out` is the remedy for large jobs. `staged` jobs need stage times
-        to share GPUs, and the last `spares` nodes are not for jobs. The policy is begun and asked for agents, and must
-        not be reused.
+        to share GPUs, and the last `spares` nodes are not for jobs. The check starts the policy and creates its agents;
+        it must not be reused.
         """
         if len(self._problems) >= _MOST_PROBLEMS:
             return

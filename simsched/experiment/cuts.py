@@ -49,7 +49,7 @@ class Cuts:
 
     @property
     def uncut(self) -> Shard:
-        """The first two shards as one, of which the second counts; free of error, since it starts with the workload."""
+        """The first two shards as one, in which the second counts; exact, since it starts with the workload."""
         first, second = self.shards[:2]
         return Shard(second.first, second.end, first.begins, second.stops, second.from_s, second.until_s)
 

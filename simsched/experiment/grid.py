@@ -204,7 +204,7 @@ class _Maker:
         self._loads: dict[tuple[object, ...], float | None] = {}
 
     def shape(self) -> Shape:
-        """Return the number of cells at each point; `InputError` if that takes creating them all."""
+        """Return the number of cells at each point; raises `InputError` if that requires creating them all."""
         points = self.experiment.points
         if len(points) > MOST_KEPT:
             whole = [key for key in points[0].values if key.split(".")[-1] in _SECTIONS or key == "workload"]

@@ -16,7 +16,7 @@ class SharingSpec(Section):
     max_jobs: int = Field(default=1, ge=1, le=16, description="most jobs on one GPU")
     model: Literal["constant", "time-slicing", "stages", "gaps", "pairs", "shares"] = Field(
         default="constant",
-        description="how fast jobs are that share a GPU; 'shares': as if alone, as the parts that they ask for "
+        description="speed of jobs that share a GPU; 'shares': as if alone, since their requested parts "
         "add up to at most one GPU",
     )
     factor: float | None = Field(

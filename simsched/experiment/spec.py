@@ -101,14 +101,14 @@ class WorkloadSpec(Section):
         default=None,
         gt=0,
         le=1000,
-        description="scales the times between submissions so that the jobs ask for so much of the GPU time from the "
-        "first submission to the last: GPUs times seconds alone on them, over all GPUs times that span",
+        description="offered load to which the times between submissions are scaled: the jobs' GPUs times their solo "
+        "seconds, relative to all GPUs times the span from the first submission to the last",
     )
 
     deadline_factor: float | tuple[float, float] | None = Field(
         default=None,
-        description="gives jobs a deadline: so many times their time when alone on the GPUs asked for, or times a "
-        "factor drawn between these two",
+        description="deadline of each job as a multiple of its solo time on its requested GPUs; two numbers draw the "
+        "factor between them",
     )
     deadline_share: float = Field(
         default=1, ge=0, le=1, description="share of the jobs to which 'deadline_factor' applies"
@@ -170,14 +170,12 @@ class EngineSpec(Section):
         le=100_000,
         description="nodes rented at the start, for policies that scale the cluster; by default all",
     )
-    node_start_s: float = Field(
-        default=0, ge=0, le=MOST_SECONDS, description="seconds until a node that a policy asks for is up"
-    )
+    node_start_s: float = Field(default=0, ge=0, le=MOST_SECONDS, description="seconds until a requested node is up")
     kill_at_time_limit: bool = Field(
         default=False, description="whether a job ends when it has held GPUs for its time limit"
     )
     fragmentation: bool = Field(
-        default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
+        default=False, description="whether to record the free GPUs that no waiting job can use at each decision"
     )
 
     reasons: bool = Field(
@@ -238,7 +236,7 @@ class FairnessSpec(Section):
     )
     batch: Literal["best", "submitted", "profile"] = Field(
         default="best",
-        description="batch size of the solo run: the best, as submitted where the policy does not adapt it, or as a "
+        description="batch size of the solo run: the best, as submitted if the policy does not adapt it, or as a "
         "profile predicts it from the job's batch rule, which needs a table of rates",
     )
 
@@ -253,8 +251,8 @@ class ShardsSpec(Section):
         default=None,
         ge=0,
         le=MOST_SECONDS,
-        description="seconds before and after a part whose jobs run with it, where the cluster is never empty; by "
-        "default a tenth of a part, and 0 cuts only where it is empty",
+        description="seconds before and after a part whose jobs run with it, if the cluster is never empty; by "
+        "default a tenth of a part; 0 cuts only while it is empty",
     )
 
 

@@ -49,7 +49,7 @@ class StoredJobs(Sequence[JobSpec]):
     def __init__(
         self, path: Path, places: Sequence[int], ends: Sequence[int], jobs: int, digest: str, *, temporary: bool
     ) -> None:
-        """Take so many jobs, of which those before one of `ends` lie before the place of the next in the file."""
+        """Take the positions of groups of jobs in the file, the index after each group, and the number of jobs."""
         self.digest = digest
         self.path, self._temporary = path, temporary
         self._places, self._ends, self._jobs = places, ends, jobs
@@ -74,7 +74,7 @@ class StoredJobs(Sequence[JobSpec]):
         return cls(path, places, ends[1:], ends[-1], digest.hexdigest(), temporary=temporary)
 
     def part(self, path: Path, first: int, end: int) -> StoredJobs:
-        """Copy the jobs from one place to before another as they lie in the file, with jobs beside them."""
+        """Copy the groups of jobs that overlap a range to a new file."""
         numbers = range(bisect_right(self._ends, first), bisect_left(self._ends, end) + 1)
         places = [self._places[number] for number in numbers]
         after = self._places[numbers.stop] if numbers.stop < len(self._places) else self.path.stat().st_size
@@ -121,7 +121,7 @@ class StoredJobs(Sequence[JobSpec]):
             yield from zip(*told, strict=True) if len(told) > 1 else told[0]
 
     def _parts(self, first: int, end: int) -> Iterator[tuple[int, slice]]:
-        """Yield which jobs that were written together hold some, and the places of these, counted from their end."""
+        """Yield the groups of jobs that overlap a range, with the positions in each group counted from its end."""
         while first < end:
             number = bisect_right(self._ends, first)
             after = self._ends[number]

@@ -28,16 +28,16 @@ class LevelSpec(Section):
         default=1.0,
         gt=0,
         le=1000,
-        description="how much longer synchronising across domains takes than across nodes of one, for applications "
-        "that do not say it themselves",
+        description="time of synchronisation across domains relative to that across nodes of one, for applications "
+        "that do not give it",
     )
 
     inside_factor: float = Field(
         default=1.0,
         gt=0,
         le=1000,
-        description="lowest level only: how much longer, or shorter, synchronising across nodes of one domain takes "
-        "than applications have it across nodes; for nodes that stand for islands of GPUs in a server",
+        description="lowest level only: time of synchronisation across nodes of one domain relative to that of "
+        "applications across nodes; for nodes that represent islands of GPUs in a server",
     )
 
     uplink_gb_s: float | None = Field(
@@ -50,7 +50,7 @@ class LevelSpec(Section):
         default=None,
         gt=0,
         le=1e6,
-        description="instead of 'uplink_gb_s': how much less the uplink carries than those of the tier below together",
+        description="instead of 'uplink_gb_s': ratio of the total bandwidth of the tier below to that of the uplink",
     )
     latency_us: float = Field(default=0.0, ge=0, le=1e9, description="microseconds that it adds to a collective")
     paths: int = Field(

@@ -65,7 +65,7 @@ def _causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> Iterator[str
         "the replay waits longer than the cluster did: does the cluster have more nodes than were named, or jobs less "
         "strict rules?"
         if more
-        else "the replay waits less than the cluster did: something held jobs back that it was not told"
+        else "the replay waits less than the cluster did: something held jobs back that the replay does not know"
     )
 
 

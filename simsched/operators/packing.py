@@ -47,7 +47,7 @@ def pack(
 ) -> Mapping[str, Packed]:
     """Fill a cluster under each rule with seeds 1 to `seeds`; all rules see the same pods and node orders.
 
-    Raises `InputError` if no pod requests a GPU. `progress` receives each rule before its first filling.
+    Raises `InputError` if no pod asks for a GPU. `progress` receives each rule before its first filling.
     """
     if not any(pod.total_milli for pod in pods):
         raise input_error("pods", "no pod asks for a GPU", "give a list with at least one that does")

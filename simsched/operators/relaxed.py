@@ -36,14 +36,11 @@ _EACH_COUNT, _RATIO = 8, 1.25
 #: The speed, in progress per second, by GPU type and number of GPUs.
 _Points = Mapping[tuple[str, int], float]
 
-_ALWAYS = "starting, moving and stopping cost nothing, nodes never fail, and all GPUs of a type serve a job alike"
-_TYPES = "a GPU of a type counts as a fixed part of the best one's, in which the capacity is one sum"
+_ALWAYS = "starting, moving and stopping cost nothing, nodes never fail, and GPUs of a type are equivalent"
+_TYPES = "a GPU counts as a fixed fraction of the best type, and the capacity is the sum of these"
 _ELASTIC = "a job's speed is the concave envelope over all numbers of GPUs on their best placement, with no delay"
-FITTED = (
-    "a trained job has the best batch and placement at every moment, and gains by GPUs what it does in the epoch that "
-    "gains most"
-)
-_PLANS = "a large model trains at every moment by the fastest plan that fits its GPUs' memory, the GPUs as in one node"
+FITTED = "a trained job always has the best batch and placement, and gains from GPUs as in the epoch that gains most"
+_PLANS = "a large model always trains with the fastest plan that fits its GPUs' memory, as if they were in one node"
 _SHARING = "GPUs together do {sum:g} times the work that they do unshared, the most that sharing jobs do on one"
 _SHORTER = "jobs are shorter by half a tick for each epoch, as completions are rounded to ticks"
 
@@ -193,7 +190,7 @@ def _points(
 
 def _fitted(app: TrainedApplication, cluster: Cluster, *, on_one_gpu: bool) -> _Points:
     if cluster.levels:
-        message = "has no bound where there are levels above the nodes, across which synchronising may cost anything"
+        message = "has no bound if there are levels above the nodes, across which synchronisation may have any cost"
         raise input_error(f"application '{app.name}'", message, "leave cluster.topology out")
     return fitted_speeds(app, cluster, on_one_gpu=on_one_gpu)
 

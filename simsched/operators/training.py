@@ -41,7 +41,7 @@ class Question:
         return self._answers(table, tiers)[:count]
 
     def of_plan(self, plan: Plan, tiers: Sequence[Tier]) -> PlanAnswer:
-        """Return the answer for one plan; raises `InputError` with the reason if it cannot run."""
+        """Return the answer for one plan; raises `InputError` with the reason if the plan cannot run."""
         reason = legal(self.shape, self.hardware, plan, self.gpus, self.global_batch)
         if reason is not None:
             raise input_error(f"plan '{plan}'", reason, "leave --plan out to see which plans can run")

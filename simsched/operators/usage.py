@@ -69,7 +69,7 @@ class Used:
 
     @property
     def type_of(self) -> pd.Series:
-        """Return the type on which each job ran most."""
+        """Return the GPU type on which each job ran longest."""
         return self.by_type.idxmax(axis=1)
 
     def part(self, jobs: Collection[str] | None = None, gpu_type: str = "") -> Usage:

@@ -368,5 +368,5 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "same seed, same run": _deterministic,
     "no global random generator": _no_global_randomness,
     "names are labels": _order_of_names,
-    "forgets what it says that it forgets": _forgets,
+    "forgets as declared": _forgets,
 }

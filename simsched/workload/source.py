@@ -89,7 +89,7 @@ class WorkloadOptions(
 
     source: str = key(
         GENERATED,
-        "philly-generated (a generated trace without end: each seed draws from a year of its own, so that seeds are "
+        "philly-generated (an endless generated trace: each seed draws from a separate year, so that seeds are "
         "independent workloads), philly-synthetic (ten generated weeks, the same for all seeds: a seed varies only "
         "which of their jobs are drawn), or a file or folder (likewise the same for all seeds)",
         min_length=1,
@@ -102,15 +102,15 @@ class WorkloadOptions(
         | None
     ) = key(
         None,
-        "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
+        "sample jobs as Pollux did, replay the trace, take a list of jobs unchanged, or, without a trace, draw the "
         "jobs of Tiresias's testbed, of Gavel's generator, of a mix of Sia, of a cluster for language models or by "
         "summary statistics, or give those of Tiresias's worked example",
     )
     seed: int | None = key(None, "fix the jobs for all seeds of the experiment", ge=0)
     speedup: Literal["linear"] | float | tuple[tuple[int, float], ...] | None = key(
         None,
-        "how jobs that know only their duration run on other numbers of GPUs than they asked for: linear, sublinear by "
-        "an exponent (0.8: GPUs to the power of 0.8), or by a table of [GPUs, speed]; by default they run on no others",
+        "speed of jobs with only a duration on other numbers of GPUs than requested: linear, sublinear by an exponent"
+        " (0.8: GPUs to the power of 0.8), or by a table of [GPUs, speed]; by default they run on no others",
     )
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:

@@ -203,7 +203,7 @@ def test_an_override_of_all_policies(read):
          "'tireias'; did you mean 'tiresias'?"),
         ("policies.7.name=x", "-o policies.7.name=x: no policy of this experiment is called '7'; "
          "known: Tiresias (k=1), fifo, tiresias"),
-        ("name.x=1", "-o name.x=1: 'name' has no keys of its own"),
+        ("name.x=1", "-o name.x=1: 'name' has no keys"),
         ("a..b=1", "-o a..b=1: 'a..b' is not a key; write the keys with single dots between them"),
         ("seeds={", "-o seeds={: is not valid YAML: a bracket or brace is not closed, or a comma follows nothing; "
          "close it, or drop the comma"),

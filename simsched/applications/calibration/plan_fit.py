@@ -22,7 +22,7 @@ _FARTHEST = 1e6  # largest factor between a parameter and its expected value
 _MOST_STEPS = 200
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
-_LEAST_FACTOR = 0.1  # of a layer or the output, over what is modelled
+_LEAST_FACTOR = 0.1  # of a layer or the output, relative to the model
 _FACTOR_DIGITS = 4
 _ROUNDS = 10  # of weights, for the factors of layers
 

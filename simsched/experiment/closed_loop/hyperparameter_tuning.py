@@ -31,8 +31,8 @@ class TuningOptions:
     application: str = key("cifar10", "application that every trial trains, at some width", min_length=1)
     trials: int = key(100, "total number of trials", ge=1, le=100_000)
     at_once: int = key(4, "trials in flight; the next is submitted when one finishes", ge=1)
-    gpus: int = key(4, "GPUs that a trial asks for", ge=1)
-    batch_size: int = key(512, "total batch size that a trial asks for; 0 for none", ge=0)
+    gpus: int = key(4, "requested GPUs of a trial", ge=1)
+    batch_size: int = key(512, "requested total batch size of a trial; 0 for none", ge=0)
     startup_trials: int = key(20, "trials drawn at random before the estimator chooses", ge=0)
 
 

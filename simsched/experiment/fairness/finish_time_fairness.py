@@ -168,6 +168,6 @@ def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool
 
 
 def _version(rule: FairnessSpec) -> str:
-    """Return a folder name from all that determines a cell's ratios, besides the cell."""
+    """Return a folder name from everything except the cell that determines its ratios."""
     known = {**rule.model_dump(), "code": closure_of([__name__], without=_MAKES_CELLS).digest}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]

@@ -242,7 +242,7 @@ def table_writer(task: Task, folder: Path) -> TableWriter:
 
 
 def write_artifacts(policy: Policy, folder: Path) -> None:
-    """Write a policy's artifacts beside the tables; `ValueError` for a bad or reserved file name."""
+    """Write a policy's artifacts next to the tables; raises `ValueError` for a bad or reserved file name."""
     for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             raise ValueError(f"an artifact cannot be called '{name}'")

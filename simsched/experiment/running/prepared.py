@@ -55,7 +55,7 @@ def apart_if_foreign(
 ) -> Result | None:
     """Process a document that loads third-party code in another process; None if this process should do it."""
     foreign = foreign_code(document, overrides)
-    if not foreign or current_process().daemon:  # which may have no processes of its own
+    if not foreign or current_process().daemon:  # which must not start processes
         return None
     from simsched.experiment.running.apart import done_apart  # loads what runs cells
 

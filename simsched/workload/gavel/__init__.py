@@ -1,4 +1,4 @@
-"""The workloads of Gavel (OSDI'20): its job types, its seeded generator, and its trace format with Shockwave's.
+"""The workloads of Gavel (OSDI'20): its job types, its seeded generator, and the trace formats of Gavel and Shockwave.
 
 The table of rates is in `simsched.applications`, the recipe in `simsched.workload.recipes`.
 """

@@ -108,5 +108,5 @@ def check_version(path: Path, kind: str) -> None:
         if not line.startswith("#") or not words or not words[0].startswith("simsched-"):
             continue
         if words != [kind, str(VERSION)]:
-            message = f"the first line says '{' '.join(words)}', and this reads '{kind} {VERSION}'"
+            message = f"the first line says '{' '.join(words)}', but this reads '{kind} {VERSION}'"
             raise input_error(path, message, f"write it as '{version_line(kind)}', or use a newer simsched", line=1)

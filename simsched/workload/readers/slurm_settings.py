@@ -185,9 +185,9 @@ def _conf_key(name: str, value: str, found: SlurmSettings) -> bool:
         if not {"limits", "safe", "qos", "all"} & set(low.split(",")):
             found.unused.append("limits of associations (AccountingStorageEnforce does not name them, and they count)")
     elif name == "selecttype" and low == "select/linear":
-        found.unused.append("SelectType=select/linear (jobs share nodes unless the log says that they hold them whole)")
+        found.unused.append("SelectType=select/linear (jobs share nodes unless the log has them as exclusive)")
     elif name == "selecttypeparameters" and "memory" not in low:
-        found.unused.append("SelectTypeParameters without memory (memory counts where nodes and jobs name it)")
+        found.unused.append("SelectTypeParameters without memory (memory counts if nodes and jobs name it)")
     elif name == "prioritytype":
         return low in ("priority/multifactor", "priority/basic")
     else:
