@@ -278,4 +278,4 @@ class Counting(Policy):
 
 def test_the_kit_finds_a_policy_that_remembers() -> None:
     found = {failure.check for failure in check_policy(Counting, seeds=1)}
-    assert "forgets what it says that it forgets" in found
+    assert "forgets as declared" in found

@@ -53,8 +53,6 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
 _LATE = "jobs were eligible only after their start; they count as not having waited"
 _PART = "asked for a part of a GPU, which policies that share none take for a whole one"
 _ROUNDED = "asked for more than one GPU but not a whole number, rounded up"
-_MIXED = "had GPUs of several types, and may run on any one of them"
-_UNEVEN = "had different numbers of GPUs on their nodes, and may run on any number of nodes"
 #: How many rows become a table at once.
 _BLOCK = 20_000
 #: How many examples of each reason are kept.
