@@ -199,7 +199,7 @@ def drive(
     _check_engine(engine)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise input_error(
-            "simulate", f"'seed' is {seed!r:.40}, which is not a whole number from 0 on", "give it as an int"
+            "simulate", f"'seed' is {seed!r:.40}, which is not a whole number of at least 0", "give it as an int"
         )
     place, shared = _cluster(cluster), section_of(sharing or {}, SharingSpec, "sharing")
     if sharing is not None:
@@ -248,7 +248,7 @@ def _check_engine(engine: Mapping[str, Any]) -> None:
 def _cluster(cluster: ClusterLike) -> Cluster:
     made = _made_cluster(cluster)
     if not made.total_gpus:
-        raise input_error("cluster", f"{cluster!r:.60} has no GPU", "give one node with one GPU at least")
+        raise input_error("cluster", f"{cluster!r:.60} has no GPU", "give at least one node with one GPU")
     return made
 
 

@@ -121,6 +121,6 @@ def _table(answer: Answer, target: str, metric: str) -> TextTable:
         f"{metric}, replayed",
         "with misfit",
         "met",
-        *(("cost of the cluster ($ a month)",) if priced else ()),
+        *(("cost of the cluster ($/month)",) if priced else ()),
     )
     return TextTable(target, headers, rows, tuple(notes), 0)

@@ -27,7 +27,7 @@ def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
     mine = [cell for cell in cells if not why_not_ours(cell)]
     if mine and not yes:
         if not sys.stdin.isatty():
-            raise input_error("--remove", "asks first, and there is no terminal to ask in", "add --yes")
+            raise input_error("--remove", "asks for confirmation, but there is no terminal", "add --yes")
         for cell in mine:
             click.echo(cell, err=True)
         if not click.confirm(f"Remove {counted(len(mine), 'cell')}?", err=True):

@@ -81,7 +81,7 @@ def validate(
 
     jobs = sorted({len(cell.task.jobs) for cell in looked_into})
     number = f"{jobs[0]} jobs" if len(jobs) == 1 else f"{jobs[0]} to {jobs[-1]} jobs"
-    rest = "" if whole else f", {len(looked_into)} of them looked into"
+    rest = "" if whole else f", {len(looked_into)} of them checked"
     click.echo(f"{path}: valid; {counted(distinct if whole else total, 'cell')} of {number}{rest}")
     for sentence in without:
         click.echo(sentence)

@@ -113,7 +113,7 @@ def _score_words(score: Backtest) -> list[str]:
     said = [
         f"{len(score.starts)} forecasts at {score.moments} moments: {100 * score.coverage:.0f} % of the starts fell "
         f"within the 80 % intervals; half of the forecasts were off by less than {score.error_s / 3600:.2f} h, "
-        f"guesses of the usual rest of a wait by {score.guess_error_s / 3600:.2f} h."
+        f"guesses of the usual remaining wait by {score.guess_error_s / 3600:.2f} h."
     ]
     if score.slurm_error_s is None or score.same_error_s is None:
         return [*said, "Neither log nor queue has Slurm's estimates (start_time of waiting jobs in squeue --json)."]

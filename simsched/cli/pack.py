@@ -127,7 +127,7 @@ def _files(files: Sequence[Path], example: Path | None) -> tuple[Mapping[str, Pa
     for path in paths[:-1]:
         name = path.name.split(".", 1)[0]
         if name in lists:
-            raise input_error(path, f"a list named {name} comes twice", "give each list once, or rename one")
+            raise input_error(path, f"there are two lists named {name}", "give each list once, or rename one")
         lists[name] = path
     return lists, paths[-1]
 

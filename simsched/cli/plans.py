@@ -52,10 +52,10 @@ def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"numbers": numbers, "errors": [_plain(one) for one in inside], "left_out": [*map(_plain, outside)]})
         return
-    click.echo("Errors of the steps fitted, in per cent:")
+    click.echo("Errors of the fitted steps, in per cent:")
     _print_errors(inside)
     if outside:
-        click.echo("\nErrors of each model as predicted from the others:")
+        click.echo("\nErrors of each model, predicted from the others:")
         _print_errors(outside)
     click.echo("\n" + ", ".join(f"{number} {value:.4g}" for number, value in numbers.items()))
     click.echo(out)
@@ -290,7 +290,7 @@ def _print_scaling(scaled: Sequence[tuple[Question, PlanAnswer]]) -> None:
         for one, best in scaled
     ]  # fmt: skip
     click.echo("\nAs GPUs and global batch double together:")
-    click.echo(table(("GPUs", "sequences", "plan", "step s", "MFU %", "speed a GPU, % of the first"), rows))
+    click.echo(table(("GPUs", "sequences", "plan", "step s", "MFU %", "speed per GPU, % of the first"), rows))
 
 
 def _draw(found: Sequence[tuple[str, PlanAnswer]], title: str, name: str, out: Path) -> None:

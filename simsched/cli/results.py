@@ -221,7 +221,7 @@ def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path, style: str)
 
 def _some(name: str, known: set[str]) -> str:
     hint = nearest(name, known)
-    return hint if hint.startswith("did") else f"there are {len(known)}, for instance '{min(known, default='')}'"
+    return hint if hint.startswith("did") else f"there are {len(known)} jobs, for instance '{min(known, default='')}'"
 
 
 def print_comparison(

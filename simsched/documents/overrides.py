@@ -120,7 +120,7 @@ class Draft:
         key, equals, text = option[len(label) :].partition("=")
         key = (label + key).strip()
         if not equals or not key:
-            raise input_error(origin, "an override is written key=value, for instance 'workload.jobs=20'")
+            raise input_error(origin, "write an override as key=value, for instance 'workload.jobs=20'")
         self.set(key, parse_value(text, origin), origin)
         for path in _PATH_KEYS:
             if ".".join(map(str, path)).startswith(key):

@@ -36,7 +36,7 @@ def test_without_a_terminal_removal_needs_a_yes(run, simsched):
     for command in (("clean", "--remove"), ("verify", "results/tiny", "--remove")):
         done = simsched(*command)
         assert done.exit_code == 2
-        assert "--remove: asks first, and there is no terminal to ask in; add --yes" in done.stderr
+        assert "--remove: asks for confirmation, but there is no terminal; add --yes" in done.stderr
     assert everything(run) == before
 
 

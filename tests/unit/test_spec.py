@@ -198,7 +198,7 @@ def test_an_override_of_all_policies(read):
     [
         ("workload.loda=2", "-o workload.loda=2: workload.loda: there is no such key; did you mean 'load'?"),
         ("workload.load=x", "-o workload.load=x: workload.load: must be a number, not 'x'"),
-        ("seeds", "-o seeds: an override is written key=value, for instance 'workload.jobs=20'"),
+        ("seeds", "-o seeds: write an override as key=value, for instance 'workload.jobs=20'"),
         ("policies.tireias.params.x=1", "-o policies.tireias.params.x=1: no policy of this experiment is called "
          "'tireias'; did you mean 'tiresias'?"),
         ("policies.7.name=x", "-o policies.7.name=x: no policy of this experiment is called '7'; "

@@ -12,7 +12,7 @@ from simsched.model import MeasuredApplication, NoiseCurve
 
 Floats = NDArray[np.float64]
 
-_MOST_KNOTS = 12  # epochs at which the curve bends
+_MOST_KNOTS = 12  # most knots of the curve
 _GOOD_ENOUGH = 0.015  # root-mean-square error of efficiency at which no more knots are added
 _ANCHORS = 3  # total batch sizes at which the curve is given
 _SMOOTH = 0.003  # pulls neighbouring anchors together where efficiency does not determine them
