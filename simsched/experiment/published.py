@@ -105,7 +105,7 @@ def published_data() -> Mapping[str, PublishedData]:
 
 
 def find_published(name: str) -> PublishedData:
-    """Return data by name; `InputError` for an unknown name."""
+    """Return data by name; raises `InputError` for an unknown name."""
     known = published_data()
     if name not in known:
         raise input_error("NAME", f"no data are called '{name}'", nearest(name, known))

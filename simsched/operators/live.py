@@ -92,8 +92,8 @@ def forecast_starts(
     """Forecast when the waiting jobs of each moment start.
 
     In each draw, run times come from the fractions of their limits that the log's jobs ran before the moment, given the
-    elapsed run time, and future jobs come as on an earlier day of the log from that hour on. `InputError` where no job
-    of the log ended before a moment.
+    elapsed run time, and future jobs come as on an earlier day of the log from that hour on. Raises `InputError` if
+    none of the log's jobs ended before a moment.
     """
     log = plan.recorded
     found = []
@@ -166,7 +166,7 @@ def backtest(
     """Forecast at random moments of the second half of a log and at those of `queues`; compare with actual starts.
 
     Jobs that had not started when the log ended count as outside an interval that ends earlier, and are otherwise
-    ignored. `InputError` where nobody waited.
+    ignored. Raises `InputError` if nobody waited.
     """
     log = plan.recorded
     first, last = int(log.table["end_s"].min()), log.last_s

@@ -335,7 +335,7 @@ def test_the_command_prints_a_line_a_rule_or_json(simsched_pack, tmp_path: Path)
     assert (one["pods"], one["rule"], len(one["curve"]), one["published"]) == ("pods", "random", 131, None)
     for wrong in ((), lists[:1], (*lists, "--example")):
         assert "name the files, that of the nodes last, or give --example alone" in simsched_pack(*wrong, code=2)
-    assert "a list named pods comes twice" in simsched_pack(lists[0], *lists, code=2)
+    assert "there are two lists named pods" in simsched_pack(lists[0], *lists, code=2)
     published, second = tmp_path / "published.csv", tmp_path / "second.csv"
     published.write_text("pod_list,rule,mean_percent\nsecond,FGD,50\n", encoding="utf-8")
     second.write_text((LISTS / "pods.csv").read_text(encoding="utf-8"), encoding="utf-8")

@@ -142,7 +142,7 @@ class Store:
             raise self._unwritable(error) from error
 
     def publish(self, staged: StagedCell, key: str) -> None:
-        """Rename a finished cell; its equal from a faster process stays. `InputError` as `begin`."""
+        """Rename a finished cell; its equal from a faster process stays. Raises `InputError` as `begin`."""
         target = self.cell(key)
         try:
             if target.exists() and not self.has(key):  # files were removed or changed

@@ -83,7 +83,7 @@ class AsIsRecipe:
     runtime_from: Literal["application", "duration"] | None = key(None, RUNTIME_FROM)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return one job for each row, in order of submission; `InputError` as `settled` raises it."""
+        """Return one job for each row, in order of submission; raises `InputError` as `settled` raises it."""
         table = trace_of(ingredients).table
         return specs_of(settled(table if self.jobs is None else table.head(self.jobs), self.runtime_from))
 
