@@ -50,7 +50,7 @@ def test_a_simulation_takes_failures_sharing_and_speeds_of_types_as_a_run_does()
     for wrong, said in (
         ({"failures": {"node_mtbf": 3}}, "failures: node_mtbf: there is no such key"),
         ({"sharing": {"max_jobs": 99}}, "sharing: max_jobs: must be at most 16"),
-        ({"sharing": {"max_jobs": 2, "model": "stages"}}, "stages, and those of"),
+        ({"sharing": {"max_jobs": 2, "model": "stages"}}, "stages, but those of"),
         ({"gpu_speed": {"v100": 3}}, "no speed for the GPU type 't4'"),
     ):
         with pytest.raises(InputError, match=said):

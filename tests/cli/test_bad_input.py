@@ -171,7 +171,7 @@ def test_a_deadline_needs_a_type_on_which_the_job_runs(simsched, folder):
     jobs = "workload={recipe: pollux, jobs: 5, deadline_factor: 2}"
     done = simsched("validate", "tiny.yaml", "-o", cluster, "-o", jobs)
     assert done.exit_code == 2, done.output
-    assert "runs on 1 GPUs of none of the types k80, p4; name types that it knows" in done.stderr
+    assert "cannot run on 1 GPUs of any of the types k80, p4; name types that it knows" in done.stderr
 
 
 @pytest.mark.parametrize(

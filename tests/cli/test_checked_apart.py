@@ -105,7 +105,7 @@ def test_what_ends_or_breaks_the_process_is_an_error_of_the_policy(write, simsch
 
 def test_a_policy_that_cannot_be_made_in_time_is_given_up(write):
     write(made="\n        while True:\n            pass")
-    with pytest.raises(InputError, match=r"'own\.py:Own': its code has not come back after 1 s"):
+    with pytest.raises(InputError, match=r"'own\.py:Own': its code did not return within 1 s"):
         prepare("apart.yaml", limit_s=1)
 
 

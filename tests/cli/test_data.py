@@ -77,7 +77,7 @@ def test_another_content_than_the_validations_is_not_kept(simsched, folder, owne
     (owner / "b.csv").write_bytes(b"what the owner has today")
     done = simsched("data", "get", "mine")
     assert done.exit_code == 1
-    assert "the owner's file is not the one that the validation ran with" in done.stderr
+    assert "the owner's file differs from the one that the validation used" in done.stderr
     assert [path.name for path in (folder / "data" / "mine" / "in").iterdir()] == ["a.csv"]
 
 

@@ -80,7 +80,7 @@ def test_every_policy_takes_part_where_it_can(folder, league):
     assert list(reasons) == ["pollux"]
     assert "no model of batch sizes to adapt" in reasons["pollux"]
     assert [place["offered_load"] for place in table["contests"][:2]] == pytest.approx([0.8, 1.1], rel=0.02)
-    assert "gone was not run: gone.csv is not at hand" in done.stdout
+    assert "gone was not run: gone.csv is not available" in done.stdout
     page = (results / "league.html").read_text()
     assert "no model of batch sizes to adapt" in page
     assert "srtf †" in page
@@ -179,7 +179,7 @@ def test_what_is_no_league_is_refused(folder, league, simsched):
     assert "seeds" in said
     assert "no shipped league" in simsched("league", "1999").stderr
     (folder / "small.yaml").write_text(LEAGUE)
-    assert "declares no division 'smoke'" in league("--smoke", code=2).stderr
+    assert "does not declare a division 'smoke'" in league("--smoke", code=2).stderr
 
 
 TUNING = """

@@ -127,7 +127,7 @@ def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signal
         time.sleep(0.3)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "interrupted; what was finished is kept" in said
+    assert "interrupted; finished work is kept" in said
     assert "Traceback" not in said
     assert temporary(slow, "stopped") == []
     assert [path for path in scratch.iterdir() if path.name.startswith("simsched")] == []
