@@ -74,7 +74,7 @@ def _write(pages: Sequence[FilledPage]) -> None:
 def _check(pages: Sequence[FilledPage], results: Path) -> None:
     for page in pages:
         checked = len(page.same) + len(page.changed)
-        click.echo(f"{page.path}: {len(page.same)} of {counted(checked, 'table')} match the results{_without(page)}")
+        click.echo(f"{page.path}: {len(page.same)} of {counted(checked, 'table')} up to date{_without(page)}")
         for name in page.changed:
             click.echo(f"  does not match the results: {name}")
     if not any(page.same or page.changed for page in pages):

@@ -107,7 +107,7 @@ JOB = {"num_gpus": 1, "duration_s": 60}
         ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is not a number"),
         (
             {"jobs": [{**JOB, "speedup": "fast"}]},
-            "jobs, row 0: its speed-up 'fast' is none; give 'linear', an exponent",
+            "jobs, row 0: its speed-up 'fast' is invalid; give 'linear', an exponent",
         ),
         ({"restart_delay_s": -1}, "simulate: a setting of the engine is wrong: restart_delay_s"),
     ],
@@ -173,7 +173,7 @@ def test_simulating_needs_no_files():
     assert found.jobs.set_index("job_id")["jct_s"].to_dict() == {"job-0": 60.0, "job-1": 90.0}
     with pytest.raises(InputError, match="row 0: a job has no field 'durations'; did you mean 'duration_s'"):
         sim.simulate(jobs=[{"num_gpus": 1, "durations": 3}], policy="fifo")
-    with pytest.raises(InputError, match="no setting 'restart' of the engine"):
+    with pytest.raises(InputError, match="the engine has no setting 'restart'"):
         sim.simulate(jobs=[], policy="fifo", restart=3)
 
 

@@ -170,5 +170,5 @@ def test_durations_beside_applications_in_a_list_of_jobs_are_told(tmp_path):
 
 @pytest.mark.parametrize("seed", [None, "1", 1.0, True, -1])
 def test_a_seed_is_a_whole_number(seed):
-    with pytest.raises(InputError, match="which is not a whole number from 0 on"):
+    with pytest.raises(InputError, match="which is not a whole number of at least 0"):
         sim.simulate(jobs=[{"num_gpus": 1, "duration_s": 5}], policy="fifo", seed=seed)
