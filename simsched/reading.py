@@ -190,7 +190,7 @@ def records(lines: Iterable[str], where: str, needed: Sequence[str], optional: S
                     raise other_width(where, len(row), len(header), rows.line_num)
                 yield rows.line_num, dict(zip(header, row, strict=True))
     except csv.Error as error:
-        raise input_error(where, f"is no CSV from here on: {error}", "mend the line", line=rows.line_num) from None
+        raise input_error(where, f"is no CSV from here on: {error}", "correct the line", line=rows.line_num) from None
     if not header:
         raise input_error(where, "the file is empty", f"begin with the line {','.join(needed)}")
 
@@ -198,7 +198,7 @@ def records(lines: Iterable[str], where: str, needed: Sequence[str], optional: S
 def other_width(where: object, fields: int, columns: int, line: int) -> InputError:
     """Return the error of a row whose width differs from the header's."""
     message = f"has {fields} fields, and the header has {columns}"
-    return input_error(where, message, "quote fields that hold commas, or mend the line", line=line)
+    return input_error(where, message, "quote fields that hold commas, or correct the line", line=line)
 
 
 def check_header(where: object, header: Sequence[str], needed: Sequence[str] = (), line: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Runs an experiment with more and more seeds until its comparisons are decided, where `seeds: auto` asks for that."""
+"""Runs an experiment with `seeds: auto`: adds seeds until its comparisons are decided."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from simsched.words import counted
 
 @dataclass(frozen=True)
 class AddedSeeds:
-    """What seeds were added for: the decisions after `seeds` of at most `most`, of looks as planned."""
+    """The result of adding seeds: the decisions after `seeds` of at most `most`, with the planned looks."""
 
     seeds: int
     looks: Sequence[int]
     decisions: Sequence[SeedDecision]
 
     def lines(self) -> list[str]:
-        """Say what was decided, a line for each comparison."""
+        """Describe the decisions, one line per comparison."""
         planned, of = ", ".join(map(str, self.looks)), len(self.decisions)
         said = [
             f"Seeds were added until decided: {self.seeds} of at most {self.looks[-1]} (looks at {planned}; "
@@ -44,8 +44,8 @@ def run_to_decision(
 ) -> tuple[Grid, RunResult, AddedSeeds | None]:
     """Run a grid, and with `seeds: auto` more seeds of it, until all comparisons are decided or the budget is spent.
 
-    `remade` makes the grid again with other seeds, into the folder of the name given. What fails ends it. The decisions
-    are None where the experiment lists its seeds.
+    `remade` creates the grid with other seeds, into the folder of the given name. A failed cell ends the procedure. The
+    decisions are None if the experiment lists its seeds.
     """
     rule = grid.experiment.spec.sequential
     result = run(grid)

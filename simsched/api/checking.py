@@ -1,4 +1,4 @@
-"""Reads and checks experiments: shipped ones by name, files, or plain dicts; nothing is run."""
+"""Reads and checks experiments without running them: shipped ones by name, files, or plain dicts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from simsched.errors import input_error
 from simsched.experiment import Grid, GridCell, check_experiment, find_experiment, look_into
 from simsched.experiment.running import Progress, apart_if_foreign, prepare_grid
 
-#: An experiment: the name of a shipped one, a YAML file, or what such a file would say.
+#: An experiment: the name of a shipped one, a YAML file, or the content of one.
 ExperimentSource = str | Path | Mapping[str, Any]
 
 
 def prepare(experiment: ExperimentSource, overrides: Sequence[str] = (), **how: Any) -> Grid:
-    """Read and check an experiment with `key=value` overrides, and make its cells; see `prepare_grid` for what else."""
+    """Read and check an experiment with `key=value` overrides and create its cells; options as for `prepare_grid`."""
     return prepare_grid(_document(experiment), overrides, **how)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking an experiment: its name, how many cells it has, and those checked."""
+    """The result of checking an experiment: its name, its number of cells, and the checked cells."""
 
     name: str
     total: int
@@ -35,7 +35,7 @@ class Checked:
 def check(experiment: ExperimentSource, overrides: Sequence[str] = (), progress: Progress | None = None) -> Checked:
     """Check an experiment with `key=value` overrides as `simsched validate` does; third-party code as in `prepare`.
 
-    Raises `InputError` with everything that is wrong.
+    Raises `InputError` with every problem.
     """
     document = _document(experiment)
     return apart_if_foreign(_checked, document, overrides, progress=progress) or _checked(document, overrides, progress)
@@ -53,7 +53,7 @@ def _document(experiment: ExperimentSource) -> Document:
 
 
 def plain(value: Any) -> Any:
-    """Turn policy classes into their entries, and everything else into JSON values."""
+    """Convert policy classes to their entries, and everything else to JSON values."""
     if isinstance(value, type):
         return _entry(value)
     if isinstance(value, Mapping):
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
 
 
 def _entry(policy: type) -> dict[str, str]:
-    """Name a policy class for another process to find."""
+    """Return a name by which another process finds a policy class."""
     label = str(getattr(policy, "name", policy.__name__))
     if policy.__module__ != "__main__" and not policy.__module__.startswith("simsched_file_"):
         return {"name": f"{policy.__module__}:{policy.__qualname__}", "label": label}
@@ -76,6 +76,6 @@ def _entry(policy: type) -> dict[str, str]:
     except (TypeError, OSError):
         file = None
     if file is None or not Path(file).is_file():
-        message = "the class is in no file, so processes that run the cells cannot find it"
+        message = "the class is not in a file, so the processes that run cells cannot find it"
         raise input_error(f"policy '{label}'", message, "save it in a file, or use simulate()")
     return {"name": f"{Path(file).resolve()}:{policy.__qualname__}", "label": label}

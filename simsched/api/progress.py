@@ -21,7 +21,7 @@ _CHECKING_S = 2.0
 
 @contextmanager
 def progress_listener() -> Iterator[Listener]:
-    """Yield a listener that shows a run on stderr for as long as the block lasts."""
+    """Yield a listener that shows a run on stderr during the block."""
     if not sys.stderr.isatty() and not _in_notebook():
         yield LineListener()
         return
@@ -38,7 +38,7 @@ def progress_listener() -> Iterator[Listener]:
 
 
 def grid_progress() -> Callable[[int, int], None]:
-    """Make a reporter that says on stderr, every few seconds, how many cells have been read and checked."""
+    """Return a reporter that prints on stderr, every few seconds, how many cells have been read and checked."""
     said = time.monotonic()
 
     def tell(made: int, total: int) -> None:
@@ -51,7 +51,7 @@ def grid_progress() -> Callable[[int, int], None]:
 
 
 def _in_notebook() -> bool:
-    """Return whether this runs in a notebook, where bars can be drawn too."""
+    """Return whether this runs in a notebook, which can also draw bars."""
     shell = sys.modules.get("IPython")
     running = None if shell is None else shell.get_ipython()
     return running is not None and hasattr(running, "kernel")
@@ -70,29 +70,29 @@ class LineListener:
         self._done = 0
 
     def began(self, cells: int, reused: int) -> None:
-        """Say how many cells there are."""
+        """Print the number of cells."""
         self._cells, self._done = cells, reused
-        again = f", {reused} of them there already" if reused else ""
+        again = f", {reused} of them reused" if reused else ""
         _say(f"{counted(cells, 'cell')}{again}")
 
     def damaged(self, cell: GridCell, fault: str) -> None:
-        """Name the cell and what is wrong with it."""
+        """Print the cell and its fault."""
         _say_damaged(cell, fault)
 
     def workers(self, number: int) -> None:
-        """Say how many there are."""
+        """Print their number."""
         _say(counted(number, "worker"))
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
         """Stay quiet between cells."""
 
     def finished(self, cell: GridCell, wall_s: float) -> None:
-        """Name the cell and its cost."""
+        """Print the cell and its cost."""
         self._done += 1
         _say(f"[{self._done}/{self._cells}] {cell.name} ({wall_s:.1f} s)")
 
     def failed(self, cell: GridCell, message: str) -> None:
-        """Name the cell that failed; why is said at the end."""
+        """Print the failed cell; the reason follows at the end."""
         self._done += 1
         _say(f"[{self._done}/{self._cells}] {cell.name} FAILED")
 
@@ -112,11 +112,11 @@ class BarListener:
         self._bars.update(self._all, total=cells, completed=reused)
 
     def damaged(self, cell: GridCell, fault: str) -> None:
-        """Name the cell and what is wrong with it."""
+        """Print the cell and its fault."""
         _say_damaged(cell, fault)
 
     def workers(self, number: int) -> None:
-        """Show how many there are."""
+        """Show their number."""
         self._bars.update(self._all, said=f"{number} workers")
 
     def advanced(self, running: Sequence[tuple[GridCell, int, int]]) -> None:
@@ -132,11 +132,11 @@ class BarListener:
             self._bars.update(self._running[key], completed=jobs, said=f"jobs, t = {now_s / 3600:.1f} h")
 
     def finished(self, cell: GridCell, wall_s: float) -> None:
-        """Take the cell's bar away."""
+        """Remove the cell's bar."""
         self._end(cell)
 
     def failed(self, cell: GridCell, message: str) -> None:
-        """Take the cell's bar away."""
+        """Remove the cell's bar."""
         self._end(cell)
 
     def _end(self, cell: GridCell) -> None:

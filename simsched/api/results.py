@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResults:
-    """What a run found, read when asked for.
+    """The results of a run, read on demand.
 
-    All tables share one index: `policy` (its label), the swept keys by their full names, and `seed`.
+    All tables share one index: `policy` (its label), the swept keys by full name, and `seed`.
     """
 
     run: Run
@@ -52,21 +52,21 @@ class RunResults:
 
     @property
     def failed(self) -> dict[str, str]:
-        """Return why cells have no results, by their names."""
+        """Return the reasons why cells failed, by their names."""
         return dict(self.run.failed)
 
     @property
     def what_was_run(self) -> str:
-        """Say what was run: jobs, seeds, policies, GPUs, and what was changed."""
+        """Describe the run: jobs, seeds, policies, GPUs, and changes."""
         return what_was_run(self.run.cells, self.run.changed)
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Say what the marks of policies mean, † and ‡, and which policy reads what; () where none has a mark."""
+        """Explain the marks of policies, † and ‡, and which policy reads what; () if there are no marks."""
         return legend({cell.policy: cell.knows for cell in self.run.cells})
 
     def __repr__(self) -> str:
-        """Say which run this is."""
+        """Identify the run."""
         return f"<results of {self.run.name}: {self.what_was_run}>"
 
     @property
@@ -76,15 +76,15 @@ class RunResults:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """Return one row a policy and point of the sweep, each over all its seeds."""
+        """Return one row per policy and point of the sweep, each over all its seeds."""
         return comparison(self.run, self.replicated_over)
 
     def table(self, metrics: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return one row a policy and point: the mean of each metric, its 95 % interval, and the number of seeds.
+        """Return one row per policy and point: the mean of each metric, its 95 % interval, and the number of seeds.
 
         Each metric (default: the usual ones; see `simsched list metrics`) has the columns `NAME`, `NAME_low` and
-        `NAME_high` in the unit of the name, the latter two missing without an interval. The column `mark` says whether
-        the policy reads what no real scheduler knows (†) or was profiled before (‡).
+        `NAME_high` in the unit of the name, the latter two missing without an interval. The column `mark` shows whether
+        the policy reads what no real scheduler knows (†) or what was profiled before (‡).
         """
         readings = [find_metric(name) for name in metrics or usual_metrics(self.rows)]
         lines = []
@@ -108,7 +108,7 @@ class RunResults:
         return table.astype({name: float for name in table if name not in ("mark", "seeds")})
 
     def cells(self) -> pd.DataFrame:
-        """Return one row a cell (policy, point and seed) with its mark and all its metrics, in their own units."""
+        """Return one row per cell (policy, point and seed) with its mark and all its metrics in their units."""
         lines = [{**self._index(cell), "mark": marks(cell.knows), **cell.summary} for cell in self.run.cells]
         return pd.DataFrame(lines).set_index(["policy", *self.run.swept, "seed"])
 
@@ -117,7 +117,7 @@ class RunResults:
         return self._gathered("jobs", ["job_id"])
 
     def allocations(self) -> pd.DataFrame:
-        """Return the intervals during which nothing about a job's run changed; the index ends with `job_id`."""
+        """Return the intervals during which a job ran unchanged; the index ends with `job_id`."""
         return self._gathered("allocations", ["job_id"])
 
     def decisions(self) -> pd.DataFrame:
@@ -129,7 +129,7 @@ class RunResults:
         return self._gathered("outages", ["node"])
 
     def compare(self, policy: str, reference: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return how a policy differs from a reference, seed by seed, one row a metric and point of the sweep.
+        """Return paired differences of a policy from a reference, one row per metric and point of the sweep.
 
         Columns: `difference` (mean of policy - reference), `relative` (mean of that over the reference) with
         `relative_low` and `relative_high`, its 95 % interval, and `seeds`. Raises `InputError` for unknown labels.
@@ -189,30 +189,30 @@ class RunResults:
             for position, (key, value) in enumerate(self._index(cell).items()):
                 frame.insert(position, key, str(value) if isinstance(value, list | dict) else value)  # type: ignore[arg-type]
             frames.append(frame)
-        rows = [frame for frame in frames if len(frame)] or frames[:1]  # of none, columns have no types
+        rows = [frame for frame in frames if len(frame)] or frames[:1]  # without tables, columns have no types
         return pd.concat(rows, ignore_index=True).set_index(["policy", *self.run.swept, "seed", *last])
 
 
 def read_run(folder: str | Path) -> RunResults:
-    """Read the results of a run from its folder, as far as they are there.
+    """Read the available results of a run from its folder.
 
-    Raises `InputError` for a folder that is damaged or not that of a run.
+    Raises `InputError` if the folder is damaged or not that of a run.
     """
     return RunResults(read_folder(Path(folder)))
 
 
-#: Where nothing lies: what a run keeps beside its tables is not there.
+#: A path that does not exist, as there are no files apart from the tables.
 _NOWHERE = Path("(in memory)")
 
 
 @dataclass(frozen=True)
 class HeldCell(Cell):
-    """A cell whose `tables` are at hand."""
+    """A cell with `tables` in memory."""
 
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def has(self, table: str) -> bool:
-        """Return whether the table has rows, or is one that every run has."""
+        """Return whether the table has rows or belongs to every run."""
         return table in self.tables
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:

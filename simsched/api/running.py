@@ -35,11 +35,10 @@ def run(
 
     `experiment` is the name of a shipped experiment, the path of a YAML file, or a dict of the same form, in which a
     policy may be a name or a class from a file or module. `changes` maps dotted keys to values, as `-o` does on the
-    command line. Results go to `out`/NAME, changed ones with a suffix that says what was changed unless `name` is
-    given. `workers` is the number of processes, `policies` the labels of those to run, all by default; `progress` shows
-    bars in a terminal and in a notebook. A cell that runs for longer than `timeout_per_cell_s` is killed. Policies run
-    in processes of their own, where they can break nothing else; with `in_process` they run in this one, for a
-    debugger.
+    command line. Results go to `out`/NAME, with a suffix for the changes unless `name` is given. `workers` is the
+    number of processes, `policies` the labels to run, all by default; `progress` shows bars in a terminal or a
+    notebook. A cell that runs for longer than `timeout_per_cell_s` is killed. Policies run in separate processes, which
+    isolates their failures; with `in_process`, they run in this one, for a debugger.
 
     Raises `InputError` for invalid input, and if no cell finished; `RunResults.failed` names cells that failed while
     others finished.
@@ -67,9 +66,11 @@ def run(
 
 
 def check_ways(*, in_process: bool, workers: int, limits: Limits, dask: str | None = None) -> None:
-    """Raise `InputError` for invalid limits, and for what cells in this process cannot do."""
+    """Raise `InputError` for invalid limits, and for options that cells in this process do not support."""
     if limits.cell_s is not None and not limits.cell_s > 0:
-        raise input_error("timeout per cell", f"{limits.cell_s:g} s is no time to run in", "give more than 0 seconds")
+        raise input_error(
+            "timeout per cell", f"{limits.cell_s:g} s is not a valid time limit", "give more than 0 seconds"
+        )
     asked = {
         "several workers": workers > 1,
         "dask": dask is not None,
@@ -78,14 +79,14 @@ def check_ways(*, in_process: bool, workers: int, limits: Limits, dask: str | No
     }
     others = [name for name, wanted in asked.items() if wanted]
     if in_process and others:
-        raise input_error("in process", f"cannot be had with {' and '.join(others)}", "leave one of them out")
+        raise input_error("in process", f"cannot be combined with {' and '.join(others)}", "leave one of them out")
     if dask is not None and limits.cell_s is not None:
         message = "cells on dask cannot be killed from here, so there is no timeout per cell"
         raise input_error("--dask", message, "leave out --timeout-per-cell")
 
 
 def override_texts(changes: Mapping[str, Any]) -> list[str]:
-    """Write changes as the command line has them: `workload.jobs=40`."""
+    """Format changes as on the command line: `workload.jobs=40`."""
     return [f"{key}={_text(plain(value))}" for key, value in changes.items()]
 
 

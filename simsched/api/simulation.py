@@ -1,4 +1,4 @@
-"""Simulates without any file: a cluster, jobs and a policy in, tables out, at once or step by step."""
+"""Simulates without files: takes a cluster, jobs and a policy, and returns tables, at once or step by step."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from simsched.workload import MOST_SECONDS
 if TYPE_CHECKING:
     from simsched.report.figures import Figure
 
-#: Names under which tables and traces have the fields of a job.
+#: Names of a job's fields in tables and traces.
 _ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
             "duration": "duration_s", "num_replicas": "num_gpus", "gpus": "num_gpus"}  # fmt: skip
 _FIELDS = {field.name: field for field in fields(JobSpec)}
-#: Fields that are numbers.
+#: Numeric fields.
 _NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).split(" ")[0] in ("int", "float"))
-#: Those that count things.
+#: Integer fields.
 _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
-#: Fields that are texts; an id may be a number, and becomes one.
+#: Text fields; a numeric id is converted to text.
 _TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
-#: Features whose columns are present even if unused; their values are then true, if dull.
+#: Features whose columns are present even if unused; their constant values are then correct.
 _SHOWN = frozenset(Feature) - {Feature.TOPOLOGY, Feature.FRAGMENTATION}
 _PAIR = 2
 _NODES = 16
 _GPUS_PER_NODE = 4
 
-#: A cluster: itself, (nodes, GPUs on each), or the groups of an experiment's `cluster`.
+#: A cluster: a `Cluster`, (nodes, GPUs on each), or the groups of an experiment's `cluster`.
 ClusterLike = Cluster | tuple[int, int] | Mapping[str, Any] | None
 #: Jobs: a table or a list, its rows or items with the fields of `JobSpec`.
 JobsLike = pd.DataFrame | Iterable[JobSpec | Mapping[str, Any]]
@@ -54,10 +54,10 @@ ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 
 @dataclass(frozen=True)
 class SimulationResults:
-    """What a simulation found: finished jobs, intervals and decisions as tables, and the metrics of the run.
+    """The results of a simulation: finished jobs, intervals and decisions as tables, and the metrics of the run.
 
-    `outages` are the intervals during which a node was out of use; `reasons` says how each job stood at each decision
-    where `reasons=True` was given. `run` is the same as a run of one cell, which figures are drawn of.
+    `outages` are the intervals during which a node was out of use; with `reasons=True`, `reasons` gives the state of
+    each job at each decision. `run` is the same as a run of one cell, for figures.
     """
 
     run: Run
@@ -68,12 +68,12 @@ class SimulationResults:
 
     @property
     def jobs(self) -> pd.DataFrame:
-        """The finished jobs, in the order of completion."""
+        """The finished jobs in order of completion."""
         return self._cell.table("jobs")
 
     @property
     def allocations(self) -> pd.DataFrame:
-        """The intervals during which nothing about a job's run changed."""
+        """The intervals during which a job ran unchanged."""
         return self._cell.table("allocations")
 
     @property
@@ -83,12 +83,12 @@ class SimulationResults:
 
     @property
     def outages(self) -> pd.DataFrame:
-        """The intervals during which a node was out of use; empty where no node ever was."""
+        """The intervals during which a node was out of use; empty if there were none."""
         return self._cell.table("outages")
 
     @property
     def reasons(self) -> pd.DataFrame:
-        """How each job stood after each decision, and why it waits; empty unless `reasons=True` was given."""
+        """The state of each job after each decision, and why it waits; empty unless `reasons=True` was given."""
         return self._cell.table("reasons")
 
     @property
@@ -103,12 +103,12 @@ class SimulationResults:
 
     @property
     def knows(self) -> Mapping[str, str]:
-        """How a real scheduler would come by what the policy reads, by signal."""
+        """How a real scheduler would obtain what the policy reads, by signal."""
         return self._cell.knows
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Say what the policy reads that no real scheduler knows, or that was profiled before; () where nothing is."""
+        """Name what the policy reads that no real scheduler knows, or that was profiled before; () if nothing."""
         return legend({self.policy: self.knows})
 
     def table(self, metrics: Sequence[str] | None = None) -> pd.DataFrame:
@@ -124,7 +124,7 @@ class SimulationResults:
         return RunResults(self.run).plot(name, metrics=metrics)
 
     def __repr__(self) -> str:
-        """Say in a line how large it was; the tables are its attributes."""
+        """Summarise its size and attributes in one line."""
         hours = self.metrics.get("makespan_s", 0.0) / 3600
         jobs, decisions = counted(len(self.jobs), "finished job"), counted(len(self.decisions), "decision")
         tables = ".jobs, .allocations, .decisions, .metrics, .table(), .plot()"
@@ -144,16 +144,16 @@ def simulate(
     seed: int = 1,
     **engine: Any,
 ) -> SimulationResults:
-    """Run jobs on a cluster under a policy, and return the tables; nothing is read or written but applications.
+    """Run jobs on a cluster under a policy and return the tables; it reads only applications and writes nothing.
 
     `jobs` is a DataFrame or a list of dicts with the fields of a job: `num_gpus` and `submit_time_s`, `duration_s` for
-    one that knows only GPUs and seconds, or `application` and `batch_size`; or a list of `JobSpec`. `policy` is a
-    class, an instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict like `{"nodes": 2,
+    a job with only GPUs and seconds, or `application` and `batch_size`; or a list of `JobSpec`. `policy` is a class, an
+    instance or a registered name; `cluster` a `Cluster`, (nodes, GPUs on each), or a dict like `{"nodes": 2,
     "gpus_per_node": 8, "gpu_type": "v100"}`, by default 16 nodes of 4 T4. `applications` names a folder or holds
-    applications, by default the shipped ones. `failures`, `sharing` and `gpu_speed` are what an experiment says under
-    `failures`, `engine.sharing` and `workload.gpu_speed`, such as `{"setting": "research-cluster"}`, `{"max_jobs": 2}`
-    and `{"t4": 1, "v100": 2.5}`. `engine` are the fields of `EngineOptions`, for example `restart_delay_s`. The same
-    arguments give the same tables.
+    applications, by default the shipped ones. `failures`, `sharing` and `gpu_speed` are the values of an experiment's
+    keys `failures`, `engine.sharing` and `workload.gpu_speed`, such as `{"setting": "research-cluster"}`, `{"max_jobs":
+    2}` and `{"t4": 1, "v100": 2.5}`. `engine` are the fields of `EngineOptions`, for example `restart_delay_s`. The
+    same arguments give the same tables.
 
     Raises `InputError` for jobs that could never run, and `EngineError` for decisions that cannot be carried out.
 
@@ -184,8 +184,8 @@ def drive(
 ) -> Simulation:
     """Return a simulation that stops at every decision; the arguments are those of `simulate`.
 
-    `policy` makes the agents and says when decisions are due and what the views show, whoever decides; `Terms` say the
-    latter alone. Raises `InputError` as `simulate` does.
+    `policy` creates the agents and defines when decisions are due and what the views show, although the caller decides;
+    `Terms` give only the latter. Raises `InputError` as `simulate` does.
 
     >>> from simsched.policy import Decision
     >>> simulation = drive(jobs=[{"num_gpus": 4, "duration_s": 60}] * 2, cluster=(1, 4), restart_delay_s=0)
@@ -199,7 +199,7 @@ def drive(
     _check_engine(engine)
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
         raise input_error(
-            "simulate", f"'seed' is {seed!r:.40}, which is not a whole number from 0 on", "give it as an int"
+            "simulate", f"'seed' is {seed!r:.40}, which is not a whole number of at least 0", "give it as an int"
         )
     place, shared = _cluster(cluster), section_of(sharing or {}, SharingSpec, "sharing")
     if sharing is not None:
@@ -220,7 +220,7 @@ def drive(
 
 
 def results_of(simulation: Simulation) -> SimulationResults:
-    """Return the tables of a simulation that is complete; raises `InputError` for another."""
+    """Return the tables of a complete simulation; raises `InputError` if it is not complete."""
     recorder = simulation.recorder
     if not simulation.complete or not isinstance(recorder, MemoryRecorder):
         raise input_error("results_of", f"{simulation!r} has no results yet", "advance it until no decision is due")
@@ -240,7 +240,7 @@ def _check_engine(engine: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(EngineOptions)]
     for name, value in engine.items():
         if name not in known:
-            raise input_error("simulate", f"there is no setting '{name}' of the engine", nearest(name, known))
+            raise input_error("simulate", f"the engine has no setting '{name}'", nearest(name, known))
         if isinstance(value, int | float) and not abs(value) <= MOST_SECONDS:
             raise input_error("simulate", f"'{name}' is {value}, which is too large", f"give at most {MOST_SECONDS:g}")
 
@@ -248,7 +248,7 @@ def _check_engine(engine: Mapping[str, Any]) -> None:
 def _cluster(cluster: ClusterLike) -> Cluster:
     made = _made_cluster(cluster)
     if not made.total_gpus:
-        raise input_error("cluster", f"{cluster!r:.60} has no GPU", "give one node with one GPU at least")
+        raise input_error("cluster", f"{cluster!r:.60} has no GPU", "give at least one node with one GPU")
     return made
 
 
@@ -266,7 +266,7 @@ def _made_cluster(cluster: ClusterLike) -> Cluster:
             raise input_error("cluster", message) from error
     if not isinstance(cluster, Sequence) or len(cluster) != _PAIR or not all(isinstance(one, int) for one in cluster):
         remedy = "give (nodes, GPUs on each), a dict such as {'nodes': 2, 'gpus_per_node': 8}, or a Cluster"
-        raise input_error("cluster", f"{cluster!r:.60} is no cluster", remedy)
+        raise input_error("cluster", f"{cluster!r:.60} is not a cluster", remedy)
     return Cluster.uniform(*cluster)
 
 
@@ -276,7 +276,7 @@ def _policy(policy: Policy | type[Policy] | str) -> Policy:
     missing = [name for name in ("decide", *POLICIES.members) if not hasattr(instance, name)]
     if missing:
         remedy = "give a name of `simsched list policies`, a subclass of simsched.policy.Policy, or an instance"
-        raise input_error("policy", f"{policy!r:.60} is no policy: it lacks '{missing[0]}'", remedy)
+        raise input_error("policy", f"{policy!r:.60} is not a policy: it lacks '{missing[0]}'", remedy)
     return instance
 
 
@@ -315,7 +315,7 @@ def _check_numbers(where: str, job: JobSpec) -> None:
             raise input_error(where, f"'{name}' is {value!r:.40}, which is not a number", "give it as a number")
         if not abs(value) <= MOST_SECONDS:
             remedy = f"give a number up to {MOST_SECONDS:g}"
-            raise input_error(where, f"'{name}' is {value}, which is too large or no number", remedy)
+            raise input_error(where, f"'{name}' is {value}, which is too large or not a number", remedy)
         if name in _COUNTS and not whole:
             raise input_error(where, f"'{name}' is {value}, which is not a whole number", "give it as an int")
 
@@ -328,18 +328,18 @@ def _speedup(where: str, given: Any) -> Speedup:
         return Speedup.of(given)
     except (TypeError, ValueError) as error:
         remedy = "give 'linear', an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8]]"
-        raise input_error(where, f"its speed-up {given!r:.40} is none", remedy) from error
+        raise input_error(where, f"its speed-up {given!r:.40} is invalid", remedy) from error
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether a value is a text that can be written, which lone surrogates cannot."""
+    """Return whether a value is text that can be encoded, i.e. without lone surrogates."""
     return isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
 
 
 def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> JobSpec:
     where = f"jobs, row {number}"
     if not isinstance(row, Mapping):
-        raise input_error(where, f"{row!r:.60} is no job", "give a dict of its fields, or a JobSpec")
+        raise input_error(where, f"{row!r:.60} is not a job", "give a dict of its fields, or a JobSpec")
     found: dict[str, Any] = {}
     for column, value in row.items():
         name = _ALIASES.get(str(column), str(column))
@@ -349,18 +349,18 @@ def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> J
             continue
         found[name] = value.item() if isinstance(value, np.generic) else value
         if name in _COUNTS and isinstance(found[name], float) and found[name].is_integer():
-            found[name] = int(found[name])  # as a table of floats has it
+            found[name] = int(found[name])  # as in a table of floats
         if name in _TEXTS and not _is_text(found[name]):
-            raise input_error(where, f"'{name}' is {value!r:.40}, which is no text", "give it as a str of Unicode")
+            raise input_error(where, f"'{name}' is {value!r:.40}, which is not text", "give it as a str of Unicode")
     if "num_gpus" not in found:
-        raise input_error(where, "it does not say how many GPUs the job asks for", "add the column 'num_gpus'")
+        raise input_error(where, "it does not give the number of GPUs of the job", "add the column 'num_gpus'")
     name = found.get("application", FIXED_DURATION)
     if name in applications and found.get("duration_s") and not found.get("total_steps"):
         message = f"it names the application '{name}' and a duration of {found['duration_s']} s"
-        raise input_error(where, message, "leave one of them out: the application says how long its jobs run")
+        raise input_error(where, message, "leave one of them out: the application determines how long its jobs run")
     if "speedup" in found:
         found["speedup"] = _speedup(where, found["speedup"])
     found["id"] = str(found.get("id", f"job-{number}"))
     if not _is_text(found["id"]):
-        raise input_error(where, f"its id {found['id']!r:.40} is no text", "give it as a str of Unicode")
+        raise input_error(where, f"its id {found['id']!r:.40} is not text", "give it as a str of Unicode")
     return JobSpec(**{"submit_time_s": 0, **found})

@@ -1,4 +1,4 @@
-"""Simulations of an experiment's cells, for a caller who decides, or decision by decision as text."""
+"""Simulations of an experiment's cells for a caller who makes the decisions, or shown step by step as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simsched.words import clock, counted
 def task_of(
     experiment: ExperimentSource, changes: Mapping[str, Any] | None, seed: int, labels: Sequence[str] = ()
 ) -> Task:
-    """Return what the first cell of an experiment is given under a seed, or that of the first of some policies.
+    """Return the task of an experiment's first cell for a seed, or of the first of the given policies.
 
     See `run` for the experiment and `changes`.
 
@@ -29,7 +29,9 @@ def task_of(
     grid = prepare(experiment, override_texts({**(changes or {}), "seeds": [seed]}), labels=labels)
     if any(cell.point for cell in grid.cells):
         name = grid.experiment.spec.name
-        raise input_error(name, "it sweeps values or job lists, so its seeds do not say which jobs", "fix one of them")
+        raise input_error(
+            name, "it sweeps values or job lists, so a seed does not determine the jobs", "fix one of them"
+        )
     task = grid.wanted[0].task
     if task.tuning is not None or task.cuts is not None:
         raise input_error(grid.experiment.spec.name, "tuning and shards cannot be driven", "leave them out")
@@ -37,9 +39,9 @@ def task_of(
 
 
 def drive_task(task: Task, policy: Policy | Terms, recorder: Recorder | None = None) -> Simulation:
-    """Return a simulation of a cell that stops at every decision; `policy` as `drive` takes it, in place of its own.
+    """Return a simulation of a cell that stops at every decision; `policy`, as in `drive`, replaces the cell's.
 
-    `recorder` takes its records, by default into memory.
+    `recorder` receives its records, by default in memory.
     """
     return Simulation(
         task.cluster,
@@ -55,13 +57,13 @@ def drive_task(task: Task, policy: Policy | Terms, recorder: Recorder | None = N
     )
 
 
-#: So many nodes and waiting jobs are listed; the rest is counted.
+#: How many nodes and waiting jobs are listed; the rest is counted.
 _MOST_LISTED = 16
 
 
 @dataclass(frozen=True)
 class Step:
-    """One decision: its second, the jobs that got GPUs or other ones, those that lost all, and all of it as text."""
+    """One decision: its second, the jobs that got new or other GPUs, those that lost all, and a description as text."""
 
     time_s: float
     placed: tuple[str, ...]
@@ -70,7 +72,7 @@ class Step:
 
 
 def steps(task: Task) -> Iterator[Step]:
-    """Run a cell under its own policy and yield a step after each decision; raises what policy and engine raise."""
+    """Run a cell under its policy and yield a step after each decision; passes on exceptions of policy and engine."""
     policy = task.policy.make()
     simulation = drive_task(task, policy)
     while (view := simulation.advance()) is not None:
@@ -93,7 +95,7 @@ def _state(view: View) -> str:
 
 
 def _nodes(view: View) -> list[str]:
-    """Say of each node who holds how many of its GPUs."""
+    """List for each node which jobs hold how many of its GPUs."""
     held: dict[int, list[str]] = {node.index: [] for node in view.nodes}
     for job in view.jobs.values():
         for node, gpus in job.allocation:

@@ -18,7 +18,7 @@ _COLUMNS = (
 
 
 def find_trace(source: str | Path, layout: str = "auto") -> Trace:
-    """Read a trace: a file, a folder of CSV files, or the name of a shipped one; raises `InputError` for any other."""
+    """Read a trace: a file, a folder of CSV files, or a shipped one by name; raises `InputError` if there is none."""
     if Path(source).exists():
         return read_any(source, layout)
     shipped = {path.name.split(".")[0]: path for path in data_folder("traces").glob("*.csv*")}
@@ -28,10 +28,10 @@ def find_trace(source: str | Path, layout: str = "auto") -> Trace:
 
 
 def read_trace(source: str | Path, layout: str = "auto") -> pd.DataFrame:
-    """Return the jobs of a trace, one row each, in order of submission.
+    """Return the jobs of a trace in order of submission, one row each.
 
     `source` is a file in any of the layouts of `traces/README.md`, a folder of such files, or the name of a shipped
-    trace; `layout` names the layout where the content does not tell it. Columns: `job_id`, `submit_time_s` (seconds
+    trace; `layout` names the layout if the content does not determine it. Columns: `job_id`, `submit_time_s` (seconds
     since the first submission), `num_gpus`, `duration_s`, `tenant`, `user`, `status`, `attempts`, `application`,
     `batch_size`. Raises `InputError` naming file, line and remedy.
 

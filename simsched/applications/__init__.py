@@ -1,4 +1,4 @@
-"""Where applications come from: shipped files, a user's, measurements, tables; their physics is in `model`."""
+"""Sources of applications: shipped files, users' files, measurements and tables; `model` has their physics."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Where an experiment's applications come from: shipped files, a folder of files or measurements, a table of rates."""
+"""Loads an experiment's applications from shipped files, a folder of files or measurements, or a table of rates."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from simsched.reading import read_text
 if TYPE_CHECKING:
     from simsched.model.plans import LargeModel, PlannedJob
 
-#: The type that published speeds are relative to.
+#: The reference type of published speeds.
 _BASE = "t4"
 
 
 @dataclass(frozen=True)
 class ApplicationsOptions:
-    """Where the applications' physics comes from; without `path`, the shipped ones."""
+    """The source of the applications; without `path`, the shipped ones."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
@@ -55,7 +55,7 @@ class ApplicationsOptions:
     )
     gpu_type: str = key("t4", "GPU type on which a folder of measurements or a CSV of rates was taken", min_length=1)
     bounds: Literal["pollux-osdi21"] | None = key(
-        None, "published bounds for a folder of measurements, by application, of what the files do not say"
+        None, "published bounds by application for a folder of measurements, where the files have none"
     )
     extra_types: Literal["sia"] | None = key(
         None, "GPU types added by published speeds relative to a T4: rtx and a100, with the restart delays of Sia"
@@ -63,9 +63,9 @@ class ApplicationsOptions:
 
 
 class ApplicationCatalogue:
-    """The applications that jobs may name, and fixed durations and the models of Tiresias's Table 6 besides.
+    """The applications that jobs may name, including fixed durations and the models of Tiresias's Table 6.
 
-    `origin` says where they come from, for messages and manifests.
+    `origin` names their source for messages and manifests.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class ApplicationCatalogue:
         *,
         unread: Sequence[Path] = (),
     ) -> None:
-        """Hold applications by name, those of which only rates or plans are known apart.
+        """Hold applications by name, with those known only by rates or plans separate.
 
-        Files that are `unread` hold them all, and are read when one is asked for: jobs of fixed duration ask for none.
+        Files that are `unread` hold them all and are read when one is needed; jobs of fixed duration need none.
         """
         self._given, self._unread = (applications, planned), unread
         self.tabulated: Mapping[str, TabulatedModel] = MappingProxyType(dict(sorted(tabulated.items())))
@@ -105,10 +105,10 @@ class ApplicationCatalogue:
         """Load the applications of a folder, by default the shipped ones.
 
         A folder whose subfolders hold `placements.csv` is one of measurements; otherwise its `*.yaml` files are read. A
-        single file, or the folder of one application's measurements, works too. Measurements are of GPUs of
-        `gpu_type`, within published `bounds` if such are named. A folder of `placements_*.csv` alone holds
-        tables of measured plans. A file `*.json` is a table of rates, a file `*.csv` one
-        of the rates on `gpu_type`. Raises `InputError` with all that is wrong.
+        single file, or the folder of one application's measurements, works too. Measurements are of GPUs of `gpu_type`,
+        within published `bounds` if named. A folder of `placements_*.csv` alone holds tables of measured plans. A file
+        `*.json` is a table of rates, a file `*.csv` one of the rates on `gpu_type`. Raises `InputError` with every
+        problem.
         """
         if path is None:
             place = data_folder("workloads") / "applications"
@@ -132,9 +132,7 @@ class ApplicationCatalogue:
 
             return cls({}, str(place), {}, read_plan_tables(place, gpu_type))
         if is_measured and files:
-            raise input_error(
-                place, "holds both measurements and application files", "keep them in folders of their own"
-            )
+            raise input_error(place, "holds both measurements and application files", "keep them in separate folders")
         if is_measured:
             return cls(read_folder(place, gpu_type=gpu_type, bounds=bounds), str(place))
         if bounds is not None:
@@ -149,11 +147,11 @@ class ApplicationCatalogue:
         return cls(applications, origin, {}, planned)
 
     def names(self) -> tuple[str, ...]:
-        """List the names that jobs may give, sorted, without that of fixed durations."""
+        """List the names that jobs may use, sorted, without that of fixed durations."""
         return (*self.applications, *self.tabulated, *self.planned)
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
-        """Return the application of a job; `InputError` where no application has that name."""
+        """Return the application of a job; raises `InputError` if no application has that name."""
         name, duration_s = request.application, truth.duration_s
         if name == FIXED_DURATION:
             if duration_s < 1:
@@ -211,20 +209,20 @@ def _planned(model: LargeModel, request: JobRequest, truth: JobTruth) -> Planned
         steps = truth.total_steps or _steps_of(model, request, truth.duration_s)
         return PlannedJob(model, steps, request.batch_size)
     except ValueError as error:
-        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+        raise input_error(f"workload, job '{request.id}'", str(error), "correct its row") from error
 
 
 def _steps_of(model: LargeModel, request: JobRequest, duration_s: float) -> float:
-    """Return the steps of a duration on the GPUs asked for, with the plan asked for or the best.
+    """Convert a duration on the requested GPUs to steps, with the requested plan or the best.
 
-    Raises `ValueError` where it is not known on which GPU type that is.
+    Raises `ValueError` if the GPU type is unknown.
     """
     named = None if request.shape is None else request.shape.gpu_types
     kinds = [kind for kind in model.gpu_types if named is None or kind in named]
     if not duration_s:
         return 0
     if len(kinds) != 1:
-        raise ValueError(f"a duration of {model.name} needs to say on GPUs of which type: {', '.join(kinds) or 'none'}")
+        raise ValueError(f"a duration of {model.name} must name the GPU type: {', '.join(kinds) or 'none'}")
     site = Site(consolidated_shape(request.num_gpus, model.node_gpus(kinds[0])), kinds[0])
     batch = request.batch_size
     parts = model.best(site, batch).parts if request.plan is None else model.parts(request.plan, site, batch)
@@ -236,11 +234,11 @@ def _staged(request: JobRequest, truth: JobTruth) -> StagedJob:
     try:
         return StagedJob(request.application, request.profile, truth.total_steps)
     except ValueError as error:
-        raise input_error(f"workload, job '{request.id}'", str(error), "mend its row") from error
+        raise input_error(f"workload, job '{request.id}'", str(error), "correct its row") from error
 
 
 def catalogue(options: ApplicationsOptions = ApplicationsOptions()) -> ApplicationCatalogue:
-    """Load the applications that an experiment asks for, by default the shipped ones, once while their files stay."""
+    """Load an experiment's applications, by default the shipped ones; cached until their files change."""
     return _kept(options, () if options.path is None else _state_of(Path(options.path)))
 
 
@@ -270,12 +268,12 @@ def _with_sia_types(found: ApplicationCatalogue) -> ApplicationCatalogue:
     return ApplicationCatalogue(applications, found.origin, found.tabulated, found.planned)
 
 
-#: Files of large models, and of the hardware that these name.
+#: Files of large models and of the hardware that they name.
 _OF_PLANS = re.compile(r"\bformat:\s*[\"']?simsched-(model|hardware)/")
 
 
 def _read_files(files: Sequence[Path]) -> tuple[dict[str, Application], dict[str, LargeModel]]:
-    """Read application files and those of large models; all problems of all files at once."""
+    """Read files of applications and large models; report all problems of all files at once."""
     from simsched.applications.file_format import read_document  # brings pydantic
 
     found: dict[str, Application] = {}
@@ -309,5 +307,5 @@ def _read_files(files: Sequence[Path]) -> tuple[dict[str, Application], dict[str
 
 
 def read_pair_table(path: Path, default: float | None = None) -> PairTable:
-    """Read a CSV of pairs; raises `InputError` naming file and line for everything that is wrong with it."""
+    """Read a CSV of pairs; raises `InputError` with every problem by file and line."""
     return read_pairs(read_text(path), str(path), default)

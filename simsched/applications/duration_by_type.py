@@ -21,20 +21,20 @@ from simsched.model import (
 
 
 class DurationByType(FixedDuration):
-    """A job that makes `speed[type]` seconds of its duration a second; the duration is that at speed 1."""
+    """A job that completes `speed[type]` seconds of its duration per second; its duration is at speed 1."""
 
     __slots__ = ("_speed", "gpu_types")
 
     def __init__(
         self, duration_s: float, speed: Mapping[str, float], num_gpus: int | None = None, speedup: Speedup | None = None
     ) -> None:
-        """Take the duration, a factor above 0 for each GPU type, and what `FixedDuration` takes besides."""
+        """Take the duration, a factor above 0 for each GPU type, and the other arguments of `FixedDuration`."""
         super().__init__(duration_s, num_gpus, speedup)
         self._speed = speed
         self.gpu_types: tuple[str, ...] | None = tuple(sorted(speed))
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
-        """Run at the speed of the site's type; raises `ValueError` where that is not known."""
+        """Run at the speed of the site's type; raises `ValueError` if it is unknown."""
         if site.gpu_type not in self._speed:
             raise ValueError(f"the speed of jobs of {FIXED_DURATION} on GPUs of type '{site.gpu_type}' is not known")
         running = super().run(site, batch, epoch)
@@ -42,10 +42,10 @@ class DurationByType(FixedDuration):
 
 
 class DurationsByType:
-    """A source of applications whose jobs of fixed duration run at speeds by GPU type."""
+    """A source of applications in which the speed of jobs of fixed duration depends on the GPU type."""
 
     def __init__(self, inner: ApplicationSource, speed: Mapping[str, float]) -> None:
-        """Ask `inner` for all other applications."""
+        """Take all other applications from `inner`."""
         self._inner = inner
         self._speed = speed
 
@@ -58,9 +58,9 @@ class DurationsByType:
 
 
 def with_speeds(source: ApplicationSource, speed: Mapping[str, float], cluster: Cluster) -> ApplicationSource:
-    """Return a source with speeds by GPU type, or `source` itself where none are given.
+    """Return a source with speeds by GPU type, or `source` itself if none are given.
 
-    Raises `InputError` where a type of the cluster has no speed.
+    Raises `InputError` if a type of the cluster has no speed.
     """
     if not speed:
         return source

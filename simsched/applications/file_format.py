@@ -26,7 +26,7 @@ from simsched.model import (
 )
 
 FORMAT = "simsched-application/1"
-_DIGITS = 5  # significant ones of fitted numbers, which are uncertain by per cents
+_DIGITS = 5  # significant digits of fitted numbers, which are uncertain by some per cent
 
 
 class MemorySection(Section):
@@ -53,7 +53,7 @@ class ApplicationDocument(Section):
     restart_delay_s: Annotated[int, Field(ge=0)] | None = None
     memory: MemorySection | None = Field(default=None, description="GPU memory that it takes")
     stages_s: list[Annotated[float, Field(ge=0)]] | None = Field(
-        default=None, min_length=2, description="seconds of an iteration that each resource is busy, in their order"
+        default=None, min_length=2, description="busy seconds of each resource per iteration, in their order"
     )
     batch: BatchSection
     training: TrainingSection
@@ -74,7 +74,7 @@ class ApplicationDocument(Section):
         return self
 
     def application(self) -> FittedApplication:
-        """Make the application."""
+        """Build the application."""
         batch, training, noise = self.batch, self.training, self.training.noise
         curve = NoiseCurve(tuple(noise.epochs), tuple(noise.batch_sizes), tuple(map(tuple, noise.noise_scale)))
         validated = tuple(batch.validated)
@@ -105,16 +105,16 @@ class ApplicationDocument(Section):
 
 
 def read_document(path: Path) -> ApplicationDocument:
-    """Read an application's file; raises `InputError` with everything that is wrong in it, by line and key."""
+    """Read an application's file; raises `InputError` with every problem by line and key."""
     return read_section(path, ApplicationDocument)
 
 
 def document_of(
     application: FittedApplication, seven: Mapping[str, ThroughputParams], published: PublishedApplication | None = None
 ) -> ApplicationDocument:
-    """Describe a fitted application, with the seven parameters by GPU type beside its own physics.
+    """Describe a fitted application, including the seven parameters by GPU type.
 
-    Numbers are rounded to five digits. What is `published` about it beside is filled in.
+    Rounds numbers to five digits and adds what is `published` about it.
     """
     limits, training, noise = application.limits, application.training, application.training.noise
     data = {
@@ -174,7 +174,7 @@ def _loss_of(application: FittedApplication, published: PublishedApplication | N
 
 
 def _rounded(value: object) -> object:
-    """Round all floats in plain data, and turn tuples into lists."""
+    """Round all floats in plain data, and convert tuples to lists."""
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}")
     if isinstance(value, Mapping):
@@ -210,8 +210,8 @@ batch:
   min_per_gpu: 32             # of one micro-batch on one GPU
   max_per_gpu: 1024
   validated: [128, 256, 512, 1024, 2048, 4096]
-  # fixed: 128                # if it may not be changed
-  # tuned: [{gpus: 8, batch: 2048}]   # what users who tuned their jobs ask for, if it is not to be worked out
+  # fixed: 128                # if it may not be changed tuned: [{gpus: 8, batch: 2048}]   # requests of users who tuned
+  # their jobs; by default computed
 
 training:
   epochs: 100

@@ -1,4 +1,4 @@
-"""The parts of an application's file (`simsched.applications.file_format`), each checked by itself."""
+"""The sections of an application's file (`simsched.applications.file_format`), each checked separately."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rule = Literal["adascale", "square-root", "linear"]
 
 
 class TunedSection(Section):
-    """A number of GPUs and a total batch size to go with it."""
+    """A number of GPUs with a total batch size."""
 
     gpus: Count
     batch: Count
@@ -47,9 +47,9 @@ class BatchSection(Section):
     min_per_gpu: Count
     max_per_gpu: Count
     validated: list[Count] = Field(min_length=1, description="total batch sizes known to reach the target")
-    fixed: Count | None = Field(default=None, description="the only total batch size, where it may not be chosen")
+    fixed: Count | None = Field(default=None, description="the only total batch size, if it is fixed")
     tuned: list[TunedSection] = Field(
-        default=[], description="what users who tuned their jobs ask for; worked out from the model where absent"
+        default=[], description="requests of users who tuned their jobs; computed from the model by default"
     )
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ class BatchSection(Section):
 
 
 class NoiseSection(Section):
-    """The gradient noise scale in examples, a row for each of `epochs`, in it a value for each of `batch_sizes`."""
+    """The gradient noise scale in examples: a row for each of `epochs`, with a value for each of `batch_sizes`."""
 
     epochs: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     batch_sizes: list[Count] = Field(min_length=1)
@@ -89,9 +89,9 @@ class NoiseSection(Section):
 
 
 class LossSection(Section):
-    """The loss after so many epochs, from 0 on; see `simsched.model.application.LossCurve`."""
+    """The loss after each number of epochs, from 0; see `simsched.model.application.LossCurve`."""
 
-    measure: str = Field(default="", description="what the loss is, for instance 1 - top-1 accuracy")
+    measure: str = Field(default="", description="definition of the loss, for instance 1 - top-1 accuracy")
     epochs: list[NotNegative] = Field(min_length=2)
     loss: list[Positive]
     noise: NotNegative = Field(default=0.0, description="standard deviation of an evaluation, relative to the loss")
@@ -107,16 +107,16 @@ class LossSection(Section):
 
 
 class TrainingSection(Section):
-    """What it takes to reach the target."""
+    """The training needed to reach the target."""
 
     epochs: Count
     iterations_per_epoch: Positive = Field(description="at the initial batch size")
     iterations_ratio: list[Positive] | None = Field(
         default=None,
-        description="for each validated batch size, iterations of real runs by those that the gain implies",
+        description="by validated batch size, the ratio of iterations of real runs to those that the gain implies",
     )
     noise: NoiseSection
-    loss: LossSection | None = Field(default=None, description="how the loss falls, for policies that predict it")
+    loss: LossSection | None = Field(default=None, description="loss curve, for policies that predict it")
 
 
 class SevenSection(Section):
@@ -131,13 +131,13 @@ class SevenSection(Section):
     gamma: Overlap
 
     def build(self) -> SevenParameters:
-        """Make the model, with zeros raised to the smallest value that it can take."""
+        """Build the model, with zeros raised to the smallest valid value."""
         values = {name: max(value, TINY) for name, value in self.model_dump().items()}
         return SevenParameters(ThroughputParams(**values))
 
 
 class SyncPairSection(Section):
-    """Seconds of synchronising n GPUs: alpha + beta x (n - 2)."""
+    """Seconds to synchronise n GPUs: alpha + beta x (n - 2)."""
 
     alpha: NotNegative
     beta: NotNegative
@@ -169,7 +169,7 @@ class ClassSection(Section):
 
 
 class ScalingSection(Section):
-    """How a total batch scales over GPUs; see `simsched.model.scaling.ScalingCurve`."""
+    """The scaling of a total batch over GPUs; see `simsched.model.scaling.ScalingCurve`."""
 
     batch: Count
     gpus_per_node: Count
@@ -196,7 +196,7 @@ class StepTimesSection(Section):
     one_node: ClassSection
     two_nodes: ClassSection
     more_nodes: ClassSection
-    scaling: list[ScalingSection] = Field(default=[], description="how the batches of tuned jobs differ from all that")
+    scaling: list[ScalingSection] = Field(default=[], description="corrections for the batches of tuned jobs")
 
     @model_validator(mode="after")
     def _table(self) -> StepTimesSection:
@@ -213,9 +213,10 @@ class StepTimesSection(Section):
 
 
 class SpeedSection(Section):
-    """How fast the application runs on GPUs of one type: `step_times` where given, else the seven parameters.
+    """The speed of the application on GPUs of one type: `step_times` if given, else the seven parameters.
 
-    Or `factor` times as fast as on the type that it is `relative_to`; a mapping gives factors by per-GPU batch size.
+    Alternatively `factor` times the speed on the type that it is `relative_to`; a mapping gives factors by per-GPU
+    batch size.
     """
 
     gpu_type: str = Field(min_length=1)
@@ -237,13 +238,13 @@ class SpeedSection(Section):
         if own and self.relative_to is not None:
             raise ValueError("give step times or 'relative_to', not both")
         if self.across_levels is not None and self.relative_to is not None:
-            raise ValueError("'across_levels' stands with the type that this one is relative to")
+            raise ValueError("give 'across_levels' with the type that this one is relative to")
         if not own and self.relative_to is None:
             raise ValueError(_NO_FORM)
         return self
 
     def relative(self, base: StepModel) -> StepModel:
-        """Make the model of step times from that of the type that this one is relative to."""
+        """Build the model of step times from that of the type that this one is relative to."""
         factor = self.factor
         pairs = sorted(factor.items()) if isinstance(factor, dict) else [(1, factor or 1.0)]
         return RelativeSteps(base, tuple(pairs))
@@ -259,6 +260,6 @@ class SpeedSection(Section):
 
 
 def ascending(name: str, values: list[int]) -> None:
-    """Refuse values that do not ascend strictly."""
+    """Reject values that are not strictly ascending."""
     if any(after <= before for before, after in pairwise(values)):
         raise ValueError(f"'{name}' must ascend")

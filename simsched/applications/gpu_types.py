@@ -1,4 +1,4 @@
-"""The catalogue of GPU types that is shipped: memory, price, power, and measured speeds."""
+"""The shipped catalogue of GPU types: memory, price, power, and measured speeds."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from simsched.paths import data_folder
 
 
 class GpuType(Section):
-    """A GPU type: memory, price, power, and speed relative to a V100 by application, where it was measured."""
+    """A GPU type: memory, price, power, and measured speed relative to a V100 by application."""
 
     title: str = ""
     memory_mb: float = Field(gt=0, description="memory of one GPU, in MB")
     price_per_h: float | None = Field(default=None, ge=0, description="dollars an hour")
-    idle_w: float | None = Field(default=None, ge=0, description="watts of a GPU that does nothing")
+    idle_w: float | None = Field(default=None, ge=0, description="watts of an idle GPU")
     busy_w: float | None = Field(default=None, ge=0, description="watts of a GPU under full load")
     speed: dict[str, Annotated[float, Field(gt=0)]] = Field(default={}, description="speed relative to a V100")
 
@@ -39,7 +39,7 @@ class GpuTypesDocument(Section):
 
 
 def read_gpu_types(path: Path) -> Mapping[str, GpuType]:
-    """Read a file of GPU types; raises `InputError` with everything that is wrong in it."""
+    """Read a file of GPU types; raises `InputError` with every problem."""
     return MappingProxyType(read_section(path, GpuTypesDocument).types)
 
 

@@ -2,8 +2,8 @@
 
 A folder holds `placements.csv` (placement,local_bsz,step_time,sync_time), `scalability.csv`
 (num_nodes,num_replicas,local_bsz,step_time,sync_time) and a `validation-<batch size>.csv` for each of at least two
-total batch sizes, with a row for every epoch (progress,iteration,grad_sqr,grad_var; and metric, what was
-evaluated, where that is known; other columns are told and not read).
+total batch sizes, with a row for every epoch (progress,iteration,grad_sqr,grad_var, and optionally metric, the
+evaluation; other columns are ignored with a warning).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def read_folder(
 ) -> dict[str, MeasuredApplication]:
     """Read every application of a folder of measurements, by name (the names of its subfolders), or `only` one of them.
 
-    They were measured on GPUs of `gpu_type`. `bounds` names published bounds, by application, of what the measurements
-    do not say (`simsched.applications.published.BOUNDS`). Subfolders without any file of measurements are passed over.
-    Raises `InputError` with everything that is wrong.
+    They were measured on GPUs of `gpu_type`. `bounds` names published bounds by application that the measurements lack
+    (`simsched.applications.published.BOUNDS`). Skips subfolders without measurements. Raises `InputError` with every
+    problem.
     """
     if not folder.is_dir():
         raise input_error(
@@ -62,7 +62,7 @@ def read_folder(
 
 
 def bounds_named(name: str | None) -> Mapping[str, Bounds]:
-    """Return published bounds by application; `InputError` where none have that name."""
+    """Return published bounds by application; raises `InputError` if none have that name."""
     if name is None:
         return {}
     if name not in BOUNDS:
@@ -71,7 +71,7 @@ def bounds_named(name: str | None) -> Mapping[str, Bounds]:
 
 
 def _is_measured(folder: Path) -> bool:
-    """Return whether a folder has at least one file of measurements, so that the others are missed."""
+    """Return whether a folder has at least one file of measurements, so that the others must exist."""
     named = ((folder / name).is_file() for name in (PLACEMENTS, SCALABILITY))
     return any(named) or any(folder.glob("validation-*.csv"))
 
@@ -79,7 +79,7 @@ def _is_measured(folder: Path) -> bool:
 def read_application(folder: Path, *, gpu_type: str = "t4", bounds: Bounds | None = None) -> MeasuredApplication:
     """Read one application; its name is the folder's.
 
-    `bounds` says what the measurements do not, by default nothing. Raises `InputError` naming file, line and column.
+    `bounds` adds what the measurements lack, by default nothing. Raises `InputError` naming file, line and column.
     """
     placements = _read_placements(folder / PLACEMENTS)
     curves = _read_curves(folder)
@@ -91,7 +91,7 @@ def read_application(folder: Path, *, gpu_type: str = "t4", bounds: Bounds | Non
 
 
 def _number(path: Path, row: Record, column: str, *, lowest: float = -math.inf, above: float = -math.inf) -> float:
-    """Read a finite number that is at least `lowest` and more than `above`."""
+    """Read a finite number of at least `lowest` and above `above`."""
     line, record = row
     text = record[column]
     try:
@@ -114,7 +114,7 @@ def _count(path: Path, row: Record, column: str) -> int:
 
 
 def _times(path: Path, row: Record) -> tuple[float, float]:
-    """Read step and synchronisation seconds; computing takes some time, so the second is smaller."""
+    """Read seconds of a step and of synchronisation; the latter must be smaller, since computation takes time."""
     step = _number(path, row, "step_time", above=0.0)
     sync = _number(path, row, "sync_time", lowest=0.0)
     if sync >= step:
@@ -173,7 +173,7 @@ def _read_scalability(path: Path) -> list[ScalabilityRow]:
             raise input_error(path, f"num_replicas {key[1]} is less than num_nodes {key[0]}", line=row[0])
         if key in seen:
             raise input_error(
-                path, f"{key[1]} replicas on {key[0]} nodes with local_bsz {key[2]} come twice", line=row[0]
+                path, f"{key[1]} replicas on {key[0]} nodes with local_bsz {key[2]} occur twice", line=row[0]
             )
         seen.add(key)
         rows.append(ScalabilityRow(*key, *_times(path, row)))
@@ -222,13 +222,13 @@ def _read_curve(path: Path, batch_size: int) -> TrainingCurve:
 
 
 def _check_coverage(path: Path, application: MeasuredApplication) -> None:
-    """Refuse placements that do not bracket the per-GPU batches that jobs may come to run with."""
+    """Reject placements that do not bracket the per-GPU batches that jobs may use."""
     limits = application.limits
     if (1,) not in application.placements:
         raise input_error(path, "lacks placement 1", "give the step times of a single GPU")
     if limits.min_local_bsz > limits.init_batch_size:
         message = f"its smallest local_bsz {limits.min_local_bsz} exceeds the initial batch {limits.init_batch_size}"
-        raise input_error(path, message, "measure smaller batches, or take away the smallest validation file")
+        raise input_error(path, message, "measure smaller batches, or remove the smallest validation file")
     for shape, table in application.placements.items():
         most = min(limits.max_local_bsz, limits.max_batch_size // sum(shape))
         if (

@@ -1,4 +1,4 @@
-"""What is published about the six applications of Pollux beyond their measurements.
+"""Published data on the six applications of Pollux beyond their measurements.
 
 Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI'21, Table 1, and
 the artifact published with it (petuum/adaptdl, branch osdi21-artifact, Apache-2.0).
@@ -18,10 +18,10 @@ SOURCE = "Pollux (Qiao et al., OSDI'21), Table 1 and the published artifact (pet
 
 @dataclass(frozen=True)
 class LossMetric:
-    """How the metric that was recorded after every epoch becomes a loss: `scale` times it, plus `offset`.
+    """Converts the metric recorded after every epoch to a loss: `scale` times it, plus `offset`.
 
-    `loss` says what that is. `start` is the loss before training: that of guessing, which is not measured; None where
-    it is not known and the first epoch is thought to lower the loss by the same factor as the second.
+    `loss` describes it. `start` is the loss before training, i.e. of guessing, which is not measured; None if unknown,
+    when the first epoch is assumed to lower the loss by the same factor as the second.
     """
 
     loss: str
@@ -47,7 +47,7 @@ class PublishedApplication:
     metric: LossMetric | None = None
 
     def described(self) -> dict[str, str]:
-        """Return what Table 1 says, by the keys of an application's file."""
+        """Return the data of Table 1 by the keys of an application's file."""
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "metric"}
 
 
@@ -74,12 +74,12 @@ APPLICATIONS: Mapping[str, PublishedApplication] = MappingProxyType(
     {name: PublishedApplication(*row) for name, row in _TABLE.items()}  # type: ignore[arg-type]
 )
 
-#: Limits that the published runs kept although the measurements go further. YOLOv3 was measured with up to 16 images a
-#: GPU but run with at most 8; NeuMF never adapts: one GPU, a batch of 32768 (artifact, benchmark and simulator alike).
+#: Limits of the published runs, narrower than the measurements. YOLOv3 was measured with up to 16 images per GPU but
+#: run with at most 8; NeuMF never adapts: one GPU, a batch of 32768 (artifact, benchmark and simulator alike).
 POLLUX: Mapping[str, Bounds] = MappingProxyType(
     {"ncf": Bounds(fixed_batch_size=32768, max_gpus=1), "yolov3": Bounds(max_local_bsz=8)}
 )
 
-#: Published bounds by the name under which an experiment asks for them; no folder gets any because of its own name.
+#: Published bounds by the name that an experiment gives; a folder's name never selects any.
 POLLUX_BOUNDS = "pollux-osdi21"
 BOUNDS: Mapping[str, Mapping[str, Bounds]] = MappingProxyType({POLLUX_BOUNDS: POLLUX})

@@ -1,7 +1,8 @@
-"""Readers of tables of steps per second: applications known by their rates.
+"""Readers of tables of steps per second.
 
-Gavel's layout is JSON that maps GPU types to rows named `('LM (batch size 10)', 1)`, job type and GPUs; the entry
-`null` of a row is the rate of a job that has its GPUs to itself. The other is a CSV of one GPU type, one rate a line.
+Gavel's layout is JSON that maps GPU types to rows named `('LM (batch size 10)', 1)`, i.e. job type and GPUs; the entry
+`null` of a row is the rate of a job that does not share its GPUs. The other layout is a CSV of one GPU type, one rate
+per line.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _ROW = re.compile(r"\('(?P<model>\S+)(?: \(batch size (?P<batch>\d+)\))?', (?P<g
 
 
 def read_rate_table(path: Path) -> Mapping[str, TabulatedModel]:
-    """Read the applications of a table, by model; published batch regimes are added to models that have some.
+    """Read the applications of a table, by model; published batch regimes are added to the models that have them.
 
-    Rates of 0 (out of memory, or never measured) are left out. Raises `InputError` for a file that is no such table.
+    Rates of 0 (out of memory, or never measured) are left out. Raises `InputError` if the file is not such a table.
     """
     table = read_json(path, "give a table of rates")
     if not isinstance(table, dict) or not all(isinstance(rows, dict) for rows in table.values()) or not table:
@@ -53,13 +54,13 @@ def read_rate_lines(path: Path, gpu_type: str) -> Mapping[str, TabulatedModel]:
     problems: list[Problem] = []
     for line, row in read_records(path, _COLUMNS):
         wrong = [column for column in _COLUMNS[1:] if not _positive(row[column], whole=column != "rate")]
-        messages = [f"column '{column}': '{row[column]:.40}' is not a number above 0 of its kind" for column in wrong]
+        messages = [f"column '{column}': '{row[column]:.40}' is not a valid number above 0" for column in wrong]
         if not wrong:
             setting = Setting(int(row["batch_size"]), int(row["num_gpu"]))
             known = rates.setdefault(row["model_name"], {})
-            messages += ["an earlier line has a rate of this setting"] * (setting in known)
+            messages += ["an earlier line has a rate for this setting"] * (setting in known)
             known[setting] = float(row["rate"])
-        problems += [Problem(str(path), message, "mend the line, or leave it out", line) for message in messages]
+        problems += [Problem(str(path), message, "correct the line, or leave it out", line) for message in messages]
     if problems:
         raise InputError(*problems)
     return MappingProxyType(

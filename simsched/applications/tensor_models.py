@@ -1,4 +1,4 @@
-"""The table of models known by their tensors, `workloads/models/tiresias-models.yaml`."""
+"""The table of models described by their tensors, `workloads/models/tiresias-models.yaml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simsched.paths import data_folder
 
 
 class ModelSection(Section):
-    """A model: megabytes of all its tensors and of the largest, seconds of its costs, and its slow-down when spread."""
+    """A model: megabytes of all tensors and of the largest, costs in seconds, and its slow-down when spread."""
 
     name: str = Field(min_length=1)
     size_mb: Positive
@@ -31,12 +31,12 @@ class ModelsDocument(Section):
     """The file of the table."""
 
     source: str = ""
-    gpus_per_node: Count = Field(description="GPUs of the nodes with which the durations were measured")
+    gpus_per_node: Count = Field(description="GPUs per node when the durations were measured")
     models: Annotated[list[ModelSection], Field(min_length=1)]
 
 
 def models_file() -> Path:
-    """Return the place of the shipped table."""
+    """Return the path of the shipped table."""
     return data_folder("workloads") / "models" / "tiresias-models.yaml"
 
 
@@ -47,7 +47,7 @@ def shipped_models() -> Mapping[str, TensorModel]:
 
 
 def read_models(path: Path) -> Mapping[str, TensorModel]:
-    """Read a table of models; raises `InputError` with all that is wrong, by line."""
+    """Read a table of models; raises `InputError` with every problem by line."""
     table = read_section(path, ModelsDocument)
     return MappingProxyType(
         {one.name: TensorModel(**one.model_dump(), gpus_per_node=table.gpus_per_node) for one in table.models}

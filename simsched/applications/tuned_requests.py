@@ -1,4 +1,4 @@
-"""Which GPU counts and batch sizes a user who tuned his job would ask for (Pollux, section 5.1)."""
+"""The GPU counts and batch sizes that users of tuned jobs request (Pollux, section 5.1)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from simsched.model import Application, BatchLimits, Site, ceil_slack, consolidated_shape, split_batch
 
-#: The GPU counts that are tried, in this order: a workload's random choice depends on it.
+#: The GPU counts to try; a workload's random choice depends on this order.
 GPU_COUNTS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48)
-#: A tuned job takes less than this and uses its GPUs this well (both bounds are excluded).
+#: Bounds on a tuned job's run time and GPU efficiency (both exclusive).
 MAX_TIME_S = 12 * 3600
 UTILISATION = (0.5, 0.8)
 
@@ -19,10 +19,10 @@ def configurations(application: Application, gpus_per_node: int = 4, gpu_type: s
     """List the (GPUs, total batch size) with which a tuned job of the application may be submitted.
 
     For each GPU count on as few nodes as possible, the batch size of the shortest training is found; the count is
-    listed if the job then takes less than 12 hours and reaches 50 to 80 % of perfect scaling over one GPU. Where none
-    does, one GPU with its best batch is the only entry. An application that names its tuned configurations (the
-    shipped ones name those found on the measurements that they were fitted to) is taken at its word. Raises
-    `ValueError` for an application without batch sizes.
+    listed if the job then takes less than 12 hours and reaches 50 to 80 % of perfect scaling over one GPU. If none
+    does, one GPU with its best batch is the only entry. If an application names its tuned configurations, these are
+    returned (the shipped ones name those found on the measurements that they were fitted to). Raises `ValueError` for
+    an application without batch sizes.
     """
     if application.tuned:
         return list(application.tuned)
@@ -63,9 +63,9 @@ def initial_batch_sizes(applications: Mapping[str, Application]) -> Mapping[str,
 def _best_batch(
     application: Application, limits: BatchLimits, gpus: int, gpus_per_node: int, gpu_type: str
 ) -> tuple[float, int]:
-    """Find the known batch size that trains fastest on `gpus` GPUs; returns (seconds, batch), the smaller one on a tie.
+    """Find the known batch size that trains fastest on `gpus` GPUs; return (seconds, batch), the smaller one on a tie.
 
-    No batch size may give a GPU less than its minimum; where all do, the time is infinite.
+    Batch sizes that give a GPU less than its minimum are excluded; if all are, the time is infinite.
     """
     site = Site(consolidated_shape(gpus, gpus_per_node), gpu_type)
     found = (math.inf, limits.init_batch_size)

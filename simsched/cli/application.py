@@ -33,7 +33,7 @@ class _Nodes(NamedTuple):
 
 @click.group()
 def application() -> None:
-    """Fit, show and begin applications, the models of what jobs are physically."""
+    """Fit, show and create applications, the models of jobs' physics."""
 
 
 for command in (pairs, fit_plans, predict_plans, plans):
@@ -61,7 +61,7 @@ def measured_on(command: Callable[..., Any]) -> Callable[..., Any]:
 )  # fmt: skip
 @json_option
 def fit(folder: Path, gpu_type: str, bounds: str | None, out: Path, as_json: bool) -> None:
-    """Fit applications to a folder of measurements; report the errors and write one YAML each."""
+    """Fit applications to a folder of measurements, report the errors and write a YAML file for each."""
     from simsched.applications.calibration import fit_folder, write_documents
 
     results = fit_folder(folder, gpu_type=gpu_type, bounds=bounds)
@@ -96,8 +96,8 @@ def fit(folder: Path, gpu_type: str, bounds: str | None, out: Path, as_json: boo
 @application.command()
 @click.argument("name")
 @click.option("--path", metavar="DIR", help="Folder of applications or measurements, instead of the shipped ones.")
-@click.option("--measured", metavar="DIR", help="Folder of measurements to draw beside the model, as circles.")
-@click.option("--gpu-type", metavar="TYPE", help="A GPU type that it knows. [default: all, side by side]")
+@click.option("--measured", metavar="DIR", help="Folder of measurements to draw with the model, as circles.")
+@click.option("--gpu-type", metavar="TYPE", help="One of its GPU types. [default: all, side by side]")
 @click.option("--extra-types", type=click.Choice(["sia"]), help="Add published types, as in applications.extra_types.")
 @click.option("--gpus-per-node", metavar="N", default=_GPUS_PER_NODE, show_default=True, type=click.IntRange(1, 1024))
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
@@ -114,8 +114,8 @@ def show(
 ) -> None:
     """Print an application's model; draw its throughput over GPUs and batches and its efficiency over training.
 
-    Where it knows several GPU types, these stand side by side. Of a table of rates as published with Gavel (--path
-    FILE.json) the steps per second are shown.
+    If it has several GPU types, they are shown side by side. For a table of rates as published with Gavel (--path
+    FILE.json), the command shows the steps per second.
     """
     rates = _rates_of(name, path)
     if rates is not None:
@@ -154,7 +154,7 @@ def show(
 def compare(
     folder: Path, gpu_type: str, bounds: str | None, path: Path | None, out: Path, no_plots: bool, as_json: bool
 ) -> None:
-    """Compare fitted applications with a folder of measurements, by kinds of placement; draw both."""
+    """Compare fitted applications with a folder of measurements by kind of placement, and draw both."""
     from dataclasses import asdict
 
     from simsched.applications.calibration import compare_folder
@@ -183,7 +183,7 @@ def _print_truth(found: Sequence[Truth]) -> None:
         (one.name, *_percent(one.efficiency_mean, one.efficiency_worst), f"{100 * one.training_worst:+.1f}")
         for one in found
     ]
-    click.echo(table(("application", "mean error", "at worst", "training time, at worst"), efficiency))
+    click.echo(table(("application", "mean error", "at worst", "training time, worst"), efficiency))
 
 
 def _draw_sheets(measured: ApplicationCatalogue, fitted: ApplicationCatalogue, out: Path) -> list[Path]:
@@ -227,13 +227,13 @@ def _find(name: str, path: Path | None, gpu_type: str | None, extra_types: Liter
         raise input_error(f"application '{name}'", "there is no such application", nearest(name, known))
     found = known[name]
     if gpu_type is not None and found.gpu_types and gpu_type not in found.gpu_types:
-        message = f"its speed on '{gpu_type}' is not known"
+        message = f"its speed on '{gpu_type}' is unknown"
         raise input_error(f"application '{name}'", message, nearest(gpu_type, found.gpu_types))
     return found
 
 
 def _rates_of(name: str, path: str | None) -> TabulatedModel | None:
-    """Return the model of a table of rates, None if the path is none."""
+    """Return the model of a table of rates, None if the path is not such a table."""
     if path is None or Path(path).suffix != ".json":
         return None
     known = _load(Path(path)).tabulated
@@ -251,7 +251,7 @@ def init(name: str, out: Path | None) -> None:
 
     path = out or Path(f"{name}.yaml")
     if path.exists():
-        raise input_error(path, "the file is there already", "name another with --out")
+        raise input_error(path, "the file already exists", "name another with --out")
     write_file(path, template(name))
     click.echo(path)
 

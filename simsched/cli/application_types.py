@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def compared_types(found: Application, gpu_type: str | None) -> tuple[str, ...]:
-    """Return the requested GPU type, or all that an application knows ("" if none)."""
+    """Return the requested GPU type, or all types of an application ("" if none)."""
     return (gpu_type,) if gpu_type is not None else found.gpu_types or ("",)
 
 

@@ -1,4 +1,4 @@
-"""`simsched bound`: the best that any scheduler could do."""
+"""`simsched bound`: bounds on the best that any scheduler can do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simsched.operators import Bound, Distance
 
 _REFUTED = 1
-#: What printing and adding up seconds may change.
+#: Tolerance for rounding in printed and summed seconds.
 _ROUNDING = 1e-9
 
 
@@ -25,14 +25,14 @@ _ROUNDING = 1e-9
 @click.argument("what", metavar="EXPERIMENT_OR_RUN")
 @overrides_option
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write bounds and certificates as JSON.")
-@click.option("--check", is_flag=True, help="Check the certificates of a file that --out has written; exit code 1 if"
-              " one does not prove its bounds.")  # fmt: skip
+@click.option("--check", is_flag=True, help="Check the certificates in a file written by --out; exit code 1 if one"
+              " does not prove its bounds.")  # fmt: skip
 @json_option
 def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, as_json: bool) -> None:
-    """Show below which mean JCT, makespan and mean wait no scheduler can come, with a proof.
+    """Show lower bounds on mean JCT, makespan and mean wait for any scheduler, with a proof.
 
-    The bounds hold for every schedule, clairvoyant ones that move jobs at no cost included. For the folder of a run
-    they are set beside its results: each policy is at most so far above the best possible.
+    The bounds hold for every schedule, including clairvoyant ones that move jobs at no cost. For the folder of a run,
+    the command compares them with its results and shows how far each policy is at most above the best possible.
     """
     if check:
         _check(Path(what), as_json=as_json)
@@ -44,7 +44,7 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
 
     run = read_run(Path(what)) if (Path(what) / RUN_FILE).is_file() else None
     if run is not None and overrides:
-        raise input_error("-o", "changes an experiment, and this is a run", "leave it out")
+        raise input_error("-o", "changes an experiment, but this is a run", "leave it out")
     grid = prepare(what, overrides, progress=grid_progress()) if run is None else grid_of(run)
     bounds = bounds_of(grid)
     beside = distances(run, bounds) if run is not None else []
@@ -70,7 +70,7 @@ def _check(file: Path, *, as_json: bool) -> None:
     content = read_json(file)
     listed = content.get("bounds") if isinstance(content, dict) else None
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise input_error(file, "is no file of bounds", "name one that `simsched bound EXPERIMENT --out FILE` wrote")
+        raise input_error(file, "is not a file of bounds", "name one that `simsched bound EXPERIMENT --out FILE` wrote")
     said = [_problem(one) for one in listed]
     if as_json:
         print_json({"bounds": len(said), "problems": [one for one in said if one]})
@@ -83,7 +83,7 @@ def _check(file: Path, *, as_json: bool) -> None:
 
 
 def _problem(one: Mapping[str, Any]) -> str:
-    """Return what is wrong with a bound of a file, "" if its certificate proves it."""
+    """Return the problem with a bound of a file, "" if its certificate proves it."""
     from simsched.bounds import problem_of
 
     name = f"{one.get('workload')}, seed {one.get('seed')}"
@@ -123,7 +123,7 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
         (_place(one), f"{one.jobs}", time(one.mean_jct_s), time(one.mean_wait_s), time(one.makespan_s)) for one in known
     )
     headers = ("cells", "jobs", *map(unit.title, ("mean JCT", "mean wait", "makespan")))
-    notes = ("No scheduler comes below these.", *said)
+    notes = ("No scheduler can do better than these.", *said)
     print_table(TextTable(f"{name}: lower bounds", headers, rows, notes, 1))
     if not beside:
         return
@@ -140,7 +140,7 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
     unknown = dict.fromkeys(f"{one.policy}, {_place(one.bound)}: {one.unknown}." for one in beside if one.unknown)
     columns = ("policy", "cell", unit.title("mean JCT"), "above the best possible, at most (%)", "of mean wait (%)",
                "of makespan (%)", "way from FIFO to the bound (%)")  # fmt: skip
-    print_table(TextTable(f"{name}: at most so far above the best possible", columns, lines, tuple(unknown), 2))
+    print_table(TextTable(f"{name}: largest gap to the best possible", columns, lines, tuple(unknown), 2))
 
 
 def _place(one: Bound) -> str:

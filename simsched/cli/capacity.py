@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 @click.command()
 @operator_options()
 @click.option("--target", required=True, metavar="METRIC<=X", help="What to reach, e.g. 'queueing_p90_h<=1'.")
-@click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
+@click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Price of a node per hour.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each size.")
 @manifest_options
 @trust_option
-@click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
+@click.option("--no-plots", is_flag=True, help="Do not draw a figure or write a page.")
 @json_option
 def capacity(
     target: str, node_price: float | None, seeds: int, trust_anyway: bool, no_plots: bool, as_json: bool, **options: Any
 ) -> None:
-    """Find how many nodes of each type, the others staying as they are, a log needs to meet a target.
+    """Find how many nodes of each type a log needs to meet a target, with the other types unchanged.
 
-    The replay of today's cluster is judged first by what the log recorded: where it does not match, the answer is the
-    misfit. No fewer nodes than today's are recommended where the log recorded that these miss the target. What is found
-    goes onto the page answers.html of the log's results.
+    First, the replay of today's cluster is compared with the recorded waits; if they do not match, the answer is the
+    misfit. If the log records that today's nodes miss the target, the command never recommends fewer. The result goes
+    to the page answers.html of the log's results.
 
-    LOG may be a folder of Kubernetes manifests: nodes that are added are copies of their kind, rack by rack, and the
-    quotas of their flavors grow with them. As manifests record no waits, such an answer carries a doubt.
+    LOG may be a folder of Kubernetes manifests: added nodes are copies of their kind, rack by rack, and the quotas of
+    their flavors grow with them. Manifests do not record waits, so such an answer carries a caveat.
     """
     from simsched.cli.gate import publish_verdict, refused, verdict_json
     from simsched.operators import Target, calibrate, find_capacity
@@ -82,7 +82,7 @@ def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted:
     said = f"Target: {label} {wanted.sign} {wanted.bound:g}."
     heading, verdict = "How many nodes are needed?", found.verdict
     if not answers:
-        words = [said, "No recommendation: the replay does not match this log, as said above."]
+        words = [said, "No recommendation: the replay does not match this log, as shown above."]
         return publish(found.plan, Section("capacity", heading, words, trusted=False))
     curves = {
         f"nodes of {answer.gpu_type}": [(one.nodes, one.value, one.cost_per_month) for one in answer.points]
@@ -111,9 +111,9 @@ def _table(answer: Answer, target: str, metric: str) -> TextTable:
         found += f", and the whole cluster then costs ${answer.cost_per_month:,.0f} a month (730 hours)"
     notes = [f"Nodes of {answer.gpu_type}: {found}."]
     if not answer.monotone:
-        notes.append("More nodes made it worse somewhere; the answer holds for all larger numbers that were tried.")
+        notes.append("More nodes were worse at some point; the answer holds for all larger numbers tried.")
     notes.append(
-        "With misfit: the replay's value times recorded over replayed today, where that is worse; (log): recorded."
+        "With misfit: the replay's value times today's ratio of recorded to replayed, if worse; (log): recorded."
     )
     headers = (
         "nodes",
@@ -121,6 +121,6 @@ def _table(answer: Answer, target: str, metric: str) -> TextTable:
         f"{metric}, replayed",
         "with misfit",
         "met",
-        *(("cost of the cluster ($ a month)",) if priced else ()),
+        *(("cost of the cluster ($/month)",) if priced else ()),
     )
     return TextTable(target, headers, rows, tuple(notes), 0)

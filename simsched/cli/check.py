@@ -1,4 +1,4 @@
-"""`simsched check`: does a policy or an agent meet the contract?"""
+"""`simsched check`: check whether a policy or an agent meets the contract."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from simsched.testing import Failure
 
 _NOT_CONFORMING = 1
-#: Seconds that a process has to end after its last message.
+#: Seconds for a process to end after its last message.
 _END_S = 1.0
 
 
 @click.group()
 def check() -> None:
-    """Check policies and agents of your own."""
+    """Check your own policies and agents."""
 
 
 def _checking(command: Callable[..., None]) -> Callable[..., None]:
@@ -42,7 +42,7 @@ def _checking(command: Callable[..., None]) -> Callable[..., None]:
             default=600.0,
             show_default=True,
             metavar="SECONDS",
-            help="Longest time that the kit may take before its process is killed.",
+            help="Time after which the process of the kit is killed.",
         ),
         click.option("--in-process", is_flag=True, help="Run in this process, for a debugger; without a time limit."),
         json_option,
@@ -57,8 +57,7 @@ def _checking(command: Callable[..., None]) -> Callable[..., None]:
 def policy(**how: Any) -> None:
     """Run the conformance kit on a policy; the exit code is 1 if it fails a check.
 
-    A failure is shown with the file and line of the policy from which it came, and with `simsched --debug check policy`
-    with its traceback.
+    Each failure is shown with its file and line in the policy; `simsched --debug check policy` adds the traceback.
 
     NAME is a registered name, package.module:Class or path/to/file.py:Class.
     """
@@ -70,8 +69,7 @@ def policy(**how: Any) -> None:
 def agent(**how: Any) -> None:
     """Run the conformance kit on agents, which pick the batches of jobs; the exit code is 1 if they fail a check.
 
-    NAME is a registered name, package.module:Class or path/to/file.py:Class: what an experiment names as a policy's
-    `agent`.
+    NAME is a registered name, package.module:Class or path/to/file.py:Class, as in the key `agent` of a policy.
     """
     _show("agent", **how)
 
@@ -104,7 +102,7 @@ def _checked(noun: str, name: str, seeds: int) -> tuple[str, list[Failure]]:
 
     kind = (agents if noun == "agent" else policies).load(name)
     kit: Callable[..., list[Failure]] = check_agent if noun == "agent" else check_policy
-    with contextlib.redirect_stdout(sys.stderr):  # keeps its prints out of the results
+    with contextlib.redirect_stdout(sys.stderr):  # keeps its output out of the results
         return str(kind.name), kit(kind, seeds=seeds)
 
 

@@ -1,4 +1,4 @@
-"""`simsched clean` and `simsched verify`: remove cells that no run uses, and find those that have changed."""
+"""`simsched clean` and `simsched verify`: remove cells that no run uses, and find damaged cells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
     mine = [cell for cell in cells if not why_not_ours(cell)]
     if mine and not yes:
         if not sys.stdin.isatty():
-            raise input_error("--remove", "asks first, and there is no terminal to ask in", "add --yes")
+            raise input_error("--remove", "asks for confirmation, but there is no terminal", "add --yes")
         for cell in mine:
             click.echo(cell, err=True)
         if not click.confirm(f"Remove {counted(len(mine), 'cell')}?", err=True):
@@ -40,13 +40,13 @@ def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
 
 @click.command()
 @click.argument("folder", metavar="DIR", default="results", type=click.Path(path_type=Path))
-@click.option("--remove", is_flag=True, help="Remove them; without it they are only listed.")
+@click.option("--remove", is_flag=True, help="Remove the cells instead of only listing them.")
 @yes_option
 def clean(folder: Path, remove: bool, yes: bool) -> None:
-    """List the cells below DIR that no run uses, such as those of settings given up since, or remove them.
+    """List or remove the cells below DIR that no run uses, such as those of abandoned settings.
 
-    DIR is the folder of a run or of several. A cell is used if the run.json beside it names it. What simsched has not
-    written, what a link leads to, and the folder of a run that goes on are left alone.
+    DIR is the folder of one or several runs. A cell is used if the run.json next to it names it. Files that simsched
+    has not written, targets of links, and the folder of an active run are left untouched.
     """
     from simsched.experiment.running import runs_below
 
@@ -90,14 +90,14 @@ _DAMAGED = 1
 
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--remove", is_flag=True, help="Remove damaged cells, so that the next run makes them anew.")
+@click.option("--remove", is_flag=True, help="Remove damaged cells, so that the next run repeats them.")
 @yes_option
 @json_option
 def verify(folder: Path, remove: bool, yes: bool, as_json: bool) -> None:
-    """Read every file of a run and set it against the hashes in its cells' manifests.
+    """Compare every file of a run with the hashes in its cells' manifests.
 
-    The exit code is 0 if all are as they were written, and 1 if any is not. Only what simsched has written is removed,
-    never what a link leads to, and nothing while a run uses the folder.
+    The exit code is 0 if all are as written, and 1 otherwise. The command removes only what simsched has written, never
+    targets of links, and nothing while a run uses the folder.
     """
     from simsched.errors import input_error
     from simsched.results import problems_of

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def compare_runs(folder: Path, beside: Path, metrics: tuple[str, ...], as_json: bool) -> None:
     """Compare RUN with OTHER, a run of the same policies on the same workloads.
 
-    Tells how far each policy's metrics are apart, and whether both runs rank the policies alike. Both may be, for
-    instance, of fitted and of measured applications, or of two versions.
+    Shows how each policy's metrics differ, and whether both runs rank the policies alike. The runs may use, for
+    instance, fitted and measured applications, or two versions.
     """
     from simsched.results import COMPARED_METRICS, compare_runs as compared, read_run
 
@@ -67,9 +67,7 @@ def _print(found: TwoRuns, knows: Mapping[str, Mapping[str, str]]) -> None:
         )
         for ranking in found.rankings
     ]
-    click.echo(
-        f"{first.title}{f' ({first.unit})' if first.unit else ''} workload by workload, and the policies by mean JCT"
-    )
+    click.echo(f"{first.title}{f' ({first.unit})' if first.unit else ''} by workload, and the policies by mean JCT")
     click.echo(table((*headers, "ranking"), rows_of))
     same = sum(ranking.same for ranking in found.rankings)
     click.echo(f"Same ranking on {same} of {len(found.rankings)} workloads. 'largest' is that of any one workload.")

@@ -20,7 +20,7 @@ _folder_option = click.option(
     default="data",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder with a folder for each name.",
+    help="Folder with one folder per name.",
 )
 
 
@@ -28,8 +28,8 @@ _folder_option = click.option(
 def data() -> None:
     """List, fetch and check the published data that validations need.
 
-    None of it ships. Each file is fetched from its owner and kept only if it is the one, by its SHA-256, with which the
-    validation was run.
+    None of it ships. Each file is fetched from its owner and kept only if its SHA-256 is that of the file that the
+    validation used.
     """
 
 
@@ -37,7 +37,7 @@ def data() -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @json_option
 def list_(names: tuple[str, ...], as_json: bool) -> None:
-    """List data with their owners and licences; with NAME every file, its hash and where it comes from."""
+    """List data with their owners and licences; with NAME, list every file with its hash and source."""
     from dataclasses import asdict
 
     found = _named(names)
@@ -47,16 +47,16 @@ def list_(names: tuple[str, ...], as_json: bool) -> None:
         click.echo("\n\n".join(map(_told, found)))
     else:
         rows = [(one.name, _counted(one), one.licence.partition(";")[0], one.what) for one in found]
-        click.echo(table(("data", "files", "licence", "what (simsched data list NAME tells more)"), rows, left=4))
+        click.echo(table(("data", "files", "licence", "what (more: simsched data list NAME)"), rows, left=4))
 
 
 @data.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_folder_option
 def get(names: tuple[str, ...], folder: Path) -> None:
-    """Fetch the files of NAME from their owner into DIR/NAME; those that are there and right are kept.
+    """Fetch the files of NAME from their owner into DIR/NAME; files already there with the right hash are kept.
 
-    Exit code 1 if a file cannot be fetched: what to download by hand is said.
+    If a file cannot be fetched, the exit code is 1 and the command lists what to download by hand.
     """
     fetched = [_fetched(one, folder / one.name) for one in _named(names)]
     if not all(fetched):
@@ -68,10 +68,10 @@ def get(names: tuple[str, ...], folder: Path) -> None:
 @_folder_option
 @json_option
 def check(names: tuple[str, ...], folder: Path, as_json: bool) -> None:
-    """Set the files of NAME, or of all data that are there, against their hashes.
+    """Compare the files of NAME, or of all data present, with their hashes.
 
-    A file is right, missing, differs, or its hash is not known. Exit code 1 if one differs, or one of NAME that can be
-    fetched is missing.
+    A file is right, is missing, differs, or has no known hash. The exit code is 1 if one differs, or if a file of NAME
+    that can be fetched is missing.
     """
     from simsched.errors import input_error
 
@@ -104,7 +104,7 @@ def _counted(one: PublishedData) -> str:
 
 
 def _told(one: PublishedData) -> str:
-    """Say all that is known of data."""
+    """Print all details of data."""
     lines = [f"{one.name}: {one.what}", f"owner: {one.owner}", f"licence: {one.licence}"]
     lines += [f"cite: {one.cite}"] if one.cite else []
     lines += [f"needed by: {', '.join(one.needed_by)}"] if one.needed_by else []
@@ -123,7 +123,7 @@ def _fetched(one: PublishedData, folder: Path) -> bool:
         state = file.state(folder)
         if state == "differs":
             missing.append(file)
-            click.echo(f"simsched: {folder / file.path}: is there and differs; remove it to fetch it", err=True)
+            click.echo(f"simsched: {folder / file.path}: exists but differs; remove it to fetch it again", err=True)
         elif state == "missing" and (file.address is None or reason):
             missing.append(file)
         elif state == "missing":
@@ -135,11 +135,11 @@ def _fetched(one: PublishedData, folder: Path) -> bool:
             except OSError as error:
                 missing.append(file)
                 said = f"{file.address}: {getattr(error, 'reason', error)}"
-                reason = "" if hasattr(error, "code") else said  # the owner answered, so other files may be there
+                reason = "" if hasattr(error, "code") else said  # the owner's server answered, so other files may exist
                 click.echo(f"simsched: {said}" + ("; the other addresses are not tried" if reason else ""), err=True)
     click.echo(f"{folder}: {len(one.files) - len(missing)} of {len(one.files)} files")
     if missing:
-        click.echo("Still to be had by hand:", err=True)
+        click.echo("To download by hand:", err=True)
         for file in missing:
             click.echo(f"  {folder / file.path}" + (f"  from {file.address}" if file.address else ""), err=True)
         if one.how and any(file.address is None for file in missing):

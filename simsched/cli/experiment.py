@@ -41,11 +41,11 @@ def validate(
 ) -> None:
     """Check an experiment, its data and its jobs, without running it.
 
-    If a policy counts on physics that the experiment lacks, the command says what the policy becomes without them.
+    If a policy relies on physics that the experiment lacks, the command says what the policy becomes without them.
 
-    Only some of many cells, or of seeds that each draw from their own generated trace, are looked into: every policy at
-    every point under the first seed. How many is said. What other seeds may draw is checked by the hardest jobs that
-    the recipe can make; where these do not fit, the jobs of up to 200 cells are drawn as a run draws them.
+    If there are many cells, or seeds that each draw from a separate generated trace, the command creates only some:
+    every policy at every point for the first seed. It prints their number. Other seeds are checked by the hardest jobs
+    that the recipe can make; if these do not fit, the jobs of up to 200 cells are drawn as in a run.
 
     EXPERIMENT is a YAML file or the name of a shipped experiment, or a file or folder of Kubernetes manifests. All
     errors are reported at once; the exit code is 2 if there are any.
@@ -81,7 +81,7 @@ def validate(
 
     jobs = sorted({len(cell.task.jobs) for cell in looked_into})
     number = f"{jobs[0]} jobs" if len(jobs) == 1 else f"{jobs[0]} to {jobs[-1]} jobs"
-    rest = "" if whole else f", {len(looked_into)} of them looked into"
+    rest = "" if whole else f", {len(looked_into)} of them checked"
     click.echo(f"{path}: valid; {counted(distinct if whole else total, 'cell')} of {number}{rest}")
     for sentence in without:
         click.echo(sentence)
@@ -89,7 +89,7 @@ def validate(
 
 @click.command()
 def schema() -> None:
-    """Print the JSON Schema of an experiment file, for editors that complete and check YAML."""
+    """Print the JSON Schema of experiment files, for editors that complete and check YAML."""
     from simsched.experiment import json_schema
 
     print_json(json_schema())

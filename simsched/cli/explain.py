@@ -1,4 +1,4 @@
-"""`simsched why` and `simsched explain`: the story of a job, and a scheduler's own reasons decision by decision."""
+"""`simsched why` and `simsched explain`: the history of a job, and a scheduler's reasons for each decision."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--workload", "name", metavar="NAME", help="Namespace and name, or a part of them. [default: all]")
-@click.option("--policy", metavar="LABEL", help="Of this policy, where a run has several.")
-@click.option("--seed", type=int, metavar="N", help="Under this seed, where a run has several.")
+@click.option("--policy", metavar="LABEL", help="Policy, if a run has several.")
+@click.option("--seed", type=int, metavar="N", help="Seed, if a run has several.")
 @json_option
 def explain(folder: Path, name: str | None, policy: str | None, seed: int | None, as_json: bool) -> None:
-    """Say cycle by cycle why workloads waited, were admitted, borrowed or were preempted, in the scheduler's words.
+    """Show for each cycle why workloads waited, were admitted, borrowed or were preempted, in the scheduler's words.
 
-    RUN is the folder of a run of manifests, or of an experiment run with --diagnostics reasons. A workload that waits
-    on for the same reason is not named again.
+    RUN is the folder of a run of manifests, or of an experiment run with --diagnostics reasons. A workload that keeps
+    waiting for the same reason is not repeated.
     """
     rows = _of_workload(_recorded(folder, policy, seed), name, folder)
     if as_json:
@@ -50,7 +50,7 @@ def _said(row: ReasonRow) -> str:
 
 
 def _summary(rows: list[ReasonRow]) -> str:
-    """Count what happened to one workload."""
+    """Count the events of one workload."""
     events = [row.event for row in rows]
     queue = next((row.queue for row in rows if row.queue), "")
     counts = ", ".join(f"{what} {_times(events.count(event))}" for event, what in _COUNTED if events.count(event))
@@ -75,7 +75,7 @@ def _recorded(folder: Path, policy: str | None, seed: int | None) -> list[Reason
         raise input_error(folder, "keeps no reasons", remedy)
     if len(kept) > 1:
         named = _named(kept)
-        raise input_error(folder, f"keeps the reasons of several cells: {named}", "choose with --policy and --seed")
+        raise input_error(folder, f"has the reasons of several cells: {named}", "choose with --policy and --seed")
     return [ReasonRow(**cells) for _, cells in read_records(kept[0].folder / REASONS_FILE, ReasonRow._fields)]
 
 
@@ -90,7 +90,7 @@ def _named(cells: Sequence[Cell]) -> str:
 
 
 def _of_workload(rows: list[ReasonRow], name: str | None, folder: Path) -> list[ReasonRow]:
-    """Return the rows of a workload, called whole or by a part that only one has."""
+    """Return the rows of a workload, given by its name or a unique part of it."""
     from simsched.errors import input_error, nearest
 
     names = sorted({row.job_id for row in rows})
@@ -108,16 +108,16 @@ def _of_workload(rows: list[ReasonRow], name: str | None, folder: Path) -> list[
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--job", required=True, metavar="ID", help="The job.")
-@click.option("--at", "at_s", type=float, metavar="SECOND", help="Say only what held at this second of the workload.")
-@click.option("--policy", metavar="LABEL", help="Under this policy, where a run has several.")
-@click.option("--seed", type=int, metavar="N", help="Under this seed, where a run has several.")
+@click.option("--at", "at_s", type=float, metavar="SECOND", help="Show only the state at this second of the workload.")
+@click.option("--policy", metavar="LABEL", help="Policy, if a run has several.")
+@click.option("--seed", type=int, metavar="N", help="Seed, if a run has several.")
 @json_option
 def why(folder: Path, job: str, at_s: float | None, policy: str | None, seed: int | None, as_json: bool) -> None:
-    """Tell the story of a job: when it waited and what stood in its way, where it ran, when it was stopped.
+    """Show the history of a job: when it waited and why, where it ran, and when it was stopped.
 
-    While a job waits there is no room for it, room but not on one node, or room that the policy did not give it, for a
-    reason of its own. That is read from the tables of a run, whatever the policy; jobs that came later and hold GPUs
-    are counted. Of a run made with --explain it says why in the policy's words, with the job's rank and score.
+    While a job waits, there is no room for it, or not on a single node, or the policy does not use the room for it.
+    This follows from the tables of a run for any policy, as does the number of later jobs that hold GPUs. For a run
+    with --explain, the command adds the policy's reason and the job's rank and score.
     """
     from simsched.results import at, story
 
@@ -141,5 +141,5 @@ def _cell(folder: Path, policy: str | None, seed: int | None) -> Cell:
     cells = _cells(folder, policy, seed)
     if len(cells) != 1:
         named = _named(cells) or "none of these"
-        raise input_error(folder, f"one cell is meant, and there are: {named}", "choose with --policy and --seed")
+        raise input_error(folder, f"there are several cells: {named}", "choose with --policy and --seed")
     return cells[0]

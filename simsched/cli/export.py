@@ -53,7 +53,7 @@ def _batsim(cell: Cell, path: Path) -> str:
     return f"{len(cell.jobs):,} jobs"
 
 
-#: How a file of each format ends, and what writes one of a cell and says what it holds.
+#: The ending of each format's files, and the function that writes a cell and describes the content.
 _FORMATS: Mapping[str, tuple[str, Callable[[Cell, Path], str]]] = MappingProxyType(
     {"perfetto": (".json.gz", _perfetto), "swf": (".swf", _swf), "batsim": ("_jobs.csv", _batsim)}
 )
@@ -66,7 +66,7 @@ _FORMATS: Mapping[str, tuple[str, Callable[[Cell, Path], str]]] = MappingProxyTy
 @click.option("--seed", type=int, metavar="N", help="Only the cells of this seed.")
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder. [default: RUN/exports]")
 def export(folder: Path, layout: str, policy: str | None, seed: int | None, out: Path | None) -> None:
-    """Write the schedules or jobs of a run for other tools, a file for each cell; prints their paths.
+    """Write the schedules or jobs of a run for other tools, one file per cell, and print their paths.
 
     perfetto: trace events, for ui.perfetto.dev or chrome://tracing (a process per node, a thread per GPU, a slice per
     job). swf: jobs in the Standard Workload Format. batsim: jobs as Batsim's _jobs.csv.
@@ -88,7 +88,7 @@ def export(folder: Path, layout: str, policy: str | None, seed: int | None, out:
 
 
 def _chosen(run: Run, policy: str | None, seed: int | None) -> list[Cell]:
-    """Return the cells of a policy and a seed; raises `InputError` where the run has none."""
+    """Return the cells of a policy and a seed; raises `InputError` if the run has none."""
     if policy is not None and policy not in run.policies:
         raise input_error(run.folder, f"no policy is labelled '{policy}'", nearest(policy, run.policies))
     seeds = sorted({cell.seed for cell in run.cells})

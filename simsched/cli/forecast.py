@@ -1,4 +1,4 @@
-"""`simsched forecast`: when the jobs that wait now will start."""
+"""`simsched forecast`: when waiting jobs will start."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @operator_options(log_option)
-@click.option("--queue", metavar="FILE", type=click.Path(path_type=Path), help="`squeue --json` of now.")
-@click.option("--now", metavar="TIME", type=click.DateTime(), help="When that was, UTC. [default: as the file says]")
-@click.option("--backtest", "tests", is_flag=True, help="Ask at past moments of the log, and compare with what came.")
-@click.option("--moments", type=click.IntRange(min=1), default=8, show_default=True, help="Past moments to ask at.")
+@click.option("--queue", metavar="FILE", type=click.Path(path_type=Path), help="Output of `squeue --json` now.")
+@click.option(
+    "--now", metavar="TIME", type=click.DateTime(), help="Time of this output, UTC. [default: as in the file]"
+)
+@click.option(
+    "--backtest", "tests", is_flag=True, help="Forecast at past moments of the log, and compare with the actual starts."
+)
+@click.option("--moments", type=click.IntRange(min=1), default=8, show_default=True, help="Number of past moments.")
 @click.option("--draws", type=click.IntRange(min=2), default=20, show_default=True, help="Runs of each queue.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @trust_option
@@ -45,12 +49,12 @@ def forecast(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Say when each job that waits now will start, from what runs and waits now.
+    """Forecast when each waiting job will start, from the jobs that run and wait now.
 
-    How long jobs run is drawn from the log: what jobs of the same user or the same time limit ran of it, given how long
-    they have run already. Further jobs come as they did at that hour of another day. --backtest asks at random moments
-    of the log instead, and at that of --queue where the log goes on after it, and reports how many starts came within
-    the intervals, and the error beside that of Slurm's own estimates. The log is replayed as it was first: where the
+    Run times are drawn from the log: the fraction of their limit that jobs of the same user or the same limit ran,
+    given the elapsed run time. Future jobs come as they did at that hour of another day. --backtest instead forecasts
+    at random moments of the log, and at that of --queue if the log continues after it, and reports how many starts fell
+    within the intervals, and the error next to that of Slurm's estimates. First, the log is replayed unchanged; if the
     replay does not match it, the answer is the misfit.
     """
     from simsched.cli.gate import marked, publish_verdict, refused, verdict_json
@@ -63,7 +67,7 @@ def forecast(
     now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
     queues = [] if queue is None else [read_queue(queue, now_s=now_s)]
     found = calibrate(plan)
-    plan = found.plan  # with what was fitted
+    plan = found.plan  # with the fitted settings
     if not (found.verdict.is_open or trust_anyway):
         paths = [] if no_plots else publish_verdict(found)
         if as_json:
@@ -107,15 +111,15 @@ def _tested(score: Backtest) -> _Answer:
 
 def _score_words(score: Backtest) -> list[str]:
     said = [
-        f"{len(score.starts)} forecasts at {score.moments} moments: {100 * score.coverage:.0f} % of the starts came "
+        f"{len(score.starts)} forecasts at {score.moments} moments: {100 * score.coverage:.0f} % of the starts fell "
         f"within the 80 % intervals; half of the forecasts were off by less than {score.error_s / 3600:.2f} h, "
-        f"guesses of the usual rest of a wait by {score.guess_error_s / 3600:.2f} h."
+        f"guesses of the usual remaining wait by {score.guess_error_s / 3600:.2f} h."
     ]
     if score.slurm_error_s is None or score.same_error_s is None:
-        return [*said, "Neither log nor queue has Slurm's own estimates (start_time of waiting jobs in squeue --json)."]
+        return [*said, "Neither log nor queue has Slurm's estimates (start_time of waiting jobs in squeue --json)."]
     return [
         *said,
-        f"Where Slurm said itself when a job would start, it was off by {score.slurm_error_s / 3600:.2f} h, and the "
+        f"For jobs with an estimate by Slurm, Slurm was off by {score.slurm_error_s / 3600:.2f} h, and the "
         f"forecast by {score.same_error_s / 3600:.2f} h.",
     ]
 
@@ -138,7 +142,7 @@ def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
     more = (("Slurm says (h)",) if estimated else ()) + (("started after (h)",) if known else ())
     headers = ("job", "queue", "user", "GPUs", "waited (h)", "starts in (h)", "between (h)", *more)
     return TextTable(
-        title, headers, rows, ("Between: nine of ten start later than its begin, nine of ten before its end.",), 3
+        title, headers, rows, ("Between: nine of ten start after its lower end, nine of ten before its upper end.",), 3
     )
 
 

@@ -1,4 +1,4 @@
-"""`simsched calibrate`: the verdict on a replay, the banner of answers that it does not let pass, and their page."""
+"""`simsched calibrate`: the verdict on a replay, the banner on untrusted answers, and the page of answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simsched.report import TextTable
     from simsched.report.page import Section
 
-#: Stands on every table, page and picture of an answer that was asked for against the verdict.
+#: Marks every table, page and figure of an answer that was requested against the verdict.
 BANNER = "NOT TRUSTED, the replay does not match this log"
 _UNJUDGED = "NOT JUDGED, no waits are recorded"
 
@@ -27,31 +27,31 @@ trust_option: Callable[..., Any] = click.option(
 
 
 def banner(verdict: Verdict) -> str:
-    """Return what stands on an answer where the gate is shut."""
+    """Return the banner of an answer if the gate is closed."""
     return BANNER if verdict.rows else _UNJUDGED
 
 
 def titled(title: str, verdict: Verdict) -> str:
-    """Put the banner before a title where the gate is shut."""
+    """Put the banner before a title if the gate is closed."""
     return title if verdict.is_open else f"{banner(verdict)}: {title}"
 
 
 def under_banner(words: Sequence[str], verdict: Verdict) -> list[str]:
-    """Put the banner before words where the gate is shut."""
+    """Put the banner before a text if the gate is closed."""
     return [*words] if verdict.is_open else [f"{banner(verdict)}.", *words]
 
 
 def marked(table: TextTable, verdict: Verdict) -> TextTable:
-    """Put the banner on a table where the gate is shut."""
+    """Put the banner on a table if the gate is closed."""
     return replace(table, title=titled(table.title, verdict))
 
 
 def verdict_words(found: Calibration) -> list[str]:
-    """Say what the verdict is, why, and what the log shows."""
+    """Describe the verdict, its reasons, and the evidence in the log."""
     verdict = found.verdict
     words = [verdict.said()]
     words += [f"Why not: {reason}." for reason in verdict.reasons]
-    words += [f"Likely, by what the log shows: {cause}{'' if cause.endswith('?') else '.'}" for cause in verdict.causes]
+    words += [f"Likely, from the log: {cause}{'' if cause.endswith('?') else '.'}" for cause in verdict.causes]
     return [*words, *(f"{line}." for line in found.said)]
 
 
@@ -72,9 +72,9 @@ def verdict_table(verdict: Verdict) -> TextTable:
         for row in verdict.rows
     )  # fmt: skip
     notes = (
-        "Skill: 1 less the mean error over that of the best guess (zero, the median, the mean of the hour of the day, "
-        "from the first half of the time): 0 is no better than guessing, 1 is right.",
-        "Waited: five minutes or more. In brackets 95 % intervals over resampled days.",
+        "Skill: 1 minus the mean error relative to that of the best guess (zero, the median, the mean of the hour of "
+        "the day, from the first half of the period): 0 is no better than guessing, 1 is exact.",
+        "Waited: five minutes or more. In brackets: 95 % intervals over resampled days.",
     )
     return TextTable(f"Waits under {verdict.policy}, recorded and replayed", headers, rows, notes, 2)
 
@@ -92,7 +92,7 @@ def _off(row: GateRow) -> str:
 
 
 def publish_verdict(found: Calibration) -> list[Path]:
-    """Put the verdict on top of the log's page, with its picture."""
+    """Put the verdict with its figure at the top of the log's page."""
     from simsched.report.figures import wait_comparison
     from simsched.report.page import Section
 
@@ -121,9 +121,9 @@ def print_verdict(found: Calibration) -> None:
 
 
 def refused(found: Calibration, plan: ReplayPlan, what: str, paths: Sequence[Path]) -> None:
-    """Answer with the misfit alone."""
+    """Answer only with the misfit."""
     print_verdict(found)
-    click.echo(f"No {what}. --trust-anyway answers all the same, with a banner.")
+    click.echo(f"No {what}. --trust-anyway answers nevertheless, with a banner.")
     say(paths)
 
 
@@ -146,14 +146,16 @@ def say(paths: Iterable[Path]) -> None:
 
 @click.command()
 @operator_options()
-@click.option("--skip-h", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Leave out as warm-up.")
-@click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
+@click.option(
+    "--skip-h", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Hours to leave out as warm-up."
+)
+@click.option("--no-plots", is_flag=True, help="Do not draw a figure or write a page.")
 @json_option
 def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> None:
-    """Replay a log under the policy that was in force, and judge the replay by the waits that were recorded.
+    """Replay a log under its original policy, and judge the replay by the recorded waits.
 
     LOG is `sacct -P` output or a table of jobs with submission, start and end (docs/operators.md). The verdict, which
-    what-if and capacity give first too, goes onto the page answers.html of the log's results.
+    what-if and capacity also give first, goes to the page answers.html of the log's results.
     """
     from simsched.operators import calibrate as replay
 

@@ -30,9 +30,7 @@ def show_groups(folder: Path, by: str, *, as_json: bool) -> None:
         if by == "queue" and "queue" not in cell.jobs:
             raise input_error(folder, "its jobs name no queue", "group by tenant, user or size")
         if cell.jobs.empty:
-            raise input_error(
-                cell.folder, "no job has finished in it", "run the experiment with more jobs or more time"
-            )
+            raise input_error(cell.folder, "it has no finished jobs", "run the experiment with more jobs or more time")
         if name not in found:
             found[name] = by_group(cell.jobs, cast("By", by))
             told[name] = cell

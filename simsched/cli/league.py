@@ -1,4 +1,4 @@
-"""`simsched league`: every scheduler on one physics."""
+"""`simsched league`: compare all schedulers under the same physics."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 @click.option("--policy", "policies", multiple=True, metavar="NAME",
               help="Run only this policy, e.g. mine.py:Mine. Repeatable.")  # fmt: skip
 @click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="RESULTS",
-              help="Set the policies run here beside those of this league's results. [default with --policy: the "
-                   "results that ship, if any]")  # fmt: skip
-@click.option("--division", default="", metavar="NAME", help="Play only this part of the league, as its file declares.")
+              help="Compare with the policies in these results of the league. [default with --policy: the shipped "
+                   "results, if any]")  # fmt: skip
+@click.option("--division", default="", metavar="NAME", help="Play only this division of the league.")
 @click.option("--smoke", "division", flag_value="smoke", help="Play the division 'smoke', which takes minutes.")
 @click.option("--seeds", type=click.IntRange(min=2), metavar="N", help="Seeds. [default: the league's]")
 @click.option("--data", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
-              help="Folder with traces that do not ship: philly.csv, itp2021/cluster*.csv.")  # fmt: skip
+              help="Folder of traces that do not ship: philly.csv, itp2021/cluster*.csv.")  # fmt: skip
 @click.option("--out", default="results", show_default=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Folder for the results of all runs.")  # fmt: skip
 @click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
-@click.option("--no-bounds", is_flag=True, help="Do not compute the best possible of each contest.")
+@click.option("--no-bounds", is_flag=True, help="Do not compute the best possible results of the contests.")
 @json_option
 def league(
     name: str,
@@ -44,13 +44,13 @@ def league(
     no_bounds: bool,
     as_json: bool,
 ) -> None:
-    """Play a league: every shipped policy, with its defaults, wherever it can run.
+    """Play a league: run every shipped policy, with its defaults, wherever it can run.
 
-    LEAGUE is the name of one that ships (2026) or a file. With --policy but no --division it is the division whose
-    results ship, if any, so that the policy is ranked among the others though it alone is run. A policy competes in
-    the class that what it is told puts it in; one that cannot run somewhere is listed with the reason. What a former
-    call has finished is not run again.
-    Writes a page, tables for a paper (Markdown, LaTeX), figures, a CSV and league.json, which --against reads.
+    LEAGUE is a shipped league (2026) or a file. With --policy but without --division, the command plays the division
+    with shipped results, if any, so that it ranks the policy among the others without running these. A policy's class
+    depends on the information that it reads; a policy that cannot run somewhere is listed with the reason. Finished
+    cells of earlier calls are reused. Writes a page, tables for a paper (Markdown, LaTeX), figures, a CSV and
+    league.json, which --against reads.
     """
     from simsched.api import progress_listener
     from simsched.cli.run import processors
@@ -66,7 +66,7 @@ def league(
         spec = next((one for one in (spec, *of_divisions) if shipped_results(one)), spec)
         against = shipped_results(spec)
         if against is not None:
-            click.echo(f"beside the results of {spec.name} that ship", err=True)
+            click.echo(f"with the shipped results of {spec.name}", err=True)
     stored = None if against is None else read_league_table(against)
     folder = out / spec.name
     with progress_listener() as listener:
@@ -95,7 +95,7 @@ def league(
 
 
 def _evidence(table: LeagueTable) -> list[tuple[str, Sequence[tuple[str, str, str]], str]]:
-    """Return how each shipped policy of a league was checked, and where it deviates from its paper."""
+    """Return how each shipped policy of a league was checked, and how it deviates from its paper."""
     from simsched.experiment import policy_card
     from simsched.policy import POLICIES
 
@@ -105,7 +105,7 @@ def _evidence(table: LeagueTable) -> list[tuple[str, Sequence[tuple[str, str, st
 
 
 def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:
-    """Say where the policies played now, beside `stored` results, did not run; return whether any of them ran."""
+    """Report where the newly played policies did not run, given `stored` results; return whether any of them ran."""
     known = {entry.policy for entry in stored.entries} if stored is not None else set()
     ran: dict[str, bool] = {}
     for entry in table.entries:
@@ -136,6 +136,6 @@ def _print(table: LeagueTable) -> None:
     missing = [place for place in table.contests if place.missing]
     if unable is not None:
         policies = counted(len({row[0] for row in unable.rows}), "policy", "policies")
-        click.echo(f"{policies} cannot run everywhere; the page says where and why.")
+        click.echo(f"{policies} cannot run everywhere; the page lists where and why.")
     for place in {one.workload: one for one in missing}.values():
         click.echo(f"{place.workload} was not run: {place.missing}")

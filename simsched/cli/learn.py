@@ -1,4 +1,4 @@
-"""`simsched learn`: weights learnt in simulations, as a policy file."""
+"""`simsched learn`: learn the weights of a policy in simulations."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from simsched.cli.experiment import experiment_argument, overrides_option
 @experiment_argument
 @overrides_option
 @click.option("--out", "path", type=click.Path(path_type=Path), default=Path("learnt.py"), show_default=True,
-              metavar="FILE", help="The policy file, which names the class.")  # fmt: skip
+              metavar="FILE", help="The policy file, whose name gives that of the class.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="NAME", help="Weigh this feature instead of the usual"
               " ones. Repeatable.")  # fmt: skip
 @click.option("--seeds", default="101-124", show_default=True, metavar="FIRST-LAST", help="Seeds of the workloads.")
 @click.option("--generations", type=click.IntRange(min=1), default=12, show_default=True, metavar="N")
-@click.option("--population", type=click.IntRange(min=4), default=24, show_default=True, metavar="N", help="Weights"
-              " tried in a generation.")  # fmt: skip
-@click.option("--episodes", type=click.IntRange(min=1), default=6, show_default=True, metavar="N", help="Workloads on"
-              " which each is tried.")  # fmt: skip
+@click.option("--population", type=click.IntRange(min=4), default=24, show_default=True, metavar="N", help="Candidates"
+              " per generation.")  # fmt: skip
+@click.option("--episodes", type=click.IntRange(min=1), default=6, show_default=True, metavar="N", help="Workloads"
+              " per candidate.")  # fmt: skip
 @click.option("-j", "--workers", type=click.IntRange(min=1), default=1, show_default=True, metavar="N")
-@click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def learn(
     experiment: str,
     overrides: tuple[str, ...],
@@ -39,11 +39,11 @@ def learn(
     workers: int,
     force: bool,
 ) -> None:
-    """Learn in simulations of EXPERIMENT in which order jobs should run, and write it as a policy.
+    """Learn an order of jobs in simulations of EXPERIMENT, and write it as a policy.
 
-    The order is a weighted sum of features of jobs: GPUs asked for, age, attained service, whether it runs, and which
-    application it trains. The weights are those with which jobs finish early on workloads of the seeds given; run the
-    policy on others. The experiment's policies play no part. Needs the extra `gym`.
+    The order follows a weighted sum of features of jobs: requested GPUs, age, attained service, whether it runs, and
+    its application. Training minimises the mean JCT on workloads of the given seeds; evaluate the policy on others. The
+    experiment's policies are ignored. Needs the extra `gym`.
     """
     from simsched.errors import input_error
     from simsched.files import write_text
@@ -56,7 +56,7 @@ def learn(
     if not re.fullmatch(r"[a-z][a-z0-9_]*", module) or path.suffix != ".py":
         raise input_error("--out", f"'{path.name}' cannot name a policy", "use small letters and _, as in learnt.py")
     if path.exists() and not force:
-        raise input_error(path, "is there already", "give --force to overwrite it, or another --out")
+        raise input_error(path, "already exists", "give --force to overwrite it, or another --out")
     ends = re.fullmatch(r"(\d{1,9})-(\d{1,9})", seeds)
     if ends is None:
         raise input_error("--seeds", f"is '{seeds}'", "give the first and the last, as in 101-124")
@@ -75,7 +75,7 @@ def learn(
 
 
 def changes_of(overrides: tuple[str, ...]) -> dict[str, Any]:
-    """Return `key=value` overrides as the changes that functions of Python take."""
+    """Convert `key=value` overrides to the changes of the Python API."""
     from simsched.documents import parse_value
 
     return {key: parse_value(value, f"-o {key}") for key, _, value in (one.partition("=") for one in overrides)}

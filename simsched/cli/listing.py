@@ -42,11 +42,11 @@ def _policies() -> _Rows:
 
     cards = map(policy_card, registry.names())
     rows = [(card.name, card.group, _title(card)) for card in cards]
-    return ("policy", "class", "what it does (simsched show policy NAME tells more)"), rows
+    return ("policy", "class", "what it does (more: simsched show policy NAME)"), rows
 
 
 def _title(card: PolicyCard) -> str:
-    """Return what a policy does, with the release of the scheduler that it follows, if any."""
+    """Return the summary of a policy, with the release of the scheduler that it follows, if any."""
     release = f" ({card.follows.partition(' (')[0]})" if card.follows else ""
     return shorten(_after_name(card.title), 62 - len(release)) + release
 
@@ -63,7 +63,7 @@ def _agents() -> _Rows:
 
 
 def _after_name(title: str) -> str:
-    """Leave out the name that a title begins with."""
+    """Remove the name at the start of a title."""
     name, colon, rest = title.partition(": ")
     said = rest if colon and len(name) < 30 else title
     return said[:1].upper() + said[1:]
@@ -95,7 +95,7 @@ def _traces() -> _Rows:
 
     files = sorted(path for path in data_folder("traces").iterdir() if ".csv" in path.suffixes)
     rows = [(path.name.split(".")[0], "shipped", str(path)) for path in files]
-    return ("trace", "kind", "where"), [*rows, (GENERATED, "generated", "made anew for each seed")]
+    return ("trace", "kind", "where"), [*rows, (GENERATED, "generated", "generated for each seed")]
 
 
 def _experiments() -> _Rows:

@@ -22,7 +22,7 @@ _INPUT_IS_WRONG = 2
 _RUN_FAILED = 1
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
-#: The commands by name, each with its module, which is imported when it is asked for.
+#: The commands by name, each with its module, which is imported on demand.
 COMMANDS: Mapping[str, str] = {
     "run": "run", "validate": "experiment", "schema": "experiment", "list": "listing", "show": "results",
     "compare": "results", "compare-runs": "compare_runs", "validate-run": "results", "verdicts": "verdicts",
@@ -68,7 +68,7 @@ class SimschedGroup(click.Group):
             raise
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # idempotent
-            click.echo("simsched: interrupted; what was finished is kept", err=True)
+            click.echo("simsched: interrupted; finished work is kept", err=True)
             ctx.exit(_INTERRUPTED)
         except BrokenPipeError:
             os.dup2(
@@ -112,7 +112,7 @@ def _report(error: Exception) -> int:
         click.echo(f"simsched: {place}{error.strerror}", err=True)
         return _RUN_FAILED
     if isinstance(error, MemoryError):
-        click.echo("simsched: there was not enough memory", err=True)
+        click.echo("simsched: out of memory", err=True)
         return _RUN_FAILED
     click.echo(f"simsched: internal error: {type(error).__name__}: {error}", err=True)
     click.echo("simsched: please report this with the output of 'simsched --debug ...'", err=True)
@@ -125,7 +125,7 @@ def _report(error: Exception) -> int:
 def cli(debug: bool) -> None:
     """Simulate deep-learning GPU clusters and compare their schedulers.
 
-    Begin with `simsched run quickstart`. Results go to stdout, progress and messages to stderr.
+    Start with `simsched run quickstart`. Results go to stdout, progress and messages to stderr.
     """
 
 

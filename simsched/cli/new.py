@@ -1,4 +1,4 @@
-"""`simsched new`: commented templates of policies, agents and experiments that run as they are, and samples."""
+"""`simsched new`: runnable, commented templates of policies, agents and experiments, and samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from simsched.errors import input_error
 from simsched.files import write_text
 
-_POLICY = '''"""{name}: what the policy does, in a sentence."""
+_POLICY = '''"""{name}: what the policy does, in one sentence."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,12 +21,12 @@ from simsched.toolkit.gang import run_in_order
 
 @dataclass
 class {kind}(Policy):
-    """Runs the jobs that have had least service first, and lets a running job be for `patience_s`."""
+    """Runs the jobs with the least attained service first, and favours running jobs by `patience_s`."""
 
     name: ClassVar[str] = "{name}"
-    # rigid: a job gets the GPUs that it asked for, or none; with False the policy may give it another number.
+    # rigid: a job gets its requested GPUs or none; with False, the policy may change the number.
     # needs: what the policy knows beyond requests and attained service, e.g. {{REMAINING_WORK}} of
-    # simsched.policy.signals. What is not declared is absent.
+    # simsched.policy.signals. Undeclared signals are absent.
     traits: ClassVar[Traits] = Traits(rigid=True, needs=set())
 
     # Parameters of an experiment (`params: {{patience_s: 600}}`): they have types and defaults.
@@ -37,12 +37,12 @@ class {kind}(Policy):
         def key(job):
             return job.attained_gpu_s - self.patience_s * job.num_gpus * job.running
 
-        # run_in_order places jobs in this order for as long as they fit. Without it, return
-        # Decision({{job_id: ((node, gpus), ...), ...}}); a job that is not named holds nothing.
+        # run_in_order places jobs in this order while they fit. Without it, return
+        # Decision({{job_id: ((node, gpus), ...), ...}}); a job that is not named gets no GPUs.
         return Decision(run_in_order(sorted(view.jobs.values(), key=key), view))
 '''
 
-_AGENT = '''"""{name}: what the agents do, in a sentence."""
+_AGENT = '''"""{name}: what the agents do, in one sentence."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -53,7 +53,7 @@ from simsched.model import batch_for_target
 
 @dataclass
 class OfJob:
-    """Stands beside one job and picks its batch."""
+    """Picks the batch of one job."""
 
     limits: object  # the application's: init_batch_size, max_batch_size, min_local_bsz, max_local_bsz
     first: int
@@ -61,7 +61,7 @@ class OfJob:
 
     # What policies with needs={{GOODPUT}} read: a fitted model (simsched.agent.goodput_agent), or None.
     goodput = None
-    # Whether `choose` may answer otherwise than when it was last asked.
+    # Whether `choose` may return something else than last time.
     stale = True
 
     def choose(self, site, epoch):
@@ -71,7 +71,7 @@ class OfJob:
         return batch_for_target(self.limits, min(max(target, smallest), self.limits.max_batch_size), site.gpus)
 
     def observe(self, measurement):
-        """Take note of what the job measures: measurement.step (seconds), measurement.gradient (sqr, var)."""
+        """Record a measurement of the job: measurement.step (seconds), measurement.gradient (sqr, var)."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class {kind}(AgentFactory):
     every_epochs: int = 20
 
     def agent(self, request, facts):
-        if facts.limits is None:  # a job that knows only its duration, or trains by plans
+        if facts.limits is None:  # a job with only a duration, or with plans
             return fixed_agent(request, facts)
         first = request.batch_size or facts.limits.init_batch_size
         return OfJob(facts.limits, first, self.every_epochs)
@@ -93,13 +93,13 @@ class {kind}(AgentFactory):
 _EXPERIMENT = """\
 # simsched run {name}.yaml
 name: {name}
-description: what the experiment is to show
+description: the purpose of the experiment
 
 # 16 nodes of 4 GPUs. Several kinds of nodes: groups: [{{nodes: 4, gpus_per_node: 8, gpu_type: v100}}, ...]
 cluster: {{nodes: 16, gpus_per_node: 4, gpu_type: t4}}
 
-# 160 jobs drawn as in the Pollux paper from four generated, Philly-like weeks, other ones for each seed; `stratify`
-# deals out long and short jobs evenly over the seeds. A trace of your own, job by job:
+# 160 jobs drawn as in the Pollux paper from four generated, Philly-like weeks, different for each seed; `stratify`
+# spreads long and short jobs evenly over the seeds. To replay your own trace:
 # workload: {{path: my-trace.csv, recipe: replay}}
 workload: {{source: philly-generated, days: 28, recipe: pollux, jobs: 160, stratify: true}}
 
@@ -110,8 +110,8 @@ policies:
   - {{name: tiresias}}
   - {{name: fifo}}
 
-# Seeds 1 to 8. A seed varies the jobs that are drawn and whatever chance there is in policies, agents and failures; all
-# policies face the same jobs under it. With fewer the intervals are wider.
+# Seeds 1 to 8. A seed varies the sampled jobs and all randomness in policies, agents and failures; all policies get the
+# same jobs for a seed. With fewer seeds, the intervals are wider.
 seeds: 8
 
 # Every combination of these values is run, e.g. sweep: {{workload.load: [0.5, 1, 1.5]}}
@@ -121,20 +121,20 @@ sweep: {{}}
 
 @click.group()
 def new() -> None:
-    """Write a commented start of a policy, an agent or an experiment, which runs as it is, or a sample.
+    """Write a commented template of a policy, an agent or an experiment that runs unchanged, or a sample.
 
     Samples are a log, manifests, and measurements of an application.
     """
 
 
-force_option = click.option("--force", is_flag=True, help="Overwrite the file if there is one.")
+force_option = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 
 
 @new.command()
 @click.argument("name")
 @force_option
 def policy(name: str, force: bool) -> None:
-    """Write NAME.py with a policy that conforms; change it, then `simsched check policy NAME.py:Class`."""
+    """Write NAME.py with a conforming policy; edit it, then run `simsched check policy NAME.py:Class`."""
     _plugin("policy", _POLICY, name, force)
 
 
@@ -142,7 +142,7 @@ def policy(name: str, force: bool) -> None:
 @click.argument("name")
 @force_option
 def agent(name: str, force: bool) -> None:
-    """Write NAME.py with agents that conform; change it, then `simsched check agent NAME.py:Class`."""
+    """Write NAME.py with conforming agents; edit it, then run `simsched check agent NAME.py:Class`."""
     _plugin("agent", _AGENT, name, force)
 
 
@@ -160,7 +160,7 @@ def _plugin(noun: str, template: str, name: str, force: bool) -> None:
 @click.argument("name")
 @force_option
 def experiment(name: str, force: bool) -> None:
-    """Write NAME.yaml with a small experiment; change it, then `simsched run NAME.yaml`."""
+    """Write NAME.yaml with a small experiment; edit it, then run `simsched run NAME.yaml`."""
     name = name.removesuffix(".yaml")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise input_error("NAME", f"'{name}' cannot name an experiment", "use letters, digits and . _ -")
@@ -210,7 +210,7 @@ def _sample(name: str, folder: Path, force: bool) -> None:
 def refuse_to_overwrite(path: Path, force: bool) -> None:
     """Raise `InputError` if a file exists, unless forced."""
     if path.exists() and not force:
-        raise input_error(path, "is there already", "name another file, or overwrite it with --force")
+        raise input_error(path, "already exists", "name another file, or overwrite it with --force")
 
 
 def _write(path: Path, text: str, force: bool) -> None:

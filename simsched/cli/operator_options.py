@@ -16,11 +16,11 @@ log_argument = click.argument("log", metavar="LOG", type=click.Path(path_type=Pa
 log_option = click.option("--log", required=True, metavar="FILE", type=click.Path(path_type=Path), help="The log.")
 _OPTIONS = (
     click.option(
-        "--policy", metavar="NAME", help="Policy in force. [default: slurm-backfill, or kueue for manifests]"
+        "--policy", metavar="NAME", help="Original policy. [default: slurm-backfill, or kueue for manifests]"
     ),
     click.option(
         "--cluster", metavar="FILE", type=click.Path(path_type=Path),
-        help="`scontrol show node`, `sinfo -N`, or YAML. [default: nodes of 8 GPUs for the log's busiest moment]",
+        help="`scontrol show node`, `sinfo -N`, or YAML. [default: nodes of 8 GPUs for the log's peak]",
     ),
     click.option(
         "-o", "--set", "settings", multiple=True, metavar="KEY=VALUE",
@@ -31,8 +31,8 @@ _OPTIONS = (
         help="slurm.conf, `scontrol show partition`, `show reservation`, `sacctmgr show qos -P`, `show assoc -P`.",
     ),
     click.option("--format", "layout", default="auto", show_default=True, metavar="NAME", help="Layout of the log."),
-    click.option("--time-zone", default="UTC", show_default=True, help="Of timestamps without an offset."),
-    click.option("--strict", is_flag=True, help="Refuse a log with jobs that make no sense."),
+    click.option("--time-zone", default="UTC", show_default=True, help="Time zone of timestamps without an offset."),
+    click.option("--strict", is_flag=True, help="Reject a log with invalid jobs."),
     click.option("--out", default="results", show_default=True, metavar="DIR", type=click.Path(path_type=Path)),
     click.option("--workers", "-j", type=click.IntRange(min=1), default=1, show_default=True, help="Processes."),
 )  # fmt: skip
@@ -40,40 +40,40 @@ _OPTIONS = (
 _MANIFEST_OPTIONS = (
     click.option(
         "--durations", metavar="FILE", type=click.Path(path_type=Path),
-        help="Manifests only: a trace that says how long workloads run, by name.",
+        help="Manifests only: a trace with the durations of workloads, by name.",
     ),
     click.option(
         "--duration", default="", metavar="DIST",
-        help="Manifests only: seconds of workloads that say none, as in fixed:3600, exponential:MEAN, uniform:LOW,HIGH "
+        help="Manifests only: durations of workloads without one, as in fixed:3600, exponential:MEAN, uniform:LOW,HIGH "
         "or lognormal:MEDIAN,SIGMA.",
     ),
     click.option(
         "--submit-s", type=click.FloatRange(min=0), metavar="SECONDS",
-        help="Manifests only: when workloads come that have no time of creation.",
+        help="Manifests only: when workloads without a creation time come.",
     ),
     click.option(
         "--allow", multiple=True, metavar="FIELD",
-        help="Manifests only: let a field pass that is not modelled, as in Job.spec.managedBy. Repeatable.",
+        help="Manifests only: accept a field that is not modelled, as in Job.spec.managedBy. Repeatable.",
     ),
 )  # fmt: skip
 
 
 def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what a user says besides manifests."""
+    """Add the options that supplement manifests."""
     for option in reversed(_MANIFEST_OPTIONS):
         command = option(command)
     return command
 
 
 def run_manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what a user says besides manifests to a command that takes experiments."""
-    said = "Manifests only: the nodes, where they name none."
+    """Add the options that supplement manifests to a command that takes experiments."""
+    said = "Manifests only: the nodes, if they have none."
     nodes = click.option("--cluster", metavar="FILE", type=click.Path(path_type=Path), help=said)
     return nodes(manifest_options(command))
 
 
 def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., Any]:
-    """Add the log, an argument unless said otherwise, and the shared options to a command."""
+    """Add the log (an argument by default) and the shared options to a command."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed((log, *_OPTIONS)):
@@ -84,7 +84,7 @@ def operator_options(log: Callable[..., Any] = log_argument) -> Callable[..., An
 
 
 def spooled(path: Path, out: Path) -> Path:
-    """Return a path as it is; for `-` the file below `out` into which standard input was written."""
+    """Return a path unchanged; for `-`, write standard input to a file below `out` and return its path."""
     if str(path) != "-":
         return path
     text = sys.stdin.read()
@@ -95,24 +95,24 @@ def spooled(path: Path, out: Path) -> Path:
 
 
 def takes_manifests(path: Path) -> bool:
-    """Say whether a path names Kubernetes manifests."""
+    """Return whether a path names Kubernetes manifests."""
     from simsched.manifests import is_manifest
 
     return path.exists() and is_manifest(path)
 
 
 def manifest_keys(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options for manifests out of a command's options."""
+    """Remove the options for manifests from a command's options."""
     return {name: options.pop(name) for name in ("durations", "duration", "submit_s", "allow")}
 
 
 def refuse_manifest_options(path: object, given: Mapping[str, Any]) -> None:
-    """Raise `InputError` for options that are for manifests, where there are none."""
+    """Raise `InputError` for options of manifests if there are none."""
     from simsched.errors import input_error
 
     used = [name for name, value in given.items() if value]
     if used:
-        message = f"--{used[0].replace('_', '-')} is for manifests, and this holds none"
+        message = f"--{used[0].replace('_', '-')} is for manifests, but this has none"
         raise input_error(path, message, "leave it out, or name a folder of manifests")
 
 
@@ -129,7 +129,7 @@ def make_manifest_plan(
 
 
 def experiment_of(given: str, out: Path, policies: Sequence[str] = (), **options: Any) -> str:
-    """Return an experiment as it was given; of manifests one of a policy, Kueue if none is named, written to `out`."""
+    """Return an experiment unchanged; for manifests, write one with a policy (default: Kueue) to `out`."""
     path = spooled(Path(given), out)
     if given != "-" and not takes_manifests(path):
         refuse_manifest_options(given, options)
@@ -147,9 +147,9 @@ def experiment_of(given: str, out: Path, policies: Sequence[str] = (), **options
 def answer_plans(
     options: dict[str, Any], changes: Sequence[str] = (), *, grows: bool = False, **more: Any
 ) -> tuple[ReplayPlan, ReplayPlan]:
-    """Return the plan of an operator's question, and the same with changes of manifests, if there are any.
+    """Return the plan of an operator's question, and the plan with changes of manifests, if any.
 
-    Where it `grows`, quotas of manifests follow the number of nodes.
+    If it `grows`, quotas of manifests follow the number of nodes.
     """
     from simsched.errors import input_error
 
@@ -161,7 +161,7 @@ def answer_plans(
     unfit = [f"--{name}" for name in ("conf", "strict") if options[name]]
     unfit += ["--format"] * (options["layout"] != "auto") + ["--time-zone"] * (options["time_zone"] != "UTC")
     if unfit:
-        raise input_error(path, f"{unfit[0]} is for logs, and these are manifests", "leave it out")
+        raise input_error(path, f"{unfit[0]} is for logs, but these are manifests", "leave it out")
     said = {**manifests, "cluster": options["cluster"]}
     how = {"policy": options["policy"] or "kueue", "changes": options["settings"], "workers": options["workers"]}
     more |= {"unrecorded": True, "grows": grows}
@@ -217,13 +217,13 @@ def make_plan(
     guessed = groups is None
     if groups is None:
         if found.log is None:
-            raise input_error("--cluster", "this log does not say how large the cluster was", "name its description")
+            raise input_error("--cluster", "this log does not record the size of the cluster", "name its description")
         groups = inferred_groups(found.log)
     found, groups = fitted_to(found, groups, nodes=described)
     params, unused = policy_settings(conf, found, described, time_zone=time_zone)
     click.echo("\n".join(filter(None, (found.said, unused))), err=True)
     if guessed:
-        click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's busiest moment", err=True)
+        click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's peak", err=True)
     folder = out / Path(log).name.split(".")[0]
     return ReplayPlan(
         found, groups, policy or "slurm-backfill", folder, params=params, changes=settings, workers=workers, **more

@@ -17,7 +17,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print machin
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file that the user named; raises `InputError` where it cannot be written."""
+    """Write a file that the user named; raises `InputError` if it cannot be written."""
     try:
         write_text(path, text)
     except OSError as error:
@@ -25,7 +25,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def say_figures(paths: Iterable[Path], word: str = "Figure") -> None:
-    """Print where pictures are, those of a kind that a screen shows."""
+    """Print the paths of figures in formats for the screen."""
     for path in paths:
         if path.suffix == ".png":
             click.echo(f"{word}: {path}")
@@ -86,6 +86,6 @@ def _filled(text: str, width: int, *, to_left: bool) -> str:
 
 
 def shorten(text: str, width: int = 72) -> str:
-    """Cut text to its first sentence and a width."""
+    """Truncate text to its first sentence and a width."""
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"

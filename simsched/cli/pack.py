@@ -1,4 +1,4 @@
-"""`simsched pack`: how much of a cluster rules allocate to pods that request fractional GPUs."""
+"""`simsched pack`: how much of a cluster placement rules allocate to pods that request fractional GPUs."""
 
 from __future__ import annotations
 
@@ -24,25 +24,29 @@ _Published = Mapping[tuple[str, str], float]
 
 @click.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, metavar="[PODS... NODES]")
-@click.option("--example", is_flag=True, help="Take the small, invented lists that are shipped.")
+@click.option("--example", is_flag=True, help="Use the small, synthetic lists that ship.")
 @click.option("--rule", "rules", type=click.Choice(RULES), multiple=True, help="Only this rule; may be repeated.")
 @click.option(
-    "--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Arrivals, and orders of the nodes."
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="Number of arrivals and orders of the nodes.",
 )
 @click.option(
     "--node-order", type=click.Choice(NODE_ORDERS), default=NODE_ORDERS[0], show_default=True,
-    help="A tie goes to the first node in an order drawn for each seed, or in that of the names.",
+    help="Break ties by an order of nodes drawn for each seed, or by name.",
 )  # fmt: skip
 @click.option(
     "--demand", type=click.FloatRange(1, 1000), default=130, show_default=True, metavar="PERCENT",
-    help="Of the cluster's GPUs, asked for in all.",
+    help="Total requests, in per cent of the cluster's GPUs.",
 )  # fmt: skip
-@click.option("--published", type=click.Path(path_type=Path), help="CSV of published means, shown beside.")
+@click.option("--published", type=click.Path(path_type=Path), help="CSV of published means for comparison.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("results/packing"), show_default=True,
-    help="Folder of the pictures.",
+    help="Folder for the figures.",
 )  # fmt: skip
-@click.option("--no-plots", is_flag=True, help="Draw no picture.")
+@click.option("--no-plots", is_flag=True, help="Do not draw figures.")
 @json_option
 def pack(
     files: tuple[Path, ...],
@@ -56,9 +60,9 @@ def pack(
     no_plots: bool,
     as_json: bool,
 ) -> None:
-    """Fill a cluster with the pods of a list, drawn again and again, and show what each rule gives away.
+    """Fill a cluster with pods drawn from a list, and show what each rule allocates.
 
-    PODS, one or several, and NODES are CSV files as in Alibaba's cluster-trace-gpu-v2023.
+    PODS (one or several) and NODES are CSV files as in Alibaba's cluster-trace-gpu-v2023.
     """
     from simsched.operators import pack as run_all, read_published
     from simsched.paths import data_folder
@@ -92,13 +96,13 @@ def pack(
 
 def _notes(demand: float, seeds: int, node_order: NodeOrder, homeless: Mapping[str, int]) -> list[str]:
     return [
-        f"Pods came until they had asked for {demand:g} % of the GPUs, and none left; mean over {seeds} seeds"
+        f"Pods came until they had requested {demand:g} % of the GPUs, and none left; mean over {seeds} seeds"
         + (" ±95 % interval." if seeds > 1 else "."),
         "A tie goes to the first node in " + _ORDER_TOLD[node_order],
         "Spread: standard deviation over arrivals with one order of the nodes (for random: one series of draws), and"
         " over orders (draws) with one series of arrivals.",
-        "Unusable: what a pod of the list, drawn at random, could not use of the GPUs that stayed free.",
-        *(f"{count} pods of {name} fit on no empty node and are refused whenever they come."
+        "Unusable: share of the free GPUs that a random pod of the list could not use.",
+        *(f"{count} pods of {name} do not fit on any empty node and are always rejected."
           for name, count in homeless.items()),
     ]  # fmt: skip
 
@@ -123,7 +127,7 @@ def _files(files: Sequence[Path], example: Path | None) -> tuple[Mapping[str, Pa
     for path in paths[:-1]:
         name = path.name.split(".", 1)[0]
         if name in lists:
-            raise input_error(path, f"a list named {name} comes twice", "give each list once, or rename one")
+            raise input_error(path, f"there are two lists named {name}", "give each list once, or rename one")
         lists[name] = path
     return lists, paths[-1]
 

@@ -20,7 +20,7 @@ _COLUMNS = ["application", "batch_size", "other_application", "other_batch_size"
 
 @click.group()
 def pairs() -> None:
-    """Import, begin and check tables of pairs of jobs that share a GPU."""
+    """Import, create and check tables of pairs of jobs that share a GPU."""
 
 
 _out = click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
@@ -38,7 +38,7 @@ def import_(source: Path, target: Path) -> None:
     try:
         table = pairs_from_gavel(document)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise input_error(source, "is not laid out as the table published with Gavel") from None
+        raise input_error(source, "does not have the layout of the table published with Gavel") from None
     if not table.pairs:
         raise input_error(source, "holds no pairs of single-GPU jobs")
     write_file(target, write_pairs(table))
@@ -52,7 +52,7 @@ def template(target: Path) -> None:
     from simsched.model.colocation import Kind, PairTable, write_pairs
 
     if target.exists():
-        raise input_error(target, "the file is there already", "name another")
+        raise input_error(target, "the file already exists", "name another")
     example = PairTable({("t4", Kind("cifar10", 128), Kind("ncf", 256)): (0.7, 0.8)})
     write_file(target, write_pairs(example))
     click.echo(target)
@@ -61,12 +61,12 @@ def template(target: Path) -> None:
 @pairs.command()
 @click.argument("path", metavar="PAIRS.csv", type=click.Path(path_type=Path))
 def validate(path: Path) -> None:
-    """Check a table of pairs; prints what it holds."""
+    """Check a table of pairs and print its content."""
     from simsched.applications import read_pair_table
 
     table = read_pair_table(path, None)
     better = sum(1 for speeds in table.pairs.values() if sum(speeds) > 1)
-    click.echo(f"{path}: {len(table.pairs)} pairs, of which {better} do more together than one job alone")
+    click.echo(f"{path}: {len(table.pairs)} pairs, of which {better} are faster together than one job alone")
 
 
 @pairs.command()
@@ -74,7 +74,7 @@ def validate(path: Path) -> None:
 @click.option("--gpu-type", metavar="TYPE", help="A GPU type of the table. [default: all]")
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 def show(path: Path, gpu_type: str | None, out: Path) -> None:
-    """Draw which pairs do more together than one job alone, one map for each GPU type."""
+    """Draw which pairs are faster together than one job alone, one map per GPU type."""
     from simsched.applications import read_pair_table
     from simsched.report.figures import pairs_map, save
 

@@ -12,15 +12,15 @@ from simsched.cli.output import json_option, print_json, table
 
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--metric", default="jct_mean_s", show_default=True, help="The metric that is compared.")
+@click.option("--metric", default="jct_mean_s", show_default=True, help="The metric to compare.")
 @click.option("--difference", type=click.FloatRange(min=0, max=10, min_open=True), default=0.05, show_default=True,
-              help="The share by which two means differ that is to be told.")  # fmt: skip
+              help="The relative difference of two means to detect.")  # fmt: skip
 @json_option
 def plan(folder: Path, metric: str, difference: float, as_json: bool) -> None:
-    """Say how many seeds are needed to tell policies apart, from the variance of a pilot.
+    """Compute how many seeds it takes to distinguish policies, from the variance of a pilot.
 
-    RUN is the folder of a run with a few seeds. Each comparison with the reference finds a difference of that size
-    with a chance of 80 %, and the chance of any false one is 5 %. The spread is an upper bound (80 %) of the pilot's.
+    RUN is the folder of a run with a few seeds. Each comparison with the reference has a power of 80 % for that
+    difference, with a family-wise error rate of 5 %. The spread is an upper bound (80 %) of the pilot's.
     """
     from simsched.results import plan as planned, read_run
 
@@ -45,4 +45,4 @@ def plan(folder: Path, metric: str, difference: float, as_json: bool) -> None:
     if all(one.needed for one in found):
         click.echo(f"All at once, for a difference of {100 * difference:g} %: -o seeds={most}")
     else:
-        click.echo("- where the pilot has a single seed, a value that is not above 0, or far too large a spread.")
+        click.echo("- if the pilot has a single seed, a value of 0 or less, or far too large a spread.")

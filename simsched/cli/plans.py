@@ -1,4 +1,4 @@
-"""`simsched application fit-plans`, `predict-plans` and `plans`: how long large models train, by their plans."""
+"""`simsched application fit-plans`, `predict-plans` and `plans`: how long large models train with their plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from simsched.operators import PlanAnswer, Question
 
 hardware_option = click.option(
-    "--hardware", "name", metavar="NAME", required=True, help="A shipped profile of hardware, or the YAML file of one."
+    "--hardware", "name", metavar="NAME", required=True, help="A shipped hardware profile, or the YAML file of one."
 )
 
 
@@ -35,9 +35,9 @@ hardware_option = click.option(
 )  # fmt: skip
 @json_option
 def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
-    """Fit a hardware profile to measured steps; report errors by model, also of models left out one at a time.
+    """Fit a hardware profile to measured steps; report errors by model, also with each model left out in turn.
 
-    The fit moves the `fitted` numbers of the profile named, from what it expects of them.
+    The fit starts from the profile's expectations for its `fitted` parameters.
     """
     from simsched.applications.calibration import errors_by_model, fit_profile
     from simsched.applications.plans import find_hardware, hardware_text
@@ -52,10 +52,10 @@ def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"numbers": numbers, "errors": [_plain(one) for one in inside], "left_out": [*map(_plain, outside)]})
         return
-    click.echo("Errors of the steps fitted, in per cent:")
+    click.echo("Errors of the fitted steps, in per cent:")
     _print_errors(inside)
     if outside:
-        click.echo("\nErrors of each model as predicted from the others:")
+        click.echo("\nErrors of each model, predicted from the others:")
         _print_errors(outside)
     click.echo("\n" + ", ".join(f"{number} {value:.4g}" for number, value in numbers.items()))
     click.echo(out)
@@ -64,12 +64,12 @@ def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
 @click.command("predict-plans")
 @click.argument("path", metavar="CSV", type=click.Path(path_type=Path))
 @hardware_option
-@click.option("--rows", "show_rows", is_flag=True, help="Print each row's prediction too.")
+@click.option("--rows", "show_rows", is_flag=True, help="Also print the prediction of each row.")
 @json_option
 def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None:
     """Predict measured steps from a hardware profile that was not fitted to them; report errors by model.
 
-    What lies beyond the models and plans measured is told.
+    The command warns about rows outside the range of the measured models and plans.
     """
     from simsched.applications.calibration import errors_by_model, predict
     from simsched.applications.plans import find_hardware
@@ -101,23 +101,23 @@ def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None
 @click.argument("model")
 @hardware_option
 @click.option("--gpus", required=True, type=click.IntRange(min=1), help="GPUs of the job.")
-@click.option("--global-batch", type=click.IntRange(min=1), help="Sequences of a step. [default: the model's]")
+@click.option("--global-batch", type=click.IntRange(min=1), help="Sequences per step. [default: the model's]")
 @click.option("--plan", "asked", metavar="PLAN", help="One plan, such as 't8 p4 d16 b1 v2 sp zero1'.")
 @click.option("--tokens", type=click.FloatRange(min=1), default=1e12, show_default=True, help="Tokens to train on.")
 @click.option(
     "--experiment", metavar="FILE", type=click.Path(path_type=Path), help="Take cluster and tiers from an experiment."
 )
-@click.option("--across", metavar="LEVEL", help="Show what it costs to lie in two domains of a level of that cluster.")
+@click.option("--across", metavar="LEVEL", help="Show the cost of straddling two domains of a level of that cluster.")
 @click.option(
     "--weak-scaling",
     "doublings",
     metavar="N",
     type=click.IntRange(0, 16),
     default=0,
-    help="Show the fastest plan as GPUs and global batch double together so many times.",
+    help="Show the fastest plan as GPUs and global batch double together this many times.",
 )
 @click.option("--top", default=5, show_default=True, type=click.IntRange(1, 100), help="Plans to show.")
-@click.option("--unmeasured", is_flag=True, help="Consider plans of kinds that were never measured, too.")
+@click.option("--unmeasured", is_flag=True, help="Also consider kinds of plans that were never measured.")
 @click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
 @click.option("--no-plots", is_flag=True, help="Draw no figure.")
 @json_option
@@ -126,7 +126,7 @@ def plans(
     experiment: Path | None, across: str | None, doublings: int, top: int, unmeasured: bool, out: Path, no_plots: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Show how long a model trains on some GPUs, by the fastest plans, and what a step is spent on.
+    """Show how long a model trains on some GPUs with the fastest plans, and how a step's time is spent.
 
     MODEL is a shipped one, or the YAML file of one.
     """
@@ -159,9 +159,9 @@ def plans(
     _print_best(question, found[0], tokens)
     for where, one in beside:
         click.echo(f"{where}: {one.plan}, {one.step_s:.3f} s, {one.step_s / found[0].step_s - 1:+.1%}")
-    click.echo(f"Measured error of the profile: {document.errors or 'none is known'}.")
+    click.echo(f"Measured error of the profile: {document.errors or 'unknown'}.")
     if unmeasured:
-        click.echo("Kinds of plans that were never measured are among them: their times are those of the model alone.")
+        click.echo("They include kinds of plans that were never measured, with times from the model alone.")
     if scaled:
         _print_scaling(scaled)
     if not no_plots:
@@ -179,7 +179,7 @@ def _listed(
     beside: Sequence[tuple[str, PlanAnswer]],
     scaled: Sequence[tuple[Question, PlanAnswer]],
 ) -> dict[str, object]:
-    """Return for `--json` the plans, what it costs to lie apart, and the fastest as GPUs double."""
+    """Return for `--json` the plans, the cost of straddling domains, and the fastest plans as GPUs double."""
     by_gpus = [{"global_batch": one.global_batch, "mfu": one.mfu(best.step_s), **_shown(best)} for one, best in scaled]
     across = [{"where": where, **_shown(one)} for where, one in beside]
     return {"plans": [_shown(one) for one in found], "across": across, "weak_scaling": by_gpus}
@@ -195,8 +195,8 @@ def _model(name: str) -> PlannedModel:
     found = read_model(Path(name)) if is_file else shipped_llms()[name]
     if isinstance(found, PlannedModel):
         return found
-    assert found.model is not None  # the file of a model gives its shape
-    click.echo(f"simsched: {name}: its table of measured plans counts in simulations, not here", err=True)
+    assert found.model is not None  # a model's file gives its shape
+    click.echo(f"simsched: {name}: its table of measured plans applies in simulations, not here", err=True)
     return found.model
 
 
@@ -276,7 +276,9 @@ def _nothing_fits(question: Question, model: str) -> InputError:
     from simsched.operators import closest_plan
 
     where = f"model '{model}' on {question.gpus} GPUs of {question.hardware.gpu_type}"
-    return input_error(where, f"no plan can run: {closest_plan(question)}", "try other GPUs, or --unmeasured")
+    return input_error(
+        where, f"no plan can run: {closest_plan(question)}", "try another number of GPUs, or --unmeasured"
+    )
 
 
 def _print_scaling(scaled: Sequence[tuple[Question, PlanAnswer]]) -> None:
@@ -288,7 +290,7 @@ def _print_scaling(scaled: Sequence[tuple[Question, PlanAnswer]]) -> None:
         for one, best in scaled
     ]  # fmt: skip
     click.echo("\nAs GPUs and global batch double together:")
-    click.echo(table(("GPUs", "sequences", "plan", "step s", "MFU %", "speed a GPU, % of the first"), rows))
+    click.echo(table(("GPUs", "sequences", "plan", "step s", "MFU %", "speed per GPU, % of the first"), rows))
 
 
 def _draw(found: Sequence[tuple[str, PlanAnswer]], title: str, name: str, out: Path) -> None:
@@ -314,7 +316,7 @@ def _read(path: Path, document: HardwareDocument) -> MeasuredSteps:
 def _say_beyond(document: HardwareDocument, asked: Sequence[tuple[ModelShape, Plan]]) -> None:
     beyond = document.errors and document.errors.beyond(asked)
     if beyond:
-        click.echo(f"simsched: beyond what the profile was fitted to, where its errors say little: {beyond}", err=True)
+        click.echo(f"simsched: outside the range of the profile's fit, where its errors say little: {beyond}", err=True)
 
 
 def _plain(errors: ModelErrors) -> dict[str, object]:

@@ -14,7 +14,7 @@ from simsched.cli.output import table
 if TYPE_CHECKING:
     from simsched.experiment import Grid
 
-#: Path fragments and the part of the work they belong to; the first match counts.
+#: Path fragments with their part of the work; the first match counts.
 _PARTS = (
     ("/simsched/agent/", "agents"),
     ("/simsched/model/", "applications"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from simsched.report.page import Part, Wanted
 
-#: Fewer sections than these take no longer than the start of a process for them.
+#: With fewer sections, starting processes takes longer than composing them.
 _LEAST_EACH = 3
 
 
@@ -31,8 +31,8 @@ _LEAST_EACH = 3
 def report(folder: Path, out: Path | None, workers: int | None) -> None:
     """Gather results into one HTML page, to read on a phone, at a desk or on paper.
 
-    DIR is the folder of a run, or a folder of runs (such as results/). The page needs no other file: it holds tables
-    with intervals and published values, figures, the commands that reproduce them and the manifest. Prints its path.
+    DIR is the folder of a run, or a folder of runs (such as results/). The page is self-contained: it has tables with
+    intervals and published values, figures, the commands that reproduce them, and the manifest. Prints its path.
     """
     from simsched.report.page import write_report
 
@@ -64,7 +64,7 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def _parts(folders: list[Path]) -> list[Part]:
-    """Read all runs, raising all their errors at once."""
+    """Read all runs; raise all their errors at once."""
     parts: list[Part] = []
     problems: list[Problem] = []
     for folder in folders:
@@ -87,7 +87,7 @@ def _part(folder: Path) -> Part:
 
 
 def _composed(workers: int, wanted: Sequence[Wanted]) -> list[str]:
-    """Compose the sections of a page, some in this process and the others in processes of their own."""
+    """Compose the sections of a page, some in this process and the others in separate ones."""
     from simsched.experiment.running import end, start
     from simsched.report.page import compose
 
@@ -95,14 +95,14 @@ def _composed(workers: int, wanted: Sequence[Wanted]) -> list[str]:
     begun = [start(_serve) for _ in range(1, each)]
     try:
         for place, (_, pipe) in enumerate(begun, start=1):
-            with suppress(OSError):  # it has ended already
+            with suppress(OSError):  # it has already ended
                 pipe.send(wanted[place::each])
         found = [""] * len(wanted)
         found[::each] = compose(wanted[::each])
         for place, (_, pipe) in enumerate(begun, start=1):
             try:
                 found[place::each] = pipe.recv()
-            except (EOFError, OSError):  # something was raised there, which is raised again here
+            except (EOFError, OSError):  # an exception there is raised again here
                 found[place::each] = compose(wanted[place::each])
     finally:
         for process, _ in begun:
@@ -111,9 +111,9 @@ def _composed(workers: int, wanted: Sequence[Wanted]) -> list[str]:
 
 
 def _serve(pipe: Connection) -> None:
-    """Compose the sections that the pipe asks for; end without an answer where anything is raised or warned of."""
+    """Compose the sections that the pipe requests; end without an answer on any exception or warning."""
     from simsched.report.page import compose
 
-    with suppress(Exception), warnings.catch_warnings():  # whatever it is, the other end meets it again
+    with suppress(Exception), warnings.catch_warnings():  # the other end raises it again
         warnings.simplefilter("error")
         pipe.send(compose(pipe.recv()))

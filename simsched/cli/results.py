@@ -33,11 +33,11 @@ metrics_option = click.option(
 
 
 def layout_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command print its tables for other programs."""
+    """Add the option to print tables for other programs."""
     for layout, told in (
         ("latex", "LaTeX (booktabs)"),
         ("markdown", "Markdown"),
-        ("csv", "CSV, a row for each metric"),
+        ("csv", "CSV, one row per metric"),
     ):
         command = click.option(f"--{layout}", "layout", flag_value=layout, help=f"Print as {told}.")(command)
     return command
@@ -48,14 +48,14 @@ def layout_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("name", required=False, metavar="[POLICY]")
 @metrics_option
 @click.option(
-    "--by", type=click.Choice(["tenant", "queue", "user", "size"]), help="Show who waited and who used what instead."
+    "--by", type=click.Choice(["tenant", "queue", "user", "size"]), help="Show waits and usage by group instead."
 )
 @layout_options
 @json_option
 def show(
     folder: Path, name: str | None, metrics: tuple[str, ...], by: str | None, layout: str | None, as_json: bool
 ) -> None:
-    """Show the results of a run, or of one of its cells; `simsched show policy NAME` says what a policy is."""
+    """Show the results of a run or of one of its cells; `simsched show policy NAME` describes a policy."""
     if name is not None:
         _show_policy(folder, name, as_json=as_json)
         return
@@ -121,12 +121,12 @@ def _show_policy(what: Path, name: str, *, as_json: bool) -> None:
 @click.command("validate-run")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.argument("expected", metavar="EXPECTED.csv", type=click.Path(path_type=Path))
-@click.option("--policy", metavar="LABEL", help="Look only at the cells of this policy.")
+@click.option("--policy", metavar="LABEL", help="Check only the cells of this policy.")
 @json_option
 def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool) -> None:
-    """Set the completion time of every job against a CSV of expected ones (workload,job,jct_s).
+    """Compare the completion time of every job with a CSV of expected ones (workload,job,jct_s).
 
-    The exit code is 0 if all jobs are equal, and 1 if any differs. A list of other jobs than a run's is refused.
+    The exit code is 0 if all jobs are equal, and 1 if any differs. A list with other jobs than the run's is rejected.
     """
     from simsched.results import compare_expected
 
@@ -161,7 +161,7 @@ def validate_run(folder: Path, expected: Path, policy: str | None, as_json: bool
     type=click.Choice(["page", "one-column", "two-columns"]),
     default="page",
     show_default=True,
-    help="As wide as a column of a paper (3.33 in) or both (7 in), without title, and with the LaTeX that sets it.",
+    help="Use the width of one or two columns of a paper (3.33 or 7 in), no title, and write the LaTeX to include it.",
 )
 @metrics_option
 def plot(
@@ -173,9 +173,9 @@ def plot(
     style: str,
     metrics: tuple[str, ...],
 ) -> None:
-    """Draw the figures of a run again, one of them, or the timeline of one job; prints their paths.
+    """Redraw the figures of a run, one of them, or the timeline of one job, and print their paths.
 
-    With -m, bars and sweeps show these metrics. Fonts are embedded in PDF; lines differ by dashes too.
+    With -m, bars and sweeps show these metrics. Fonts are embedded in PDF; lines also differ by dashes.
     """
     from simsched.results import read_run
 
@@ -214,14 +214,14 @@ def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path, style: str)
         if job_id in ids:
             lives[name] = (cell.jobs, cell.allocations)
     if not lives:
-        raise input_error(run.folder, f"no job is called '{job_id}' under seed {chosen}", _some(job_id, known))
+        raise input_error(run.folder, f"no job is called '{job_id}' with seed {chosen}", _some(job_id, known))
     title = f"{run.name}: {job_id} (seed {chosen})"
     return save(*job_timeline(lives, job_id, title=title), folder, f"job-{job_id}", style=style)
 
 
 def _some(name: str, known: set[str]) -> str:
     hint = nearest(name, known)
-    return hint if hint.startswith("did") else f"there are {len(known)}, for instance '{min(known, default='')}'"
+    return hint if hint.startswith("did") else f"there are {len(known)} jobs, for instance '{min(known, default='')}'"
 
 
 def print_comparison(
@@ -232,7 +232,7 @@ def print_comparison(
     *,
     differences: bool = True,
 ) -> None:
-    """Print a run's metrics, and differences from the reference if there are other policies."""
+    """Print a run's metrics, and differences from the reference if there are several policies."""
     from simsched.cli.tables import print_table
     from simsched.report import comparison_table, difference_table, pivoted, to_csv, to_latex, to_markdown
     from simsched.results import comparison

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from simsched.experiment.running import Failure, RunResult
 
 _FAILED = 1
-#: An error of cutting that calls for a longer warm-up.
+#: The error of cutting above which to suggest a longer warm-up.
 _LARGE_ERROR = 0.01
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,29 +38,31 @@ def processors() -> int:
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
 @click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
 @click.option("--diagnostics", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
-@click.option("--explain", is_flag=True, help="Keep why each job waits, for `simsched why`: engine.reasons=true.")
+@click.option("--explain", is_flag=True, help="Record why each job waits, for `simsched why`: engine.reasons=true.")
 @click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut the jobs of each cell into N parts.")
-@click.option("--memory-per-cell", type=click.IntRange(min=1), metavar="MIB", help="Memory that a cell may allocate.")
+@click.option(
+    "--memory-per-cell", type=click.IntRange(min=1), metavar="MIB", help="Most memory that a cell may allocate."
+)
 @click.option(
     "--timeout-per-decision",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Longest time that one decision of a policy may last. [default: no limit]",
+    help="Time limit of one decision of a policy. [default: no limit]",
 )
 @click.option(
     "--timeout-per-cell",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Longest time that a cell may run before its process is killed. [default: no limit]",
+    help="Time after which the process of a cell is killed. [default: no limit]",
 )
 @click.option(
-    "--in-process", is_flag=True, help="Run policies in this process, for a debugger; one that ends it ends all."
+    "--in-process",
+    is_flag=True,
+    help="Run policies in this process, for a debugger; one that ends the process ends the run.",
 )
-@click.option("--name", metavar="NAME", help="Folder of the run. [default: the experiment's name and what was changed]")
-@click.option(
-    "--profile", is_flag=True, help="Say on stderr where the time of the first cell goes, which is run twice."
-)
-@click.option("--dry-run", is_flag=True, help="List the cells that would be run, and stop.")
+@click.option("--name", metavar="NAME", help="Folder of the run. [default: the experiment's name and the changes]")
+@click.option("--profile", is_flag=True, help="Print a time profile of the first cell on stderr; this cell runs twice.")
+@click.option("--dry-run", is_flag=True, help="List the cells to run, and stop.")
 @click.option("--no-plots", is_flag=True, help="Draw no figures.")
 @run_manifest_options
 @json_option
@@ -88,13 +90,13 @@ def run(
     """Run an experiment and compare its policies.
 
     EXPERIMENT is a YAML file or the name of a shipped experiment (see `simsched list experiments`), or a file or folder
-    of Kubernetes manifests, whose workloads are run under Kueue, or under the policy that --policy names (see
-    docs/how-to/kubernetes.md). What a former run has finished is not run again. Results go to DIR/NAME, with a suffix
-    that says what was changed. Prints tables on stdout and the paths of the figures.
+    of Kubernetes manifests, whose workloads run under Kueue, or under the policy that --policy names (see
+    docs/how-to/kubernetes.md). Finished cells of earlier runs are reused. Results go to DIR/NAME, with a suffix for the
+    changes. Prints tables on stdout and the paths of the figures.
 
-    A seed (`seeds` in the file, or -o seeds=8) varies the jobs, unless these are a list or a replayed file: of
-    generated traces it draws from a stretch of its own, of a file other jobs of the same trace. It also varies whatever
-    chance there is in policies, agents and failures. All policies face the same jobs under a seed.
+    A seed (`seeds` in the file, or -o seeds=8) varies the jobs, unless they are a list or a replayed file: each seed
+    has a separate stretch of a generated trace, or samples other jobs of a trace file. It also varies all randomness in
+    policies, agents and failures. All policies get the same jobs for a seed.
     """
     from simsched.api import check_ways, grid_progress, prepare, progress_listener, run_to_decision
     from simsched.experiment.fairness import run_with_fairness
@@ -162,7 +164,7 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
 
 
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added: AddedSeeds | None = None) -> str:
-    """Print a run's tables and the paths of its figures; returns why figures failed, if so."""
+    """Print a run's tables and the paths of its figures; returns why figures failed, if they did."""
     from simsched.cli.results import comparison_json, print_comparison
     from simsched.results import RUN_FILE, read_run
 
@@ -178,7 +180,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added:
         try:
             paths = draw_run(found, result.folder / "figures", found.replicated_over)
         except OSError as error:  # e.g. a full disk; the results exist nonetheless
-            remedy = f"the results are whole; draw them again with `simsched plot {result.folder}`"
+            remedy = f"the results are complete; redraw the figures with `simsched plot {result.folder}`"
             undrawn = f"{error.filename or result.folder}: {error.strerror or error}; {remedy}"
     if as_json:
         content = comparison_json(found, reference)
@@ -202,10 +204,12 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added:
 
 
 def _cut(name: str, shards: Mapping[str, Any]) -> str:
-    """Say how a cell was cut, and what that may have changed."""
+    """Describe how a cell was cut, and the error that this may cause."""
     parts = counted(len(shards["cuts_s"]) + 1, "shard")
     if "error" not in shards:
-        busy = f"; {shards['busy_cuts']} more cuts met a busy cluster and were undone" if shards["busy_cuts"] else ""
+        busy = (
+            f"; {shards['busy_cuts']} more cuts were undone because the cluster was busy" if shards["busy_cuts"] else ""
+        )
         return f"{name}: joined from {parts}, between which the cluster was empty: the tables are exact{busy}."
     error, warm_up_h = shards["error"], shards["warm_up_s"] / 3600
     changes = {
@@ -218,7 +222,7 @@ def _cut(name: str, shards: Mapping[str, Any]) -> str:
     return (
         f"{name}: joined from {parts} with a warm-up of {warm_up_h:.3g} h. The second, against the same "
         f"{error['jobs']} jobs uncut: {told}, {error['same_end']:.2%} of the jobs end at the same time, the others at "
-        f"most {error['largest_difference_s']:g} s apart." + " A longer shards.warm_up_s is called for." * more
+        f"most {error['largest_difference_s']:g} s apart." + " Use a longer shards.warm_up_s." * more
     )
 
 

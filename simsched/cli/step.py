@@ -1,4 +1,4 @@
-"""`simsched step`: a simulation decision by decision."""
+"""`simsched step`: step through a simulation by decisions."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import click
 
 from simsched.cli.experiment import experiment_argument, overrides_option
 
-_HELP = "Enter: the next decision; a number: to that second; the id of a job: until it is placed next; q: leave"
+_HELP = "Enter: next decision; a number: to that second; the id of a job: to its next placement; q: quit"
 
 
 @click.command()
 @experiment_argument
 @overrides_option
-@click.option("--policy", metavar="LABEL", help="Under this policy. [default: the first]")
+@click.option("--policy", metavar="LABEL", help="Policy to run. [default: the first]")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, metavar="N")
 def step(experiment: str, overrides: tuple[str, ...], policy: str | None, seed: int) -> None:
-    """Show queue and cluster of a simulation after each decision, as you ask for them.
+    """Step through a simulation interactively; show queue and cluster after each decision.
 
-    At the prompt, Enter shows the next decision, a number goes forward to the first decision from that second on, the
-    id of a job to where it is placed next, and q leaves. Nothing is written.
+    At the prompt, Enter shows the next decision, a number skips to the first decision at or after that second, the id
+    of a job skips to its next placement, and q quits. Nothing is written.
     """
     from simsched.api import steps, task_of
     from simsched.cli.learn import changes_of
@@ -38,12 +38,12 @@ def step(experiment: str, overrides: tuple[str, ...], policy: str | None, seed: 
         if wanted == "q":
             return
     if wanted:
-        click.echo(f"'{wanted}' does not come any more", err=True)
+        click.echo(f"'{wanted}' does not occur any more", err=True)
     click.echo("all jobs are complete")
 
 
 def _asked(known: set[str]) -> str:
-    """Ask until an answer makes sense; the end of the input leaves."""
+    """Ask until the answer is valid; the end of the input quits."""
     while True:
         try:
             answer: str = click.prompt(">", default="", show_default=False, prompt_suffix=" ", err=True).strip()

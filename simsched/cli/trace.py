@@ -21,24 +21,24 @@ _VALUE_WIDTH = 76
 
 @click.group()
 def trace() -> None:
-    """Look at cluster traces, convert and generate them."""
+    """Inspect, convert and generate cluster traces."""
 
 
 format_option = click.option(
     "--format", "layout", default="auto", show_default=True, metavar="NAME",
-    help="Layout of the file; told by its content unless named.",
+    help="Layout of the file. [default: detected]",
 )  # fmt: skip
 
 
 @trace.command()
 @click.argument("source", metavar="TRACE")
 @format_option
-@click.option("--out", metavar="DIR", default="figures", show_default=True, help="Folder for the picture.")
-@click.option("--strict", is_flag=True, help="Refuse a log with jobs that make no sense.")
-@click.option("--no-plots", is_flag=True, help="Draw no picture.")
+@click.option("--out", metavar="DIR", default="figures", show_default=True, help="Folder for the figure.")
+@click.option("--strict", is_flag=True, help="Reject a log with invalid jobs.")
+@click.option("--no-plots", is_flag=True, help="Do not draw figures.")
 @json_option
 def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_json: bool) -> None:
-    """Print a table of a trace's statistics and draw a picture of it.
+    """Print statistics of a trace and draw a figure of it.
 
     TRACE is a file, a folder of CSV files, or the name of a shipped trace.
     """
@@ -71,11 +71,11 @@ def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_js
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Count N processors of the trace as a GPU.",
+    help="Count N processors of the trace as one GPU.",
 )
 @force_option
 def convert(source: str, target: Path, layout: str, to: str | None, processors: int, force: bool) -> None:
-    """Write any trace as a plain trace CSV, or in the Standard Workload Format.
+    """Convert a trace to a plain trace CSV or to the Standard Workload Format.
 
     The file is compressed if its name ends with .gz.
     """
@@ -94,7 +94,7 @@ def convert(source: str, target: Path, layout: str, to: str | None, processors: 
 @click.argument("source", metavar="FAULTS.json", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
 def outages(source: Path, target: Path) -> None:
-    """Write a published trace of faults (InfiniteHBD-Trace) as a list of outages, for `failures.outages_path`."""
+    """Convert a published trace of faults (InfiniteHBD-Trace) to a list of outages, for `failures.outages_path`."""
     from simsched.workload import merged, read_fault_trace, write_outages
 
     found = merged(read_fault_trace(source))
@@ -107,7 +107,7 @@ def outages(source: Path, target: Path) -> None:
 @click.option("--out", metavar="OUT.csv", type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), help="End after so many jobs, instead of --days.")
+@click.option("--jobs", type=click.IntRange(min=1), help="End after this many jobs, instead of --days.")
 @click.option(
     "--scale", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Factor on load."
 )

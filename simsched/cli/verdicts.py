@@ -1,4 +1,4 @@
-"""`simsched verdicts`: whether policies compare as published, and pages with tables from results."""
+"""`simsched verdicts`: compare ratios of policies with published ones, and fill pages with tables from results."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _DIFFERENT = 1
 
 @click.command()
 @click.argument("folder", metavar="RESULTS", type=click.Path(path_type=Path))
-@click.option("--metric", default="jct_mean_h", show_default=True, help="The metric whose ratios are judged.")
+@click.option("--metric", default="jct_mean_h", show_default=True, help="The metric whose ratios to judge.")
 @click.option(
     "--page", "named", type=click.Path(path_type=Path), metavar="PATH", multiple=True,
     help="Fill the tables of this Markdown page, or of all pages below this folder. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--check", is_flag=True,
-    help="Only tell whether the pages are as the results have them, without --page those below docs; exit code 1 if"
-    " not. A table of which there are no results is named, and not checked.",
+    help="Only check whether the pages (by default those below docs) match the results; exit code 1 if not. A table"
+    " without results is named and not checked.",
 )  # fmt: skip
 def verdicts(folder: Path, metric: str, named: tuple[Path, ...], check: bool) -> None:
     """Judge ratios of policies against the published ones, or fill pages with them.
 
-    RESULTS is the folder of all runs, or that of one. A ratio matches where its 95 % interval is narrower than 10 % of
-    it and contains that of the published simulator. Else it has the same direction, has the right direction without the
-    published ratio, or differs; where the interval is wider than 20 % of the ratio, it is undecided.
+    RESULTS is the folder of all runs, or that of one. A ratio matches if its 95 % interval is narrower than 10 % of it
+    and contains the ratio of the published simulator. Otherwise it has the same direction, has the right direction
+    without a published ratio, or differs; if the interval is wider than 20 % of the ratio, it is undecided.
     """
     if named or check:
         pages = [_page(path, folder) for place in named or (_PAGES,) for path in _pages(place)]
@@ -68,25 +68,25 @@ def _write(pages: Sequence[FilledPage]) -> None:
     for page in pages:
         same = page.text == page.path.read_text(encoding="utf-8")
         page.path.write_text(page.text, encoding="utf-8")
-        click.echo(f"{page.path}: {'as before' if same else 'tables made anew'}{_without(page)}")
+        click.echo(f"{page.path}: {'as before' if same else 'tables updated'}{_without(page)}")
 
 
 def _check(pages: Sequence[FilledPage], results: Path) -> None:
     for page in pages:
         checked = len(page.same) + len(page.changed)
-        click.echo(
-            f"{page.path}: {len(page.same)} of {counted(checked, 'table')} as the results have them{_without(page)}"
-        )
+        click.echo(f"{page.path}: {len(page.same)} of {counted(checked, 'table')} up to date{_without(page)}")
         for name in page.changed:
-            click.echo(f"  not as the results have it: {name}")
+            click.echo(f"  does not match the results: {name}")
     if not any(page.same or page.changed for page in pages):
-        raise input_error(results, "has no results of any table on these pages", "run what they show first")
+        raise input_error(
+            results, "has no results for any table on these pages", "first run the experiments that they show"
+        )
     if any(page.changed for page in pages):
         click.get_current_context().exit(_DIFFERENT)
 
 
 def _without(page: FilledPage) -> str:
-    return f"; left as it was, without results: {', '.join(page.missing)}" if page.missing else ""
+    return f"; left unchanged, without results: {', '.join(page.missing)}" if page.missing else ""
 
 
 def _print(folder: Path, metric: str) -> None:
@@ -109,5 +109,5 @@ def _print(folder: Path, metric: str) -> None:
 
 def _why(runs: Sequence[Run], metric: str) -> str:
     if any(run.published_left_out for run in runs):
-        return "the runs have other settings than those whose values were published"
+        return "the settings of the runs differ from those with published values"
     return f"no run has two rows with a published {metric}, as those of `simsched run figure8a-load` have"

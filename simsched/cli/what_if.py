@@ -27,10 +27,10 @@ _MOST = 12
 @click.option(
     "--by", multiple=True, type=click.Choice(["tenant", "queue", "user", "size", "type"]), help="Only these groups."
 )
-@click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Of an hour of a node.")
+@click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Price of a node per hour.")
 @manifest_options
 @trust_option
-@click.option("--no-plots", is_flag=True, help="Draw no picture and write no page.")
+@click.option("--no-plots", is_flag=True, help="Do not draw a figure or write a page.")
 @json_option
 def what_if(
     changes: tuple[str, ...],
@@ -41,15 +41,15 @@ def what_if(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Replay a log before and after a change, and show who gains and who loses.
+    """Replay a log with and without a change, and show who gains and who loses.
 
-    The replay before the change is judged first by what the log recorded: where it does not match, the answer is the
+    First, the replay without the change is compared with the recorded waits; if they do not match, the answer is the
     misfit. A change is a key of an experiment, such as tenants.vision.max_gpus=64 or cluster.groups.0.nodes=50;
     policy.KEY is a parameter of the policy and policy=NAME another policy. LOG may be a folder of Kubernetes manifests;
-    a change is then also a field of an object, ClusterQueue/vision.spec.cohortName=all, or a file of objects that
-    replace those of their names. As manifests record no waits, such an answer carries a doubt.
+    a change may then also be a field of an object, ClusterQueue/vision.spec.cohortName=all, or a file of objects that
+    replace those with the same names. Manifests do not record waits, so such an answer carries a caveat.
 
-    What is found goes onto the page answers.html of the log's results.
+    The result goes to the page answers.html of the log's results.
     """
     from simsched.cli.gate import publish_verdict, refused, verdict_json
     from simsched.operators import ALL_KINDS, is_change_of_objects, what_if as compare
@@ -93,7 +93,7 @@ def _tables(shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdic
 
 
 def _shown(effects: Sequence[Effect]) -> list[Effect]:
-    """Drop, of kinds with many groups, those whose mean wait changes least, and repeats of the total."""
+    """For kinds with many groups, drop those whose mean wait changes least, and duplicates of the total."""
     kept: list[Effect] = []
     for kind in dict.fromkeys(effect.by for effect in effects):
         groups = [effect for effect in effects if effect.by == kind and effect.before.group != "all"]
@@ -114,7 +114,7 @@ def _publish(
 
     heading, change = "What would a change do, and to whom?", f"Change: {', '.join(changes)}."
     if not shown:
-        words = [change, "No answer: the replay does not match this log, as said above."]
+        words = [change, "No answer: the replay does not match this log, as shown above."]
         return publish(plan, Section("what-if", heading, words, trusted=False))
     rows = [
         (one.by, one.before.group, one.before.mean_wait_s / 3600, one.after.mean_wait_s / 3600, one.verdict)
@@ -156,8 +156,8 @@ def _forecasts(shown: Sequence[Effect], changes: Sequence[str]) -> TextTable:
         if one.forecast is not None
     )  # fmt: skip
     notes = (
-        "Forecast: the recorded mean wait, changed as the replays change. In brackets the interval, which includes how "
-        "far the replay is off the log.",
+        "Forecast: the recorded mean wait, changed like the replays. In brackets: the interval, which includes the "
+        "error of the replay.",
     )
     headers = ("jobs by", "", "jobs", "recorded mean wait (h)", "forecast (h)", "wait")
     return TextTable(f"Forecast of {', '.join(changes)}", headers, rows, notes, 2)
@@ -183,9 +183,11 @@ def _usage(shown: Sequence[Effect]) -> TextTable:
         for one in shown
         if one.used is not None
     )
-    notes = ["Of the time judged, in the replays. Lost: of jobs killed at a limit or cancelled, or undone by failures."]
+    notes = [
+        "For the judged period, in the replays. Lost: of jobs killed at a limit or cancelled, or undone by failures."
+    ]
     if not powered:
-        notes.append("Energy: say what the GPUs draw, -o cluster.power={}, with idle_w and busy_w of unknown types.")
+        notes.append("Energy: give the power of GPUs, -o cluster.power={}, with idle_w and busy_w of unknown types.")
     if not priced:
         notes.append("Cost: --node-price.")
     headers = ("jobs by", "", *(f"{name} {when}" for name, _, _ in keys for when in ("before", "after")))

@@ -32,7 +32,7 @@ def workload() -> None:
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @force_option
 def make(target: Path, options: tuple[str, ...], seed: int, force: bool) -> None:
-    """Write the job list that an experiment with these workload options would run."""
+    """Write the jobs that an experiment with these workload options would run."""
     from simsched.workload import write_workload_csv
 
     refuse_to_overwrite(target, force)
@@ -47,7 +47,7 @@ def make(target: Path, options: tuple[str, ...], seed: int, force: bool) -> None
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @json_option
 def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: bool) -> None:
-    """Count the jobs of a workload CSV (or of the workload that these options make) by what they ask for."""
+    """Count the jobs of a workload CSV, or of the workload of these options, by request."""
     from simsched.workload import describe as counted
 
     given = options if source is None else (*options, f"path={source}")

@@ -1,4 +1,4 @@
-"""YAML with line numbers, dotted keys and strict checking; what keys mean belongs to the rooms that use it."""
+"""YAML with line numbers, dotted keys and strict checking; the packages that use it define the keys."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""An experiment's file before it is checked: its plain data, changed by dotted keys, and where each value came from."""
+"""An experiment's file before it is checked: its plain data, overrides by dotted keys, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from simsched.documents.yaml_lines import Document, KeyPath, parse_value
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.files import absolute, is_special
 
-#: Keys whose values are paths: relative to the file in which they stand, or to the current folder on the command line.
+#: Keys whose values are paths: relative to their file, or to the current folder on the command line.
 _PATH_KEYS: tuple[KeyPath, ...] = (
     ("workload", "path"), ("workload", "source"), ("applications", "path"), ("report", "curves"),
     ("failures", "outages_path"), ("engine", "sharing", "pairs_path"),
 )  # fmt: skip
-#: Of these, keys whose values may also be names, which are left alone unless there is such a file.
+#: Of these, keys whose values may also be names, which are kept unless such a file exists.
 _NAMES_OR_PATHS = (("workload", "source"),)
 
 
@@ -25,7 +25,7 @@ _NAMES_OR_PATHS = (("workload", "source"),)
 class Draft:
     """The data of an experiment and the origin of its values.
 
-    `origins` holds what was set from outside the file: `-o key=value` options and points of a sweep.
+    `origins` holds what was set outside the file: `-o key=value` options and points of a sweep.
     """
 
     document: Document
@@ -34,7 +34,7 @@ class Draft:
 
     @classmethod
     def of(cls, document: Document) -> Draft:
-        """Begin with what stands in the file; relative paths in it are resolved against its folder."""
+        """Start with the content of the file; its relative paths are resolved against its folder."""
         draft = cls(document, copy.deepcopy(document.data))
         draft._write_out_policies()
         for path in _PATH_KEYS:
@@ -42,12 +42,12 @@ class Draft:
         return draft
 
     def copy(self) -> Draft:
-        """Make a draft that can be changed without changing this one; the values of its sweep are shared."""
+        """Return a draft that can be changed independently; the values of its sweep are shared."""
         data = {key: value if key == "sweep" else copy.deepcopy(value) for key, value in self.data.items()}
         return Draft(self.document, data, dict(self.origins))
 
     def forget_jobs_of_another_recipe(self) -> None:
-        """Drop the number of jobs in the file where an option names another recipe: a replay takes the whole trace."""
+        """Drop the number of jobs in the file if an option names another recipe; a replay takes the whole trace."""
         workload = self.data.get("workload")
         before = self.document.data.get("workload")
         if not isinstance(workload, dict) or not isinstance(before, dict) or ("workload", "recipe") not in self.origins:
@@ -56,7 +56,7 @@ class Draft:
             workload.pop("jobs", None)
 
     def refuse_special_files(self) -> None:
-        """Raise `InputError` where a path names a device, a pipe or a socket, whose content might never end."""
+        """Raise `InputError` if a path names a device, a pipe or a socket, whose content might never end."""
         problems = []
         for path in _PATH_KEYS:
             value: Any = self.data
@@ -76,7 +76,7 @@ class Draft:
         return Problem(self.document.file, said, remedy, self.document.line(path))
 
     def _origin(self, path: KeyPath) -> str:
-        """Find what set a key from outside: the key itself, one around it, or a new one inside it."""
+        """Find what set a key outside the file: the key itself, an enclosing one, or a new one inside it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -85,7 +85,7 @@ class Draft:
         return next((origin for known, origin in self.origins.items() if known[: len(path)] == path), "")
 
     def name(self, path: KeyPath) -> str:
-        """Write a key as the user would, policies by their label or name."""
+        """Format a key as the user would, with policies by their label or name."""
         parts = [str(part) for part in path]
         if len(path) > 1 and path[0] == "policies" and isinstance(path[1], int):
             parts[1] = self._policy_name(path[1])
@@ -101,14 +101,14 @@ class Draft:
     def set(self, dotted: str, value: Any, origin: str) -> None:
         """Set the value of a dotted key, `policies.NAME` meaning all policies of that label or name.
 
-        Raises `InputError` where the way to the key does not exist.
+        Raises `InputError` if the path to the key does not exist.
         """
         for path in self._find(dotted, origin):
             self._set_one(path, value, origin)
         self._write_out_policies()
 
     def _write_out_policies(self) -> None:
-        """Write policies that are given by name alone as the sections that they stand for."""
+        """Expand policies given by a plain name to sections."""
         policies = self.data.get("policies")
         if isinstance(policies, list):
             self.data["policies"] = [{"name": one} if isinstance(one, str) else one for one in policies]
@@ -116,11 +116,11 @@ class Draft:
     def override(self, option: str) -> None:
         """Apply `key=value`, the value in YAML; raises `InputError` naming the option."""
         origin = f"-o {option}"
-        label = next((one for one in self._policy_prefixes() if option.startswith(one)), "")  # may hold a '=' itself
+        label = next((one for one in self._policy_prefixes() if option.startswith(one)), "")  # may contain a '='
         key, equals, text = option[len(label) :].partition("=")
         key = (label + key).strip()
         if not equals or not key:
-            raise input_error(origin, "an override is written key=value, for instance 'workload.jobs=20'")
+            raise input_error(origin, "write an override as key=value, for instance 'workload.jobs=20'")
         self.set(key, parse_value(text, origin), origin)
         for path in _PATH_KEYS:
             if ".".join(map(str, path)).startswith(key):
@@ -143,7 +143,7 @@ class Draft:
             section[key] = str(place)
 
     def resolve_file(self, path: KeyPath) -> None:
-        """Make the path of a file that stands at a key absolute, as `workload.path` is."""
+        """Make the path at a key such as `workload.path` absolute."""
         section: Any = self.data
         for part in path[:-1]:
             section = section[part]
@@ -159,7 +159,7 @@ class Draft:
         for here, part in enumerate(path[:-1]):
             target = target.setdefault(part, {}) if isinstance(target, dict) else target[part]
             if target is None or not isinstance(target, dict | list):
-                raise input_error(origin, f"'{self.name(path[: here + 1])}' has no keys of its own")
+                raise input_error(origin, f"'{self.name(path[: here + 1])}' has no keys")
         target[path[-1]] = copy.deepcopy(value)
         self.origins = {known: text for known, text in self.origins.items() if known[: len(path)] != path}
         self.origins[path] = origin
@@ -176,7 +176,7 @@ class Draft:
         return [self._with_indices(path, origin)]
 
     def _with_indices(self, path: Sequence[str], origin: str) -> KeyPath:
-        """Turn the parts that lead into lists into indices."""
+        """Convert the parts of a path that select items of lists to indices."""
         target: Any = self.data
         found: list[str | int] = []
         for part in path:
@@ -210,7 +210,7 @@ class Draft:
 
 
 def draft_of(document: Document, overrides: Sequence[str] = ()) -> Draft:
-    """Begin an experiment with a file and `key=value` overrides; raises `InputError` with all bad overrides."""
+    """Start an experiment from a file and `key=value` overrides; raises `InputError` with all bad overrides."""
     draft = Draft.of(document)
     problems: list[Problem] = []
     for option in overrides:

@@ -1,4 +1,4 @@
-"""The one strict base class of everything that is read from a file, and the reader of a whole file of it."""
+"""The strict base class of everything that is read from a file, and its reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simsched.errors import InputError, input_error
 
 
 class Section(BaseModel):
-    """A mapping in a file: no unknown keys, no silent conversions, never changed after it is read."""
+    """A mapping in a file: no unknown keys, no silent conversions, immutable."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
@@ -26,7 +26,7 @@ Kind = TypeVar("Kind", bound=Section)
 
 
 def read_section(path: Path, kind: type[Kind]) -> Kind:
-    """Read a YAML file of one section; raises `InputError` with everything that is wrong, by line and key."""
+    """Read a YAML file of one section; raises `InputError` with every problem by line and key."""
     document = yaml_lines.load(path)
     try:
         return kind.model_validate(document.data)
@@ -35,10 +35,10 @@ def read_section(path: Path, kind: type[Kind]) -> Kind:
 
 
 def section_of(data: Mapping[str, Any], kind: type[Kind], where: str) -> Kind:
-    """Make a section of a mapping given in Python; raises `InputError` with everything that is wrong, by key."""
+    """Build a section from a mapping given in Python; raises `InputError` with every problem by key."""
     try:
         return kind.model_validate_json(json.dumps(dict(data)))
     except ValidationError as error:
         raise InputError(*problems_of(error, Draft(Document(where, dict(data)), dict(data)), kind)) from None
     except (TypeError, ValueError) as error:
-        raise input_error(where, f"{data!r:.60} is not what a YAML file could say", "give a dict") from error
+        raise input_error(where, f"{data!r:.60} is not a value that YAML can hold", "give a dict") from error

@@ -1,4 +1,4 @@
-"""What the validation of a file found, in plain words."""
+"""Words the errors that the validation of a file finds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simsched.documents.overrides import Draft
 from simsched.documents.yaml_lines import KeyPath
 from simsched.errors import Problem, nearest
 
-#: What to say for each kind of error; `{given}` is what the user wrote, other names come from the error's context.
+#: The message for each kind of error; `{given}` is what the user wrote, other names come from the error's context.
 _SAID: Mapping[str, str] = MappingProxyType(
     {
         "missing": "is missing",
@@ -26,7 +26,7 @@ _SAID: Mapping[str, str] = MappingProxyType(
         "string_type": "must be text, not {given}",
         "string_too_short": "must not be empty",
         "string_too_long": "must have at most {max_length} characters",
-        "string_pattern_mismatch": "{given} may hold only letters, digits, '.', '_' and '-', the first no sign",
+        "string_pattern_mismatch": "{given} must consist of letters, digits, '.', '_' and '-', with no leading sign",
         "bool_type": "must be true or false, not {given}",
         "list_type": "must be a list, not {given}",
         "tuple_type": "must be a list, not {given}",
@@ -46,19 +46,19 @@ _SAID: Mapping[str, str] = MappingProxyType(
 
 
 def problems_of(error: ValidationError, draft: Draft, model: type[BaseModel]) -> list[Problem]:
-    """Turn what pydantic found in a draft into problems with place and remedy, in the order of the file."""
+    """Convert pydantic's errors in a draft to problems with place and remedy, in the order of the file."""
     details = error.errors(include_url=False)
     found = [_problem(detail, draft, model) for detail in details if not _counts_faulty_items(detail)]
     return sorted(found, key=lambda problem: problem.line)
 
 
 def _counts_faulty_items(detail: ErrorDetails) -> bool:
-    """Return whether a list is called too short only because items of it are faulty, which is reported by itself."""
+    """Return whether a list counts as too short only because of faulty items, which are reported separately."""
     return detail["type"] == "too_short" and len(detail["input"]) >= detail.get("ctx", {})["min_length"]
 
 
 def say(detail: ErrorDetails) -> str:
-    """Return what one error of pydantic means."""
+    """Return the message for one error of pydantic."""
     template = _SAID.get(detail["type"])
     if template is None:
         return detail["msg"][:1].lower() + detail["msg"][1:]
@@ -66,7 +66,7 @@ def say(detail: ErrorDetails) -> str:
 
 
 def given(value: object) -> str:
-    """Show what the user wrote, cut where it is long."""
+    """Show what the user wrote, truncated if long."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Reading YAML so that every later message can name the line.
+"""Reads YAML with line numbers, so that every later message can name the line.
 
 The scalars are those of YAML 1.2's core schema: `on` and `1:30` stay text, `1e-3` is a number, and a date is text.
 """
@@ -20,16 +20,16 @@ from simsched.paths import data_folder
 from simsched.reading import read_text
 
 #: The limits of a document: its size, how deep it nests, how many values it has when every alias is written out, and
-#: how large a whole number may be (all up to there are exact as floating-point numbers too).
+#: how large a whole number may be (all smaller ones are exact as floats).
 MOST_BYTES = 4 << 20
 MOST_DEPTH = 50
 MOST_VALUES = 500_000
 MOST_NUMBER = 2**53
 
-#: The most blanks, dashes and brackets in each other with which a user's file is given to libyaml.
+#: The deepest nesting of blanks, dashes and brackets for which a user's file goes to libyaml.
 _MOST_SHALLOW = 400
 
-#: The way from the top of a document to a value: keys of mappings and indices of lists.
+#: The path from the top of a document to a value: keys of mappings and indices of lists.
 KeyPath = tuple[str | int, ...]
 
 
@@ -42,7 +42,7 @@ class Document:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line(self, path: KeyPath) -> int:
-        """Return the line of a key, or of the nearest part of the file around it; 0 where nothing does."""
+        """Return the line of a key, or of the nearest part of the file around it; 0 if there is none."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -52,21 +52,21 @@ class Document:
 def load(path: Path) -> Document:
     """Read a YAML file whose top is a mapping.
 
-    Raises `InputError` with file and line where the file cannot be read, is not YAML, gives a key twice (all such keys
-    at once), has a key that is not text, or is not a mapping.
+    Raises `InputError` with file and line if the file cannot be read, is not YAML, repeats keys (all of them at once),
+    has a key that is not text, or is not a mapping.
     """
     text = read_text(path, MOST_BYTES)
     if _is_shipped(path):
-        with suppress(InputError):  # somebody has changed it: what is wrong is said below
+        with suppress(InputError):  # it was changed; the problem is reported below
             return _parsed(text, str(path), _fast_loader())
     return parse(text, str(path))
 
 
 def _is_shipped(path: Path) -> bool:
-    """Return whether a file came with simsched."""
+    """Return whether a file ships with simsched."""
     try:
         return any(path.is_relative_to(data_folder(name)) for name in ("experiments", "workloads"))
-    except FileNotFoundError:  # an installation without them
+    except FileNotFoundError:  # an installation without these files
         return False
 
 
@@ -76,18 +76,18 @@ def parse(text: str, file: str) -> Document:
 
 
 def parse_stream(text: str, file: str) -> list[Document]:
-    """Read the YAML documents of a text, between lines of `---`; empty ones hold nothing, lines count from the top.
+    """Read the YAML documents of a text, separated by `---`; empty ones hold nothing, lines count from the top.
 
     Raises as `load` does.
     """
     if _is_shallow(text):
-        with suppress(InputError):  # what is wrong is said below
+        with suppress(InputError):  # the problem is reported below
             return _stream(text, file, _fast_loader())
     return _stream(text, file, _Loader)
 
 
 def _is_shallow(text: str) -> bool:
-    """Return whether a text nests so little that libyaml, which Python does not bound, may compose it."""
+    """Return whether a text's nesting is safe for libyaml, whose recursion Python does not bound."""
     indented = max(len(line) - len(line.lstrip()) + line.count("- ") + line.count("? ") for line in text.split("\n"))
     level = most = 0
     for sign in re.findall(r"[\[\]{}]", text):
@@ -133,7 +133,7 @@ def parse_value(text: str, where: str) -> Any:
 
 
 def yaml_text(data: Mapping[str, Any]) -> str:
-    """Return plain data as YAML, the keys in their order."""
+    """Return plain data as YAML, with keys in order."""
     return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -162,10 +162,10 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value.
 
 @cache
 def _fast_loader() -> type[Any]:
-    """Return the same loader with the parser of libyaml, where PyYAML has it.
+    """Return the same loader with the parser of libyaml, if PyYAML has it.
 
-    It is several times as quick. Files of users are given to it only where they nest little and are right: its messages
-    are others, and it is not Python that bounds how deep it goes.
+    It is several times faster. It reads users' files only if they are valid and their nesting is shallow, since its
+    messages differ and Python does not bound its recursion.
     """
     if not yaml.__with_libyaml__:
         return _Loader
@@ -174,14 +174,14 @@ def _fast_loader() -> type[Any]:
 
 
 class _Reader:
-    """Turns the nodes of one document into data and keeps their lines."""
+    """Converts the nodes of one document to data and keeps their lines."""
 
     def __init__(self, file: str, loader: type[Any] = _Loader) -> None:
         self.file = file
         self._kind = loader
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
-        #: The line in which the document read last begins.
+        #: The first line of the last document read.
         self.begins = 1
         self._flattened: set[int] = set()
         self._open: list[int] = []
@@ -192,7 +192,7 @@ class _Reader:
             return self._root(self._loader.get_single_node())
 
     def each(self, text: str) -> Iterator[Any]:
-        """Yield the documents of a text; `lines` and `begins` are then those of the last."""
+        """Yield the documents of a text; sets `lines` and `begins` for the current one."""
         with self._explained():
             self._loader = self._kind(text)
             while self._loader.check_node():
@@ -208,7 +208,7 @@ class _Reader:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what the parser raises into errors with a line and a remedy."""
+        """Convert the parser's exceptions to errors with a line and a remedy."""
         try:
             yield
         except RecursionError:
@@ -218,12 +218,12 @@ class _Reader:
             message, remedy = what_breaks(error, line)
             raise input_error(self.file, f"is not valid YAML: {message}", remedy, line=line) from error
         except yaml.reader.ReaderError as error:
-            message = f"is not valid YAML: character {error.position} may not stand in a text file"
+            message = f"is not valid YAML: character {error.position} is not allowed in a text file"
             raise input_error(self.file, message) from error
 
     def _value(self, node: yaml.Node, path: KeyPath) -> Any:
         if id(node) in self._open:
-            raise input_error(self.file, "an alias stands inside the very thing it names", line=_line(node))
+            raise input_error(self.file, "an alias is inside the node that it names", line=_line(node))
         self._open.append(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -239,10 +239,10 @@ class _Reader:
     def _measure(self, node: yaml.Node, known: dict[int, tuple[int, int]], depth: int = 1) -> tuple[int, int]:
         """Count the values and levels that a node stands for once its aliases are written out, each node once.
 
-        Raises `InputError` where that is more than a document may have.
+        Raises `InputError` if that is more than a document may have.
         """
         if id(node) not in known:
-            known[id(node)] = (1, 1)  # for an alias inside what it names, which is reported when it is read
+            known[id(node)] = (1, 1)  # for an alias inside its own node, which is reported when it is read
             if depth > MOST_DEPTH:
                 raise self._too_deep(node)
             parts = [self._measure(part, known, depth + 1) for part in _parts(node)]
@@ -261,7 +261,7 @@ class _Reader:
     def _scalar(self, node: yaml.Node, path: KeyPath) -> Any:
         value = self._loader.construct_object(node)
         name = ".".join(str(part) for part in path)
-        if isinstance(value, str) and "\0" in value:  # no name of a file may, and the system raises as it likes
+        if isinstance(value, str) and "\0" in value:  # no file name may, and systems raise different errors
             place = f"the text at '{name}'" if name else "the text"
             self.problems.append(Problem(self.file, f"{place} holds the character NUL", "take it out", _line(node)))
         if isinstance(value, int) and abs(value) > MOST_NUMBER:
@@ -314,31 +314,41 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-_INDENT = "align keys that belong together, and indent what belongs to a key by more blanks than the key"
+_INDENT = "align keys of the same mapping, and indent the value of a key by more blanks than the key"
 _GENERAL = ("it cannot be read from here on", "look for quotes, brackets and indentation here and in the line before")
 
-#: What the parser says of where it was and of what it found (parts of its texts), and what that means: a message, in
-#: which {began} is the line where the thing under way begins, and a remedy. The first that fits counts.
+#: Parts of the parser's texts (context and problem) with a message, in which {began} is the line where the construct
+#: begins, and a remedy. The first match counts.
 _MEANINGS = (
     ("flow mapping", "", "the '{{' of line {began} is not closed, or a comma is missing", "close it with '}}'"),
     ("flow sequence", "", "the '[' of line {began} is not closed, or a comma is missing", "close it with ']'"),
     ("flow node", "", "a bracket or brace is not closed, or a comma follows nothing", "close it, or drop the comma"),
     ("", "unknown escape", "in double quotes a backslash begins a sign such as \\n", "use single quotes, or \\\\"),
     ("quoted scalar", "", "the quote of line {began} is not closed", "close it, or double a quote inside the text"),
-    ("", "'\\t'", "a tab stands where blanks indent", "indent with blanks"),
-    ("", "values are not allowed", "a ':' stands in a value, or the line is indented too far", "quote it, or align it"),
+    ("", "'\\t'", "a tab is used for indentation", "indent with blanks"),
+    ("", "values are not allowed", "a value contains ':', or the line is indented too far", "quote it, or align it"),
     ("simple key", "':'", "line {began} has no ':' after its key", "write key: value, with a blank after the colon"),
-    ("block mapping", "", "a line is indented unlike the others of its mapping, which begins in line {began}", _INDENT),
-    ("block collection", "", "a line is indented unlike the others of its list, which begins in line {began}", _INDENT),
-    ("", "start any token", "a value begins with a sign that has a meaning in YAML", "put the value in quotes"),
-    ("", "undefined alias", "a text that begins with * names an anchor, and there is none", "put it in quotes"),
-    ("", "a constructor", "a tag such as !name stands before a value", "leave the tag out"),
+    (
+        "block mapping",
+        "",
+        "the indentation differs from other lines of the mapping that begins in line {began}",
+        _INDENT,
+    ),
+    (
+        "block collection",
+        "",
+        "the indentation differs from other lines of the list that begins in line {began}",
+        _INDENT,
+    ),
+    ("", "start any token", "a value begins with a special character of YAML", "put the value in quotes"),
+    ("", "undefined alias", "a text that begins with * refers to an anchor, but there is none", "put it in quotes"),
+    ("", "a constructor", "a value has a tag such as !name", "leave the tag out"),
     ("single document", "", "a second document begins with ---", "keep one document in a file"),
 )
 
 
 def what_breaks(error: yaml.MarkedYAMLError, line: int) -> tuple[str, str]:
-    """Return a message and a remedy for what keeps a text from being YAML; `line` is where it was noticed."""
+    """Return a message and a remedy for a syntax error; `line` is where it was noticed."""
     began = error.context_mark.line + 1 if error.context_mark else line
     context, problem = error.context or "", error.problem or ""
     for where, what, message, remedy in _MEANINGS:

@@ -1,4 +1,4 @@
-"""The part of a cell's manifest that describes its task for readers; the cell's key follows from the task itself."""
+"""The part of a cell's manifest that describes its task for readers; the task itself determines the cell's key."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from simsched.sources import content_of, plugin_closure
 
 
 def groups_of(cluster: Cluster) -> list[dict[str, Any]]:
-    """Describe a cluster as runs of equal nodes."""
+    """Describe a cluster as groups of consecutive equal nodes."""
     runs = itertools.groupby(cluster.nodes, key=lambda node: (node.gpus, node.gpu_type))
     return [{"nodes": len(list(run)), "gpus_per_node": gpus, "gpu_type": kind} for (gpus, kind), run in runs]
 
 
 def costs_of(spec: ClusterSpec) -> dict[str, Any]:
-    """Return the prices and the power of a cluster, where given."""
+    """Return the prices and the power of a cluster, if given."""
     prices = {"node_price_per_h": spec.node_price_per_h, "gpu_price_per_h": dict(spec.gpu_price_per_h) or None}
     costs: dict[str, Any] = {**prices, "power": spec.drawn_w()}
     return {name: cost for name, cost in costs.items() if cost is not None}

@@ -1,7 +1,7 @@
 """The canonical form of a value: equal values give equal text, whatever their objects.
 
-A dataclass, named tuple or section counts by its class and all compared fields; a path or field marked `INPUT_FILE` by
-content; a plugin's class by its sources. A method `canonical` returns a stand-in.
+A dataclass, named tuple or section is represented by its class and all compared fields, a path or field marked
+`INPUT_FILE` by its content, and a plugin's class by its sources. A method `canonical` returns a substitute.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from simsched.keys import INPUT_FILE
 from simsched.sources import content_of, plugin_closure
 
-#: Types whose `repr` is canonical; that of a float has all digits.
+#: Types whose `repr` is canonical; a float's has all digits.
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
@@ -67,9 +67,9 @@ def canonical(value: Any) -> str:
 
 
 def canonical_rows(kind: type[Any], columns: Mapping[str, Iterable[Any]], rest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the forms of values of a class that names no files: its fields by column, of which the others hold `rest`.
+    """Yield the forms of values of a class that names no files, from columns of fields; other fields hold `rest`.
 
-    A quarter of the time of `canonical` for each.
+    Takes a quarter of the time of calling `canonical` for each.
     """
     form = _form_of(cast("Hashable", kind))
     assert form is not None
@@ -79,7 +79,7 @@ def canonical_rows(kind: type[Any], columns: Mapping[str, Iterable[Any]], rest: 
 
 
 def _listed(values: Iterable[Any]) -> Iterator[str]:
-    """Yield the form of a list in pieces, as that of a million jobs would take a gigabyte."""
+    """Yield the form of a list in pieces, since a million jobs would take a gigabyte."""
     before = "["
     for one in values:
         yield before + canonical(one)
@@ -89,7 +89,7 @@ def _listed(values: Iterable[Any]) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """How to write the values of a class: its name, its fields, a reader of all of them, and which name files."""
+    """How to write the values of a class: its name, its fields, a getter of all, and those that name files."""
 
     head: str
     names: tuple[str, ...]
@@ -103,7 +103,7 @@ def _fields(form: _Form, value: Any) -> str:
         values = tuple(
             Path(one) if place in form.files and one is not None else one for place, one in enumerate(values)
         )
-    # A call for each field would take most of the time of a million jobs.
+    # One call per field would dominate the time for a million jobs.
     told = [repr(one) if type(one) in _PLAIN else canonical(one) for one in values]
     return f"{form.head}({', '.join(told)}{',' * (len(values) == 1)})"
 

@@ -49,7 +49,7 @@ class Shape:
     """The number of cells at each point of a grid."""
 
     def __init__(self, counts: Sequence[int], times: int = 1) -> None:
-        """The counts by point repeat `times` times."""
+        """The counts by point, repeated `times` times."""
         self._ends = list(accumulate(counts))
         self._points = len(self._ends)
         self.total = self._ends[-1] * times

@@ -1,4 +1,4 @@
-"""Checks before a run: jobs, policies, agents and clusters that do not go together."""
+"""Checks before a run that jobs, policies, agents and clusters are compatible."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _MOST_PROBLEMS = 20
 
 
 class _Failure(Problem):
-    """An exception of a policy that is not an `InputError`."""
+    """An exception from a policy other than `InputError`."""
 
 
 class Checks:
-    """Collects the problems of cells, checking what cells share once.
+    """Collects the problems of cells; checks what cells share only once.
 
-    With `failures` any exception of a policy or its agents is a problem; without it only input errors are.
+    With `failures`, any exception of a policy or its agents is a problem; otherwise only input errors are.
     """
 
     def __init__(self, *, failures: bool = False) -> None:
         self._failures = failures
         self._seen: set[tuple[Any, ...]] = set()
-        #: One job of each kind, by what `check` calls the jobs: reading ten million takes half a minute.
+        #: One job of each kind by the hash that `check` receives; reading ten million jobs takes half a minute.
         self._kinds: dict[str, Sequence[JobSpec]] = {}
-        #: Jobs that cannot run there, by what `check` calls them equal.
+        #: Jobs that cannot run, by what makes checks equal.
         self._unfit: set[tuple[object, ...]] = set()
         self._problems: dict[Problem, None] = {}
 
@@ -61,8 +61,8 @@ class Checks:
         """Check one cell; `policy_text` and `jobs_hash` identify its policy with parameters and its jobs.
 
         Messages refer to lines of `jobs_file`; `leave_out` is the remedy for large jobs. `staged` jobs need stage times
-        to share GPUs, and the last `spares` nodes are not for jobs. The policy is begun and asked for agents, and must
-        not be reused.
+        to share GPUs, and the last `spares` nodes are not for jobs. The check starts the policy and creates its agents;
+        it must not be reused.
         """
         if len(self._problems) >= _MOST_PROBLEMS:
             return
@@ -77,7 +77,7 @@ class Checks:
                 self._unfit.add((policy.rigid, *room))
                 return
             self._problems |= dict.fromkeys(_speed_problems(self._one_of_each(jobs, jobs_hash), cluster, applications))
-        elif (policy.rigid, *room) in self._unfit:  # nothing more can be asked of these jobs
+        elif (policy.rigid, *room) in self._unfit:  # no further check is possible with these jobs
             return
         if staged and self._new("stages", *room):
             self._problems |= dict.fromkeys(stage_problems(self._one_of_each(jobs, jobs_hash), applications))
@@ -89,7 +89,7 @@ class Checks:
             self._problems |= dict.fromkeys(_input_problems(policy, cluster, jobs, applications))
 
     def note(self, problems: Iterable[Problem]) -> None:
-        """Keep problems found elsewhere."""
+        """Add problems found elsewhere."""
         self._problems |= dict.fromkeys(problems)
 
     @property
@@ -126,10 +126,10 @@ def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: App
 
 
 def stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:
-    """Yield a problem where jobs are to interleave stages that are not known."""
+    """Yield a problem if jobs should interleave unknown stages."""
     for job, application in _kinds(jobs, applications):
         if not application.stages_s:
-            message = f"the model interleaves stages, and those of {application.name} (job '{job.id}') are not known"
+            message = f"the model interleaves stages, but those of {application.name} (job '{job.id}') are unknown"
             yield Problem("engine.sharing.model", message, "choose another model of sharing, or jobs with stages")
             return
 
@@ -144,7 +144,7 @@ def _policy_problems(
     except InputError as error:
         yield from error.problems
     if policy.needs_sharing and options.max_jobs_per_gpu == 1:
-        message = f"the policy '{policy.name}' puts several jobs on a GPU, and none may be shared"
+        message = f"the policy '{policy.name}' puts several jobs on a GPU, but GPUs may not be shared"
         yield Problem("engine.sharing.max_jobs", message, "raise it, or change the policy's parameters")
     nodes = len(cluster.nodes) - spares if spares else options.initial_nodes
     if nodes is None or nodes >= len(cluster.nodes) or policy.traits.scales:
@@ -155,7 +155,7 @@ def _policy_problems(
     needed = max((job.num_gpus for job in jobs), default=0) if policy.rigid else 1
     if most < needed:
         message = f"with {nodes} nodes there are {most} GPUs of one type for a job of {needed}"
-        remedy = f"policy '{policy.name}' asks for no more nodes; give more, or leave the key out"
+        remedy = f"policy '{policy.name}' does not ask for more nodes; give more, or leave the key out"
         yield Problem("failures.hot_spares" if spares else "engine.initial_nodes", message, remedy)
 
 
@@ -164,7 +164,7 @@ def _agent_problems(
 ) -> Iterator[Problem]:
     """Yield clusters and jobs that a policy or its agents reject or fail on."""
     if agents is not policy and policy.own_agents:
-        said = "with these parameters it works with agents of its own alone"
+        said = "with these parameters it works only with its own agents"
         yield Problem(f"agent, policy '{policy.name}'", said, "leave the agent out, or change the parameters")
         return
     try:
@@ -199,7 +199,7 @@ def _agent_problems(
 def _input_problems(
     policy: Policy, cluster: Cluster, jobs: Sequence[JobSpec], applications: ApplicationSource
 ) -> Iterator[Problem]:
-    """Yield a policy's input files that were made for other jobs."""
+    """Yield problems with a policy's input files that were made for other jobs."""
     if type(policy).check_jobs is Policy.check_jobs:
         return
     from simsched.engine import views_at_submission  # loads the engine

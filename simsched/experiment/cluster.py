@@ -14,25 +14,21 @@ from simsched.model import Cluster, NodeGroup
 
 
 class GroupSpec(Section):
-    """Nodes of one make."""
+    """A group of equal nodes."""
 
     nodes: int = Field(ge=1, le=100_000, description="how many nodes")
     gpus_per_node: int = Field(ge=1, le=1024, description="GPUs on each of them")
-    gpu_type: str = Field(
-        default="t4", min_length=1, description="GPU type, by which an application's speed is looked up"
-    )
-    cores_per_node: int | None = Field(
-        default=None, ge=1, le=100_000, description="cores of each of them, if they count"
-    )
+    gpu_type: str = Field(default="t4", min_length=1, description="GPU type, which determines an application's speed")
+    cores_per_node: int | None = Field(default=None, ge=1, le=100_000, description="cores of each of them, if limited")
     memory_gb_per_node: float | None = Field(
-        default=None, gt=0, le=1e6, description="memory of each of them in GiB, if it counts"
+        default=None, gt=0, le=1e6, description="memory of each of them in GiB, if limited"
     )
     partitions: tuple[str, ...] = Field(
-        default=(), description="partitions (queues) that they are in; a queue that no group names may use all nodes"
+        default=(), description="their partitions (queues); a queue that no group names may use all nodes"
     )
 
     def build(self) -> NodeGroup:
-        """Return the nodes as the cluster has them."""
+        """Return the nodes of the cluster."""
         cores, memory = self.cores_per_node, self.memory_gb_per_node
         return NodeGroup(
             self.nodes,
@@ -68,38 +64,36 @@ Prices = Annotated[
 
 
 class PowerSpec(Section):
-    """What the cluster draws, in watts."""
+    """The power of the cluster, in watts."""
 
-    idle_w: Watts = Field(
-        default=(), description="a GPU that nobody holds, by type; those not listed as in the catalogue of types"
-    )
+    idle_w: Watts = Field(default=(), description="idle GPU, by type; types not listed are as in the catalogue")
     busy_w: Watts = Field(
-        default=(), description="a GPU that a job holds, by type; those not listed as in the catalogue of types"
+        default=(), description="GPU that a job holds, by type; types not listed are as in the catalogue"
     )
-    node_w: float = Field(default=0, ge=0, le=1e6, description="a node that is up or coming up, besides its GPUs")
-    asleep_w: float = Field(default=0, ge=0, le=1e6, description="a node that is down, in all")
+    node_w: float = Field(default=0, ge=0, le=1e6, description="node that is up or coming up, without its GPUs")
+    asleep_w: float = Field(default=0, ge=0, le=1e6, description="node that is down, in total")
 
 
 class ClusterSpec(Section):
     """The cluster: equal nodes, or groups of them."""
 
-    nodes: int = Field(default=16, ge=1, le=100_000, description="how many nodes, where all are equal")
-    gpus_per_node: int = Field(default=4, ge=1, le=1024, description="GPUs on each node, where all are equal")
-    gpu_type: str = Field(default="t4", min_length=1, description="GPU type, where all nodes are equal")
+    nodes: int = Field(default=16, ge=1, le=100_000, description="number of nodes, if all are equal")
+    gpus_per_node: int = Field(default=4, ge=1, le=1024, description="GPUs on each node, if all are equal")
+    gpu_type: str = Field(default="t4", min_length=1, description="GPU type, if all nodes are equal")
     groups: tuple[GroupSpec, ...] | None = Field(
         default=None, min_length=1, description="groups of equal nodes, instead"
     )
     node_price_per_h: float | None = Field(
-        default=None, ge=0, le=1e9, description="what an hour of a node costs, in dollars; gives the metric 'cost'"
+        default=None, ge=0, le=1e9, description="price of a node in dollars per hour; gives the metric 'cost'"
     )
     gpu_price_per_h: Prices = Field(
-        default=(), description="GPU type -> what an hour of such a GPU costs; gives the metric 'gpu_cost'"
+        default=(), description="GPU type -> its price in dollars per hour; gives the metric 'gpu_cost'"
     )
     topology: tuple[LevelSpec, ...] = Field(
         default=(), description="levels above the nodes (racks, islands) and tiers within them, the lowest first"
     )
     power: PowerSpec | None = Field(
-        default=None, description="what GPUs and nodes draw; gives the metrics 'energy_kwh' and 'unused_energy_kwh'"
+        default=None, description="power of GPUs and nodes; gives the metrics 'energy_kwh' and 'unused_energy_kwh'"
     )
 
     @model_validator(mode="after")
@@ -138,7 +132,7 @@ class ClusterSpec(Section):
         watts: float | None = dict(getattr(self.power, state)).get(gpu_type, getattr(made, state, None))
         if watts is None:
             message = (
-                f"the power of GPUs of type '{gpu_type}' is not known: "
+                f"the power of GPUs of type '{gpu_type}' is unknown: "
                 f"give it as 'power.{state}: {{{gpu_type}: ...}}', or leave out 'power'"
             )
             raise ValueError(message)

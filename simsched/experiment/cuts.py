@@ -1,4 +1,4 @@
-"""Where the jobs of a cell are cut into shards."""
+"""Chooses where to cut the jobs of a cell into shards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simsched.errors import input_error
 from simsched.model import FIXED_DURATION, JobSpec, values_of
 
-#: The warm-up unless one is given, as a part of a shard's mean length.
+#: The default warm-up, as a fraction of a shard's mean length.
 _WARM_UP = 0.1
 
 Floats = npt.NDArray[np.float64]
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a workload: the jobs from `first` to before `end` count, those from `begins` to before `stops` run.
+    """A part of a workload: jobs in [`first`, `end`) count, and jobs in [`begins`, `stops`) run.
 
     Decisions count from second `from_s` to before `until_s`.
     """
@@ -33,7 +33,7 @@ class Shard:
     until_s: float
 
     def with_next(self, other: Shard) -> Shard:
-        """Return one shard of two neighbours."""
+        """Merge two neighbouring shards."""
         return Shard(self.first, other.end, self.begins, other.stops, self.from_s, other.until_s)
 
 
@@ -41,7 +41,7 @@ class Shard:
 class Cuts:
     """The shards of a workload in order; without `warm_up_s` the cluster must be empty at every cut.
 
-    With it the jobs that come within so many seconds before and after a shard's own run with these.
+    With it, jobs that come within this many seconds before and after a shard's jobs run with them.
     """
 
     shards: tuple[Shard, ...]
@@ -49,16 +49,16 @@ class Cuts:
 
     @property
     def uncut(self) -> Shard:
-        """The first two shards as one, of which the second counts: free of error, as it begins with the workload."""
+        """The first two shards as one, in which the second counts; exact, since it starts with the workload."""
         first, second = self.shards[:2]
         return Shard(second.first, second.end, first.begins, second.stops, second.from_s, second.until_s)
 
 
 def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cuts:
-    """Cut jobs in a number of parts: where the cluster may be empty near even ones, else with a warm-up.
+    """Cut jobs into `count` parts at times near equal division when the cluster may be empty, else with a warm-up.
 
-    It may be empty where all earlier jobs would be done by then if none had waited. A warm-up is a tenth
-    of a part unless it is given. Raises `InputError` where one of 0 s is asked for and there is no such place.
+    It may be empty when all earlier jobs would be done by then if none had waited. The default warm-up is a tenth of a
+    part. Raises `InputError` if a warm-up of 0 s is requested but there is no such time.
     """
     submit_s, done_s = _times(jobs)
     idle_s = submit_s - np.append(np.inf, np.maximum.accumulate(done_s[:-1], out=done_s[:-1]))
@@ -66,7 +66,7 @@ def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cu
     empty = [0, *sorted({place for place in found if place})]
     if warm_up_s == 0 or 0 not in found:
         if len(empty) == 1:
-            message = "the cluster is never empty, so that nothing can be cut without a warm-up"
+            message = "the cluster is never empty, so jobs cannot be cut without a warm-up"
             raise input_error("shards.warm_up_s", message, "give a warm-up, or leave the key out")
         return Cuts(_shards(submit_s, empty, 0.0))
     even = [min(round(part * len(submit_s) / number), len(submit_s) - 1) for part in range(number)]
@@ -79,7 +79,7 @@ def cuts_of(jobs: Sequence[JobSpec], number: int, warm_up_s: float | None) -> Cu
 
 
 def _times(jobs: Sequence[JobSpec]) -> tuple[Floats, Floats]:
-    """Return when each job comes, and when it would be done at the earliest (infinity if only a run can tell)."""
+    """Return when each job comes and its earliest possible completion (infinity if only a run can tell)."""
     told = values_of(jobs, "submit_time_s", "duration_s", "application", "speedup")
     pairs = (
         (submit_s, submit_s + duration_s if application == FIXED_DURATION and speedup is None else np.inf)

@@ -82,38 +82,36 @@ FAILURE_SETTINGS: Mapping[str, FailureSetting] = MappingProxyType(
 class CauseSpec(Section):
     """A cause of failures of nodes."""
 
-    cause: str = Field(min_length=1, max_length=40, description="name, which the table of outages shows")
-    failures: float = Field(gt=0, description="how often it is the cause, relative to the other causes")
+    cause: str = Field(min_length=1, max_length=40, description="name in the table of outages")
+    failures: float = Field(gt=0, description="frequency relative to the other causes")
     repair_median_h: float = Field(default=0.0, ge=0, description="median hours of its repair")
     repair_sigma: float = Field(default=0.0, ge=0, le=5, description="sigma of its log-normal repair times")
 
     def build(self) -> OutageCause:
-        """Return the cause as the engine has it."""
+        """Return the cause for the engine."""
         return OutageCause(self.cause, self.failures, self.repair_median_h * _HOUR_S, self.repair_sigma)
 
 
 class FailuresSpec(Section):
-    """How nodes and jobs fail, and how jobs save themselves; nothing fails unless it is said here."""
+    """Failures of nodes and jobs, and checkpoints; by default nothing fails."""
 
     setting: Literal["pretraining-cluster", "research-cluster", "frontier-run", "llama3-run", "philly"] | None = Field(
-        default=None, description="published statistics; the keys given beside replace theirs"
+        default=None, description="published statistics; other keys override theirs"
     )
-    node_mtbf_h: float | None = Field(
-        default=None, ge=0.001, description="mean hours that a node works between failures"
-    )
+    node_mtbf_h: float | None = Field(default=None, ge=0.001, description="mean hours between failures of a node")
     gpu_failures_per_day: float | None = Field(
-        default=None, gt=0, le=100, description="failures of a GPU a day, instead of 'node_mtbf_h'; its node fails"
+        default=None, gt=0, le=100, description="failures per GPU and day, instead of 'node_mtbf_h'; its node fails"
     )
     causes: tuple[CauseSpec, ...] = Field(
         default=(), description="causes of failures of nodes with their own repair times, instead of 'repair_median_h'"
     )
     hot_spares: int = Field(
-        default=0, ge=0, description="the last nodes of the cluster, idle until each replaces one that fails, at once"
+        default=0, ge=0, description="the last nodes of the cluster, idle until each replaces a failed node at once"
     )
     elastic: bool = Field(
         default=False,
-        description="a job with plans goes on at once on the nodes left of it, unless a spare stands in, and on all of "
-        "them again when they are repaired",
+        description="a job with plans continues at once on its remaining nodes, unless a spare replaces the failed "
+        "one, and returns to all of them after the repair",
     )
     slow_nodes_share: float = Field(default=0.0, ge=0, le=1, description="share of nodes that are slow")
     slow_nodes_speed: float = Field(
@@ -129,7 +127,7 @@ class FailuresSpec(Section):
     outages_path: str | None = Field(
         default=None,
         min_length=1,
-        description="CSV (node,down,up; seconds) or fault trace (.json), beside drawn failures",
+        description="CSV (node,down,up; seconds) or fault trace (.json), in addition to drawn failures",
     )
     rack_nodes: int | None = Field(
         default=None, ge=1, description="consecutive nodes of a rack, whose nodes fail together"
@@ -143,15 +141,15 @@ class FailuresSpec(Section):
     rack_mtbf_h: float | None = Field(default=None, gt=0, description="mean hours between failures of a rack")
     checkpoint_interval_s: Annotated[float, Field(gt=0)] | Literal["optimal"] | None = Field(
         default=None,
-        description="running seconds after which a job writes a checkpoint, 'optimal' for what is best for the GPUs "
-        "that it asks for; by default none does",
+        description="running seconds after which a job writes a checkpoint, 'optimal' for the best interval for its "
+        "requested GPUs; by default no checkpoints",
     )
     checkpoint_cost_s: Annotated[float, Field(ge=0)] | Literal["by-size"] = Field(
         default=0.0,
-        description="seconds for which it pauses to write one; 'by-size': as long as the state of its model takes",
+        description="seconds that it pauses to write one; 'by-size': the time to write its model's state",
     )
     jobs: Literal["never", "trace", "philly"] = Field(
-        default="never", description="how jobs fail by themselves: as their trace says, or by statistics"
+        default="never", description="failures of jobs themselves: as in their trace, or by statistics"
     )
 
     @model_validator(mode="after")
@@ -166,14 +164,16 @@ class FailuresSpec(Section):
         if len(nodes) > 1:
             raise ValueError(f"give either {' or '.join(nodes)}, not both")
         if self.causes and (self.repair_median_h or self.repair_sigma):
-            raise ValueError("'causes' have repair times of their own; leave out 'repair_median_h' and 'repair_sigma'")
+            raise ValueError("'causes' have their own repair times; leave out 'repair_median_h' and 'repair_sigma'")
         interval_s, cost_s = self.checkpoint_interval_s, self.checkpoint_cost_s
         draws = bool(nodes) or self.setting not in (None, "philly")
         if interval_s == "optimal" and not (cost_s and draws):
             message = "an optimal interval needs 'checkpoint_cost_s', and 'node_mtbf_h' or 'gpu_failures_per_day'"
             raise ValueError(message)
         if isinstance(interval_s, float) and isinstance(cost_s, float) and cost_s >= interval_s:
-            message = f"a checkpoint of {cost_s:g} s is dearer than its interval of {interval_s:g} s; save less often"
+            message = (
+                f"a checkpoint of {cost_s:g} s takes longer than its interval of {interval_s:g} s; save less often"
+            )
             raise ValueError(message)
         return self
 
@@ -192,7 +192,7 @@ class FailuresSpec(Section):
 
 
 def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | None:
-    """Return the engine's failure options, None if nothing fails or is saved.
+    """Return the engine's failure options, None if nothing fails and no checkpoints are written.
 
     Raises `InputError` for a bad list of outages or racks that the cluster lacks.
     """

@@ -30,7 +30,7 @@ from simsched.results import WORKLOAD_FILE
 #: Larger grids create cells on demand and check only a sample.
 MOST_KEPT = 10_000
 _MOST_CHECKED = 200
-#: Cells whose workloads are drawn for a check where bounds are inconclusive.
+#: Most cells whose workloads are drawn for a check if bounds are inconclusive.
 _MOST_DRAWN = 200
 #: Swept keys that may change the number of cells at a point.
 _SECTIONS = ("path", "source", "policies")
@@ -61,7 +61,7 @@ class GridCell:
 class Grid:
     """All cells of an experiment in order: sweep points, then workload files, policies, seeds.
 
-    `refused` are the policies, by label, whose cells were left out because they cannot run, each with what is wrong.
+    `refused` has the policies, by label, whose cells were left out because they cannot run, with the reasons.
     """
 
     experiment: Experiment
@@ -132,7 +132,9 @@ def make_grid(
             progress(len(made), len(chosen))
     maker.checks.raise_problems()
     if leave_out and not kept:
-        raise input_error("seeds", f"{total} cells are too many to tell who can run", f"make at most {MOST_KEPT}")
+        raise input_error(
+            "seeds", f"{total} cells are too many to find out which policies can run", f"make at most {MOST_KEPT}"
+        )
     made = [cell for cell in made if cell.label not in refused]
     cells = tuple(made) if kept else lazy
     return Grid(experiment, cells, tuple(labels), refused=refused)
@@ -143,11 +145,11 @@ def look_into(
 ) -> tuple[int, tuple[GridCell, ...]]:
     """Check an experiment without creating all cells; returns their number and that of the created ones.
 
-    Creates all cells of up to `_MOST_CHECKED` on a recorded trace; otherwise the first seed's for each point, policy
+    On a recorded trace, creates up to `_MOST_CHECKED` cells; otherwise only the first seed's cell of each point, policy
     and workload file, from the first weeks of a generated year if those hold enough jobs. Other seeds are checked by
-    bounds over the recipe, and by drawing where bounds are inconclusive. No source is read: the tasks' keys tell these
-    cells apart but name no folder, and `about` has only `without`. Raises `InputError` as `make_grid` does, and for
-    what a policy raises before its first decision.
+    bounds over the recipe, and by drawing if the bounds are inconclusive. Reads no sources: the tasks' keys distinguish
+    these cells but name no folder, and `about` has only `without`. Raises `InputError` as `make_grid` does, and for any
+    exception of a policy before its first decision.
     """
     maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True), with_sources=False)
     shape = maker.shape()
@@ -170,9 +172,9 @@ def look_into(
 
 
 def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int) -> None:
-    """Check the cells of other seeds than the `firsts` by bounds on what a seed may draw.
+    """Check the cells of seeds other than the `firsts` by bounds on what a seed may draw.
 
-    Where bounds are inconclusive it creates the cells as in a run, or raises the doubts if there are too many.
+    If bounds are inconclusive, creates the cells as in a run, or raises the possible problems if there are too many.
     """
     doubtful = {first: found for first in firsts if (found := maker.doubts(first, shape))}
     if len(doubtful) * seeds > _MOST_DRAWN:
@@ -185,7 +187,7 @@ def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int
 
 
 class _Maker:
-    """Creates cells; reads and hashes what they share once."""
+    """Creates cells; reads and hashes shared data only once."""
 
     def __init__(
         self, experiment: Experiment, inputs: CellInputs, checks: Checks, *, with_sources: bool = True
@@ -202,7 +204,7 @@ class _Maker:
         self._loads: dict[tuple[object, ...], float | None] = {}
 
     def shape(self) -> Shape:
-        """Return the number of cells at each point; `InputError` if that takes creating them all."""
+        """Return the number of cells at each point; raises `InputError` if that requires creating them all."""
         points = self.experiment.points
         if len(points) > MOST_KEPT:
             whole = [key for key in points[0].values if key.split(".")[-1] in _SECTIONS or key == "workload"]
@@ -244,7 +246,7 @@ class _Maker:
         return point, spec, spec.policies[policy_number], spec.seeds[seed], files[file]
 
     def doubts(self, index: int, shape: Shape) -> tuple[Problem, ...]:
-        """Return possible problems of a cell under other seeds, judged by the hardest jobs any seed may draw."""
+        """Return possible problems of a cell with other seeds, judged by the hardest jobs that any seed may draw."""
         _, spec, policy, _, file = self._place(index, shape)
         workload = spec.workload_of(policy)
         if file or spec.tuning is not None or (workload.seed is not None and workload.file is not None):
@@ -266,7 +268,7 @@ class _Maker:
         drawn = self._drawn(spec, workload, seed, file)
         task = self._given(spec, policy, seed, drawn)
         made = self._check(task, spec, policy, drawn, file, self.checks)
-        if self.checks.problems:  # the grid is refused, and what follows may ask jobs for what they lack
+        if self.checks.problems:  # the grid is rejected; later steps may need attributes that the jobs lack
             return task
         digests = {
             "cluster": self._cluster(spec.cluster)[1],
@@ -291,7 +293,7 @@ class _Maker:
         return replace(task, key=key_of(task, digests), about=about)
 
     def _offered(self, task: Task, digest: str) -> float | None:
-        """Return the load that a cell's jobs offer, once for equal jobs."""
+        """Return the offered load of a cell's jobs, computed once for equal jobs."""
         what = digest, id(task.cluster), task.applications, tuple(sorted(task.gpu_speed.items())), task.engine
         if what not in self._loads:
             parts = task.engine.gpu_shares

@@ -1,4 +1,4 @@
-"""Unused keys of a workload: those of other recipes, and of the generated trace where it is not used."""
+"""Finds unused keys of a workload: those of other recipes, and of the generated trace if it is not used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def idle_keys(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
             continue
         remedy = _remedy(key, spec)
         if remedy and getattr(spec.workload, key) != getattr(usual, key):
-            yield draft.problem(("workload", key), "it changes nothing here", remedy)
+            yield draft.problem(("workload", key), "it has no effect here", remedy)
 
 
 def _is_one_workload(draft: Draft, spec: ExperimentSpec) -> bool:

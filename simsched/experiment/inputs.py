@@ -33,7 +33,7 @@ from simsched.workload.recipes import PUBLISHED_JOBS, Configurations
 
 #: Days of a generated trace that hold jobs of all kinds; drawing a year takes ten times as long.
 _ENOUGH_DAYS = 28
-#: So many jobs in a stretch of generated trace that any other of that length surely has some.
+#: If a stretch of generated trace has this many jobs, any other of the same length surely has some.
 _MANY = 100
 #: Workload keys that belong to no recipe.
 _OWN_KEYS = set(WorkloadSpec.model_fields) - {field.name for field in fields(WorkloadOptions)}
@@ -41,7 +41,7 @@ _OWN_KEYS = set(WorkloadSpec.model_fields) - {field.name for field in fields(Wor
 
 @dataclass(frozen=True)
 class Gathered:
-    """The jobs of a cell, their digest, the trace rows left out by reason, and where the jobs are cut, if at all."""
+    """The jobs of a cell, their digest, the trace rows left out by reason, and the cuts between shards, if any."""
 
     jobs: Sequence[JobSpec]
     digest: str
@@ -64,7 +64,7 @@ class CellInputs:
         self._extremes: dict[tuple[object, ...], Gathered | None] = {}
 
     def applications(self, options: ApplicationsOptions) -> ApplicationCatalogue:
-        """Return the applications of a folder, or the shipped ones; `InputError` for one that is not there."""
+        """Return the applications of a folder, or the shipped ones; raises `InputError` if one does not exist."""
         if options.path is not None and not Path(options.path).exists():
             raise _nothing_at("applications", options.path)
         return catalogue(options)
@@ -83,7 +83,7 @@ class CellInputs:
         return workload.source if workload.file is None else Path(workload.file).stem
 
     def trials(self, tuning: TuningOptions) -> Gathered:
-        """Return the tuning trials as known in advance; `InputError` if tuning cannot run."""
+        """Return the tuning trials as known in advance; raises `InputError` if tuning cannot run."""
         require_optuna()
         if tuning not in self._trials:
             jobs = template_jobs(tuning)
@@ -115,13 +115,13 @@ class CellInputs:
         return gathered(HeldJobs(drawn.jobs), digest_of(drawn.jobs), drawn.left_out)
 
     def _in_parts(self, workload: WorkloadSpec, file: str, seed: int) -> Iterator[Drawn] | None:
-        """Return the jobs as their file is read, None where they are drawn from all of it."""
+        """Return the jobs while their file is read, None if the draw needs the whole file."""
         if workload.guaranteed_share or workload.deadline_factor is not None or workload.offered_load is not None:
             return None
         return drawn_in_parts(self._options(workload, file), seed)
 
     def extremes(self, workload: WorkloadSpec, spec: ExperimentSpec) -> Gathered | None:
-        """Return jobs as hard to run as under any seed, None if only drawing tells whether there are enough."""
+        """Return jobs that are as hard to run as any seed's, None if only drawing tells whether there are enough."""
         what = (workload, spec.cluster, spec.applications)
         if what not in self._extremes:
             enough = self._with_margin(workload, spec)
@@ -130,7 +130,7 @@ class CellInputs:
         return self._extremes[what]
 
     def _with_margin(self, workload: WorkloadSpec, spec: ExperimentSpec) -> bool:
-        """Return whether a seed has jobs to spare, so that other seeds with as long a trace have enough.
+        """Return whether a seed has so many jobs that other seeds with a trace of the same length have enough.
 
         That takes twice the requested number, and `_MANY` for a replay.
         """
@@ -156,7 +156,7 @@ class CellInputs:
         try:
             return self._draw(workload.model_copy(update={"days": _ENOUGH_DAYS, "stratify": False}), file, seed, spec)
         except InputError:
-            return None  # the whole year shows what is wrong, if anything
+            return None  # the whole year shows any problem
 
     def _draw(self, workload: WorkloadSpec, file: str, seed: int | None, spec: ExperimentSpec) -> Drawn:
         """Draw jobs, or without a seed the extremes of any seed."""
@@ -223,7 +223,7 @@ def leave_out_large(workload: WorkloadSpec) -> str:
         return LEAVE_OUT
     if any(field.name == "max_gpus" for field in fields(RECIPES[recipe])):  # type: ignore[arg-type]
         return "set workload.max_gpus: {most}"
-    return "take a policy that may give a job other GPUs than it asks for, or recipe: replay with max_gpus: {most}"
+    return "use a policy that may change the number of a job's GPUs, or recipe: replay with max_gpus: {most}"
 
 
 def _is_job_list(path: Path) -> bool:

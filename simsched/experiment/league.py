@@ -1,4 +1,4 @@
-"""The declaration of a league: workloads and conditions that are fixed before any policy is run on them."""
+"""The declaration of a league: workloads and conditions that are fixed before any policy runs on them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Keys = dict[str, Any]
 
 
 class LeagueWorkload(Section):
-    """The jobs of some contests; those of `data` (a file, or a pattern for several) need a folder that holds it.
+    """The jobs of some contests; jobs from `data` (a file, or a pattern for several) need a folder that holds it.
 
-    `keys` are other keys of an experiment that these jobs need, `only` the conditions that they are played under (all,
-    if empty), `without` the conditions that do not go with them, with the reasons.
+    `keys` are other keys of an experiment that these jobs need, `only` the conditions that apply to them (all, if
+    empty), and `without` the excluded conditions with the reasons.
     """
 
     about: str = Field(min_length=1)
@@ -42,7 +42,7 @@ class LeagueWorkload(Section):
 
 
 class LeagueRow(Section):
-    """A policy with parameters that takes part beside those with their defaults."""
+    """A policy with parameters that takes part in addition to those with their defaults."""
 
     name: str
     label: str
@@ -50,7 +50,7 @@ class LeagueRow(Section):
 
 
 class TunedRow(Section):
-    """A policy with the parameters that do best of a grid."""
+    """A policy with the best parameters of a grid."""
 
     name: str
     label: str
@@ -63,10 +63,10 @@ class TunedRow(Section):
 
 
 class Tuning(Section):
-    """Rows that are tuned before a league is played, on seeds that are not the league's.
+    """Rows to tune before a league is played, on seeds other than the league's.
 
-    Of each row's grid those parameters are taken whose mean JCTs have the least geometric mean, over the workloads that
-    all of its candidates ran under the usual condition.
+    Each row gets the parameters of its grid with the least geometric mean of mean JCTs, over the workloads that all of
+    its candidates ran under the usual condition.
     """
 
     seeds: list[int] = Field(min_length=2, max_length=100)
@@ -74,9 +74,9 @@ class Tuning(Section):
 
 
 class Division(Section):
-    """A part of a league that is played by itself: some workloads, each under some of the conditions.
+    """A part of a league that can be played alone: some workloads, each under some of the conditions.
 
-    `instead` are keys of its own, which stand in place of the league's.
+    `instead` has keys that replace the league's.
     """
 
     about: str = Field(min_length=1)
@@ -102,7 +102,7 @@ class LeagueSpec(Section):
 
 @dataclass(frozen=True)
 class Contest:
-    """One workload under one condition: an experiment but for its policies, or why its jobs are not at hand."""
+    """One workload under one condition: an experiment without policies, or why its jobs are not available."""
 
     workload: str
     condition: str
@@ -126,7 +126,7 @@ class Contest:
 
 
 def find_league(name: str) -> Path:
-    """Find a league by the path of its file or, of those that ship, by its name: `league-2026` or `2026`."""
+    """Find a league by the path of its file, or a shipped league by its name: `league-2026` or `2026`."""
     path = Path(name)
     if path.is_file():
         return path
@@ -138,14 +138,14 @@ def find_league(name: str) -> Path:
 
 
 def read_league(name: str, division: str = "") -> LeagueSpec:
-    """Read a league, or a division of it; raises `InputError` with everything that is wrong."""
+    """Read a league, or a division of it; raises `InputError` with every problem."""
     path = find_league(name)
     spec = read_section(path, LeagueSpec)
     _check_tuning(path, spec)
     if not division:
         return spec
     if division not in spec.divisions:
-        raise input_error(path, f"declares no division '{division}'", nearest(division, spec.divisions))
+        raise input_error(path, f"does not declare a division '{division}'", nearest(division, spec.divisions))
     few = spec.divisions[division]
     for workload, conditions in few.contests.items():
         where = f"divisions.{division}.contests"
@@ -175,12 +175,12 @@ def _check_tuning(path: Path, spec: LeagueSpec) -> None:
 
 
 def digest_of_league(spec: LeagueSpec) -> str:
-    """Return the digest of what a league declares and of what a simulation means: alike in what may be joined."""
+    """Return the digest of a league's declaration and the simulator's code; equal digests may be joined."""
     return digest_of((SEMANTICS, spec.model_dump(exclude={"description", "rows", "tuning", "divisions"})))[:16]
 
 
 def contests(spec: LeagueSpec, data: Path | None = None) -> Iterator[Contest]:
-    """Yield the contests in order; those whose data are not below the folder `data` say so."""
+    """Yield the contests in order; a contest without its data below the folder `data` says so."""
     for name, one in spec.workloads.items():
         for label, path, missing in _places(name, one, data):
             for condition in one.only or spec.conditions:
@@ -194,33 +194,33 @@ def contests(spec: LeagueSpec, data: Path | None = None) -> Iterator[Contest]:
 
 
 def _places(name: str, one: LeagueWorkload, data: Path | None) -> Iterator[tuple[str, Path | None, str]]:
-    """Yield the name, the file and what is wrong with it, of each workload that a declaration stands for."""
+    """Yield the name, the file and any problem of each workload in a declaration."""
     if not one.data:
         yield name, None, ""
         return
     found = sorted(data.glob(one.data)) if data is not None else []
     if not found:
-        yield name, None, f"{one.data} is not at hand: name the folder that holds it with --data"
+        yield name, None, f"{one.data} is not available: name the folder that holds it with --data"
     for path in found:
         yield (name if len(found) == 1 else f"{name}-{path.stem}"), path.resolve(), ""
 
 
 def _dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys with those of the section `workload` apart, so that a workload's own stand beside them."""
+    """Return keys with those of the section `workload` separate, so that a workload can add its own."""
     own = keys.get("workload")
     rest = {key: value for key, value in keys.items() if key != "workload"}
     return rest | ({f"workload.{key}": value for key, value in own.items()} if isinstance(own, dict) else {})
 
 
 def shipped_results(spec: LeagueSpec) -> Path | None:
-    """Return the results of a league, or of a division, that ship; None where none do."""
+    """Return the shipped results of a league or a division; None if there are none."""
     path = data_folder("leagues") / "results" / f"{spec.name}.json.gz"
     return path if path.is_file() else None
 
 
 @dataclass(frozen=True)
 class Entrants:
-    """The policies of a league, as rows of its experiments, and those that cannot take part, with the reasons."""
+    """The policies of a league as rows of its experiments, and those that cannot take part with the reasons."""
 
     rows: tuple[Mapping[str, Any], ...]
     unable: Mapping[str, str]
@@ -229,9 +229,9 @@ class Entrants:
 def entrants(
     spec: LeagueSpec, policies: Sequence[str] | None = None, tuned: Sequence[Mapping[str, Any]] = ()
 ) -> Entrants:
-    """Return every policy that ships, with its defaults, and the league's own and `tuned` rows; or only `policies`.
+    """Return every shipped policy with its defaults, and the league's extra and `tuned` rows; or only `policies`.
 
-    One whose parameters have no defaults that do is named with the reason.
+    A policy without working defaults is named with the reason.
     """
     names = [name for name in registry.names() if registry.POLICIES.is_shipped(name)] if policies is None else policies
     rows: list[Mapping[str, Any]] = [{"name": name} for name in names]
@@ -240,7 +240,7 @@ def entrants(
     unable: dict[str, str] = {}
     for row in rows:
         if registry.POLICIES.is_foreign(row["name"]):
-            continue  # loaded in a process of its own
+            continue  # loaded in a separate process
         try:
             check_experiment(yaml_lines.parse(json.dumps({"name": "league", "policies": [row]}), "league"))
         except InputError as error:
@@ -250,17 +250,17 @@ def entrants(
 
 
 def reason_of(problems: Sequence[Problem]) -> str:
-    """Return in a line why something cannot be run."""
+    """Return one line on why something cannot run."""
     return problems[0].message
 
 
 def code_of(manifest: Mapping[str, Any]) -> str:
-    """Return a digest of the code that made a cell, by its manifest: the simulator's and its policy's."""
+    """Return a digest of the code behind a cell from its manifest: the simulator's and its policy's."""
     return digest_of((str(manifest["code_hash"]), sorted(manifest["policy_source"].items())))[:16]
 
 
 def code_now(policy: str) -> str:
-    """Return what `code_of` would for a cell of this policy that is run now; empty for one that does not ship."""
+    """Return what `code_of` would give for a new cell of this policy; empty for a policy that does not ship."""
     if not registry.POLICIES.is_shipped(policy):
         return ""
     source = plugin_closure(registry.load(policy), without=code().modules).modules

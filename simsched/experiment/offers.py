@@ -1,4 +1,4 @@
-"""Checks which physics an experiment offers a cell's policy."""
+"""Checks which physics an experiment offers to a cell's policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.policy import Physics, Policy, physics
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a policy meets in a cell: cluster, engine settings, jobs and its own parameters."""
+    """The conditions of a policy in a cell: cluster, engine settings, jobs and its parameters."""
 
     cluster: Cluster
     engine: EngineOptions
@@ -33,7 +33,7 @@ class Conditions:
 
 
 def first_of_each(jobs: Sequence[JobSpec], *names: str) -> list[JobSpec]:
-    """Return the first job with each of the values of some fields, reading the jobs once."""
+    """Return the first job for each combination of values of some fields, in one pass over the jobs."""
     picked: dict[Any, int] = {}
     for place, found in enumerate(values_of(jobs, *names)):
         picked.setdefault(found, place)
@@ -72,7 +72,7 @@ OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
 
 
 def lacking(policy: Policy, conditions: Conditions) -> dict[str, str]:
-    """Return what a policy loses without missing physics it counts on, one sentence by name."""
+    """Return what a policy loses without the missing physics it relies on, one sentence by name."""
     return {
         wanted.name: f"{wanted.missing}, and it {becomes.words}"
         for wanted, becomes in policy.counts_on.items()

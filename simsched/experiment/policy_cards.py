@@ -1,4 +1,4 @@
-"""What there is to know about a policy, from its declarations: for catalogue pages and the terminal."""
+"""Describes a policy from its declarations, for catalogue pages and the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simsched.knowledge import Known, told
 from simsched.plugins import parameters
 from simsched.policy import Policy, Signal, registry
 
-#: Questions of somebody who looks for a policy, each with what answers it.
+#: Questions of a user who looks for a policy, each with the test that answers it.
 QUESTIONS: Mapping[str, str] = {
     "Needs no knowledge of a job but its request": "blind",
     "Reads what only an oracle knows": "oracle",
@@ -31,12 +31,12 @@ QUESTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class PolicyCard:
-    """A policy as its declarations have it.
+    """A policy as described by its declarations.
 
     `parts` are the paragraphs of its documentation: `Idea`, `Deviations`, and the rest under "". `signals` maps what it
-    reads to how a real scheduler would come by it, `physics` what it counts on to what it is without, and `parameters`
-    are name, type and default as text. It `follows` a version of a scheduler, whose switches are `features` with their
-    defaults. `evidence` has rows of kind, what came out, and where that is shown.
+    reads to how a real scheduler would obtain it, `physics` what it relies on to what it becomes without, and
+    `parameters` are name, type and default as text. It `follows` a version of a scheduler, with switches in `features`
+    and their defaults. `evidence` has rows of kind, result and location.
     """
 
     name: str
@@ -53,7 +53,7 @@ class PolicyCard:
 
     @property
     def group(self) -> str:
-        """The class in which it competes: what it knows, and whether jobs keep the number of their GPUs."""
+        """The class in which it competes: its knowledge, and whether jobs keep their number of GPUs."""
         return f"{told(self.signals)}, {'elastic' if 'elastic' in self.answers else 'rigid'}"
 
     def markdown(self) -> str:
@@ -104,7 +104,7 @@ def signals_read(policy: type[Policy]) -> frozenset[Signal]:
 
 
 def _answers(policy: type[Policy], read: frozenset[Signal]) -> Iterator[str]:
-    """Yield which questions a policy answers with yes."""
+    """Yield the questions to which the answer is yes for a policy."""
     if all(one.known is Known.REPORTED for one in read):
         yield "blind"
     if any(one.known is Known.ORACLE for one in read):
@@ -118,14 +118,14 @@ def _answers(policy: type[Policy], read: frozenset[Signal]) -> Iterator[str]:
 
 
 def _family(policy: type[Policy]) -> str:
-    """Return the folder that a policy stands in below its package, which names its family."""
+    """Return the folder of a policy below its package, which names its family."""
     return policy.__module__.split(".")[1] if policy.__module__.count(".") else "own"
 
 
 def _documented(policy: type[Policy]) -> tuple[str, Mapping[str, Sequence[str]]]:
-    """Return the first line of a policy's documentation, and its other paragraphs by their heading.
+    """Return the first line of a policy's documentation, and its other paragraphs by heading.
 
-    A module with an *Idea* is about its policies; otherwise the class speaks for itself.
+    The module's docstring counts if it has an *Idea*, otherwise the class's.
     """
     own = _paragraphs(inspect.getdoc(policy) or "")
     module = _paragraphs(inspect.getdoc(sys.modules[policy.__module__]) or "")
@@ -144,7 +144,7 @@ def _documented(policy: type[Policy]) -> tuple[str, Mapping[str, Sequence[str]]]
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a text, each a line, and the items of a list a line each."""
+    """Return the paragraphs of a text as one line each, and likewise the items of lists."""
     joined = re.sub(r"(?<!\n)\n(?!\n|- )", " ", text)
     return [re.sub(r"[ ]+", " ", part).strip() for part in joined.split("\n\n") if part.strip()]
 
@@ -162,7 +162,7 @@ def _plain(value: Any) -> str:
 
 
 def _evidence(policy: type[Policy]) -> Iterator[tuple[str, str, str]]:
-    """Yield what the package of a policy says of how it was checked, in its module `evidence` if it has one."""
+    """Yield how a policy was checked, from the module `evidence` of its package, if any."""
     package = policy.__module__.partition(".")[0]
     if hasattr(sys.modules[package], "__path__") and find_spec(f"{package}.evidence") is not None:
         yield from (tuple(one) for one in import_module(f"{package}.evidence").EVIDENCE.get(policy.name, ()))

@@ -88,7 +88,7 @@ def _refused(
     try:
         made = make_policy(policy, params, diagnostics)
         if noun == "policy":
-            _ = made.triggers  # which refuse an interval of 0
+            _ = made.triggers  # which reject an interval of 0
     except InputError as error:
         for problem in error.problems:
             yield _of_file(policy, params, problem)
@@ -121,13 +121,13 @@ def _too_large(value: Any) -> bool:
 
 
 def _not_finite(value: Any, *, infinite: bool) -> bool:
-    """Return whether a value holds nan, or infinity where that has no meaning."""
+    """Return whether a value holds nan, or infinity where it is meaningless."""
     return any(math.isnan(number) or (math.isinf(number) and not infinite) for number in _numbers(value))
 
 
 @lru_cache(maxsize=256)
 def _adapter(policy: Any, name: str) -> TypeAdapter[Any] | None:
-    """Return what checks a parameter, None for a type of the policy's own, of which its constructor decides."""
+    """Return the validator of a parameter, None for a custom type that only the constructor can check."""
     annotation = next(one.annotation for one in parameters(policy) if one.name == name)
     try:
         try:
@@ -141,7 +141,7 @@ def _adapter(policy: Any, name: str) -> TypeAdapter[Any] | None:
 
 
 def _validated(policy: type[Any], name: str, value: Any) -> Any:
-    """Convert plain data as strict JSON: lists may become tuples, but text no numbers."""
+    """Convert plain data as strict JSON: lists may become tuples, but text does not become numbers."""
     adapter = _adapter(cast("Hashable", policy), name)
     return value if adapter is None else adapter.validate_json(json.dumps(value), strict=True)
 

@@ -1,4 +1,4 @@
-"""Adds what follows from solo times to the jobs of a workload: deadlines and an offered load; and guarantees."""
+"""Adds deadlines, an offered load (both from solo times) and guarantees to the jobs of a workload."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def with_deadlines(
     share: float,
     seed: int,
 ) -> list[JobSpec]:
-    """Return the jobs with deadlines: `factor`, or one drawn between two, times a job's time alone in seconds.
+    """Return the jobs with deadlines: `factor`, or one drawn between two, times a job's solo time in seconds.
 
-    Alone means consolidated, on the requested GPUs and batch, of the fastest usable type, without delays. A drawn
-    `share` of the jobs gets deadlines, the same over a sweep of factors. Raises `InputError` for a job that no type of
-    the cluster can run.
+    The solo time is that of the job alone and consolidated, on its requested GPUs and batch, on the fastest usable
+    type, without delays. A random `share` of the jobs gets deadlines, the same jobs over a sweep of factors. Raises
+    `InputError` for a job that no type of the cluster can run.
     """
     rng = stream(seed, "deadlines")
     low, high = factor if isinstance(factor, tuple) else (factor, factor)
@@ -63,16 +63,16 @@ def _alone_s(job: JobSpec, app: Application, cluster: Cluster) -> float:
         return TrueRemainingWork(_Submitted(job.request, app, cluster), 0.0).seconds
     except (ValueError, LookupError) as error:
         types = ", ".join(cluster.gpu_types)
-        message = f"job '{job.id}' ({app.name}) runs on {job.num_gpus} GPUs of none of the types {types}"
+        message = f"job '{job.id}' ({app.name}) cannot run on {job.num_gpus} GPUs of any of the types {types}"
         raise input_error("workload.deadline_factor", message, "name types that it knows, or leave it out") from error
 
 
 def with_offered_load(
     jobs: Sequence[JobSpec], applications: ApplicationSource, cluster: Cluster, load: float, *, parts: bool
 ) -> list[JobSpec]:
-    """Return the jobs with the times between submissions scaled so that they offer `load`; see `offered_load`.
+    """Return the jobs with interarrival times scaled to the offered load `load`; see `offered_load`.
 
-    Whole seconds stay whole. Raises `InputError` where all jobs come at once or one can run nowhere.
+    Whole seconds stay whole. Raises `InputError` if all jobs come at once or one can run nowhere.
     """
     found = offered_load(jobs, applications, cluster, parts=parts)
     if found is None:
@@ -88,10 +88,10 @@ def with_offered_load(
 def offered_load(
     jobs: Sequence[JobSpec], applications: ApplicationSource, cluster: Cluster, *, parts: bool
 ) -> float | None:
-    """Return the GPU time that jobs ask for over that of all GPUs from the first submission to the last.
+    """Return the GPU time that jobs request relative to that of all GPUs from the first submission to the last.
 
-    A job asks for its GPUs (with `parts` for its part of them) for its time alone on them, consolidated, with the batch
-    asked for; on GPUs of several types at their mean speed for it. None where all come at once or one runs nowhere.
+    A job requests its GPUs (with `parts`, its part of them) for its solo time on them, consolidated, with the requested
+    batch; on GPUs of several types at their mean speed for it. None if all come at once or one runs nowhere.
     """
     known: dict[object, float] = {}
     gpu_s, first_s, last_s = 0.0, float("inf"), 0.0
@@ -113,7 +113,7 @@ def offered_load(
 
 
 def _mean_s(job: JobSpec, applications: ApplicationSource, cluster: Cluster) -> float | None:
-    """Return the seconds of a job alone at the mean speed of all GPUs; None where it runs on no type."""
+    """Return a job's solo time in seconds at the mean speed of all GPUs; None if it runs on no type."""
     work = TrueRemainingWork(_Submitted(job.request, applications.for_job(job.request, job.truth), cluster), 0.0)
     speed = 0.0
     for gpu_type, gpus in cluster.gpus_by_type.items():
@@ -125,6 +125,6 @@ def _mean_s(job: JobSpec, applications: ApplicationSource, cluster: Cluster) -> 
 
 
 def with_guarantees(jobs: Iterable[JobSpec], share: float, seed: int) -> list[JobSpec]:
-    """Return the jobs, a drawn `share` of them guaranteed; a larger share keeps those of a smaller one."""
+    """Return the jobs with a random `share` of them guaranteed; a larger share includes those of a smaller one."""
     rng = stream(seed, "guarantees")
     return [replace(job, guaranteed=job.guaranteed or bool(rng.random() < share)) for job in jobs]

@@ -1,6 +1,6 @@
-"""Published data that validations need and that do not ship: what, whose, and how to get and check them.
+"""Published data that validations need but that do not ship: contents, owners, and how to get and verify them.
 
-`published.yaml` declares them; the command `simsched data`, its page and the messages of tests follow from it.
+`published.yaml` declares them; the command `simsched data`, its page and the messages of tests use it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LARGEST = 1 << 28
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file by its path in the folder of its data; `sha256` and `address` are None where not known."""
+    """A file by its path in the folder of its data; `sha256` and `address` are None if not known."""
 
     path: str
     sha256: str | None
     address: str | None
 
     def state(self, folder: Path) -> State:
-        """Set a copy in a folder against the hash."""
+        """Compare a copy in a folder with the hash."""
         place = folder / self.path
         if not place.is_file():
             return "missing"
@@ -43,7 +43,7 @@ class PublishedFile:
     def fetch(self, folder: Path) -> None:
         """Fetch the file from its owner into a folder, whole or not at all.
 
-        Raises `OSError` where the network or the owner fails, and `InputError` where the content is another one.
+        Raises `OSError` if the network or the owner's server fails, and `InputError` if the content differs.
         """
         from http.client import HTTPException
         from urllib.request import urlopen  # slow to load
@@ -52,10 +52,10 @@ class PublishedFile:
         try:
             with urlopen(self.address, timeout=_LONGEST_WAIT_S) as answer:
                 content: bytes = answer.read(_LARGEST)
-        except HTTPException as error:  # broken off
+        except HTTPException as error:  # interrupted
             raise OSError(str(error)) from error
         if content_hash(content) != self.sha256:
-            message = "the owner's file is not the one that the validation ran with, and is not kept"
+            message = "the owner's file differs from the one that the validation used, and is not kept"
             raise input_error(self.address, message)
         place = folder / self.path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class PublishedData:
-    """What one owner published; `how` says where the files come from that have no address."""
+    """What one owner published; `how` describes how to get the files without an address."""
 
     name: str
     what: str
@@ -83,17 +83,17 @@ class PublishedData:
 
     @property
     def wanted(self) -> tuple[PublishedFile, ...]:
-        """List the files that can be fetched, or all where none can."""
+        """List the files that can be fetched, or all if none can."""
         return tuple(file for file in self.files if file.address) or self.files
 
     def remedy(self) -> str:
-        """Say in a line how to get the data."""
+        """Return one line on how to get the data."""
         owner = self.owner.split(" ")[0]
         return f"{owner} publishes it: `simsched data get {self.name}` fetches it or tells what to download by hand"
 
 
 def content_hash(content: bytes) -> str:
-    """Return the SHA-256 of a file as it is with Unix line ends and without a byte order mark."""
+    """Return the SHA-256 of a file with Unix line ends and without a byte order mark."""
     return hashlib.sha256(content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -105,7 +105,7 @@ def published_data() -> Mapping[str, PublishedData]:
 
 
 def find_published(name: str) -> PublishedData:
-    """Return data by name; `InputError` for an unknown name."""
+    """Return data by name; raises `InputError` for an unknown name."""
     known = published_data()
     if name not in known:
         raise input_error("NAME", f"no data are called '{name}'", nearest(name, known))
@@ -113,7 +113,7 @@ def find_published(name: str) -> PublishedData:
 
 
 def remedy_for(path: Path) -> str:
-    """Say how to get a missing file or folder that a shipped experiment names; "" for any other."""
+    """Return how to get a missing file or folder that a shipped experiment names; "" for any other."""
     if not path.is_relative_to(data_folder("experiments")):
         return ""
     for data in published_data().values():

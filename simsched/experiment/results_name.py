@@ -42,11 +42,11 @@ def results_name(experiment: Experiment, name: str | None = None) -> str:
 
 
 def _as_in_file(experiment: Experiment) -> bool:
-    """Return whether the options change nothing in the file."""
+    """Return whether the options leave the file unchanged."""
     try:
         document = yaml_lines.load(experiment.file)
         if set(foreign_code(document)) - set(foreign_code(document, experiment.changed)):
-            return False  # others than those that are loaded here
+            return False  # different from those loaded here
         return _determining(check_experiment(document)) == _determining(experiment)
     except InputError:
         return False

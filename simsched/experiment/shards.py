@@ -1,4 +1,4 @@
-"""Which cells can be cut into shards, and their jobs on the way there."""
+"""Decides which cells can be cut into shards, and stores their jobs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from simsched.policy import Policy
 
 
 def stored(jobs: Iterator[JobSpec]) -> StoredJobs:
-    """Write jobs to a temporary file as they come."""
+    """Write jobs to a temporary file as they arrive."""
     handle, name = mkstemp(prefix="simsched-jobs-")
     os.close(handle)
     return StoredJobs.write(Path(name), jobs, temporary=True)
 
 
 def why_whole(task: Task, policy: Policy, spec: ExperimentSpec) -> Iterator[Problem]:
-    """Yield what of a cell needs all of its jobs in one simulation."""
+    """Yield problems with parts of a cell that need all of its jobs in one simulation."""
     remedy = "leave the section 'shards' out"
     if not policy.forgets:
-        message = f"the policy '{policy.name}' may remember jobs that are complete, so that its jobs cannot be cut"
+        message = f"the policy '{policy.name}' may remember completed jobs, so its jobs cannot be cut"
         yield Problem("shards", message, f"{remedy}; a policy of your own that forgets them declares 'forgets = True'")
     whole = {
         "tuning": task.tuning is not None,

@@ -11,19 +11,19 @@ from simsched.keys import INPUT_FILE
 
 
 class SharingSpec(Section):
-    """Whether several jobs may hold one GPU, and how fast they are then."""
+    """Sharing of a GPU between several jobs, and their speed."""
 
-    max_jobs: int = Field(default=1, ge=1, le=16, description="jobs that may hold one GPU")
+    max_jobs: int = Field(default=1, ge=1, le=16, description="most jobs on one GPU")
     model: Literal["constant", "time-slicing", "stages", "gaps", "pairs", "shares"] = Field(
         default="constant",
-        description="how fast jobs are that share a GPU; 'shares': as if alone, as the parts that they ask for "
+        description="speed of jobs that share a GPU; 'shares': as if alone, since their requested parts "
         "add up to at most one GPU",
     )
     factor: float | None = Field(
-        default=None, gt=0, le=1, description="model 'constant': speed relative to that when alone; 1/k unless given"
+        default=None, gt=0, le=1, description="model 'constant': speed relative to a job alone; 1/k by default"
     )
-    quantum_s: float = Field(default=60.0, gt=0, description="model 'time-slicing': seconds of a turn")
-    switch_s: float = Field(default=0.0, ge=0, description="model 'time-slicing': seconds lost at each turn")
+    quantum_s: float = Field(default=60.0, gt=0, description="model 'time-slicing': seconds per time slice")
+    switch_s: float = Field(default=0.0, ge=0, description="model 'time-slicing': seconds lost per time slice")
     pairs_path: Annotated[str | None, INPUT_FILE] = Field(
         default=None, min_length=1, description="model 'pairs': CSV of measured pairs"
     )

@@ -11,7 +11,8 @@ from simsched.paths import data_folder
 def find_experiment(name: str) -> Path:
     """Find an experiment by path, or a shipped one by name, with or without `.yaml`.
 
-    The folder of a shipped experiment is optional if the name is unique. `InputError` if there is no match, or several.
+    The folder of a shipped experiment is optional if the name is unique. Raises `InputError` if there is no match, or
+    several.
     """
     path = Path(name)
     if path.is_file():

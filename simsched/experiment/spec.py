@@ -40,7 +40,7 @@ _Section = TypeVar("_Section", bound=Section)
 def _printable(text: str) -> str:
     """Reject characters that figures cannot show."""
     if not text.isprintable():
-        raise ValueError("must not hold control characters")
+        raise ValueError("must not contain control characters")
     return text
 
 
@@ -52,7 +52,7 @@ def _or_names(schema: dict[str, Any]) -> None:
 def _with_keys_of(options: type[Any]) -> Callable[[type[_Section]], type[_Section]]:
     """Add the fields of a dataclass of keys (`simsched.keys`) to a section.
 
-    Raises `TypeError` for a key that is declared in two ways, of which one would silently hide the other.
+    Raises `TypeError` if a key is declared in two ways, since one would silently hide the other.
     """
     declared = [one for kind in options.__mro__ if is_dataclass(kind) for one in fields(kind)]
     ways: dict[str, set[str]] = {}
@@ -94,26 +94,28 @@ class WorkloadSpec(Section):
     )
 
     gpu_speed: Speeds = Field(
-        default=(), description="speed of jobs of fixed duration by GPU type; their durations are those at speed 1"
+        default=(), description="speed of jobs of fixed duration by GPU type; their durations are at speed 1"
     )
 
     offered_load: float | None = Field(
         default=None,
         gt=0,
         le=1000,
-        description="scales the times between submissions so that the jobs ask for so much of the GPU time from the "
-        "first submission to the last: GPUs times seconds alone on them, over all GPUs times that span",
+        description="offered load to which the times between submissions are scaled: the jobs' GPUs times their solo "
+        "seconds, relative to all GPUs times the span from the first submission to the last",
     )
 
     deadline_factor: float | tuple[float, float] | None = Field(
         default=None,
-        description="gives jobs a deadline: so many times their time when alone on the GPUs asked for, or times a "
-        "factor drawn between these two",
+        description="deadline of each job as a multiple of its solo time on its requested GPUs; two numbers draw the "
+        "factor between them",
     )
-    deadline_share: float = Field(default=1, ge=0, le=1, description="share of the jobs that 'deadline_factor' is for")
+    deadline_share: float = Field(
+        default=1, ge=0, le=1, description="share of the jobs to which 'deadline_factor' applies"
+    )
 
     guaranteed_share: float = Field(
-        default=0, ge=0, le=1, description="share of the jobs, drawn, that are made guaranteed ones"
+        default=0, ge=0, le=1, description="share of the jobs, drawn at random, that are guaranteed"
     )
 
     @model_validator(mode="after")
@@ -157,9 +159,9 @@ class EngineSpec(Section):
     tick_s: float = Field(
         default=1.0, ge=0, le=1, description="seconds of a tick of the clock, from 1e-6 to 1; 0 makes time continuous"
     )
-    sharing: SharingSpec = Field(default=SharingSpec(), description="GPUs held by several jobs")
+    sharing: SharingSpec = Field(default=SharingSpec(), description="sharing of GPUs between jobs")
     restart_delay_s: float = Field(
-        default=30, ge=0, le=MOST_SECONDS, description="seconds that a change of placement costs"
+        default=30, ge=0, le=MOST_SECONDS, description="seconds that a job pauses when its placement changes"
     )
     interference: float = Field(default=0.0, ge=0, lt=1, description="slow-down of distributed jobs that share a node")
     initial_nodes: int | None = Field(
@@ -168,21 +170,19 @@ class EngineSpec(Section):
         le=100_000,
         description="nodes rented at the start, for policies that scale the cluster; by default all",
     )
-    node_start_s: float = Field(
-        default=0, ge=0, le=MOST_SECONDS, description="seconds until a node that a policy asks for is up"
-    )
+    node_start_s: float = Field(default=0, ge=0, le=MOST_SECONDS, description="seconds until a requested node is up")
     kill_at_time_limit: bool = Field(
-        default=False, description="whether a job ends when it has held GPUs for as long as its time limit"
+        default=False, description="whether a job ends when it has held GPUs for its time limit"
     )
     fragmentation: bool = Field(
-        default=False, description="whether to record at each decision the free GPUs that no waiting job can use"
+        default=False, description="whether to record the free GPUs that no waiting job can use at each decision"
     )
 
     reasons: bool = Field(
-        default=False, description="whether to keep at each decision each job's rank, its score and why it waits"
+        default=False, description="whether to record each job's rank, score and reason for waiting at each decision"
     )
     contention: bool = Field(
-        default=False, description="whether jobs whose communication waits for the same uplinks share their bandwidth"
+        default=False, description="whether jobs that communicate over the same uplinks share their bandwidth"
     )
 
     @model_validator(mode="after")
@@ -197,24 +197,24 @@ class EngineSpec(Section):
 
 
 class AgentSpec(Section):
-    """What runs beside the jobs of a policy and picks their batch sizes."""
+    """Code that runs with the jobs of a policy and picks their batch sizes."""
 
     name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
     params: dict[str, Any] = Field(default={}, description="parameters of the agent's constructor")
 
 
 class PolicySpec(Section):
-    """A row of the comparison: a policy with its parameters, and what differs for it alone."""
+    """A row of the comparison: a policy with its parameters and its own conditions."""
 
     name: str = Field(min_length=1, description="registered name, package.module:Class or path/to/file.py:Class")
     label: Annotated[str, AfterValidator(_printable)] | None = Field(
         default=None,
         min_length=1,
-        description="how tables and figures call it; by default its name, or that of its class",
+        description="its name in tables and figures; by default its name, or that of its class",
     )
     params: dict[str, Any] = Field(default={}, description="parameters of the policy's constructor")
     agent: AgentSpec | None = Field(
-        default=None, description="what picks the batch sizes of its jobs; by default the policy's own agent"
+        default=None, description="agent that picks the batch sizes of its jobs; by default the policy's own"
     )
     workload: WorkloadSpec | None = Field(default=None, description="keys of 'workload' that differ for this policy")
     engine: EngineSpec | None = Field(default=None, description="keys of 'engine' that differ for this policy")
@@ -226,48 +226,50 @@ class PolicySpec(Section):
 
 
 class FairnessSpec(Section):
-    """What a job's completion time is compared with; see `simsched.results.fairness`."""
+    """The reference for a job's completion time; see `simsched.results.fairness`."""
 
     definition: Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"] = Field(
         default="pollux", description="which of the definitions of finish-time fairness in the literature"
     )
     rounding: Literal["floor", "ceil", "interpolate"] = Field(
-        default="floor", description="how an equal share that is not a whole number of GPUs is made one"
+        default="floor", description="rounding of an equal share to a whole number of GPUs"
     )
     batch: Literal["best", "submitted", "profile"] = Field(
         default="best",
-        description="batch size of the solo run: the best, as submitted where the policy does not adapt it, or as a "
+        description="batch size of the solo run: the best, as submitted if the policy does not adapt it, or as a "
         "profile predicts it from the job's batch rule, which needs a table of rates",
     )
 
 
 class ShardsSpec(Section):
-    """The jobs of each cell cut into parts that run one by one or side by side; the tables are those of all jobs."""
+    """Cuts the jobs of each cell into parts that run in sequence or in parallel; the tables cover all jobs."""
 
-    parts: int = Field(default=1, ge=1, le=10_000, description="parts of about as many jobs; 1 cuts nothing")
+    parts: int = Field(
+        default=1, ge=1, le=10_000, description="number of parts with about the same number of jobs; 1 cuts nothing"
+    )
     warm_up_s: float | None = Field(
         default=None,
         ge=0,
         le=MOST_SECONDS,
-        description="seconds before and after a part whose jobs run with it, where the cluster is never empty; by "
-        "default a tenth of a part, and 0 cuts only where it is empty",
+        description="seconds before and after a part whose jobs run with it, if the cluster is never empty; by "
+        "default a tenth of a part; 0 cuts only while it is empty",
     )
 
 
 class ReportSpec(Section):
     """How the results are shown."""
 
-    reference: str | None = Field(default=None, description="label of the policy that the others are compared with")
-    plots: bool = Field(default=True, description="whether figures are drawn after the run")
+    reference: str | None = Field(default=None, description="label of the reference policy of comparisons")
+    plots: bool = Field(default=True, description="whether to draw figures after the run")
     curves: str | None = Field(
         default=None, min_length=1, description="CSV (figure,panel,series,x,y) of published curves, drawn in grey"
     )
     follow: dict[str, Annotated[int, Field(ge=1, le=6)]] = Field(
-        default={}, description="application -> how many of its jobs the figure 'co-adaptation' follows"
+        default={}, description="application -> number of its jobs that the figure 'co-adaptation' shows"
     )
 
 
-#: What `seeds` says where seeds are added until the comparisons are decided.
+#: The value of `seeds` that adds seeds until the comparisons are decided.
 AUTO = "auto"
 
 
@@ -276,19 +278,19 @@ class SequentialSpec(Section):
 
     metric: str = Field(default="jct_mean_s", description="the metric whose comparisons with the reference decide")
     margin: float = Field(
-        default=0.02, ge=0, lt=1, description="a ratio that is within so much of 1 is decided: the two are alike"
+        default=0.02, ge=0, lt=1, description="a ratio within this distance of 1 is decided: the two are equivalent"
     )
-    most_seeds: int = Field(default=64, ge=2, le=10_000, description="the budget: no more seeds than these")
-    added: bool = Field(default=False, description="whether seeds are added; follows from 'seeds'")
+    most_seeds: int = Field(default=64, ge=2, le=10_000, description="most seeds")
+    added: bool = Field(default=False, description="whether to add seeds; follows from 'seeds'")
 
 
 def with_first_seeds(data: dict[str, Any]) -> dict[str, Any]:
-    """Return an experiment's data with the seeds of the first look, where they are to be added."""
+    """Return an experiment's data with the seeds of the first look if seeds are to be added."""
     rule, added = data.get("sequential"), data.get("seeds") == AUTO
     if not added and not isinstance(rule, dict):
         return data
     if not isinstance(rule, dict | None):
-        return data | {"seeds": 1}  # what is wrong with the rule is said by its schema
+        return data | {"seeds": 1}  # the schema reports problems with the rule
     rule = {**(rule or {}), "added": added}
     most = rule.get("most_seeds")
     first = min(FIRST_LOOK, most) if isinstance(most, int) and most > 1 else FIRST_LOOK
@@ -328,8 +330,10 @@ Seeds = Annotated[
 class ExperimentSpec(Section):
     """A whole experiment."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100, description="names the results' folder")
-    description: str = Field(default="", description="what the experiment is to show")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100, description="name of the results' folder"
+    )
+    description: str = Field(default="", description="purpose of the experiment")
     cluster: ClusterSpec = ClusterSpec()
     workload: WorkloadSpec = WorkloadSpec()
     tuning: TuningOptions | None = Field(default=None, description="hyper-parameter tuning, instead of 'workload'")
@@ -337,18 +341,18 @@ class ExperimentSpec(Section):
     engine: EngineSpec = EngineSpec()
     failures: FailuresSpec = Field(default=FailuresSpec(), description="nodes and jobs that fail; by default none do")
     tenants: dict[str, TenantSpec] = Field(
-        default={}, description="who shares the cluster and on what terms, for policies that know tenants"
+        default={}, description="tenants of the cluster and their terms, for policies with tenants"
     )
     policies: tuple[PolicySpec, ...] = Field(
         min_length=1,
-        description="the policies to compare, in the order shown; a name alone stands for {name: ...}",
+        description="policies to compare, in the order shown; a plain name means {name: ...}",
         json_schema_extra=_or_names,
     )
     seeds: Seeds = Field(
-        default=(1,), description="seeds, or how many to use (1, 2, ...), or 'auto': as many as decide the comparisons"
+        default=(1,), description="seeds, or how many to use (1, 2, ...), or 'auto': as many as the comparisons need"
     )
     sequential: SequentialSpec | None = Field(
-        default=None, description="when 'seeds: auto' stops; adds nothing where seeds are listed"
+        default=None, description="when 'seeds: auto' stops; no effect if seeds are listed"
     )
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
         default={}, description="dotted keys of this file and the values to try; all combinations are run"
@@ -357,19 +361,21 @@ class ExperimentSpec(Section):
         default=(), description="diagnostics that the policies should record, for instance 'gap'"
     )
     losses: bool = Field(
-        default=False, description="record how the losses of jobs fall, for the metrics 'time_to_90_mean_s' and others"
+        default=False, description="record the loss curves of jobs, for the metrics 'time_to_90_mean_s' and others"
     )
     published: dict[str, dict[str, float]] = Field(
-        default={}, description="label -> metric -> published value, shown beside"
+        default={}, description="label -> metric -> published value, for comparison"
     )
-    published_source: str = Field(default="", description="where the published values stand")
+    published_source: str = Field(default="", description="source of the published values")
     published_by: Literal["testbed", "simulator"] = Field(
-        default="testbed", description="what gave the published values; only a simulator's can be matched"
+        default="testbed", description="origin of the published values; only a simulator's can be matched"
     )
     finish_time_fairness: FairnessSpec | None = Field(
-        default=None, description="compare every job with a solo run of it, for the metrics 'rho_...'"
+        default=None, description="compare every job with its solo run, for the metrics 'rho_...'"
     )
-    shards: ShardsSpec = Field(default=ShardsSpec(), description="cuts long workloads; by default nothing is cut")
+    shards: ShardsSpec = Field(
+        default=ShardsSpec(), description="cut long workloads into parts; by default they are not cut"
+    )
     report: ReportSpec = ReportSpec()
 
     @model_validator(mode="after")
@@ -378,7 +384,7 @@ class ExperimentSpec(Section):
             if "workload" in self.model_fields_set:
                 raise ValueError("give either 'workload' or 'tuning', not both")
             if any(policy.workload is not None for policy in self.policies):
-                raise ValueError("a policy cannot have a 'workload' of its own where there is a 'tuning'")
+                raise ValueError("a policy cannot have its own 'workload' together with 'tuning'")
         return self
 
     @model_validator(mode="after")
@@ -402,7 +408,9 @@ class ExperimentSpec(Section):
     def _spares(self) -> ExperimentSpec:
         engines = [self.engine, *(policy.engine for policy in self.policies)]
         if self.failures.hot_spares and any(one is not None and one.initial_nodes is not None for one in engines):
-            raise ValueError("failures.hot_spares are not for nodes that are rented: leave out 'engine.initial_nodes'")
+            raise ValueError(
+                "failures.hot_spares cannot be combined with rented nodes: leave out 'engine.initial_nodes'"
+            )
         return self
 
     @model_validator(mode="after")

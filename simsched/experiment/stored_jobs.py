@@ -1,4 +1,4 @@
-"""Jobs in a file, for workloads that no process should hold whole."""
+"""Jobs in a file, for workloads too large for a process's memory."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import Any, overload
 from simsched.experiment.canonical import canonical_rows, digest_of
 from simsched.model import SPEC_DEFAULTS, JobSpec
 
-#: Jobs that are read and written at a time.
+#: Jobs read or written at a time.
 _AT_ONCE = 8192
 
 
 class HeldJobs(tuple[JobSpec, ...]):
-    """Jobs in memory; they go to another process some at a time, as pickle holds on to all that it has written."""
+    """Jobs in memory; they are pickled in small groups, since pickle keeps everything that it has written."""
 
     __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Hand on pickles of some jobs each."""
+        """Pickle as groups of jobs."""
         some = (self[at : at + _AT_ONCE] for at in range(0, len(self), _AT_ONCE))
         return _held, ([_packed(len(one), JobSpec.columns_of(one)) for one in some],)
 
@@ -36,21 +36,21 @@ def _held(some: Sequence[bytes]) -> HeldJobs:
 
 
 def _packed(jobs: int, columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """Pickle jobs by column, which unpickles in a fraction of the time."""
+    """Pickle jobs by column, which is several times faster to unpickle."""
     return pickle.dumps((jobs, columns), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 class StoredJobs(Sequence[JobSpec]):
-    """The jobs of a file in their order, of which few are in memory at a time; `digest` follows from them.
+    """The jobs of a file in order, with few in memory at a time; `digest` follows from them.
 
-    The file of `temporary` ones goes with the last object that names it; whoever runs the jobs in other processes
-    keeps one.
+    A `temporary` file is deleted with the last object that names it; a caller that runs the jobs in other processes
+    must keep one.
     """
 
     def __init__(
         self, path: Path, places: Sequence[int], ends: Sequence[int], jobs: int, digest: str, *, temporary: bool
     ) -> None:
-        """Take so many jobs, of which those before one of `ends` lie before the place of the next in the file."""
+        """Take the positions of groups of jobs in the file, the index after each group, and the number of jobs."""
         self.digest = digest
         self.path, self._temporary = path, temporary
         self._places, self._ends, self._jobs = places, ends, jobs
@@ -60,7 +60,7 @@ class StoredJobs(Sequence[JobSpec]):
 
     @classmethod
     def write(cls, path: Path, jobs: Iterable[JobSpec], *, temporary: bool = False) -> StoredJobs:
-        """Write jobs to a file, taking them as they come; the digest is that of a tuple of them."""
+        """Write jobs to a file as they arrive; the digest is that of a tuple of them."""
         places: list[int] = []
         ends, digest, coming = [0], sha256(b"["), iter(jobs)
         with path.open("wb") as file:
@@ -75,7 +75,7 @@ class StoredJobs(Sequence[JobSpec]):
         return cls(path, places, ends[1:], ends[-1], digest.hexdigest(), temporary=temporary)
 
     def part(self, path: Path, first: int, end: int) -> StoredJobs:
-        """Copy the jobs from one place to before another as they lie in the file, with jobs beside them."""
+        """Copy the groups of jobs that overlap a range to a new file."""
         numbers = range(bisect_right(self._ends, first), bisect_left(self._ends, end) + 1)
         places = [self._places[number] for number in numbers]
         after = self._places[numbers.stop] if numbers.stop < len(self._places) else self.path.stat().st_size
@@ -87,7 +87,7 @@ class StoredJobs(Sequence[JobSpec]):
         return StoredJobs(path, [place - places[0] for place in places], ends, end - first, digest, temporary=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Hand on the name of the file."""
+        """Pickle as the name of the file."""
         made = partial(StoredJobs, temporary=self._temporary)
         return made, (self.path, self._places, self._ends, self._jobs, self.digest)
 
@@ -116,14 +116,14 @@ class StoredJobs(Sequence[JobSpec]):
             yield from self._held[1][ours]
 
     def values_of(self, *names: str, first: int = 0, end: int | None = None) -> Iterator[Any]:
-        """Yield the values of fields of each job, a tuple where they are several, without making jobs."""
+        """Yield the values of each job's fields, a tuple for several fields, without creating jobs."""
         for number, ours in self._parts(first, len(self) if end is None else end):
             jobs, columns = self._columns(number)
             told = [(columns.get(name) or [SPEC_DEFAULTS[name]] * jobs)[ours] for name in names]
             yield from zip(*told, strict=True) if len(told) > 1 else told[0]
 
     def _parts(self, first: int, end: int) -> Iterator[tuple[int, slice]]:
-        """Yield which jobs that were written together hold some, and the places of these, counted from their end."""
+        """Yield the groups of jobs that overlap a range, with the positions in each group counted from its end."""
         while first < end:
             number = bisect_right(self._ends, first)
             after = self._ends[number]
@@ -131,7 +131,7 @@ class StoredJobs(Sequence[JobSpec]):
             first = after
 
     def _columns(self, number: int) -> tuple[int, Mapping[str, list[Any]]]:
-        """Read how many jobs were written together, and their columns."""
+        """Read the size of a group of jobs, and its columns."""
         with self.path.open("rb") as file:
             file.seek(self._places[number])
             read: tuple[int, Mapping[str, list[Any]]] = pickle.load(file)

@@ -83,8 +83,8 @@ class Task:
     """All inputs of one cell, as picklable plain values.
 
     `key` names the cell's folder and follows from the rest; `about` is the manifest's description. With `tuning`,
-    `jobs` are its trials as known in advance. With `cuts` they run in shards, which tells in the key where it can
-    change results. `costs` are prices and power for the summary, where given.
+    `jobs` are its trials as known in advance. With `cuts` they run in shards, which enters the key if it can change
+    results. `costs` are prices and power for the summary, where given.
     """
 
     policy: PolicyChoice
@@ -112,7 +112,7 @@ def code() -> Closure:
 
 
 def digest_by_name(choice: PolicyChoice | AgentChoice) -> str:
-    """Hash a choice with its class by name, which tells choices of one process apart without reading any source."""
+    """Hash a choice with its class by name, which distinguishes choices within a process without reading sources."""
     kind, params = choice.canonical()
     return digest_of((kind.__module__, kind.__qualname__, params))
 

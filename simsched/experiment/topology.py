@@ -11,9 +11,9 @@ _GB, _US = 1e9, 1e-6
 
 
 class LevelSpec(Section):
-    """A level above the nodes, whose domains (racks, islands) keep synchronisation short, or a tier within them.
+    """A level above the nodes, whose domains (racks, islands) keep synchronisation short, or a tier within nodes.
 
-    A tier of so many `gpus` lies within nodes, and one of `nodes: 1` with an uplink is the nodes themselves.
+    A tier of `gpus` lies within nodes; a tier of `nodes: 1` with an uplink is the nodes themselves.
     """
 
     level: str = Field(min_length=1, max_length=40, description="name, for instance 'rack'")
@@ -28,33 +28,36 @@ class LevelSpec(Section):
         default=1.0,
         gt=0,
         le=1000,
-        description="how much longer synchronising across domains takes than across nodes of one, for applications "
-        "that do not say it themselves",
+        description="time of synchronisation across domains relative to that across nodes of one, for applications "
+        "that do not give it",
     )
 
     inside_factor: float = Field(
         default=1.0,
         gt=0,
         le=1000,
-        description="lowest level only: how much longer, or shorter, synchronising across nodes of one domain takes "
-        "than applications have it across nodes; for nodes that stand for islands of GPUs in a server",
+        description="lowest level only: time of synchronisation across nodes of one domain relative to that of "
+        "applications across nodes; for nodes that represent islands of GPUs in a server",
     )
 
     uplink_gb_s: float | None = Field(
         default=None,
         gt=0,
         le=1e9,
-        description="GB/s, each way, of what joins a GPU, node or domain to the others, for applications with plans",
+        description="GB/s, each way, of the uplink of a GPU, node or domain, for applications with plans",
     )
     oversubscription: float | None = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="instead of 'uplink_gb_s': how much less the uplink carries than those of the tier below together",
+        description="instead of 'uplink_gb_s': ratio of the total bandwidth of the tier below to that of the uplink",
     )
-    latency_us: float = Field(default=0.0, ge=0, le=1e9, description="microseconds that a collective across it adds")
+    latency_us: float = Field(default=0.0, ge=0, le=1e9, description="microseconds that it adds to a collective")
     paths: int = Field(
-        default=1, ge=1, le=1024, description="equal links of an uplink above the nodes; a job's traffic takes one"
+        default=1,
+        ge=1,
+        le=1024,
+        description="number of equal links of an uplink above the nodes; a job's traffic uses one",
     )
 
     @model_validator(mode="after")
@@ -69,7 +72,7 @@ class LevelSpec(Section):
             message = f"the latency of level '{self.level}' counts only with 'uplink_gb_s' or 'oversubscription'"
             raise ValueError(message)
         if self.paths > 1 and (self.within or not self.linked):
-            message = f"'paths' of '{self.level}' are those of the uplinks of a level above the nodes"
+            message = f"'paths' of '{self.level}' apply only to uplinks of a level above the nodes"
             raise ValueError(message)
         if self.within and (not self.linked or self.model_fields_set & {"sync_factor", "inside_factor"}):
             message = f"tier '{self.level}' within a node needs an uplink, and no 'sync_factor' or 'inside_factor'"
@@ -83,11 +86,11 @@ class LevelSpec(Section):
 
     @property
     def within(self) -> bool:
-        """Whether it is not a level above the nodes: a tier inside them, or they themselves."""
+        """Whether it is a tier within the nodes, or the nodes themselves."""
         return self.gpus is not None or (self.nodes == 1 and self.linked)
 
     def uplink(self, below: Uplink | None, units: float) -> Uplink | None:
-        """Return the uplink of a unit that has so many of the tier `below` it."""
+        """Return the uplink of a unit with this many units of the tier `below`."""
         if self.oversubscription is None:
             return None if self.uplink_gb_s is None else Uplink(self.uplink_gb_s * _GB, self.latency_us * _US)
         if below is None:

@@ -170,7 +170,7 @@ class _Policies:
                     yield draft.problem((*place, *key), message, remedy)
                 unread = draft.data.get("tenants") and not policy.traits.reads_tenants
                 if unread and any(one.name == TENANTS_PARAMETER for one in parameters(policy)):
-                    message = f"the policy '{name}' has a parameter 'tenants' that the section does not reach"
+                    message = f"the policy '{name}' has a parameter 'tenants' that the section does not set"
                     remedy = "declare traits = Traits(reads_tenants=True) in its class"
                     yield draft.problem(("policies", index, "name"), message, remedy)
             yield from self._agent_problems(draft, index, entry.get("agent"))
@@ -194,7 +194,7 @@ class _Policies:
                 yield draft.problem(("policies", index, "agent", place, *key), message, remedy)
 
     def diagnostics_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
-        """Reject diagnostics that no policy of the experiment provides."""
+        """Reject diagnostics that no policy of the experiment records."""
         if spec.diagnostics and not any(policy.traits.diagnostics for policy in self.classes.values()):
             names = ", ".join(sorted(self.classes))
             yield draft.problem(("diagnostics",), f"none of these policies records extra diagnostics: {names}")
@@ -229,7 +229,7 @@ def _label_problems(draft: Draft) -> Iterator[Problem]:
             continue
         if label in first:
             key = "label" if entry.get("label") else "name"
-            message = f"another policy is called '{label}' too"
+            message = f"another policy is also called '{label}'"
             yield draft.problem(("policies", index, key), message, "give each a 'label' of its own")
         first.setdefault(label, index)
 
@@ -262,7 +262,7 @@ def _node_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
     keys: list[tuple[str | int, ...]] = [("engine",), *(("policies", i, "engine") for i in range(len(spec.policies)))]
     for key, engine in zip(keys, [spec.engine, *(policy.engine for policy in spec.policies)], strict=True):
         if engine is not None and engine.initial_nodes is not None and engine.initial_nodes > nodes:
-            message = f"{engine.initial_nodes} nodes cannot be rented, the cluster has {nodes}"
+            message = f"{engine.initial_nodes} nodes cannot be rented; the cluster has {nodes}"
             yield draft.problem((*key, "initial_nodes"), message)
 
 
@@ -303,7 +303,7 @@ def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str
 
 
 def _points(draft: Draft, found: _Policies) -> tuple[Sequence[Point], list[Problem]]:
-    """Create the points of the sweep, reporting values that do not fit one by one.
+    """Create the points of the sweep; report each value that does not fit.
 
     Above `_MOST_KEPT` points only an evenly spread sample is created and checked, the others on access.
     """
@@ -373,7 +373,7 @@ def _sweep_problems(draft: Draft, found: _Policies, key: str, values: Sequence[A
 
 
 def check_workload(options: Sequence[str]) -> ExperimentSpec:
-    """Read `key=value` options of a workload alone, as `simsched workload make` takes them.
+    """Read `key=value` options of a workload alone, as taken by `simsched workload make`.
 
     Keys without a dot belong to section `workload`. Raises `InputError` as `read_experiment` does.
     """

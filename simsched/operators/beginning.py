@@ -1,4 +1,4 @@
-"""A log with what surrounds it: the jobs that ran and waited when it began, and those that still did when it ended."""
+"""Extends a log at both ends: jobs that ran or waited when it began, and jobs that still did when it ended."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from simsched.workload.readers import ClusterLog
 
 Numbers = npt.NDArray[np.float64]
 
-#: The fewest jobs that say how long others like them run.
+#: The fewest jobs from which to estimate how long similar ones run.
 _ENOUGH = 30
-#: The cluster counts as full from when it first holds this part of the GPUs that it holds at the median moment.
+#: The cluster counts as full once jobs hold this fraction of the median number of GPUs held.
 _FULL = 0.9
 _SEED = 26
 _ROUND_S = 3600
@@ -25,7 +25,7 @@ _ROUND_S = 3600
 
 @dataclass(frozen=True)
 class RunTimes:
-    """How long jobs run of what they asked for: shares of the limit, by user and limit, by limit, and of all."""
+    """Run times of jobs as fractions of their limits: by user and limit, by limit, and of all jobs."""
 
     by_user: dict[tuple[str, float], Numbers]
     by_limit: dict[float, Numbers]
@@ -34,7 +34,7 @@ class RunTimes:
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> RunTimes:
-        """Take them from the ended jobs of a log's table."""
+        """Collect them from the finished jobs of a log's table."""
         limited = table[table["time_limit_s"] > 0]
         share = (limited["duration_s"] / limited["time_limit_s"]).clip(upper=1.0)
         by_user = {
@@ -51,7 +51,7 @@ class RunTimes:
         return cls(by_user, by_limit, np.sort(share.to_numpy("float64")), median_s)
 
     def draw(self, jobs: pd.DataFrame, elapsed_s: Numbers, rng: np.random.Generator) -> Numbers:
-        """Draw a duration for each job that has run for `elapsed_s` and goes on."""
+        """Draw a duration for each job that has run for `elapsed_s` and continues."""
         drawn = np.empty(len(jobs))
         dice = rng.random(len(jobs))
         rows = zip(jobs["user"], jobs["time_limit_s"].to_numpy("float64"), strict=True)
@@ -68,11 +68,11 @@ class RunTimes:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A log as it is replayed: `log.trace` begins with what ran and waited at `from_s` of the log's clock.
+    """A log prepared for replay: `log.trace` begins with the jobs that ran or waited at `from_s` of the log's clock.
 
-    `zero_s` is the trace's second 0 on that clock, `full_s` when the cluster was full for the first time, and `last_s`
-    the last submission: what comes between these two is judged. `running` and `waiting` count the jobs at the begin,
-    `open` those that still ran or waited at the end and whose durations are drawn.
+    `zero_s` is the trace's second 0 on that clock, `full_s` the time when the cluster was first full, and `last_s` the
+    last submission; jobs between the last two are judged. `running` and `waiting` count the jobs at the start, and
+    `open` those that still ran or waited at the end, whose durations are drawn.
     """
 
     log: OperatorLog
@@ -85,10 +85,10 @@ class Beginning:
 
 
 def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int = _SEED) -> Beginning:
-    """Put the jobs of a log that ran when it began, and those that had not ended, where they were.
+    """Place the jobs that ran when a log began, and those that had not ended, where they were.
 
-    A log has all that ran from the first end that it records. What ran before starts when it did, what waited comes
-    then: who of it starts at that end is for the scheduler to say.
+    A log is complete from the first end that it records. Jobs that ran before start when they did, and waiting jobs
+    come at that time; the scheduler decides which of them start then.
     """
     table, last_s, from_s = log.every, log.last_s, int(log.table["end_s"].min())
     open_ = (table["end_s"] < 0).to_numpy("bool")
@@ -102,7 +102,7 @@ def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int
     ran = (table["start_s"] < from_s).to_numpy("bool")
     waited = ~ran & (table["eligible_s"] < from_s).to_numpy("bool")
     come = np.where(ran, table["start_s"], np.where(waited, from_s, table["eligible_s"]))
-    # Schedulers look at their queues at round times of the clock, and so the replay begins at one of these.
+    # Schedulers scan their queues at round times of the clock, so the replay begins at such a time.
     longer = np.where((come == come.min()) & ran, come % _ROUND_S, 0)
     come = come - longer
     placed = table.assign(
@@ -120,21 +120,21 @@ def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int
 
 
 def trace_of(found: OperatorLog, log: ClusterLog, table: pd.DataFrame, groups: Groups) -> OperatorLog:
-    """Return what was read with the trace of another table of jobs, fitted to the cluster."""
+    """Return the input with the trace of another table of jobs, fitted to the cluster."""
     jobs = replace(log, table=table.reset_index(drop=True), still=log.still.iloc[:0]).jobs()
     trace = make_trace(log.name, log.source, jobs.columns, origin=jobs.origin)
     return fitted_to(replace(found, trace=trace), groups)[0]
 
 
 def _full_s(table: pd.DataFrame, from_s: int) -> int:
-    """Return when the jobs first held most of the GPUs that they usually do."""
+    """Return when the jobs first held most of their usual number of GPUs."""
     times, held = held_over_time(table)
     usual = np.interp(np.linspace(from_s, times[np.isfinite(times)].max(), 512), times, held)
     return int(times[(held >= _FULL * np.median(usual)).argmax()])
 
 
 def counted(said: Beginning) -> Sequence[str]:
-    """Say what a replay makes of the ends of the log."""
+    """Describe how a replay handles both ends of the log."""
     lines = []
     if said.running or said.waiting:
         lines.append(

@@ -1,4 +1,4 @@
-"""The best that any scheduler could do: bounds of an experiment's cells, and how far a run's policies are from them."""
+"""Bounds on the best possible schedule of an experiment's cells, and the gaps of a run's policies to them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from simsched.operators.relaxed import FITTED, Relaxed, relaxed
 from simsched.results import SUMMARY_FILE, Cell, Run, json_text, read_json, seal, summary_definition
 from simsched.sources import closure_of
 
-#: The policy from which the way to the bound is measured.
+#: The baseline for progress towards the bound.
 _FIRST_COME = "fifo"
-#: The file of a cell that holds what a search found.
+#: The file of a cell with the result of a search.
 _FILE = "bound.json"
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What no schedule of a cell's jobs can go below, in seconds.
+    """Lower bounds on any schedule of a cell's jobs, in seconds.
 
-    `mean_wait_s` is None where waits have no bound of their own. `relaxed` names what was left out of the physics, and
-    `refused` why there is no bound. `certificate` is what `simsched.bounds.problem_of` checks; its times count
-    `unit_s` seconds.
+    `mean_wait_s` is None if waits have no separate bound. `relaxed` names the physics left out, and `refused` says why
+    there is no bound. `simsched.bounds.problem_of` checks the `certificate`, whose times are in units of `unit_s`
+    seconds.
     """
 
     point: Mapping[str, Any]
@@ -49,9 +49,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far one cell's policy is above the bound, as shares of it; None where that is not known.
+    """Relative gaps of one cell's policy above the bound; None if unknown.
 
-    `way` is the part of the distance from FIFO's mean JCT to the bound that the policy covers.
+    `way` is the fraction of the distance from FIFO's mean JCT to the bound that the policy covers.
     """
 
     policy: str
@@ -65,11 +65,11 @@ class Distance:
 
 
 class BoundTask(Task):
-    """The search for bounds of a task's jobs, made and kept as cells are."""
+    """The search for bounds of a task's jobs, run and stored like a cell."""
 
 
 def bound_cells(grid: Grid) -> list[GridCell]:
-    """Return the searches for the bounds of an experiment's cells, to be run beside these; equal ones once."""
+    """Return the searches for bounds to run with an experiment's cells, without duplicates."""
     return [
         GridCell("bound", "bound", cell.seed, cell.point, _search_for(cell.task))
         for cell in {_physics(cell.task): cell for cell in reversed(grid.wanted)}.values()
@@ -77,10 +77,10 @@ def bound_cells(grid: Grid) -> list[GridCell]:
 
 
 def bounds_of(grid: Grid, kept: Path | None = None) -> list[Bound]:
-    """Return the bounds of an experiment's cells, those of equal jobs and physics once.
+    """Return the bounds of an experiment's cells, once for equal jobs and physics.
 
-    With `kept` they are read from that folder of a run, beside which `bound_cells` ran. A cell whose physics nothing
-    bounds says so in `refused`.
+    With `kept`, they are read from that folder of a run that included `bound_cells`. If nothing bounds a cell's
+    physics, `refused` says so.
     """
     solved: dict[str, dict[str, Any]] = {}
     found: dict[tuple[str, ...], tuple[GridCell, dict[str, Any], list[str]]] = {}
@@ -102,7 +102,7 @@ def _code() -> str:
 
 
 def _search_for(task: Task) -> BoundTask:
-    """Return the search for a task's bounds, which its policy and seed do not concern."""
+    """Return the search for a task's bounds, which do not depend on its policy and seed."""
     own = dict.fromkeys(("policy", "agent", "seed", "losses", "costs"), "bound")
     values = {one.name: getattr(task, one.name) for one in fields(task)}
     return BoundTask(**{**values, "key": key_of(task, {**own, "code": _code()})})
@@ -163,7 +163,7 @@ def _workload(cell: GridCell) -> str:
 
 
 def grid_of(run: Run) -> Grid:
-    """Return the grid of a run, from the specification in its results, without the policies that could not run.
+    """Return the grid of a run from the specification in its results, without the policies that could not run.
 
     Raises `InputError` if it cannot be read any more.
     """
@@ -172,7 +172,7 @@ def grid_of(run: Run) -> Grid:
 
 
 def distances(run: Run, bounds: Sequence[Bound]) -> list[Distance]:
-    """Set a run's cells against the bounds of their jobs; `InputError` if none belongs to a cell."""
+    """Compare a run's cells with the bounds of their jobs; raises `InputError` if a cell has none."""
     by_place = {(label, repr(dict(one.point)), one.seed, one.workload): one for one in bounds for label in one.policies}
     means: dict[tuple[str, int, str], float] = {}
     found = []
@@ -180,7 +180,7 @@ def distances(run: Run, bounds: Sequence[Bound]) -> list[Distance]:
         place = (repr(dict(cell.point)), cell.seed, cell.workload_name)
         bound = by_place.get((cell.policy, *place))
         if bound is None:
-            raise input_error(cell.folder, "is no cell of the experiment that its run names", "run it again")
+            raise input_error(cell.folder, "is not a cell of the experiment that its run names", "run it again")
         one = _distance(cell, bound)
         found.append(one)
         if cell.policy_name == _FIRST_COME:

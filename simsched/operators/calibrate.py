@@ -1,4 +1,4 @@
-"""A replay of the log as it was, and what the gate makes of it."""
+"""Replays a log under its original conditions and passes the replay to the gate."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from simsched.workload.readers import ClusterLog
 
 @dataclass(frozen=True)
 class Calibration:
-    """The gate's verdict, and the jobs of the whole time judged.
+    """The gate's verdict, and the jobs of the whole period judged.
 
-    `jobs` has `job_id, size, queue, submit_s, recorded_s, simulated_s`, the submission in seconds since 1970; `cell` is
-    the replay, `plan` what was replayed, and `said` what was made of the ends of the log. Judged are the jobs from
-    `judged_s`, in seconds since 1970, to the last submission.
+    `jobs` has `job_id, size, queue, submit_s, recorded_s, simulated_s`, with submissions in seconds since 1970; `cell`
+    is the replay, `plan` its plan, and `said` describes how both ends of the log were handled. The verdict covers the
+    jobs from `judged_s`, in seconds since 1970, to the last submission.
     """
 
     verdict: Verdict
@@ -36,11 +36,11 @@ class Calibration:
 
 
 def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | None = None) -> Calibration:
-    """Replay a log as it was and judge the replay by its waits, from when the cluster was full to the last submission.
+    """Replay a log unchanged and judge the replay by its waits, from when the cluster was full to the last submission.
 
-    Where it is off on the first half of that time, what the documentation of the policy leaves open is fitted to it.
-    `skip_h` leaves out more hours, from the log's begin on. Raises `InputError` if the log records no waits, or no job
-    is left to judge.
+    If the replay is off in the first half of that period, the settings that the policy's documentation leaves open are
+    fitted to that half. `skip_h` skips more hours at the start of the log. Raises `InputError` if the log records no
+    waits, or no job is left to judge.
     """
     if plan.log.log is None and plan.unrecorded:
         return _unjudged(plan, listener)
@@ -49,7 +49,7 @@ def calibrate(plan: ReplayPlan, *, skip_h: float = 0.0, listener: Listener | Non
         remedy = "give a log with the times of submission; Alibaba PAI has none"
         raise input_error(log.name, "records no waits: every job starts when it is submitted", remedy)
     begin = with_state(plan.log, log, plan.groups)
-    plan = counted_from(plan, begin.log)  # the trace as it was read is no longer held
+    plan = counted_from(plan, begin.log)  # releases the trace that was read
     cell, judged = _replayed(plan, begin, skip_h, listener)
     from_s, said = float(judged["submit_s"].min()), counted(begin)
     middle_s = (from_s + float(judged["submit_s"].max())) / 2
@@ -78,7 +78,7 @@ def _replayed(
 
 
 def _unjudged(plan: ReplayPlan, listener: Listener | None) -> Calibration:
-    """Replay jobs without recorded waits; all of them count, and nothing is judged."""
+    """Replay jobs without recorded waits; all of them count, without a verdict."""
     cell = run_replay(plan, "before", listener=listener).cells[0]
     jobs, trace = cell.jobs, plan.log.trace
     queues = dict(zip(trace.column("job_id").tolist(), trace.column("queue").tolist(), strict=True))
@@ -92,7 +92,7 @@ def _unjudged(plan: ReplayPlan, listener: Listener | None) -> Calibration:
             "simulated_s": jobs["queueing_s"].astype("float64"),
         }
     )
-    nothing = "no waits are recorded, so that nothing tells whether the replay matches the cluster"
+    nothing = "no waits are recorded, so it is unknown whether the replay matches the cluster"
     verdict = Verdict(plan.policy, (), (nothing,), (), 0.0)
     last_s = int(jobs["submit_time_s"].max())
     begin = Beginning(plan.log, 0, 0, last_s, 0, 0, 0)

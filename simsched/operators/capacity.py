@@ -1,4 +1,4 @@
-"""How many nodes of a type a log needs to meet a target: a search over runs that checks its own assumptions."""
+"""Finds how many nodes of a type a log needs to meet a target, by a search over runs that checks its assumptions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Target:
         """Parse a target such as `queueing_p90_h<=1`; raises `InputError`."""
         match = _TARGET.fullmatch(text)
         if match is None:
-            raise input_error("--target", f"'{text}' is no target", "write METRIC<=NUMBER, as in queueing_p90_h<=1")
+            raise input_error("--target", f"'{text}' is not a target", "write METRIC<=NUMBER, as in queueing_p90_h<=1")
         try:
             bound = float(match[3])
         except ValueError:
@@ -54,9 +54,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Point:
-    """The metric at a number of nodes, in the target's unit over all seeds, and whether it meets the target.
+    """The metric at a number of nodes, in the target's unit and over all seeds, and whether it meets the target.
 
-    `estimate` is the replay's; `value`, which counts, has its misfit added, or is what the log `recorded`.
+    `estimate` is the replay's; `value`, which counts, adds the misfit, or is the value that the log `recorded`.
     `cost_per_month` covers the whole cluster for 730 hours, None without prices.
     """
 
@@ -73,7 +73,8 @@ class Point:
 class Answer:
     """The nodes needed, None if no number tried suffices, and all points tried by nodes.
 
-    `nodes` is the least number from which all tried meet the target; `monotone` means more nodes never did worse.
+    `nodes` is the least number from which all larger ones tried meet the target; `monotone` means that more nodes never
+    did worse.
     """
 
     gpu_type: str
@@ -85,7 +86,7 @@ class Answer:
 
 @dataclass
 class Search:
-    """Finds the least number that meets a target, evaluating a few numbers at a time."""
+    """Finds the least number that meets a target, with a few evaluations at a time."""
 
     measure: Callable[[Sequence[int]], Mapping[int, bool]]
     at_once: int = 1
@@ -94,7 +95,7 @@ class Search:
     def find(self, least: int, first: int, most: int) -> int | None:
         """Return the least number from `least` to `most` that meets the target, starting at `first`.
 
-        Also evaluates the answer's neighbours, to notice curves that are not monotone.
+        Also evaluates the answer's neighbours to detect curves that are not monotone.
         """
         low, high = least - 1, max(first, least)
         while not self._met(high):
@@ -139,11 +140,11 @@ class Search:
 
 
 def find_capacity(found: Calibration, target: Target, *, group: int = 0, listener: Listener | None = None) -> Answer:
-    """Find the least nodes of one group, the others fixed, that meet a target by the jobs that were judged.
+    """Find the fewest nodes of one group, with the others fixed, that meet a target for the judged jobs.
 
-    Where the log recorded that today's nodes miss the target, no fewer are tried; elsewhere the misfit of the replay of
-    today counts against the answer. Runs several numbers at once if the plan has several workers. Raises `InputError`
-    as a run does.
+    If the log records that today's nodes miss the target, fewer are not tried; otherwise the misfit of today's replay
+    counts against the answer. Runs several numbers at once if the plan has several workers. Raises `InputError` as a
+    run does.
     """
     plan, reader = found.plan, _Reader(found, target)
     groups = [dict(one) for one in plan.groups]
@@ -176,7 +177,7 @@ def find_capacity(found: Calibration, target: Target, *, group: int = 0, listene
 
 
 def _least(table: pd.DataFrame, groups: Sequence[Mapping[str, Any]], group: int) -> int:
-    """Return the fewest nodes of a group with which every job of a trace has room on it or on another group."""
+    """Return the fewest nodes of a group such that every job of a trace fits on it or on another group."""
     per_node = int(groups[group].get("gpus_per_node", 4))
     others = [one for place, one in enumerate(groups) if place != group]
     nodes = table.get("num_nodes", 0)
@@ -194,7 +195,7 @@ def _least(table: pd.DataFrame, groups: Sequence[Mapping[str, Any]], group: int)
 
 
 def _serves(one: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], queue: str, types: str) -> bool:
-    """Say whether jobs of a queue that may run on some types may run on a group; a queue that none names on any."""
+    """Return whether jobs of a queue and some GPU types may run on a group; a queue that no group names may use any."""
     named = any(queue in other.get("partitions", ()) for other in groups)
     return (not types or one.get("gpu_type") in types.split("|")) and (not named or queue in one.get("partitions", ()))
 
@@ -204,7 +205,7 @@ def _nodes(groups: Sequence[Mapping[str, object]]) -> int:
 
 
 class _Reader:
-    """Reads a target's metric of the jobs judged, in its unit; `recorded` is that of the log, if it is one of waits."""
+    """Reads a target's metric of the judged jobs in its unit; `recorded` is that of the log, for metrics of waits."""
 
     def __init__(self, found: Calibration, target: Target) -> None:
         self.reading, self.target = find_metric(target.metric), target
@@ -215,7 +216,7 @@ class _Reader:
 
     @property
     def refuted(self) -> bool:
-        """Return whether the log recorded that today's nodes miss the target."""
+        """Return whether the log records that today's nodes miss the target."""
         return self.recorded is not None and not self.target.met(self.recorded)
 
     def of(self, cell: Cell) -> float | None:
@@ -228,7 +229,7 @@ class _Reader:
         )
 
     def carried(self, value: float) -> float:
-        """Return a replay's value with the misfit, where that counts against the target."""
+        """Return a replay's value, with the misfit if that counts against the target."""
         if self.recorded is None or not self.simulated:
             return value
         moved = value * self.recorded / self.simulated

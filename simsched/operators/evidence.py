@@ -1,4 +1,4 @@
-"""What a log shows of rules that a replay was not told, such as limits of users, or that GPUs stood idle."""
+"""Evidence in a log of rules that a replay does not know, such as limits of users, or of idle GPUs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from simsched.workload.readers import ClusterLog
 
 Numbers = npt.NDArray[np.float64]
 
-#: The part of the jobs that must name a partition or a time limit for the log to count as naming them.
+#: The fraction of jobs that must name a partition or a time limit for the log to count as naming them.
 _MOST_SILENT = 0.2
-#: The fewest users who stop at one number of GPUs for that to look like a rule, and the fewest GPUs.
+#: The fewest users who stop at the same number of GPUs for it to look like a rule, and the fewest GPUs.
 _LIKE_MINDED, _LEAST_CAP = 2, 4
-#: Recorded waits of less count as none: schedulers look at their queues every half minute or minute.
+#: Shorter recorded waits count as none: schedulers scan their queues every half minute or minute.
 WAITED_S = 300.0
-#: A part of waits that is worth a word.
+#: The fraction of waits worth reporting.
 _WORTH = 0.1
 
 
 def unknowns(log: ClusterLog, groups: Groups) -> tuple[str, ...]:
-    """Say what a log must tell of this cluster, and does not."""
+    """Name what a log must record on this cluster but does not."""
     kinds = {(one.get("gpu_type"), one.get("gpus_per_node")) for one in groups}
     silent = float((log.table["queue"] == "").mean())
     if len(kinds) < 2 or silent <= _MOST_SILENT:
@@ -36,7 +36,7 @@ def unknowns(log: ClusterLog, groups: Groups) -> tuple[str, ...]:
 
 
 def likely_causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> tuple[str, ...]:
-    """Say what may be missing from a replay, by what can be seen in the log; `jobs` are those judged."""
+    """Name what a replay may lack, by evidence in the log; `jobs` are those judged."""
     return tuple(_causes(jobs, log, groups))
 
 
@@ -65,12 +65,12 @@ def _causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> Iterator[str
         "the replay waits longer than the cluster did: does the cluster have more nodes than were named, or jobs less "
         "strict rules?"
         if more
-        else "the replay waits less than the cluster did: something held jobs back that it was not told"
+        else "the replay waits less than the cluster did: something held jobs back that the replay does not know"
     )
 
 
 def _waited_beside_free(table: pd.DataFrame, groups: Groups) -> npt.NDArray[np.bool_]:
-    """Say which jobs found enough idle GPUs of their type in the middle of a wait of five minutes or more."""
+    """Return which jobs had enough idle GPUs of their type in the middle of a wait of five minutes or more."""
     found = np.zeros(len(table), dtype=bool)
     types = {str(one.get("gpu_type", "")) for one in groups}
     known = bool(table["gpu_type"].isin(types).all())
@@ -92,7 +92,7 @@ def _beside_free(table: pd.DataFrame, gpus: int) -> npt.NDArray[np.bool_]:
 
 
 def _common_peak(table: pd.DataFrame, what: Sequence[str], idle: npt.NDArray[np.bool_]) -> tuple[float, int, bool]:
-    """Return the most GPUs that a user (account, ...) held at once, how many came to just that, and if one waited."""
+    """Return the most GPUs that a user (account, ...) held at once, how many reached this, and whether one waited."""
     keys = table[list(what)].astype(str)
     who, named = keys.groupby(list(what)).ngroup().to_numpy(), (keys != "").any(axis=1).to_numpy("bool")
     if not named.any():
@@ -101,7 +101,7 @@ def _common_peak(table: pd.DataFrame, what: Sequence[str], idle: npt.NDArray[np.
     moves = np.concatenate([-np.ceil(asked), np.ceil(asked)])
     whose = np.tile(who[named], 2)
     order = np.lexsort((moves, np.concatenate([end, start]), whose))
-    held = np.cumsum(moves[order])  # what each took it has given back before the next one's begin
+    held = np.cumsum(moves[order])  # all its GPUs are released before the next one begins
     found, first = np.unique(whose[order], return_index=True)
     peaks = np.maximum.reduceat(held, first)
     most = float(peaks.max())

@@ -1,4 +1,4 @@
-"""How fast a fitted or measured application can be on so many GPUs, whatever its batch and wherever its GPUs are."""
+"""Bounds the speed of fitted or measured applications on a number of GPUs, for any batch and placement."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Speeds = Mapping[tuple[str, int], float]
 
 
 def fitted_speeds(app: TrainedApplication, cluster: Cluster, *, on_one_gpu: bool = False) -> Speeds:
-    """Bound an application's progress a second by GPU type and number of GPUs, over all of its training.
+    """Bound an application's progress per second by GPU type and number of GPUs, over its whole training.
 
-    In each epoch the speed is the largest over all batches and placements. As efficiency changes from epoch to epoch,
-    progress is counted in seconds at an epoch's largest speed, or at that `on_one_gpu`: the whole training takes the
-    sum of these, and on other GPUs it is at most as fast as in the epoch that gains most, or loses least, by them.
-    Either is a bound. The first is exact for jobs that have all GPUs, the second for jobs of one.
+    In each epoch the speed is the largest over all batches and placements. As efficiency changes between epochs,
+    progress is measured in seconds at an epoch's largest speed, or at that `on_one_gpu`: the whole training takes the
+    sum of these, and on other GPUs it is at most as fast as in the epoch that gains most, or loses least, from them.
+    Either gives a bound. The first is exact for jobs on all GPUs, the second for jobs on one.
     """
     counts = {
         (kind, gpus): _speeds_by_epoch(app, kind, gpus, sizes)
@@ -43,7 +43,7 @@ def fitted_speeds(app: TrainedApplication, cluster: Cluster, *, on_one_gpu: bool
 
 
 def _speeds_by_epoch(app: TrainedApplication, kind: str, gpus: int, sizes: list[int]) -> Floats:
-    """Return the largest progress a second in each epoch on so many GPUs; 0 where no batch fits."""
+    """Return the largest progress per second in each epoch on `gpus` GPUs; 0 if no batch fits."""
     limits = app.limits
     most = limits.max_batch_size // gpus
     local = np.arange(limits.min_local_bsz, min(limits.max_local_bsz, most) + 1)
@@ -62,7 +62,7 @@ def _speeds_by_epoch(app: TrainedApplication, kind: str, gpus: int, sizes: list[
 
 
 def _placements(gpus: int, sizes: list[int]) -> Placements:
-    """Return how so many GPUs may lie: numbers of nodes, and of GPUs on the fullest of them."""
+    """Return the possible placements of GPUs: the number of nodes, and of GPUs on the fullest node."""
     largest = max(sizes)
     found = [
         (nodes, fullest)
@@ -76,10 +76,10 @@ def _placements(gpus: int, sizes: list[int]) -> Placements:
 def _iteration_seconds(
     limits: BatchLimits, local: NDArray[np.int64], compute: Floats, step: Floats, gpus: int
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Return all total batches and the least seconds of an iteration at each, however it is split.
+    """Return all total batches and the least seconds of an iteration at each, over all splits.
 
-    The quickest placement for computing and that for a whole step need not be the same one. The engine refuses
-    micro-batches beyond the application's limits.
+    The fastest placements for computation and for a whole step may differ. The engine rejects micro-batches beyond the
+    application's limits.
     """
     most = limits.max_batch_size // gpus
     seconds = np.full(most + 1, np.inf)
@@ -92,9 +92,9 @@ def _iteration_seconds(
 
 
 def _gains(app: TrainedApplication, totals: NDArray[np.int64]) -> Floats:
-    """Return the iterations' worth of one at each total batch, a row for each epoch."""
+    """Return the value of an iteration in initial-batch iterations at each total batch, a row for each epoch."""
     initial = app.limits.init_batch_size
-    if isinstance(app, MeasuredApplication):  # as they are used: even where noise made them negative
+    if isinstance(app, MeasuredApplication):  # as used: even if noise made them negative
         sqr, var = (
             np.array([np.interp(totals, app.batch_sizes, values) for values in zip(*by_curve, strict=True)])
             for by_curve in ([curve.grad_sqr for curve in app.curves], [curve.grad_var for curve in app.curves])

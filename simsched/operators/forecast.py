@@ -1,4 +1,4 @@
-"""What a change will do to waits: the replay's answer, carried over to the cluster with the misfit of the replay."""
+"""Forecasts the effect of a change on a cluster's waits from replays and their misfit."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Numbers = npt.NDArray[np.float64]
 
 DAY_S = 86400
 _DRAWS, _SEED = 400, 26
-#: Smaller changes of a mean wait, in seconds and as a share, count as none.
+#: Smaller absolute (seconds) and relative changes of a mean wait count as none.
 LEAST_CHANGE_S, LEAST_CHANGE = 60.0, 0.05
-#: Changes by a smaller share come about by chance too: a queue is upset by who happens to end when.
+#: Smaller relative changes also occur by chance, since queues are sensitive to the order of completions.
 SURE_CHANGE = 0.25
-#: No replay is trusted more than this, as a factor: what the log does not show is not in the misfit either.
+#: The least uncertainty factor of any replay: the misfit does not cover what the log does not show.
 _LEAST_FACTOR = 1.1
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The mean wait of a part of the jobs after a change, in seconds, with an interval that includes the misfit.
+    """The mean wait of a group of jobs after a change, in seconds, with an interval that includes the misfit.
 
     `now_s` is the recorded mean. `direction` is `less`, `more`, `as before`, or `cannot tell`.
     """
@@ -36,11 +36,11 @@ class Forecast:
 
 
 def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Numbers) -> Forecast:
-    """Forecast the mean wait after a change from recorded waits and those replayed before and after it.
+    """Forecast the mean wait after a change from recorded waits and the replays before and after it.
 
-    The recorded mean is multiplied by what the replays' means are to each other, and moved by how far they are apart;
-    the forecast is the middle of the two. The interval covers both, the replay as it stands, and all three over
-    resampled days (95 %), widened by how far the replay was off, at least a tenth, and by five minutes.
+    The recorded mean is scaled by the ratio of the replays' means, and shifted by their difference; the forecast is the
+    midpoint of the two. The interval covers both, the replay itself, and all three over resampled days (95 %), widened
+    by the replay's error (at least a tenth) and by five minutes.
     """
     _, day = np.unique(submit // DAY_S, return_inverse=True)
     days = int(day.max()) + 1
@@ -50,7 +50,7 @@ def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Nu
     was, old, new = (often @ np.bincount(day, values, days) / counts for values in (recorded, before, after))
     scaled, moved = was * (new + 30) / (old + 30), np.maximum(was + new - old, 0.0)
     middle = (scaled[0] + moved[0]) / 2
-    # Days resampled together move the level, which a change does not: relative to the level of each draw.
+    # Resampling days shifts the level, which the change does not, so errors are relative to the level of each draw.
     ways = np.concatenate([way * was[0] / np.maximum(was, 1.0) for way in (scaled, moved)])
     off = max(_LEAST_FACTOR, float(np.exp(abs(np.log((old[0] + 30) / (was[0] + 30))))))
     low, high = np.percentile(ways, (2.5, 97.5))
@@ -61,7 +61,7 @@ def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Nu
 
 
 def _direction(recorded: float, before: Numbers, after: Numbers) -> str:
-    """Say which way waits go: where nearly all resampled days agree, and by more than the replay is off."""
+    """Return the direction of the change in waits, if nearly all resamples agree and it exceeds the replay's error."""
     change, at_first = float(after[0] - before[0]), float(before[0])
     low, high = np.percentile(after[1:] - before[1:], (2.5, 97.5))
     if abs(change) < LEAST_CHANGE * at_first and max(abs(low), abs(high)) < max(

@@ -1,4 +1,4 @@
-"""The gate in front of every answer: a replay of the log as it was, held against the waits that were recorded."""
+"""The gate before every answer: compares an unchanged replay of the log with the recorded waits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Numbers = npt.NDArray[np.float64]
 DAY_S = 86400
 #: The thresholds; docs/trust.md argues for them.
 LEAST_SKILL, MOST_OFF, MOST_OFF_GROUP = 0.4, 0.25, 0.35
-#: A part of the jobs with less of all recorded waiting is shown, but shuts no gate.
+#: A group of jobs with a smaller share of all recorded waiting is shown but cannot close the gate.
 LEAST_SHARE = 0.05
-#: Fewer jobs that waited, or days with submissions, than these are no evidence.
+#: The fewest waiting jobs and days with submissions that count as evidence.
 LEAST_WAITED, LEAST_DAYS = 30, 3
 _DRAWS, _SEED = 400, 26
 #: Bins of waits, for percentiles over resampled days: 2 % wide, from a minute to a year.
@@ -30,7 +30,7 @@ _EDGES = np.concatenate([[0.0], np.geomspace(60.0, 365.0 * DAY_S, 660)])
 
 @dataclass(frozen=True)
 class Interval:
-    """A value and its 95 % interval by resampling of days."""
+    """A value and its 95 % interval from resampled days."""
 
     value: float
     low: float
@@ -39,12 +39,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class GateRow:
-    """A part of the jobs: recorded and simulated waits in seconds, and how much better than guesses the replay is.
+    """A group of jobs: recorded and simulated waits in seconds, and the skill of the replay over guesses.
 
-    `off` is the simulated mean over the recorded one, less 1. A skill is 1 less the mean absolute error over that of
-    the best guess (`guess`: zero, the median, or the mean of the hour of the day), None where the best guess is right;
-    `waited_skill` counts only the `waited` jobs that waited five minutes or more. `share` is the part of all recorded
-    waiting.
+    `off` is the simulated mean over the recorded one, minus 1. A skill is 1 minus the mean absolute error relative to
+    that of the best guess (`guess`: zero, the median, or the mean of the hour of the day), None if the best guess is
+    exact; `waited_skill` counts only the `waited` jobs that waited five minutes or more. `share` is its share of all
+    recorded waiting.
     """
 
     kind: str
@@ -64,10 +64,10 @@ class GateRow:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a replay may answer, why not, and what the log shows that the replay may lack.
+    """Whether a replay may answer, the reasons if not, and evidence in the log of what the replay may lack.
 
-    The rows are of the second half of the time judged, all jobs first; guesses and settings were fitted on the first.
-    `days` are those judged. There are no rows where nothing was recorded to judge by.
+    The rows cover the second half of the judged period, with all jobs first; guesses and settings are fitted on the
+    first half. `days` is the length of the judged part. There are no rows if no waits were recorded.
     """
 
     policy: str
@@ -82,7 +82,7 @@ class Verdict:
         return not self.reasons
 
     def said(self) -> str:
-        """Say in a sentence what was judged and found."""
+        """Summarise the verdict in a sentence."""
         if not self.rows:
             return f"Unjudged: {'; '.join(self.reasons)}."
         every = self.rows[0]
@@ -97,8 +97,8 @@ class Verdict:
 def judge_replay(jobs: pd.DataFrame, log: ClusterLog, groups: Groups, policy: str) -> Verdict:
     """Judge a replay.
 
-    `jobs` has `job_id, size, queue, submit_s, recorded_s, simulated_s, gpus` for the time judged alone, sorted by
-    submission, with seconds since any midnight. The first half of that time fits guesses, the second is judged.
+    `jobs` has `job_id, size, queue, submit_s, recorded_s, simulated_s, gpus` for the judged period only, sorted by
+    submission, with seconds since any midnight. The first half of the period fits the guesses, the second is judged.
     """
     middle = (jobs["submit_s"].min() + jobs["submit_s"].max()) / 2
     first = (jobs["submit_s"] < middle).to_numpy("bool")
@@ -137,7 +137,7 @@ def _row(
 def _skill(
     recorded: Numbers, simulated: Numbers, submit: Numbers, known: npt.NDArray[np.bool_], judged: npt.NDArray[np.bool_]
 ) -> tuple[float | None, str]:
-    """Return the skill on judged jobs over the best guess that the known ones allow, and that guess."""
+    """Return the skill on judged jobs over the best guess fitted to the known ones, and that guess."""
     if not judged.any():
         return None, ""
     truth = recorded[judged]
@@ -155,19 +155,19 @@ def _skill(
 
 
 class _Days:
-    """Waits by day of submission, to resample days with all that came on them."""
+    """Waits by day of submission, to resample whole days."""
 
     def __init__(self, submit: Numbers, recorded: Numbers, simulated: Numbers) -> None:
         _, day = np.unique(submit // DAY_S, return_inverse=True)
         days = int(day.max()) + 1
         draw = np.random.default_rng(_SEED).integers(0, days, (_DRAWS, days))
-        #: How often each draw has each day; the first is the log itself.
+        #: How often each draw contains each day; the first draw is the log itself.
         self.often = np.vstack([np.ones(days), np.apply_along_axis(np.bincount, 1, draw, minlength=days)])
         self.count = np.bincount(day, minlength=days)
         self.kinds = [(values, np.bincount(day, values, days), day) for values in (recorded, simulated)]
 
     def intervals(self) -> tuple[Interval, Interval, Interval, Interval, Interval]:
-        """Return means and 90th percentiles, recorded and simulated, and how far off the mean is."""
+        """Return recorded and simulated means and 90th percentiles, and the error of the mean."""
         counts = self.often @ self.count
         recorded, simulated = (self.often @ sums / counts for _, sums, _ in self.kinds)
         tops = [self._p90(values, day) for values, _, day in self.kinds]
@@ -188,7 +188,7 @@ def _interval(values: Numbers) -> Interval:
 
 
 def _reasons(rows: Sequence[GateRow], days: float) -> Iterator[str]:
-    """Say what keeps the gate shut."""
+    """Return the reasons that keep the gate closed."""
     every = rows[0]
     if every.waited < LEAST_WAITED or days < LEAST_DAYS:
         yield (

@@ -1,4 +1,4 @@
-"""Plays a league: every policy at every contest where it can run, through experiments like any other."""
+"""Plays a league: runs every policy in every contest where it can run, as ordinary experiments."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from simsched.results import (
     require_same_league,
 )
 
-#: Is told which contest begins, its number and how many there are.
+#: Receives the contest that begins, its number and the total.
 Began = Callable[[str, int, int], None]
-#: The policy that is run again beside results of other code, to see whether they still mean the same.
+#: The policy that is rerun to check whether stored results of other code are still valid.
 _AGAIN = "fifo"
 
 
@@ -55,12 +55,12 @@ def play(
     began: Began | None = None,
     bounds: bool = True,
 ) -> LeagueTable:
-    """Run a league into `out`, one results folder a contest, and return its entries; what is complete is reused.
+    """Run a league into `out`, one results folder per contest, and return its entries; complete cells are reused.
 
-    `policies` are the only ones to take part, by default all that ship and the league's own rows. They are set beside
-    `against`, results of others at the same contests, which have the bounds. A contest whose data are not below `data`
-    is named with the reason, and so is a policy that cannot run it or fails. `bounds` sets the best possible beside
-    each. Raises `InputError` where a contest itself is wrong, or `against` is of other jobs or another meaning.
+    Only `policies` take part, by default all shipped ones and the league's own rows. They are compared with `against`,
+    results of others in the same contests, which include the bounds. A contest without its data below `data` is named
+    with the reason, as is a policy that cannot run in it or fails. `bounds` adds the best possible to each contest.
+    Raises `InputError` if a contest is invalid, or `against` has other jobs or another semantics.
     """
     told: tuple[str, ...] = ()
     if against is not None:
@@ -95,9 +95,9 @@ def play(
 
 
 def made_by_other_code(table: LeagueTable) -> list[str]:
-    """List the policies of stored results, by label, that other code made than would run them now.
+    """List the policies of stored results, by label, whose code has changed since.
 
-    Policies of one's own files are not looked at.
+    Ignores policies from users' files.
     """
     codes = {one.policy_name: one.code for one in table.ran() if ":" not in one.policy_name}
     other = {name for name, code in codes.items() if code_now(name) != code}
@@ -112,7 +112,7 @@ def _other_code(changed: Sequence[str]) -> tuple[str, ...]:
 
 
 def _run(grid: Grid, out: Path, workers: int, listener: Listener | None, beside: Sequence[GridCell]) -> list[Entry]:
-    """Run a contest and return its entries, those of policies without results last."""
+    """Run a contest and return its entries; policies without results come last."""
     contest = grid.folder_name
     lost = {label: reason_of(problems) for label, problems in grid.refused.items()}
     found: list[Entry] = []
@@ -132,7 +132,7 @@ def _run(grid: Grid, out: Path, workers: int, listener: Listener | None, beside:
 
 
 def _failures(result: RunResult) -> Mapping[str, str]:
-    """Return why policies failed, by label: at the first seed that did."""
+    """Return why policies failed by label, for the first failed seed."""
     return {one.name.rpartition(", seed ")[0]: one.message for one in reversed(result.failures)}
 
 
@@ -159,7 +159,7 @@ def _entry(contest: str, cells: Sequence[Cell]) -> Entry:
 
 
 def _place(contest: Contest, grid: Grid, proved: Sequence[Bound]) -> ContestPlace:
-    """Describe a contest, with the bounds of its jobs where the physics allow any."""
+    """Describe a contest, with the bounds of its jobs if the physics allow any."""
     loads = [float(load) for cell in grid.cells if (load := cell.task.about.get("offered_load")) is not None]
     refused = next((bound.refused for bound in proved if bound.refused), "")
     return ContestPlace(
@@ -169,5 +169,5 @@ def _place(contest: Contest, grid: Grid, proved: Sequence[Bound]) -> ContestPlac
         offered_load=sum(loads) / len(loads) if loads else None,
         physics=physics_of([cell.task.about for cell in grid.cells]),
         bounds={} if refused else {str(bound.seed): bound.mean_jct_s for bound in proved},
-        unbounded=refused or ("" if proved else "no bound was asked for"),
+        unbounded=refused or ("" if proved else "no bound was requested"),
     )

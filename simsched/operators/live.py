@@ -1,4 +1,4 @@
-"""When the jobs that wait now will start: the queue of a moment, run on many times."""
+"""Forecasts when waiting jobs will start, by many simulations from a snapshot of the queue."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from simsched.workload.readers import ClusterLog, joined, read_squeue
 Numbers = npt.NDArray[np.float64]
 
 DAY_S = 86400
-#: How far ahead further submissions are drawn, as they came at that hour on another day of the log.
+#: How far ahead future submissions are drawn, from the same hour on other days of the log.
 _AHEAD_S = 2 * DAY_S
-#: The interval given: nine of ten starts are later than its begin, nine of ten earlier than its end.
+#: The forecast interval: nine of ten starts are after its start, nine of ten before its end.
 LOW, HIGH = 10, 90
 _FOLDER = "draws"
 
 
 @dataclass(frozen=True)
 class Queue:
-    """What runs and waits at a moment, in seconds since 1970: rows as of a log, and Slurm's own estimates of starts."""
+    """Running and waiting jobs at a moment, in seconds since 1970: rows as in a log, and Slurm's estimated starts."""
 
     now_s: int
     jobs: pd.DataFrame
@@ -38,9 +38,9 @@ class Queue:
 
 @dataclass(frozen=True)
 class Start:
-    """When a waiting job will start, in seconds from now: the middle and the 80 % interval of what was drawn.
+    """When a waiting job will start, in seconds from now: the median and the 80 % interval of the draws.
 
-    `slurm_s` is Slurm's own estimate and `true_s` when it did start, None where not known.
+    `slurm_s` is Slurm's estimate and `true_s` the actual start, None if unknown.
     """
 
     job_id: str
@@ -57,10 +57,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Backtest:
-    """How forecasts at past moments did: the part of starts inside intervals, and median absolute errors in seconds.
+    """Accuracy of forecasts at past moments: the share of starts in intervals, and median absolute errors in seconds.
 
-    `slurm_error_s` is that of Slurm's own estimates and `same_error_s` ours for the same jobs, None without estimates.
-    `guess_error_s` is that of guessing that a job waits on for as long as jobs of the log usually did by then.
+    `slurm_error_s` is the error of Slurm's estimates and `same_error_s` ours for the same jobs, None without estimates.
+    `guess_error_s` is the error of guessing the usual remaining wait of the log's jobs.
     """
 
     moments: int
@@ -73,13 +73,13 @@ class Backtest:
 
 
 def read_queue(path: Path, *, now_s: int | None = None) -> Queue:
-    """Read `squeue --json`; raises `InputError` for a file that is none."""
+    """Read `squeue --json`; raises `InputError` if the file is not such output."""
     found = read_squeue(path, now_s=now_s)
     return Queue(found.now_s, found.log.still, found.estimates)
 
 
 def queue_at(log: ClusterLog, now_s: int) -> Queue:
-    """Return what ran and waited at a moment of a log."""
+    """Return the jobs that ran or waited at a moment of a log."""
     table = log.every
     there = (table["eligible_s"] <= now_s) & ((table["end_s"] > now_s) | (table["end_s"] < 0))
     jobs = table[there]
@@ -89,18 +89,18 @@ def queue_at(log: ClusterLog, now_s: int) -> Queue:
 def forecast_starts(
     plan: ReplayPlan, queues: Sequence[Queue], *, draws: int = 20, seed: int = 1, listener: Listener | None = None
 ) -> list[list[Start]]:
-    """Forecast, for each moment, when its waiting jobs start.
+    """Forecast when the waiting jobs of each moment start.
 
-    In each draw, run times are drawn from what jobs of the log that ended before the moment ran of their limits, given
-    how long they have run, and further jobs come as they did at that hour on a day of the log before it. `InputError`
-    where no job of the log ended before a moment.
+    In each draw, run times come from the fractions of their limits that the log's jobs ran before the moment, given the
+    elapsed run time, and future jobs come as on an earlier day of the log from that hour on. Raises `InputError` if
+    none of the log's jobs ended before a moment.
     """
     log = plan.recorded
     found = []
     for place, queue in enumerate(queues):
         known = log.table[log.table["end_s"] <= queue.now_s]
         if known.empty:
-            raise input_error(log.name, "no job of it ended before the moment asked for", "give a log that goes back")
+            raise input_error(log.name, "none of its jobs ended before the given moment", "give a log that goes back")
         rng, times = np.random.default_rng((seed, place)), RunTimes.of(known)
         runs = (queue.jobs["start_s"] >= 0).to_numpy("bool")
         placed = replace(queue, jobs=queue.jobs.assign(held_nodes=held_nodes(plan.log, queue.jobs, runs)))
@@ -112,7 +112,7 @@ def forecast_starts(
 
 
 def _draw(known: pd.DataFrame, queue: Queue, times: RunTimes, rng: np.random.Generator) -> pd.DataFrame:
-    """Draw how long the jobs of a queue run, and what comes after them."""
+    """Draw the run times of a queue's jobs, and the jobs that come after them."""
     jobs = queue.jobs
     runs = (jobs["start_s"] >= 0).to_numpy("bool")
     elapsed = np.where(runs, queue.now_s - jobs["start_s"], 0).astype("float64")
@@ -125,7 +125,7 @@ def _draw(known: pd.DataFrame, queue: Queue, times: RunTimes, rng: np.random.Gen
 
 
 def _later(known: pd.DataFrame, now_s: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Return jobs that came from this hour on after a day of the log that lies far enough back."""
+    """Return the jobs that came from this hour on, on a day of the log that is long enough ago."""
     first, last = int(known["eligible_s"].min()), now_s - _AHEAD_S
     days = np.arange((now_s - first) // DAY_S, (now_s - last) // DAY_S - 1, -1)
     if not len(days):
@@ -145,7 +145,7 @@ def _starts(queue: Queue, drawn: Sequence[pd.Series]) -> list[Start]:
         waits = np.array([one[name] + earliest - queue.now_s for one in drawn if name in one.index], dtype=np.float64)
         if not len(waits):
             continue
-        # Of few draws these ranks, and not those between the least and the most, hold eight of ten further ones.
+        # With few draws, these ranks contain eight of ten further draws, unlike interpolated ones.
         low, middle, high = np.percentile(np.maximum(waits, 0), (LOW, 50, HIGH), method="weibull")
         estimate = queue.estimates.get(name)
         slurm = None if estimate is None else float(max(estimate - queue.now_s, 0))
@@ -163,10 +163,10 @@ def backtest(
     seed: int = 1,
     listener: Listener | None = None,
 ) -> Backtest:
-    """Forecast at random moments of the second half of a log, and at those of `queues`, and compare with what came.
+    """Forecast at random moments of the second half of a log and at those of `queues`; compare with actual starts.
 
-    Jobs that had not started when the log ended count as outside an interval that ends before that, else not at all.
-    `InputError` where nobody waited.
+    Jobs that had not started when the log ended count as outside an interval that ends earlier, and are otherwise
+    ignored. Raises `InputError` if nobody waited.
     """
     log = plan.recorded
     first, last = int(log.table["end_s"].min()), log.last_s
@@ -175,7 +175,7 @@ def backtest(
     asked = [queue for queue in asked if (queue.jobs["start_s"] < 0).any()]
     asked += [queue for queue in queues if first < queue.now_s < last]
     if not asked:
-        raise input_error(log.name, "nobody waited at any moment asked", "ask at more of them, --moments 50")
+        raise input_error(log.name, "no job waited at any of the moments", "use more moments, --moments 50")
     truth = log.every.set_index("job_id")["start_s"]
     scored: list[tuple[Start, float]] = []
     for queue, starts in zip(
@@ -197,7 +197,7 @@ def _usual_rest(table: pd.DataFrame) -> _Rest:
 
 @dataclass(frozen=True)
 class _Rest:
-    """How long jobs of a log wait on that have waited for some time."""
+    """The remaining waits of a log's jobs that have waited for some time."""
 
     waits: Numbers
 

@@ -43,7 +43,7 @@ _UNNAMED_TYPE = "gpu"
 class OperatorLog:
     """A log as a trace to replay and, if it records waits, the log itself; `said` holds notes on reading.
 
-    `labels` are the nodes by name, as `Terms.held_nodes` has them.
+    `labels` are the nodes by name, in the form of `Terms.held_nodes`.
     """
 
     trace: Trace
@@ -62,10 +62,10 @@ def read_operator_log(
     with_gpus: frozenset[str] = frozenset(),
     strict: bool = False,
 ) -> OperatorLog:
-    """Read a scheduler's log, or any trace if waits do not matter; `InputError` where there is none.
+    """Read a scheduler's log, or any trace if waits do not matter; raises `InputError` if there is none.
 
-    Leaves out (`strict`: rejects) invalid jobs, and those of more than `gpus` GPUs (0: any) or on other `nodes`. Jobs
-    without GPUs are kept that ran on nodes `with_gpus` only.
+    Leaves out (`strict`: rejects) invalid jobs, and jobs of more than `gpus` GPUs (0: any) or on other `nodes`. Keeps
+    jobs without GPUs if they ran only on nodes `with_gpus`.
     """
     if not path.exists():
         raise input_error(path, "there is no such file", "name the log of your cluster")
@@ -84,7 +84,7 @@ def read_operator_log(
 def cluster_groups(path: Path) -> Groups:
     """Read a cluster: `scontrol show node`, `sinfo -N`, or YAML with `nodes` and `gpus_per_node`, or `groups`.
 
-    Raises `InputError` for a file without GPUs.
+    Raises `InputError` if the file has no GPUs.
     """
     text = read_text(path)
     if describes_nodes(text):
@@ -102,12 +102,12 @@ def cluster_groups(path: Path) -> Groups:
 
 
 def groups_of(nodes: SlurmCluster) -> Groups:
-    """Return the nodes with GPUs as groups of equal ones."""
+    """Return the nodes with GPUs in groups of equal nodes."""
     return [_group(make) for make in nodes.makes()]
 
 
 def with_partitions(nodes: SlurmCluster, log: ClusterLog) -> SlurmCluster:
-    """Return the nodes with their partitions: where none is named, those whose jobs ran on a node."""
+    """Return the nodes with their partitions; by default those whose jobs ran on a node."""
     if any(node.partitions for node in nodes.nodes):
         return nodes
     ran: dict[str, set[str]] = {}
@@ -118,7 +118,7 @@ def with_partitions(nodes: SlurmCluster, log: ClusterLog) -> SlurmCluster:
 
 
 def _group(make: Sequence[SlurmNode]) -> Mapping[str, Any]:
-    """Return a group of equal nodes; cores, memory and partitions where they are named."""
+    """Return a group of equal nodes, with cores, memory and partitions if given."""
     one = make[0]
     more = {"cores_per_node": one.cpus, "memory_gb_per_node": one.memory_mb / 1024, "partitions": list(one.partitions)}
     group = {"nodes": len(make), "gpus_per_node": one.gpus, "gpu_type": one.gpu_type or _UNNAMED_TYPE}
@@ -126,10 +126,10 @@ def _group(make: Sequence[SlurmNode]) -> Mapping[str, Any]:
 
 
 def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None = None) -> tuple[OperatorLog, Groups]:
-    """Bring a log and a cluster together; what of either cannot be used is said.
+    """Match a log with a cluster and report what of either cannot be used.
 
-    GPU types that the cluster does not have bind nobody. Cores and memory count where both the log and the cluster name
-    them. Jobs for which the idle nodes of their partition have no room are left out.
+    GPU types that the cluster lacks do not constrain jobs. Cores and memory count if both the log and the cluster have
+    them. Jobs that do not fit on the idle nodes of their partition are left out.
     """
     said, table = [found.said], found.trace.table
     types = {str(one.get("gpu_type", "")).lower(): str(one.get("gpu_type", "")) for one in groups}
@@ -170,7 +170,7 @@ def _labels(nodes: SlurmCluster) -> dict[str, str]:
 
 
 def held_nodes(found: OperatorLog, table: pd.DataFrame, runs: npt.NDArray[np.bool_]) -> list[str]:
-    """Return, for the jobs that run, the labels of the nodes that they hold; empty where one of these is not known."""
+    """Return the labels of the nodes that each running job holds; empty if one of them is unknown."""
     texts = {}
     for text in table["nodes"][runs].unique():
         labels = [found.labels.get(name, "") for name in text.split(",")]
@@ -179,7 +179,7 @@ def held_nodes(found: OperatorLog, table: pd.DataFrame, runs: npt.NDArray[np.boo
 
 
 def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
-    """Leave out the jobs for whose shape the idle nodes of their queue have no room, and count them."""
+    """Leave out and count the jobs whose shape does not fit on the idle nodes of their queue."""
     rows, number = kinds_of(table, ("queue", "num_gpus", *SHAPE_COLUMNS))
     shapes = shapes_of(rows).get("shape")
     if shapes is None:
@@ -201,7 +201,7 @@ def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
 def policy_settings(
     paths: Sequence[Path], found: OperatorLog, nodes: SlurmCluster | None, *, time_zone: str = "UTC"
 ) -> tuple[dict[str, Any], str]:
-    """Return the parameters of `slurm-backfill` that an administrator's files say, and what they say besides."""
+    """Return the parameters of `slurm-backfill` from an administrator's files, and their other settings."""
     settings = read_settings(paths)
     names = [one.name for make in nodes.makes() for one in make] if nodes is not None else []
     lasts_s = int(found.trace.column("submit_time_s")[-1])
@@ -215,12 +215,12 @@ def slurm_nodes(path: Path) -> SlurmCluster | None:
 
 
 def total_gpus(groups: Groups) -> int:
-    """Count the GPUs of groups."""
+    """Return the number of GPUs of groups."""
     return sum(int(one["nodes"]) * int(one.get("gpus_per_node", 4)) for one in groups)
 
 
 def largest_type(groups: Groups) -> int:
-    """Count the GPUs of the most frequent type."""
+    """Return the number of GPUs of the most frequent type."""
     counts: dict[str, int] = {}
     for one in groups:
         kind = str(one.get("gpu_type", ""))
@@ -229,10 +229,10 @@ def largest_type(groups: Groups) -> int:
 
 
 def held_over_time(table: pd.DataFrame) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return when jobs start and end, sorted, and how many GPUs are held from then on; without an end they stay."""
+    """Return the sorted starts and ends of jobs, and how many GPUs are held from then on; jobs without an end stay."""
     gpus = np.ceil(table["gpus"].to_numpy("float64"))
     times = np.concatenate([table["end_s"].where(table["end_s"] >= 0, np.inf), table["start_s"]]).astype("float64")
-    order = np.argsort(times, kind="stable")  # ends precede starts at an instant
+    order = np.argsort(times, kind="stable")  # at the same instant, ends precede starts
     return times[order], np.cumsum(np.concatenate([-gpus, gpus])[order])
 
 

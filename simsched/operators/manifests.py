@@ -1,4 +1,4 @@
-"""An operator's manifests as something to run: cluster, jobs and the objects for the policy, from one folder."""
+"""Prepares an operator's manifests for a run: cluster, jobs and the policy's objects, from one folder."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from simsched.words import counted
 from simsched.workload import Trace, make_trace
 from simsched.workload.readers import Stated, jobs_of, read_trace
 
-#: The copy of the objects that a run reads, beside its experiment.
+#: The copy of the objects that a run reads, next to its experiment.
 OBJECTS_FILE = "objects.json"
-#: The parameter in which policies that read objects take their file.
+#: The parameter for the file of policies that read objects.
 _READS = {"kueue": "manifests", "kai": "objects"}
 
 
 @dataclass(frozen=True)
 class ManifestOptions:
-    """What a user says besides the manifests.
+    """What a user adds to the manifests.
 
     `durations` is a trace with the names of workloads, `duration` a distribution (`fixed:3600`), drawn with `seed`;
-    workloads without a time come at second `submit_s`. `cluster` describes nodes where the manifests name none. `allow`
-    names fields that are not modelled and may be.
+    workloads without a time come at second `submit_s`. `cluster` describes nodes if the manifests have none. `allow`
+    names fields to accept although they are not modelled.
     """
 
     durations: Path | None = None
@@ -71,18 +71,18 @@ def manifest_plan(
     grows: bool = False,
     **more: Any,
 ) -> ReplayPlan:
-    """Read manifests, with changes applied, write what the policy reads as `file` into `folder`, and return the plan.
+    """Read manifests, apply changes, write the policy's objects as `file` into `folder`, and return the plan.
 
-    A change is a file of objects that replace those of their names, or `KIND/NAME.PATH=VALUE`. With `reasons` the run
-    keeps what was decided on each workload; if it `grows`, quotas follow changes of the number of nodes. Raises
-    `InputError` with all that is wrong.
+    A change is a file of objects that replace those with the same names, or `KIND/NAME.PATH=VALUE`. With `reasons`, the
+    run records the decisions on each workload; if it `grows`, quotas follow changes of the number of nodes. Raises
+    `InputError` with every problem.
     """
     objects = changed(read_objects(path), apply)
     account = Account()
     nodes = read_nodes(objects, account)
     trace = _trace(path, objects, account, options, queued=policy == "kueue")
     account.judge(changes_of_pods, options.allow)
-    if policy not in _READS:  # the others refuse what they do not need, as they read more
+    if policy not in _READS:  # the others reject fewer fields, as they read more
         refuse_idle(options.allow, (account,))
     raise_any(account.problems)
     if trace is None:
@@ -116,7 +116,7 @@ def manifest_plan(
 
 
 def _may_be_torn(workload: Workload) -> bool:
-    """Say whether several sets of a workload's pods ask for GPUs and may get flavours of their own."""
+    """Return whether several pod sets of a workload request GPUs and may get different flavours."""
     with_gpus = [pods for pods in workload.pod_sets if any(map(is_gpu, pods.template.requests))]
     groups = {pods.template.notes.get(POD_SET_GROUP, pods.name) for pods in with_gpus}
     return len(groups) > 1
@@ -125,7 +125,7 @@ def _may_be_torn(workload: Workload) -> bool:
 def _trace(
     path: Path, objects: Sequence[Object], account: Account, options: ManifestOptions, *, queued: bool
 ) -> Trace | None:
-    """Return the workloads, those of queues only if only these are run, as a trace; None where there is none."""
+    """Return the workloads (only those with queues if only these run) as a trace; None if there are none."""
     known = {} if options.durations is None else _by_name(options.durations)
     draw = None if not options.duration else distribution(options.duration, np.random.default_rng(options.seed))
     jobs = jobs_of(objects, account, Stated(known, draw, options.submit_s))
@@ -141,7 +141,7 @@ def _trace(
 
 
 def _by_name(path: Path) -> Mapping[str, float]:
-    """Return the seconds that a log's jobs ran, by name; the mean of those that share one."""
+    """Return the run times of a log's jobs in seconds by name; the mean if several share a name."""
     table = read_trace(path).table
     means = table.groupby(table["job_id"].astype(str))["duration_s"].mean()
     return {str(name): float(seconds) for name, seconds in means.items()}
@@ -156,10 +156,10 @@ _DISTRIBUTIONS: Mapping[str, tuple[str, int, Callable[..., float]]] = {
 
 
 def distribution(text: str, rng: np.random.Generator) -> Callable[[], float]:
-    """Return a function that draws seconds; raises `InputError` for what is not a distribution."""
+    """Return a function that draws seconds; raises `InputError` if the text is not a distribution."""
     name, _, numbers = text.partition(":")
     if name not in _DISTRIBUTIONS:
-        raise input_error("--duration", f"'{name}' is no distribution", nearest(name, _DISTRIBUTIONS))
+        raise input_error("--duration", f"'{name}' is not a distribution", nearest(name, _DISTRIBUTIONS))
     form, count, draw = _DISTRIBUTIONS[name]
     try:
         values = [float(one) for one in numbers.split(",")]
@@ -167,12 +167,12 @@ def distribution(text: str, rng: np.random.Generator) -> Callable[[], float]:
         values = []
     ordered = name != "uniform" or values == sorted(values)
     if len(values) != count or not all(0 < one < float("inf") for one in values) or not ordered:
-        raise input_error("--duration", f"'{text}' is no {name} distribution", f"write {name}:{form}, all above 0")
+        raise input_error("--duration", f"'{text}' is not a {name} distribution", f"write {name}:{form}, all above 0")
     return lambda: max(1.0, float(draw(rng, *values)))
 
 
 def changed(objects: Sequence[Object], changes: Sequence[str]) -> list[Object]:
-    """Apply changes to objects; raises `InputError` for one that names no object or field."""
+    """Apply changes to objects; raises `InputError` if one names an unknown object or field."""
     found = list(objects)
     for change in changes:
         path, equals, text = change.partition("=")
@@ -188,7 +188,7 @@ def changed(objects: Sequence[Object], changes: Sequence[str]) -> list[Object]:
 
 
 def is_change_of_objects(change: str) -> bool:
-    """Say whether a change is one of objects, not a key of an experiment: KIND/NAME.PATH=VALUE, or a file."""
+    """Return whether a change applies to objects (KIND/NAME.PATH=VALUE, or a file), not to a key of an experiment."""
     return "=" not in change or re.match(r"[A-Z][A-Za-z]+/", change) is not None
 
 
@@ -199,14 +199,14 @@ def _set(objects: Sequence[Object], kind: str, path: str, value: Any, change: st
     name = max((name for name in named if path.startswith(f"{name}.")), key=len, default="")
     if not name:
         known = sorted({one.name for one in of_kind}) or sorted({one.kind for one in objects})
-        raise input_error(where, f"there is no {kind} called so", nearest(path.partition(".")[0], known))
+        raise input_error(where, f"there is no {kind} with this name", nearest(path.partition(".")[0], known))
     one = named[name]
     data = _with(one.data, path[len(name) + 1 :], value, where)
     return [replace(other, data=data) if other is one else other for other in objects]
 
 
 def _with(data: Any, path: str, value: Any, where: str) -> Any:
-    """Return a copy of plain data with a value set; items of lists are called by number or by their `name`."""
+    """Return a copy of plain data with a value set; items of lists are identified by index or by their `name`."""
     keys: dict[str, Any]
     if isinstance(data, list):
         names = [str(item.get("name", i)) if isinstance(item, dict) else str(i) for i, item in enumerate(data)]
@@ -218,7 +218,7 @@ def _with(data: Any, path: str, value: Any, where: str) -> Any:
     key = max((key for key in keys if path == key or path.startswith(f"{key}.")), key=len, default=None)
     if key is None:
         if isinstance(data, list):
-            raise input_error(where, f"no item of the list is called '{path.partition('.')[0]}'", nearest(path, keys))
+            raise input_error(where, f"no item of the list is named '{path.partition('.')[0]}'", nearest(path, keys))
         key, _, rest = path.partition(".")
         return {**data, key: _with({}, rest, value, where) if rest else value}
     rest = path[len(key) + 1 :]

@@ -47,7 +47,7 @@ def pack(
 ) -> Mapping[str, Packed]:
     """Fill a cluster under each rule with seeds 1 to `seeds`; all rules see the same pods and node orders.
 
-    Raises `InputError` if no pod requests a GPU. `progress` receives each rule before its first filling.
+    Raises `InputError` if no pod asks for a GPU. `progress` receives each rule before its first filling.
     """
     if not any(pod.total_milli for pod in pods):
         raise input_error("pods", "no pod asks for a GPU", "give a list with at least one that does")
@@ -88,10 +88,10 @@ PUBLISHED_IDLE = ("seeds", "ci95_low", "ci95_high", "sd")
 
 
 def read_published(path: str | Path, lists: Sequence[str]) -> Mapping[tuple[str, str], float]:
-    """Read published shares of allocated GPUs by pod list and rule, for those of `lists` in the file.
+    """Read published shares of allocated GPUs by pod list and rule, for the `lists` in the file.
 
-    Columns: `pod_list,rule,mean_percent`. A file matches a `pod_list` if its stem is that or ends with _ and that.
-    Raises `InputError` with every bad cell, or if no list matches.
+    Columns: `pod_list,rule,mean_percent`. A file matches a `pod_list` if its stem is the name or ends with _ and the
+    name. Raises `InputError` with every bad cell, or if no list matches.
     """
     sheet = open_sheet(Path(path), ("pod_list", "rule", "mean_percent"), idle=PUBLISHED_IDLE)
     names = {published: rule for rule, published in PUBLISHED_NAMES.items()}

@@ -1,8 +1,8 @@
-"""Readings of Slurm's pages: where these can be taken in several ways, the log of the cluster decides.
+"""Resolves ambiguities of Slurm's documentation from the log of the cluster.
 
-A reading is tried on windows of a few hours of the first half of the time judged, each of which begins with what ran
-and waited then. Over a whole log one job that starts a minute sooner moves all that come later, so that a replay that
-is nearly right is hardly nearer than one that is not.
+Each reading is tried on windows of a few hours in the first half of the judged period, which start with the jobs that
+ran or waited then. Over a whole log, one job that starts a minute earlier shifts all later ones, so a nearly correct
+replay would score hardly better than a wrong one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simsched.workload.readers import ClusterLog
 
 #: Parameters of a policy by dotted key.
 Reading = Mapping[str, Any]
-#: By policy, what its documentation leaves open.
+#: The settings that the documentation leaves open, by policy.
 _OPEN: Mapping[str, Sequence[Reading]] = {
     "slurm-backfill": (
         {"backfill.from_pass": True},
@@ -33,21 +33,21 @@ _OPEN: Mapping[str, Sequence[Reading]] = {
         {"backfill.kind": "greedy"},
     )
 }
-#: Windows tried, and how long they are.
+#: The number and length of windows.
 _WINDOWS, _LENGTH_S = 3, 8 * 3600
-#: A reading is taken where it errs for less than this part of what the last one does.
+#: A reading replaces the previous one if its error is below this fraction of the previous error.
 _BETTER = 0.9
-#: A replay of the log that errs by less than this part of the waits needs no other reading, nor one of windows.
+#: No other reading is tried if the error of a replay of the log, or of its windows, is below this fraction of waits.
 _GOOD, _EXACT = 0.01, 0.0005
-#: Intervals at which backfill may run, the longest first, and how many of the quiet starts must agree with one.
+#: Candidate intervals of backfill, longest first, and the fraction of quiet starts that must agree with one.
 _INTERVALS_S, _AGREE, _LEAST_QUIET = (300, 120, 90, 60, 45, 30, 20, 15, 10), 0.8, 20
-#: With so few of the starts after a wait at moments when no job came or ended, backfill runs when one does.
+#: If fewer starts after a wait than this happen while no job comes or ends, backfill runs on these events.
 _NO_QUIET = 0.02
 
 
 @dataclass(frozen=True)
 class _Window:
-    """A part of a log with what ran and waited at its begin: when its jobs started, and for how long they waited in it.
+    """A window of a log, with the jobs that ran or waited at its start: the starts of its jobs, and their waits in it.
 
     `until_s` is its last second on the log's clock.
     """
@@ -58,7 +58,7 @@ class _Window:
     until_s: int
 
     def error_s(self, cell: Cell) -> float:
-        """Add up by how long starts are off, those after the window counting as at its end."""
+        """Sum the errors of starts; starts after the window count as at its end."""
         found = cell.jobs.set_index("job_id")["start_time_s"] + self.begin.zero_s
         both = pd.concat([self.starts, found.reindex(self.starts.index)], axis=1).fillna(np.inf)
         starts = both.clip(upper=self.until_s)
@@ -66,7 +66,7 @@ class _Window:
 
 
 def with_readings(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> tuple[ReplayPlan, Reading]:
-    """Return the plan with the readings by which it comes closest to a log between two times, and these readings."""
+    """Return the plan with the readings that match a log best between two times, and these readings."""
     taken: dict[str, Any] = {}
     tried = [one for one in (*_clock(plan, log, from_s, until_s), *_OPEN.get(plan.policy, ())) if _is_open(plan, one)]
     windows = _windows(plan, log, from_s, until_s) if tried else []
@@ -90,19 +90,19 @@ def with_readings(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: flo
 
 
 def needs_reading(jobs: pd.DataFrame) -> bool:
-    """Say whether a replay's waits are so far off the recorded ones that another reading may be nearer."""
+    """Return whether a replay's waits differ so much from the recorded ones that another reading may be better."""
     off = (jobs["simulated_s"] - jobs["recorded_s"]).abs().mean()
     return bool(off > _GOOD * jobs["recorded_s"].mean())
 
 
 def said_of(reading: Reading) -> str:
-    """Say which readings were taken."""
+    """Describe the chosen readings."""
     values = ", ".join(f"policy.{key}={str(value).lower()}" for key, value in sorted(reading.items()))
     return f"fitted to the first half of the log, as the documentation leaves it open: {values}"
 
 
 def _is_open(plan: ReplayPlan, reading: Reading) -> bool:
-    """Say whether the user has not said what a reading says."""
+    """Return whether the user has left a reading's settings open."""
     return not any(f"{key}=" in change for key in reading for change in plan.changes)
 
 
@@ -115,7 +115,7 @@ def _with(plan: ReplayPlan, reading: Reading) -> ReplayPlan:
 
 
 def _clock(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> Sequence[Reading]:
-    """Return when backfill runs by the starts at moments when no job came or ended, if the plan has it otherwise."""
+    """Return when backfill runs, inferred from starts while no job came or ended, if it differs from the plan."""
     if plan.policy not in _OPEN:
         return ()
     table = log.every
@@ -137,7 +137,7 @@ def _clock(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> 
 
 
 def _windows(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -> list[_Window]:
-    """Cut out the windows in which most jobs wait, or but one where reservations have times of their own."""
+    """Cut out the windows in which most jobs wait, or only one if there are timed reservations."""
     begins = np.arange(from_s, until_s - _LENGTH_S + 1, _LENGTH_S)
     table = log.every
     eligible, started, end = (table[name].to_numpy("float64") for name in ("eligible_s", "start_s", "end_s"))
@@ -162,7 +162,7 @@ def _windows(plan: ReplayPlan, log: ClusterLog, from_s: float, until_s: float) -
 
 
 def _error_s(plan: ReplayPlan, windows: Sequence[_Window]) -> float:
-    """Add up the errors of replays of windows."""
+    """Sum the errors over replays of windows."""
     traces = {f"windows/{place}.csv.gz": one.begin.log.trace for place, one in enumerate(windows)}
     cells = run_replay(counted_from(plan, windows[0].begin.log), "windows", traces=traces).cells
     return sum(one.error_s(cell) for one, cell in zip(windows, cells, strict=True))

@@ -1,4 +1,4 @@
-"""What a bound leaves out of an experiment's physics: a task's jobs, relaxed, and the words for it."""
+"""Relaxes a task's jobs for bounds, and describes what the relaxation leaves out of the physics."""
 
 from __future__ import annotations
 
@@ -26,34 +26,32 @@ from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
 from simsched.model.plans import EVERYTHING, Plan, PlannedJob, PlannedModel, TabledModel, best_plan
 from simsched.operators.fitted_speeds import TrainedApplication, fitted_speeds
 
-#: Parts of a GPU in which widths are counted where GPUs differ or are given out in parts.
+#: Units per GPU for widths, if GPUs differ or are shared.
 _PARTS = 1000
-#: Seconds in which times are counted where they are not whole.
+#: Unit of times in seconds, if they are not whole.
 _FINE_S = 1e-3
-#: Numbers of GPUs above the first are taken together, up to the second's ratio, at the speed of the largest.
+#: Above the first number of GPUs, numbers up to the second's ratio are grouped at the speed of the largest.
 _EACH_COUNT, _RATIO = 8, 1.25
 
-#: The speed, in progress a second, on so many GPUs of a type.
+#: The speed, in progress per second, by GPU type and number of GPUs.
 _Points = Mapping[tuple[str, int], float]
 
-_ALWAYS = "starting, moving and stopping cost nothing, nodes never fail, and all GPUs of a type serve a job alike"
-_TYPES = "a GPU of a type counts as a fixed part of the best one's, in which the capacity is one sum"
+_ALWAYS = "starting, moving and stopping cost nothing, nodes never fail, and GPUs of a type are equivalent"
+_TYPES = "a GPU counts as a fixed fraction of the best type, and the capacity is the sum of these"
 _ELASTIC = "a job's speed is the concave envelope over all numbers of GPUs on their best placement, with no delay"
-FITTED = (
-    "a trained job has the best batch and placement at every moment, and gains by GPUs what it does in the epoch that "
-    "gains most"
-)
-_PLANS = "a large model trains at every moment by the fastest plan that fits its GPUs' memory, the GPUs as in one node"
+FITTED = "a trained job always has the best batch and placement, and gains from GPUs as in the epoch that gains most"
+_PLANS = "a large model always trains with the fastest plan that fits its GPUs' memory, as if they were in one node"
 _SHARING = "GPUs together do {sum:g} times the work that they do unshared, the most that sharing jobs do on one"
 _SHORTER = "jobs are shorter by half a tick for each epoch, as completions are rounded to ticks"
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """Jobs without what a bound leaves out, in units of `unit_s` seconds; `said` names that.
+    """Relaxed jobs in units of `unit_s` seconds; `said` names what is left out.
 
-    `count` is of all jobs, `ahead_s` what rounding down their releases adds to flow times in all, and `served_s` the
-    seconds for which they hold GPUs at least, where all hold the same GPUs at the same speed under every scheduler.
+    `count` is the number of all jobs, `ahead_s` the total that rounding down releases adds to flow times, and
+    `served_s` the least seconds for which they hold GPUs, if all hold the same GPUs at the same speed under every
+    scheduler.
     """
 
     jobs: RelaxedJobs
@@ -65,7 +63,7 @@ class Relaxed:
 
 
 def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
-    """Return the relaxed jobs of a task; `InputError` says why where nothing bounds them.
+    """Return the relaxed jobs of a task; raises `InputError` with the reason if nothing bounds them.
 
     `on_one_gpu` counts the work of fitted applications as `fitted_speeds` does.
     """
@@ -127,7 +125,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
 
 
 def _envelope(points: _Points, share: float, worth: Mapping[str, float], fastest: Sequence[float]) -> Speeds:
-    """Return how fast a job of some points can be, relative to its fastest, on units of what the types are worth."""
+    """Return the largest speed of a job, relative to its fastest, by units of weighted GPUs."""
     best = max(points.values())
     return Speeds(
         tuple((max(1, floor(worth[kind] * count * share * more)), speed / best * more)
@@ -136,7 +134,7 @@ def _envelope(points: _Points, share: float, worth: Mapping[str, float], fastest
 
 
 def _refuse(task: Task) -> None:
-    """Raise `InputError` where what runs, or for how long, follows from the schedule."""
+    """Raise `InputError` if the jobs or their durations depend on the schedule."""
     if task.tuning is not None:
         raise input_error("tuning", "has no bound, as trials follow from the results of others", "bound a list of jobs")
     if task.failures is not None and task.failures.jobs != "never":
@@ -148,14 +146,14 @@ def _refuse(task: Task) -> None:
 
 
 def _refuse_limits(task: Task, *, steady: bool) -> None:
-    """Raise `InputError` where jobs end at their limits, and their speeds are not `steady`."""
+    """Raise `InputError` if jobs end at their limits and their speeds are not `steady`."""
     if task.engine.kill_at_time_limit and not steady and any(job.time_limit_s for job in task.jobs):
         message = "has no bound, as what a job has done by then depends on its GPUs"
         raise input_error("engine.kill_at_time_limit", message, "set it to false")
 
 
 def _on_ticks(task: Task, applications: Sequence[Application]) -> bool:
-    """Return whether submissions, runs and pauses are all whole ticks, so that no completion is rounded."""
+    """Return whether submissions, runs and pauses are whole ticks, so that no completion is rounded."""
     if task.engine.tick_s != 1 or task.failures is not None:
         return False
     if not all(isinstance(app, FixedDuration) and app.only_gpus is not None for app in applications):
@@ -167,7 +165,7 @@ def _on_ticks(task: Task, applications: Sequence[Application]) -> bool:
 def _points(
     app: Application, job: JobSpec, cluster: Cluster, known: dict[tuple[object, ...], _Points], *, on_one_gpu: bool
 ) -> _Points:
-    """Return a job's speeds by type and number of GPUs; raises `InputError` where these are not known as a whole."""
+    """Return a job's speeds by type and number of GPUs; raises `InputError` if they are not completely known."""
     if isinstance(app, TabulatedJob):
         key: tuple[object, ...] = (app.model, app.asked)
     elif isinstance(app, TrainedApplication):
@@ -185,14 +183,14 @@ def _points(
         else:
             found = _tabulated(app, cluster) if isinstance(app, TabulatedJob) else _by_count(app, job, cluster)
         if not found:
-            raise input_error(f"job '{job.id}'", "runs on no GPUs of the cluster, so nothing bounds it")
+            raise input_error(f"job '{job.id}'", "cannot run on any GPUs of the cluster, so nothing bounds it")
         known[key] = found
     return known[key]
 
 
 def _fitted(app: TrainedApplication, cluster: Cluster, *, on_one_gpu: bool) -> _Points:
     if cluster.levels:
-        message = "has no bound where there are levels above the nodes, across which synchronising may cost anything"
+        message = "has no bound if there are levels above the nodes, across which synchronisation may have any cost"
         raise input_error(f"application '{app.name}'", message, "leave cluster.topology out")
     return fitted_speeds(app, cluster, on_one_gpu=on_one_gpu)
 
@@ -208,7 +206,7 @@ def _tabulated(app: TabulatedJob, cluster: Cluster) -> _Points:
 
 
 def _by_count(app: Application, job: JobSpec, cluster: Cluster) -> _Points:
-    """Return the speeds of a job that does not gain by being spread over nodes."""
+    """Return the speeds of a job that does not gain from more nodes."""
     if not isinstance(app, FixedDuration | TensorModelJob | StagedJob):
         message = "has no bound, as no largest speed of it is known"
         remedy = "bound jobs known by durations, profiles, rates, plans, measurements or fitted models"
@@ -223,7 +221,7 @@ def _by_count(app: Application, job: JobSpec, cluster: Cluster) -> _Points:
 
 
 def _counts(app: Application, job: JobSpec, gpus: int) -> list[tuple[int, int]]:
-    """Return ranges of numbers of GPUs: a job is no faster on any of one than on the most of it."""
+    """Return ranges of numbers of GPUs; a job is fastest in a range at its largest number."""
     only = getattr(app, "only_gpus", None)
     if only is not None:
         return [(only, only)]
@@ -236,7 +234,7 @@ def _counts(app: Application, job: JobSpec, gpus: int) -> list[tuple[int, int]]:
 
 
 def _worth(points: Sequence[_Points], types: Sequence[str]) -> Mapping[str, int]:
-    """Weigh types by the mean speed of a job on a GPU, relative to its best; any positive weights give a bound."""
+    """Weight types by the mean speed of a job on a GPU, relative to its best; any positive weights give a bound."""
     sums, jobs = dict.fromkeys(types, 0.0), dict.fromkeys(types, 0)
     for found in points:
         each = {kind: max(v / n for (k, n), v in found.items() if k == kind) for kind in {k for k, _ in found}}
@@ -247,7 +245,7 @@ def _worth(points: Sequence[_Points], types: Sequence[str]) -> Mapping[str, int]
 
 
 def _sharing(spec: SharingSpec | None, most: int) -> tuple[float, tuple[float, ...]]:
-    """Return the largest sum of speeds on a GPU, and by what factors a job may be faster than alone, 1 the first."""
+    """Return the largest sum of speeds on a GPU, and a job's possible speeds relative to running alone, from 1 up."""
     model = colocation_of(spec)
     if model is None or isinstance(model, TimeSlicing):
         return 1.0, (1.0,)
@@ -258,18 +256,18 @@ def _sharing(spec: SharingSpec | None, most: int) -> tuple[float, tuple[float, .
         pairs = [*model.pairs.values(), *([(model.default, model.default)] if model.default else [])]
         fastest = max(max(pair) for pair in pairs)
         return max(1.0, *(sum(pair) for pair in pairs)), (1.0, fastest) if fastest > 1 else (1.0,)
-    return float(most), (1.0,)  # each at most as fast as alone
+    return float(most), (1.0,)  # each at most as fast as when alone
 
 
 def planned_speeds(
     app: PlannedJob, asked: Plan | None, ranges: Sequence[tuple[int, int]], cluster: Cluster
 ) -> Mapping[tuple[str, int], float]:
-    """Bound a model's steps a second by GPU type and the least of each of some `ranges` of numbers of GPUs.
+    """Bound a model's steps per second by GPU type and the least of each of some `ranges` of numbers of GPUs.
 
-    The step is that of the fastest of all plans on at most so many GPUs, and of that `asked` for, with all GPUs in
-    one node: a tier of the network only adds to what its collectives take, and what messages gain by a slower stage
-    is no more than the stage loses. Measured plans count as measured, others as the analytic ones scaled by the least
-    ratio of a measured to an analytic step, as no nearest row scales by less.
+    The step is that of the fastest plan on at most the largest number of GPUs of the range, including the `asked` one,
+    with all GPUs in one node: a network tier only adds to collectives, and messages gain at most what a slower stage
+    loses. Measured plans count as measured; others use the analytic step scaled by the least ratio of a measured to an
+    analytic step, since no nearest row scales by less.
     """
     model = app.plans
     analytic = model.model if isinstance(model, TabledModel) else model
@@ -288,7 +286,7 @@ def planned_speeds(
 
 
 def _analytic(model: PlannedModel, kind: str, gpus: int, batch: int, asked: Plan | None) -> list[float]:
-    """Return the seconds of a step in one node of the fastest plan on at most so many GPUs, and of that asked for."""
+    """Return the seconds of a step in one node of the fastest plan on at most `gpus` GPUs, and of the requested one."""
     hardware = model.on(kind)
     fastest = best_plan(model.shape, hardware, gpus, batch, (), EVERYTHING, at_least=1)
     within = [plan for plan in (asked,) if plan is not None and model.refusal(plan, kind, gpus, batch) is None]

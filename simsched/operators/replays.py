@@ -25,8 +25,8 @@ class ReplayPlan:
 
     `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
-    than `max_gpus` are left out (None: more than the largest GPU type has). Whether the replay of an `unrecorded` one
-    matches the cluster is unknown: answers are given, and carry that doubt. `topology` are levels of the nodes.
+    than `max_gpus` are left out (None: more than the largest GPU type has). It is unknown whether the replay of an
+    `unrecorded` log matches the cluster; answers are given with this caveat. `topology` has the levels of the nodes.
     """
 
     log: OperatorLog
@@ -44,7 +44,7 @@ class ReplayPlan:
 
     @property
     def recorded(self) -> ClusterLog:
-        """The log, with the waits that it records; `InputError` for a trace that records none."""
+        """The log with its recorded waits; raises `InputError` for a trace without waits."""
         if self.log.log is None:
             remedy = "give the scheduler's log: `sacct -P` or a table"
             raise input_error(self.log.trace.name, "records no waits", remedy)
@@ -52,7 +52,7 @@ class ReplayPlan:
 
 
 def counted_from(plan: ReplayPlan, log: OperatorLog) -> ReplayPlan:
-    """Return the plan with another trace of its log, whose second 0 the times of reservations are then counted from."""
+    """Return the plan with another trace of its log; the times of reservations count from its second 0."""
     limits = dict(plan.params.get("limits", {}))
     old, new = plan.log.trace.origin, log.trace.origin
     if limits.get("reservations") and old is not None and new is not None:
@@ -128,13 +128,13 @@ def write_replay(
 
 
 def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
-    """List the tenants with jobs beyond their GPU limit, empty for none."""
+    """List the tenants with jobs beyond their GPU limit, empty if there are none."""
     table, said = trace.table, []
     for name, tenant in sorted(spec.tenants.items()):
         most = tenant.build().max_gpus
         jobs = 0 if most is None else int(((table["tenant"] == name) & (table["num_gpus"] > most)).sum())
         if jobs:
-            said.append(f"{jobs} jobs of tenant '{name}' ask for more than its max_gpus of {most}, and can never start")
+            said.append(f"{jobs} jobs of tenant '{name}' ask for more than its max_gpus of {most} and can never start")
     return "; ".join(said) + ": raise it, or leave out large jobs with -o workload.max_gpus=..." if said else ""
 
 
@@ -142,7 +142,7 @@ def as_override(change: str) -> str:
     """Convert an operator's change to an override: `policy.KEY` and `policy` refer to the only policy."""
     key, equals, value = change.partition("=")
     if not equals:
-        raise input_error(f"--change {change}", "a change is written key=value, such as tenants.vision.share=0.3")
+        raise input_error(f"--change {change}", "write a change as key=value, such as tenants.vision.share=0.3")
     if key == "policy":
         return f"policies.0.name={value}"
     if key.startswith("policy."):

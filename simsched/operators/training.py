@@ -1,4 +1,4 @@
-"""How long a large model trains on so many GPUs, by which plan, and what it costs to straddle domains."""
+"""Predicts how long a large model trains on a number of GPUs, with which plan, and the cost of straddling domains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = ("compute", "tensor", "context", "pipeline", "data", "optimiser")
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """A plan, the seconds of its step in all and by part, and the GiB that it takes of a GPU by part."""
+    """A plan with the seconds of its step, in total and by part, and its GiB of GPU memory by part."""
 
     plan: Plan
     step_s: float
@@ -28,7 +28,7 @@ class PlanAnswer:
 
 @dataclass(frozen=True)
 class Question:
-    """A model at a global batch (sequences) on so many GPUs of some hardware."""
+    """A model with a global batch (sequences) on a number of GPUs of some hardware."""
 
     shape: ModelShape
     hardware: Hardware
@@ -36,12 +36,12 @@ class Question:
     global_batch: int
 
     def fastest(self, tiers: Sequence[Tier], count: int, space: PlanSpace | None = None) -> list[PlanAnswer]:
-        """Return the fastest plans on more than half of the GPUs, the best first."""
+        """Return the fastest plans on more than half of the GPUs, best first."""
         table, _ = plans(self.shape, self.hardware, self.gpus, self.global_batch, space, self.gpus // 2 + 1)
         return self._answers(table, tiers)[:count]
 
     def of_plan(self, plan: Plan, tiers: Sequence[Tier]) -> PlanAnswer:
-        """Return the answer for one plan; raises `InputError` with the reason where it cannot run."""
+        """Return the answer for one plan; raises `InputError` with the reason if the plan cannot run."""
         reason = legal(self.shape, self.hardware, plan, self.gpus, self.global_batch)
         if reason is not None:
             raise input_error(f"plan '{plan}'", reason, "leave --plan out to see which plans can run")
@@ -52,7 +52,7 @@ class Question:
         return self._answers(PlanTable.of([plan]), tiers)[0]
 
     def mfu(self, step_s: float) -> float:
-        """Return the share of the peak that a step reaches, without recomputation: 6 N FLOP and 12 L h s a token."""
+        """Return a step's fraction of the peak, without recomputation: 6 N FLOP and 12 L h s per token."""
         shape = self.shape
         token = 6 * shape.parameters + 12 * shape.layers * shape.hidden * shape.sequence
         return token * self.global_batch * shape.sequence / (step_s * self.gpus * self.hardware.peak_flops)
@@ -73,7 +73,7 @@ class Question:
 
 
 def closest_plan(question: Question) -> str:
-    """Say why nothing fits: the least memory that any plan of divisible ranks takes, against what a GPU has."""
+    """Explain why nothing fits: the least memory of any plan of divisible ranks against that of a GPU."""
     large = Hardware(**{**vars(question.hardware), "memory_bytes": 1e18, "buffers": 0.0})
     for at_least in (question.gpus, question.gpus // 2 + 1):
         table, taken = plans(question.shape, large, question.gpus, question.global_batch, at_least=at_least)
@@ -101,9 +101,9 @@ def tight_site(question: Question, cluster: Cluster | None) -> Site:
 
 
 def straddling_site(question: Question, cluster: Cluster, level: str) -> Site:
-    """Return the site of which one half of the GPUs lies in one domain of a level and one half in another.
+    """Return a site with half of the GPUs in one domain of a level and half in another.
 
-    Raises `InputError` where there is no such level, or no two domains with room.
+    Raises `InputError` if there is no such level, or no two domains have room.
     """
     names = [one.name for one in cluster.levels]
     if level not in names:
@@ -120,7 +120,7 @@ def straddling_site(question: Question, cluster: Cluster, level: str) -> Site:
             halves.append(tuple(held))
     if len(halves) < 2 or question.gpus % 2:
         half = f"{question.gpus / 2:g} GPUs of type '{question.hardware.gpu_type}'"
-        raise input_error("--across", f"no two domains of '{level}' have {half} each", "ask for other GPUs")
+        raise input_error("--across", f"no two domains of '{level}' have {half} each", "give another number of GPUs")
     return _with_tiers(site_of(cluster, halves[0] + halves[1]), question.hardware)
 
 

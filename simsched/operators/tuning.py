@@ -1,4 +1,4 @@
-"""Tunes rows of a league, before it is played, on seeds that it does not have."""
+"""Tunes rows of a league before it is played, on seeds that it does not use."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from simsched.experiment import Contest, LeagueSpec
 from simsched.experiment.running import Listener, prepare_grid, run_grid
 from simsched.results import RUN_FILE, read_run
 
-#: The folder, below that of the league, of the runs by which rows are tuned.
+#: The folder of tuning runs, below that of the league.
 _FOLDER = "tuning"
-#: By candidate and contest, the logarithms of the mean JCTs of the seeds.
+#: The logarithms of the mean JCTs of the seeds, by candidate and contest.
 _Logs = dict[str, dict[str, list[float]]]
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A row with the best of its parameters, None where no candidate ran, and how these were found, in a sentence."""
+    """A row with its best parameters, None if no candidate ran, and a sentence on how they were found."""
 
     row: Mapping[str, Any] | None
     said: str
@@ -30,7 +30,7 @@ class Tuned:
 def tune(
     spec: LeagueSpec, contests: Sequence[Contest], out: Path, workers: int, listener: Listener | None
 ) -> dict[str, Tuned]:
-    """Tune the rows of a league's `tuning`, by label; candidates that run nowhere are left out."""
+    """Tune the rows of a league's `tuning`, by label; candidates that cannot run anywhere are left out."""
     if spec.tuning is None:
         return {}
     usual = next(iter(spec.conditions))
@@ -64,7 +64,7 @@ def _tuned(label: str, rows: Sequence[Mapping[str, Any]], logs: _Logs, seeds: Se
     ran = [logs[row["label"]] for row in able]
     shared = [name for name in ran[0] if all(name in one for one in ran)] if ran else []
     if not shared:
-        return Tuned(None, f"{label}: left out, as there is no contest that its candidates ran.")
+        return Tuned(None, f"{label}: left out, as its candidates ran in no contest.")
     means = [_mean(value for name in shared for value in one[name]) for one in ran]
     best = able[means.index(min(means))]
     given = ", ".join(f"{name}={json.dumps(value)}" for name, value in best["params"].items())

@@ -1,4 +1,4 @@
-"""What jobs used of a cluster within a time: GPU hours by type, what was lost, energy and cost."""
+"""Usage of a cluster within a window: GPU hours by type, losses, energy and cost."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CUT_SHORT: Collection[str] = ("TimeLimit", "Cancelled")
 
 @dataclass(frozen=True)
 class Usage:
-    """What a part of the jobs used: GPU hours, their part of all there were, those lost, energy and cost.
+    """Usage of a group of jobs: GPU hours, their share of the capacity, losses, energy and cost.
 
-    Lost are the GPU hours of jobs that were killed at a limit or cancelled, and those repeated after failures.
-    `energy_kwh` is what busy GPUs drew and `cost` the part of nodes' prices; both None where not known.
+    Losses are the GPU hours of jobs that were killed at a limit or cancelled, and those repeated after failures.
+    `energy_kwh` is the consumption of busy GPUs and `cost` the share of nodes' prices; both None if unknown.
     """
 
     gpu_hours: float
@@ -42,7 +42,7 @@ class Used:
 
     @classmethod
     def of(cls, cell: Cell, from_s: float, until_s: float, node_price_per_h: float | None) -> Used:
-        """Count the GPU hours between two seconds of a replay."""
+        """Compute the GPU hours between two seconds of a replay."""
         makes = cell.manifest["cluster"]
         types = np.repeat([one["gpu_type"] for one in makes], [one["nodes"] for one in makes])
         table = cell.table("allocations", ["job_id", "start_s", "end_s", "gpus", "placement"])
@@ -69,7 +69,7 @@ class Used:
 
     @property
     def type_of(self) -> pd.Series:
-        """Return the type on which each job ran most."""
+        """Return the GPU type on which each job ran longest."""
         return self.by_type.idxmax(axis=1)
 
     def part(self, jobs: Collection[str] | None = None, gpu_type: str = "") -> Usage:

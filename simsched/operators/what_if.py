@@ -1,4 +1,4 @@
-"""The effect of a change by group: one log replayed before and after it, and what that says of the cluster."""
+"""Effects of a change by group: replays a log before and after it, and forecasts the cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simsched.operators.replays import ReplayPlan, run_replay
 from simsched.operators.usage import CUT_SHORT, Usage, Used
 from simsched.results import By, Cell, GroupRow, by_group, changes, size_of
 
-#: The groupings of jobs; types are those on which they ran before the change.
+#: The groupings of jobs; GPU types are those used before the change.
 ALL_KINDS: Sequence[str] = ("tenant", "queue", "user", "size", "type")
 
 
@@ -24,9 +24,9 @@ ALL_KINDS: Sequence[str] = ("tenant", "queue", "user", "size", "type")
 class Effect:
     """A group of jobs before and after a change; `verdict` is `gains`, `loses` or `as before`, by mean wait.
 
-    `sooner` and `later` are the shares of its jobs that wait less and more, unchanged ones aside; `cut_before` and
-    `cut_after` count jobs that hit a limit or are cancelled. `forecast` is of the cluster, with the misfit; the others
-    are of the replays. `used` are the GPU hours, losses, energy and cost before and after.
+    `sooner` and `later` are the shares of its jobs that wait less and more; `cut_before` and `cut_after` count jobs
+    that hit a limit or are cancelled. `forecast` refers to the cluster, with the misfit; the others to the replays.
+    `used` has the GPU hours, losses, energy and cost before and after.
     """
 
     by: str
@@ -50,7 +50,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Change:
-    """The replay's calibration, and the effects of a change: none where the gate is shut."""
+    """The replay's calibration and the effects of a change; none if the gate is closed."""
 
     calibration: Calibration
     effects: tuple[Effect, ...]
@@ -65,11 +65,11 @@ def what_if(
     changed: ReplayPlan | None = None,
     listener: Listener | None = None,
 ) -> Change:
-    """Replay the log as it was, judge that, and replay it with every `change`.
+    """Replay the log unchanged, judge this replay, and replay the log with every `change`.
 
-    Compares the jobs judged, by tenant, queue, user, size and GPU type; queues and types only where there are several.
-    `changed` is the plan with changes that are not keys of an experiment. Without `trust_anyway` there are no effects
-    where the gate is shut. Raises `InputError` for changes that the experiment rejects.
+    Compares the judged jobs by tenant, queue, user, size and GPU type; queues and types only if there are several.
+    `changed` is the plan with changes that are not keys of an experiment. If the gate is closed, there are no effects
+    without `trust_anyway`. Raises `InputError` for changes that the experiment rejects.
     """
     found = calibrate(plan, listener=listener)
     if not (found.verdict.is_open or trust_anyway or plan.unrecorded):
@@ -92,7 +92,7 @@ def what_if(
 
 
 def _judged(cell: Cell, found: Calibration, queues: dict[str, str], types: pd.Series) -> pd.DataFrame:
-    """Return the rows of a replay of the jobs judged."""
+    """Return the rows of the judged jobs in a replay."""
     jobs = cell.jobs[cell.jobs["job_id"].isin(found.jobs["job_id"])]
     return jobs.assign(
         queue=jobs["job_id"].map(queues).fillna(""), type=jobs["job_id"].map(types).fillna("").astype(str)
@@ -120,7 +120,7 @@ def _members(effect: Effect, jobs: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_groups(before: pd.DataFrame, after: pd.DataFrame, kind: str) -> list[Effect]:
-    """Compare the groups of one kind in two tables of the same jobs."""
+    """Compare the groups of one kind between two tables of the same jobs."""
     both = before.merge(after[["job_id", "queueing_s"]], on="job_id", suffixes=("", "_after"))
     old, new = both["queueing_s"].to_numpy("float64"), both["queueing_s_after"].to_numpy("float64")
     changed = np.abs(new - old) >= np.maximum(LEAST_CHANGE_S, LEAST_CHANGE * old)

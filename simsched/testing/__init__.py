@@ -1,4 +1,4 @@
-"""What tests of policies need: the conformance kit, builders of views and workloads, hypothesis strategies."""
+"""Tools to test policies: the conformance kit, builders of views and workloads, hypothesis strategies."""
 
 import lazy_loader
 

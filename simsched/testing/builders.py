@@ -1,4 +1,4 @@
-"""Small worlds for tests: applications with easy numbers, jobs, views without an engine."""
+"""Test fixtures: applications with simple numbers, jobs, and views without an engine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def toy_application(
     fixed_batch_size: int | None = None,
     max_gpus: int | None = None,
 ) -> MeasuredApplication:
-    """Make a measured application whose numbers can be worked by hand.
+    """Build a measured application that allows calculations by hand.
 
     On one node a micro-batch of b takes 0.1 + 0.01 b seconds, and synchronising n > 1 GPUs adds 0.05; on several nodes
     it adds 0.2. Batches run from 16 to 256 with 8 to 64 per GPU; the squared gradient norm is 1 and the variance 1: the
@@ -93,9 +93,9 @@ def toy_application(
 
 
 def two_type_application(name: str = "toy") -> FittedApplication:
-    """Make an application whose speed is known on GPUs of the types t4 and, twice as fast, v100.
+    """Build an application with speeds on GPUs of type t4 and, twice as fast, v100.
 
-    Batches run from 16 to 256 with 8 to 64 per GPU, as those of `toy_application`.
+    Batches range from 16 to 256 with 8 to 64 per GPU, as for `toy_application`.
     """
     slow = ThroughputParams(0.1, 0.01, 0.2, 0.01, 0.05, 0.01, 1.5)
     fast = ThroughputParams(0.05, 0.005, 0.1, 0.005, 0.025, 0.005, 1.5)
@@ -171,17 +171,17 @@ class FakeJob:
 
     @property
     def request(self) -> JobRequest:
-        """Return what was submitted."""
+        """Return the submitted request."""
         return self.spec.request
 
     @property
     def truth(self) -> JobTruth:
-        """Return what turns out to be true."""
+        """Return the true values."""
         return self.spec.truth
 
     @property
     def facts(self) -> ApplicationFacts:
-        """Return what is known of the application."""
+        """Return the known facts on the application."""
         return facts_of(self.app, self.request.shape)
 
     @property
@@ -191,13 +191,13 @@ class FakeJob:
 
     @property
     def losses(self) -> LossReporter | None:
-        """Return the reports of its loss, None where there is no curve."""
+        """Return the reports of its loss, None if there is no curve."""
         curve = self.app.loss_curve
         return None if curve is None else LossReporter(self.app, curve, np.random.default_rng(0))
 
     @property
     def site(self) -> Site | None:
-        """Return where the job runs."""
+        """Return the placement of the job."""
         if not self.allocation:
             return None
         return site_of(self.cluster, self.allocation)
@@ -221,11 +221,11 @@ class FakeView:
     reasons: Reasons | None = None
 
     def __post_init__(self) -> None:
-        """Let every node be up unless told otherwise."""
+        """Mark every node as up by default."""
         self.up = self.up or [True] * len(self.cluster.nodes)
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
-        """Return a signal of a cluster on which nothing has happened."""
+        """Return a signal of a cluster without history."""
         return Granted.at_first({signal}, self.cluster).view[signal]  # type: ignore[return-value]
 
     @property
@@ -235,7 +235,7 @@ class FakeView:
 
     @property
     def free(self) -> Sequence[int]:
-        """Count what jobs leave free."""
+        """Return the GPUs that jobs leave free."""
         free = [node.gpus if up else 0 for node, up in zip(self.nodes, self.up, strict=True)]
         for job in self.jobs.values():
             for node, gpus in job.allocation:
@@ -244,16 +244,16 @@ class FakeView:
 
 
 def fake_job_view(job: FakeJob, granted: Iterable[Signal]) -> JobView:
-    """Make the view of a job that shows the signals granted."""
+    """Build the view of a job that shows the granted signals."""
     return JobView(job.request, job, Granted.at_first(set(granted), job.cluster).job)
 
 
 def fresh_view(
     policy: Policy, jobs: Iterable[JobSpec], cluster: Cluster, applications: Applications
 ) -> tuple[FakeView, dict[str, FakeJob]]:
-    """Make a view in which all jobs have just been submitted and none runs; the policy is told the cluster first.
+    """Build a view in which all jobs have just been submitted and none runs; the policy receives the cluster first.
 
-    Returns the view and its jobs by id, free to be changed.
+    Returns the view and its jobs by id, which may be modified.
     """
     policy.begin(cluster)
     found: dict[str, FakeJob] = {}

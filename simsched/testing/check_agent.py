@@ -1,4 +1,4 @@
-"""The conformance kit for agents: what whatever picks the batches of jobs must do."""
+"""The conformance kit for agents, which pick the batches of jobs."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _BATCH = 64
 
 
 def check_agent(make: Maker, *, seeds: int = 3) -> list[Failure]:
-    """Run the whole kit on agents and return what they fail, nothing if they conform.
+    """Run the whole kit on agents and return the failures, empty if they conform.
 
-    `make` is the class that an experiment names, or any function that makes a fresh instance; `seeds` is how many
-    random workloads are run.
+    `make` is the class that an experiment names, or any function that creates a fresh instance; `seeds` is the number
+    of random workloads.
     """
     return failures_of(make, {name: partial(check, make, seeds) for name, check in CHECKS.items()})
 
 
 class _Shares(Policy):
-    """Deals each node's GPUs out to the jobs, so that a job runs on other GPUs whenever one comes or goes.
+    """Divides each node's GPUs among the jobs, so that a job's GPUs change whenever another comes or goes.
 
-    None gets more than the batch that was asked for can be split over, which agents may keep.
+    No job gets more GPUs than its requested batch can be split over, since agents may keep that batch.
     """
 
     name: ClassVar[str] = "shares"
     traits: ClassVar[Traits] = Traits(rigid=False)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Deal out."""
+        """Divide the GPUs."""
         held = {}
         for i, node in enumerate(view.nodes):
             jobs = list(view.jobs.values())[i :: len(view.nodes)][: node.gpus]
@@ -65,7 +65,7 @@ class _Beside:
     agent: Agent
 
     def batches(self) -> Iterator[tuple[Site, int, BatchChoice]]:
-        """Ask for the batches of two passes over all places and epochs, and tell what the job measures of each."""
+        """Request batches in two passes over all placements and epochs, and report the job's measurements of each."""
         for epoch in range(2 * self.app.epochs):
             for place in _PLACES:
                 site = site_of(_CLUSTER, place)
@@ -88,7 +88,7 @@ def _beside(make: Maker, name: str = "a") -> _Beside:
 def _declaration(make: Maker, seeds: int) -> None:
     agents = make()
     expect(isinstance(getattr(agents, "name", None), str) and bool(agents.name), "it has no name")
-    expect(bool(type(agents).__doc__), "it has no docstring saying what it does")
+    expect(bool(type(agents).__doc__), "it has no docstring that describes it")
     required = [one.name for one in parameters(type(agents)) if one.required]
     expect(not required, f"it has parameters without defaults: {', '.join(required)}")
 
@@ -104,10 +104,10 @@ def _within_limits(make: Maker, seeds: int) -> None:
     limits = beside.app.limits
     for site, epoch, batch in beside.batches():
         place = f"on {site.gpus} GPUs in epoch {epoch}"
-        expect(isinstance(batch, BatchChoice), f"{place} it returned {batch!r}, where a BatchChoice was expected")
+        expect(isinstance(batch, BatchChoice), f"{place} it returned {batch!r} instead of a BatchChoice")
         fits = limits.min_local_bsz <= batch.local_bsz <= limits.max_local_bsz
         least, most = limits.min_local_bsz, limits.max_local_bsz
-        expect(fits, f"{place} it chose {batch.local_bsz} examples a GPU, where {least} to {most} fit")
+        expect(fits, f"{place} it chose {batch.local_bsz} examples a GPU, but {least} to {most} fit")
         total = batch.total(site.gpus)
         expect(total <= limits.max_batch_size, f"{place} it chose {total} in all, of at most {limits.max_batch_size}")
 
@@ -117,7 +117,7 @@ def _not_stale_means_the_same(make: Maker, seeds: int) -> None:
     for site, epoch, batch in beside.batches():
         if not beside.agent.stale:
             again = beside.agent.choose(site, epoch)
-            expect(again == batch, f"it is not stale, and chose {again} after {batch} on {site.gpus} GPUs")
+            expect(again == batch, f"it is not stale, but chose {again} after {batch} on {site.gpus} GPUs")
 
 
 def _deterministic(make: Maker, seeds: int) -> None:
@@ -131,7 +131,7 @@ def _names_are_labels(make: Maker, seeds: int) -> None:
 
 
 def _durations(make: Maker, seeds: int) -> None:
-    """A job without batches is refused by a message, or runs without one."""
+    """A job without batches is rejected with a message, or runs without a batch."""
     agents, apps = make(), Applications()
     agents.begin(_CLUSTER)
     spec = JobSpec("a", 0, 2, duration_s=60)

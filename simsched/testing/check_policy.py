@@ -1,6 +1,6 @@
-"""The conformance kit: what every policy must do, checked for any of them.
+"""The conformance kit: checks of what every policy must do.
 
-Each check has a name; `check_policy` runs them all and returns what failed.
+Each check has a name; `check_policy` runs them all and returns the failures.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SIGNALS = (JobSignal, ViewSignal, FileSignal)
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that a policy or an agent does not pass, and why."""
+    """A failed check of a policy or an agent, with the reason."""
 
     check: str
     reason: str
@@ -65,7 +65,7 @@ class Failure:
     traceback: str = ""
 
     def __str__(self) -> str:
-        """Render as `place: check: reason`, the place being the file and line of the policy that failed."""
+        """Render as `place: check: reason`, where the place is the failing file and line of the policy."""
         text = f"{self.check}: {self.reason}"
         return f"{self.place}: {text}" if self.place else text
 
@@ -79,11 +79,11 @@ class Trial:
     finished: dict[tuple[Cluster, int], MemoryRecorder] = field(default_factory=dict)
 
     def records(self, cluster: Cluster, seed: int) -> MemoryRecorder:
-        """Return what a fresh instance does on a cluster with the jobs of a seed (cached)."""
+        """Return the records of a fresh instance on a cluster with the jobs of a seed (cached)."""
         return self.finished.get((cluster, seed)) or self.fresh_records(cluster, seed)
 
     def fresh_records(self, cluster: Cluster, seed: int, *, reasons: bool = False) -> MemoryRecorder:
-        """Return what a fresh instance does now, perhaps with its reasons kept."""
+        """Return the records of a fresh instance, optionally with reasons."""
         policy = self.make()
         applications, jobs = _workload(policy, cluster, seed)
         options = EngineOptions(reasons=reasons)
@@ -93,21 +93,21 @@ class Trial:
 
 
 class _FailedError(Exception):
-    """Carries the reason out of a check."""
+    """Passes the reason out of a check."""
 
 
 def check_policy(make: Maker, *, seeds: int = 3) -> list[Failure]:
-    """Run the whole kit on a policy and return what it fails, nothing if it conforms.
+    """Run the whole kit on a policy and return the failures, empty if it conforms.
 
-    `make` is the policy's class, or any function that makes a fresh instance; `seeds` is how many random workloads are
-    run on each of a few small clusters. The engine's invariants are on.
+    `make` is the policy's class, or any function that creates a fresh instance; `seeds` is the number of random
+    workloads on each of a few small clusters. The engine checks its invariants.
     """
     trial = Trial(make, seeds)
     return failures_of(make, {name: partial(check, trial) for name, check in CHECKS.items()})
 
 
 def failures_of(make: Callable[[], object], checks: Mapping[str, Callable[[], None]]) -> list[Failure]:
-    """Run checks by name and return those that raise, each with the place in the file of what `make` makes."""
+    """Run checks by name and return those that raise, each with the place in the file of the policy or agent."""
     failures: list[Failure] = []
     for name, check in checks.items():
         try:
@@ -122,7 +122,7 @@ def failures_of(make: Callable[[], object], checks: Mapping[str, Callable[[], No
 
 
 def _failure(make: Callable[[], object], check: str, reason: str, error: BaseException) -> Failure:
-    """Say where in its own file an error came from: the last line of it that was running, else the class."""
+    """Return where in its file an error came from: its last active line, else the class."""
     kind = make if isinstance(make, type) else type(make())
     place = place_of(error, kind) or _place_of_class(kind)
     return Failure(check, safe_text(reason), place, safe_text("".join(format_exception(error))))
@@ -152,21 +152,21 @@ def _declaration(trial: Trial) -> None:
     expect(isinstance(getattr(policy, "name", None), str) and bool(policy.name), "it has no name")
     expect(isinstance(policy.triggers, Triggers), "its triggers are not a Triggers object")
     unknown = sorted(str(signal) for signal in policy.signals if not isinstance(signal, _SIGNALS))
-    expect(not unknown, f"it needs what is no signal: {', '.join(unknown)}")
-    Granted.at_first(policy.signals, _CLUSTERS[0])  # raises for what nothing provides
-    expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of what its traits say that it needs")
+    expect(not unknown, f"it needs unknown signals: {', '.join(unknown)}")
+    Granted.at_first(policy.signals, _CLUSTERS[0])  # raises if nothing provides a signal
+    expect(policy.traits.needs <= policy.signals, "its 'signals' lack some of the needs of its traits")
     traits = policy.traits
     named = {traits.interval, traits.quantum, traits.diagnostics, TENANTS_PARAMETER if traits.reads_tenants else ""} - {
         ""
     }
     missing = sorted(named - {one.name for one in parameters(type(policy))})
     expect(not missing, f"its traits name parameters that it does not have: {', '.join(missing)}")
-    expect(bool(type(policy).__doc__), "it has no docstring saying what it does")
+    expect(bool(type(policy).__doc__), "it has no docstring that describes it")
 
 
 def _empty_queue(trial: Trial) -> None:
     decision = _asked(trial.make(), FakeView(Cluster.uniform()))
-    expect(not decision.jobs, f"it decides on jobs where there are none: {decision}")
+    expect(not decision.jobs, f"it decides although there are no jobs: {decision}")
 
 
 def _all_nodes_down(trial: Trial) -> None:
@@ -191,7 +191,7 @@ def _job_larger_than_cluster(trial: Trial) -> None:
 
 
 def _job_larger_than_a_type(trial: Trial) -> None:
-    """A job that only GPUs of two types together could hold never gets a mixture."""
+    """A job that fits only on GPUs of two types together never gets a mixture."""
     policy = trial.make()
     cluster = Cluster.of(NodeGroup(2, 4, "t4"), NodeGroup(1, 4, "v100"))
     view = _view(policy, cluster, 2, gpus=10)
@@ -199,7 +199,7 @@ def _job_larger_than_a_type(trial: Trial) -> None:
 
 
 def _node_lost(trial: Trial) -> None:
-    """Jobs on a node that goes down are placed again, and not there."""
+    """Jobs on a node that goes down are placed again, on other nodes."""
     policy = trial.make()
     cluster = Cluster.uniform(2, 4)
     view, jobs = _view_and_jobs(policy, cluster, 3)
@@ -220,7 +220,7 @@ def _node_lost(trial: Trial) -> None:
 
 
 def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:
-    """Check what a decision leaves on the nodes of a view."""
+    """Check the allocations of a decision on the nodes of a view."""
     held = {job.id: job.allocation for job in view.jobs.values()}
     others = {job_id: at for job_id, at in held.items() if at and job_id not in decision.jobs}
     stay = others if decision.rest == "stays" else {}
@@ -235,7 +235,7 @@ def _check_placed(decision: Decision, view: FakeView, *, rigid: bool) -> None:
             used[node] = used.get(node, 0) + count
     for node, count in used.items():
         room = view.nodes[node].gpus if view.up[node] else 0
-        expect(count <= room, f"{count} GPUs of node {node} are given away, which has {room}")
+        expect(count <= room, f"{count} GPUs of node {node} are allocated, but it has {room}")
 
 
 def _feasible(trial: Trial) -> None:
@@ -270,22 +270,22 @@ def _rigid_means_rigid(trial: Trial) -> None:
 
 
 def _deterministic(trial: Trial) -> None:
-    """The second run keeps reasons, which must change nothing and say of every waiting job why it waits."""
+    """The second run records reasons, which must not change anything and must explain every waiting job."""
     first, second = trial.records(_CLUSTERS[1], 0), trial.fresh_records(_CLUSTERS[1], 0, reasons=True)
     expect(first.jobs == second.jobs, "the same seed gives other completion times")
     expect(first.decisions == second.decisions, "the same seed gives other decisions")
     known = set(Why)
     for one in second.reasons:
-        expect(bool(one.gpus) or one.why in known, f"job {one.job_id} waits for a reason of its own: '{one.why}'")
+        expect(bool(one.gpus) or one.why in known, f"job {one.job_id} waits for an unknown reason: '{one.why}'")
 
 
 def _no_global_randomness(trial: Trial) -> None:
     same = same_global_randomness(lambda: trial.fresh_records(_CLUSTERS[0], 2))
-    expect(same, "it draws from a global random generator instead of the one it is given")
+    expect(same, "it draws from a global random generator instead of the one that it receives")
 
 
 def same_global_randomness(run_it: Callable[[], object]) -> bool:
-    """Return whether the global random generators are after a run what they were before."""
+    """Return whether a run leaves the global random generators unchanged."""
 
     def state() -> object:
         return random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
@@ -296,7 +296,7 @@ def same_global_randomness(run_it: Callable[[], object]) -> bool:
 
 
 def _order_of_names(trial: Trial) -> None:
-    """Names are labels: other ids in the same order must give the same schedule."""
+    """Ids are only labels: other ids in the same order must give the same schedule."""
     cluster = _CLUSTERS[0]
     applications, jobs = _workload(trial.make(), cluster, 2)
     renamed = [replace(job, id=f"{999 - i}-renamed") for i, job in enumerate(jobs)]
@@ -307,7 +307,7 @@ def _order_of_names(trial: Trial) -> None:
 
 
 def _forgets(trial: Trial) -> None:
-    """A policy that says so treats jobs that come to an idle cluster alike, whatever was there before."""
+    """A policy that declares that it forgets schedules jobs on an idle cluster independently of earlier jobs."""
     if not trial.make().forgets:
         return
     for cluster in (_CLUSTERS[1], _CLUSTERS[3]):
@@ -320,11 +320,11 @@ def _forgets(trial: Trial) -> None:
         for table in ("jobs", "allocations", "decisions"):
             rows = getattr(alone, table)
             same = getattr(both, table)[-len(rows) :] == rows
-            expect(same, f"it says that it forgets, and earlier jobs change the {table} of later ones")
+            expect(same, f"it declares that it forgets, but earlier jobs change the {table} of later ones")
 
 
 def _needs_models(policy: Policy) -> bool:
-    """Return whether the policy refuses jobs that know only a duration."""
+    """Return whether the policy rejects jobs that have only a duration."""
     applications = Applications()
     try:
         probe = JobSpec("probe", 0, 1, duration_s=1)
@@ -368,5 +368,5 @@ CHECKS: dict[str, Callable[[Trial], None]] = {
     "same seed, same run": _deterministic,
     "no global random generator": _no_global_randomness,
     "names are labels": _order_of_names,
-    "forgets what it says that it forgets": _forgets,
+    "forgets as declared": _forgets,
 }

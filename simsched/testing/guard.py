@@ -1,6 +1,6 @@
-"""Proves that a policy knows no more than it declares: truth and physics that raise when a policy reads them.
+"""Proves that a policy reads only what it declares: truth and physics raise when a policy reads them.
 
-The objects refuse to answer only while the policy itself is at work.
+The objects raise only while the policy itself runs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PHYSICS = ("run", "step_time", "iterations", "epoch_end", "epochs", "duration_s
 
 
 class LeakError(Exception):
-    """A policy has read what it does not declare, or a view that was not its to keep."""
+    """A policy read what it does not declare, or a view that it must not keep."""
 
 
 class Guard:
-    """Knows whether the policy is at work, and which of its decisions is under way."""
+    """Tracks whether the policy is running, and its current decision."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -32,7 +32,7 @@ class Guard:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Count what happens within as done by the policy."""
+        """Attribute what happens in the block to the policy."""
         self.inside = True
         try:
             yield
@@ -41,7 +41,7 @@ class Guard:
 
 
 class _Guarded:
-    """A proxy with attributes that may not be read while the policy is at work."""
+    """A proxy with attributes that must not be read while the policy runs."""
 
     def __init__(self, inner: Any, guard: Guard, secret: Iterable[str], what: str) -> None:
         self._inner = inner
@@ -63,10 +63,10 @@ def guarded_jobs(jobs: Sequence[JobSpec], guard: Guard, policy: Policy) -> list[
 
 
 class GuardedApplications:
-    """Applications whose physics a policy cannot read, unless it declares an oracle or an offline profile."""
+    """Applications whose physics a policy cannot read unless it declares an oracle or an offline profile."""
 
     def __init__(self, inner: ApplicationSource, guard: Guard, policy: Policy) -> None:
-        """Guard what `inner` gives from `policy`."""
+        """Guard the applications of `inner` from `policy`."""
         knows = [s for s in policy.signals if not isinstance(s, FileSignal) and (s.oracle or s is OFFLINE_PROFILES)]
         self._inner = inner
         self._guard = guard
@@ -79,7 +79,7 @@ class GuardedApplications:
 
 
 class _Expiring:
-    """A view, or the view of a job, that can be read during one decision only."""
+    """A view, or the view of a job, that can be read only during one decision."""
 
     def __init__(self, inner: Any, guard: Guard) -> None:
         self._inner = inner
@@ -88,7 +88,7 @@ class _Expiring:
 
     def _check(self) -> None:
         if self._guard.decision != self._decision or not self._guard.inside:
-            raise LeakError("it keeps a view and reads it after the decision, when it shows what happens in between")
+            raise LeakError("it keeps a view and reads it after the decision, when the view shows later events")
 
     def __getattr__(self, name: str) -> Any:
         self._check()
@@ -127,31 +127,31 @@ class _ExpiringView(_Expiring):
 
 
 class GuardedPolicy:
-    """A policy under guard: whatever it reads while it is at work is checked."""
+    """A guarded policy: everything that it reads while it runs is checked."""
 
     def __init__(self, inner: Policy, guard: Guard) -> None:
-        """Watch over `inner`."""
+        """Guard `inner`."""
         self._inner = inner
         self._guard = guard
 
     def __getattr__(self, name: str) -> Any:
-        """Be the policy in everything else."""
+        """Delegate everything else to the policy."""
         return getattr(self._inner, name)
 
     def begin(self, cluster: Cluster) -> None:
-        """Tell the policy the cluster."""
+        """Pass the cluster to the policy."""
         with self._guard.at_work():
             self._inner.begin(cluster)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Have the policy make an agent."""
+        """Let the policy create an agent."""
         with self._guard.at_work():
             return self._inner.agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Have the policy decide, on a view that expires."""
+        """Let the policy decide on a view that expires."""
         try:
             with self._guard.at_work():
                 return self._inner.decide(_ExpiringView(view, self._guard), rng)
         finally:
-            self._guard.decision += 1  # which makes every view expire that was shown until now
+            self._guard.decision += 1  # expires all earlier views

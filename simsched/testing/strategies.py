@@ -10,7 +10,7 @@ _BATCHES = (32, 64, 128, 256)
 
 
 def clusters() -> st.SearchStrategy[Cluster]:
-    """Draw small clusters of one or two kinds of nodes, at least 4 GPUs in all."""
+    """Draw small clusters of one or two kinds of nodes with at least 4 GPUs in total."""
     group = st.builds(NodeGroup, nodes=st.integers(1, 3), gpus_per_node=st.integers(1, 4))
     drawn = st.lists(group, min_size=1, max_size=2)
     return drawn.map(lambda groups: Cluster.of(NodeGroup(1, 4), *groups))

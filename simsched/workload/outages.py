@@ -1,4 +1,4 @@
-"""Lists of outages: when which node was down. Read and written as CSV (node, down, up; seconds; read, also kind)."""
+"""Reads and writes lists of outages as CSV: node, down and up in seconds; when reading, also kind."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from simsched.workload.trace import MOST_SECONDS
 
 COLUMNS = ("node", "down", "up")
 _DAY_S = 86_400
-#: What is read of an event of a fault trace.
+#: The fields read from an event of a fault trace.
 _KEYS = ("node_id", "event_time", "event_type", "fault_type")
 
 
 def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
-    """Read a list of outages, or a trace of faults (.json), sorted by their begin.
+    """Read a list of outages, or a trace of faults (.json), sorted by start.
 
-    `nodes` is how many the cluster has (None: unknown). A CSV may name the kind of an outage, such as maintenance.
+    `nodes` is the number of nodes of the cluster (None: unknown). A CSV may name the kind of an outage, such as
+    maintenance.
 
-    Raises `InputError` naming every line with no number, an end before its begin, a node that does not exist, or an
-    overlap with another outage of the same node.
+    Raises `InputError` naming every line with a value that is not a number, an end before its start, a node that does
+    not exist, or an overlap with another outage of the same node.
     """
     if path.suffix == ".json":
         return read_fault_trace(path, nodes)
@@ -44,7 +45,7 @@ def read_outages(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
 
 
 def write_outages(outages: Sequence[Outage]) -> str:
-    """Return the CSV text of a list of outages, in its order."""
+    """Return a list of outages as CSV text, in the same order."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -53,11 +54,11 @@ def write_outages(outages: Sequence[Outage]) -> str:
 
 
 def read_fault_trace(path: Path, nodes: int | None = None) -> tuple[Outage, ...]:
-    """Read the layout of InfiniteHBD-Trace: a JSON array of events, each the start or the end of a fault of a node.
+    """Read an InfiniteHBD-Trace: a JSON array of events, each the start or the end of a fault of a node.
 
     Nodes get indices in the order of their first fault, and time counts from the first event. Returns every fault;
-    those of one node may overlap (`merged` makes one outage of them). Raises `InputError` for a file that is not like
-    this, and for one with faults of more than `nodes` nodes (None: any number).
+    those of one node may overlap (`merged` joins them). Raises `InputError` if the file has another layout or faults of
+    more than `nodes` nodes (None: any number).
     """
     events = read_json(path, "name a fault trace")
     try:
@@ -73,7 +74,7 @@ def read_fault_trace(path: Path, nodes: int | None = None) -> tuple[Outage, ...]
 
 
 def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
-    """Match starts with ends, of the same node and kind of fault, first with first."""
+    """Match starts with ends of the same node and kind of fault, in order."""
     nodes: dict[str, int] = {}
     begun: dict[tuple[str, str], list[float]] = {}
     origin = min((_days(event["event_time"]) for event in events), default=0.0)
@@ -86,7 +87,7 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> Iterator[Outage]:
         elif begun.get(fault):
             yield Outage(node, begun[fault].pop(0), time_s)
         else:
-            raise ValueError(f"a fault of node {event['node_id']} ends that has not begun")
+            raise ValueError(f"a fault of node {event['node_id']} ends before it begins")
 
 
 def _days(given: Any) -> float:
@@ -118,14 +119,14 @@ def _outage(row: Mapping[str, str | None], nodes: int | None) -> Outage:
     try:
         node, down_s, up_s = int(row["node"] or ""), float(row["down"] or ""), float(row["up"] or "")
     except ValueError:
-        raise ValueError(f"'{row['node']},{row['down']},{row['up']}' is no node with two times in seconds") from None
+        raise ValueError(f"'{row['node']},{row['down']},{row['up']}' is not a node with two times in seconds") from None
     if node < 0 or (nodes is not None and node >= nodes):
         message = f"there is no node {node}; " + (
             "count from 0" if nodes is None else f"the nodes are 0 to {nodes - 1}"
         )
         raise ValueError(message)
     if not abs(up_s) <= MOST_SECONDS:
-        raise ValueError(f"node {node} is up again at {up_s:g} s, which is beyond any time")
+        raise ValueError(f"node {node} is up again at {up_s:g} s, which is too late")
     if not 0 <= down_s <= up_s:
         raise ValueError(f"node {node} is up again at {up_s:g} s, before it goes down at {down_s:g} s")
     kind = (row.get("kind") or "").strip()

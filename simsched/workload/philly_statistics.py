@@ -23,10 +23,10 @@ BUCKETS: tuple[tuple[str, float], ...] = (
     ("1", 1), ("2", 2), ("3-4", 4), ("5-8", 8), ("9-16", 16), (">16", np.inf),
 )  # fmt: skip
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-#: The shares at which quantiles are listed. The ends are left out, for they would be single jobs.
+#: The shares at which quantiles are listed. The ends are left out because they would be single jobs.
 LEVELS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5,
           0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99)  # fmt: skip
-#: Classes of jobs: name and the bounds of their GPU-seconds. Class XS are the jobs of less than a minute.
+#: Classes of jobs: name and bounds of GPU-seconds. Class XS holds the jobs of less than a minute.
 CLASSES: tuple[tuple[str, float, float], ...] = (
     ("XS", 1.0, np.inf), ("S", 60.0, 3.6e3), ("M", 3.6e3, 3.6e4), ("L", 3.6e4, 3.6e5), ("XL", 3.6e5, 3.6e6),
     ("XXL", 3.6e6, np.inf),
@@ -37,7 +37,8 @@ MINUTE_S = 60
 def normal_share(values: Floats) -> Floats:
     """Return the share of the standard normal distribution below each value.
 
-    `scipy.special.ndtr` gives the same within a few units of the last place; loading it takes longer than this does.
+    `scipy.special.ndtr` agrees to within a few units in the last place, but takes longer to load than this takes to
+    run.
     """
     return 0.5 * np.fromiter(map(erfc, (values * -sqrt(0.5)).tolist()), np.float64, len(values))
 
@@ -52,17 +53,17 @@ class Mixture:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Mixture:
-        """Read a mixture as the JSON has it."""
+        """Read a mixture from its JSON form."""
         return cls(tuple(entry["weight"]), tuple(entry["mu"]), tuple(entry["sigma"]))
 
     def draw(self, count: int, most: float, rng: np.random.Generator) -> Floats:
         """Draw `count` durations in seconds, none longer than `most`."""
-        from scipy.special import ndtri  # slow to load, and jobs that passed need none of it
+        from scipy.special import ndtri  # slow to load, and jobs that passed do not need it
 
         weight = np.array(self.weight)
         part = rng.choice(len(weight), size=count, p=weight / weight.sum())
         mu, sigma = np.array(self.mu)[part], np.array(self.sigma)[part]
-        # The inverse of the distribution on the part of [0, 1] below `most`: exact truncation, one draw a value.
+        # Inverting the distribution on the part of [0, 1] below `most` truncates exactly, with one draw per value.
         below = normal_share((log(most) - mu) / sigma)
         drawn: Floats = exp(mu + sigma * ndtri(rng.random(count) * below))
         return drawn
@@ -70,14 +71,14 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """A distribution of positive values by its quantiles at `LEVELS`, with logarithms linear in between."""
+    """A distribution of positive values given by its quantiles at `LEVELS`, with logarithms interpolated linearly."""
 
     values: tuple[float, ...]
 
     def at(self, share: Floats) -> Floats:
-        """Return the values below which these shares of the distribution lie.
+        """Return the quantiles at these shares.
 
-        Beyond the first and the last level the logarithm goes on as steeply as between the two levels next to it.
+        Beyond the first and the last level, the logarithm continues with the slope between the two nearest levels.
         """
         logs = log(self.values)
         low = logs[0] - (logs[1] - logs[0]) / (LEVELS[1] - LEVELS[0]) * LEVELS[0]
@@ -88,13 +89,13 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """How many jobs a batch has: the share of batches of at least `size` jobs, up to one above the largest."""
+    """The number of jobs of a batch: the share of batches with at least `size` jobs, up to one above the largest."""
 
     size: tuple[int, ...]
     at_least: tuple[float, ...]
 
     def at(self, share: Floats) -> Integers:
-        """Return the sizes below which these shares lie; the logarithm is spread evenly between listed sizes."""
+        """Return the quantiles at these shares; between listed sizes the logarithm is uniform."""
         sizes = np.asarray(exp(np.interp(share, 1 - np.array(self.at_least), log(self.size))))
         return np.clip(np.floor(sizes + 1e-9), self.size[0], self.size[-1] - 1).astype(np.int64)
 
@@ -111,7 +112,7 @@ class BatchSizes:
 class Cell:
     """Batches of one class of jobs and one range of sizes.
 
-    `follows` lists the processes that its rate follows, by index; `hourly` is the expected number of batches in each
+    `follows` lists the indices of the processes that drive its rate; `hourly` is the expected number of batches in each
     hour of the week, Monday 0:00 first, of shape (168,); `tenant` (by index), `gpus` and `share` list the kinds.
     """
 
@@ -127,14 +128,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Wandering:
-    """A Gaussian process in the logarithm of rates: its variance and the hours after which 1/e of it is left."""
+    """A Gaussian process in the logarithm of rates: its variance, and the hours until its correlation is 1/e."""
 
     variance: float
     hours: float
 
 
 class PhillyStatistics:
-    """What is known about Philly's jobs; see traces/README.md for the meaning and origin of each figure."""
+    """Statistics of Philly's jobs; traces/README.md explains the meaning and origin of each figure."""
 
     def __init__(self, figures: Mapping[str, Any]) -> None:
         self.figures = figures
@@ -146,7 +147,7 @@ class PhillyStatistics:
 
     @property
     def most_gpus(self) -> int:
-        """The most GPUs that a job asks for."""
+        """The largest number of GPUs that a job requests."""
         return max(int(gpus) for cell in self.figures["cells"] for _, gpus, _ in cell["kinds"])
 
     @cached_property
@@ -156,7 +157,7 @@ class PhillyStatistics:
 
     @cached_property
     def wandering(self) -> tuple[Wandering, ...]:
-        """List the processes that rates follow, in the order of their names."""
+        """List the processes that drive rates, sorted by name."""
         entries = self.figures["wandering"]
         return tuple(Wandering(entries[name]["variance"], entries[name]["hours"]) for name in sorted(entries))
 
@@ -169,7 +170,7 @@ class PhillyStatistics:
         names = [name for name, _, _ in CLASSES]
         week = self.figures["week"]
         factor = np.array(week["large"])[:, None] if entry["large"] else np.array(week["small"])
-        # The factors of the days have mean 1 in each hour, so that each hour of the day keeps its share.
+        # The factors of the days have mean 1 in each hour, which preserves the share of each hour of the day.
         hourly = (factor / factor.mean(axis=0) * np.array(entry["hour_share"])).ravel()
         share = np.array([share for _, _, share in entry["kinds"]], dtype=np.float64)
         return Cell(
@@ -191,7 +192,7 @@ class PhillyStatistics:
         return names.index("large days"), names.index(own if own in names else "large other hours")
 
     def duration(self, job_class: int, large: bool, bucket: int) -> Quantiles:
-        """Return the GPU-seconds (in class XS: seconds) of passed jobs, by GPU bucket where enough is known."""
+        """Return the GPU-seconds (seconds in class XS) of passed jobs, by GPU bucket if there are enough data."""
         table, name = self.figures["duration"], CLASSES[job_class][0]
         own = table.get(f"{name} {'large' if large else 'small'}", {})
         everyone = table[f"{name} any"]
@@ -199,13 +200,13 @@ class PhillyStatistics:
         return Quantiles(tuple(own.get(key) or everyone.get(key) or own.get("any") or everyone["any"]))
 
     def alike(self, job_class: int, large: bool) -> float:
-        """Return the share of the variance of durations that the jobs of a batch have in common."""
+        """Return the share of the variance of durations that lies between batches."""
         table, name = self.figures["alike"], CLASSES[job_class][0]
         found = table.get(f"{name} {'large' if large else 'small'}", table.get(f"{name} small", 0.0))
         return float(found)
 
     def other_duration(self, bucket: int) -> Mixture:
-        """Return the service of jobs that were killed or failed."""
+        """Return the service times of jobs that were killed or failed."""
         return Mixture.of(self.figures["other_status"]["duration_s"][BUCKETS[bucket][0]])
 
 

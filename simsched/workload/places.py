@@ -1,4 +1,4 @@
-"""Where the jobs of a message stand in the file that they come from."""
+"""Locates the jobs that a message names in their source file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from simsched.workload.readers.format import is_workload
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _NAMED = re.compile(r"^workload, job '(.*)'$")
-#: Formats in which a line is a job.
+#: Formats with one job per line.
 _LINE_BY_LINE = (plain.FORMAT.name, published_csv.PHILLY.name)
 
 
 def located(problems: Iterable[Problem], file: Path) -> list[Problem]:
-    """Name file and line in problems of single jobs, where a line of the file is a job; others stay as they are."""
+    """Add file and line to problems of single jobs if the file has one job per line; leave others unchanged."""
     found = list(problems)
     named = {problem: match.group(1) for problem in found if (match := _NAMED.match(problem.where))}
     if not named or not file.is_file():
@@ -35,7 +35,7 @@ def _at(problem: Problem, file: Path, line: int) -> Problem:
 
 
 def _lines_of_jobs(file: Path) -> Mapping[str, int]:
-    """Return the line of each job by its id; empty for formats in which a job is not a line."""
+    """Return the line of each job by its id; empty for formats that do not have one job per line."""
     head = head_of(file)
     column = "name" if is_workload(head) else next((one.id for one in ARTIFACT_LISTS if one.matches(head)), "")
     if column:

@@ -1,8 +1,8 @@
-"""Lists of pods and of nodes as Alibaba published them with cluster-trace-gpu-v2023, for packing parts of GPUs.
+"""Lists of pods and nodes as published with Alibaba's cluster-trace-gpu-v2023, for packing parts of GPUs.
 
 Pods: `name,cpu_milli,memory_mib,num_gpu,gpu_milli[,gpu_spec]`, models that a pod accepts separated by |. Nodes:
-`sn,cpu_milli,memory_mib,gpu[,model]`. As a trace of jobs the list of pods is read by `simsched.workload.readers`, where
-a part of a GPU counts as a whole one, since jobs of the engine hold whole GPUs.
+`sn,cpu_milli,memory_mib,gpu[,model]`. `simsched.workload.readers` reads the same list as a trace of jobs and counts a
+part of a GPU as a whole one, since jobs of the engine hold whole GPUs.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from simsched.model import GPU_MILLI, Node, Pod, models_of
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-#: Of the same list as a trace of jobs; packing knows no time.
+#: Columns that only a trace of jobs needs; packing ignores time.
 _POD_IDLE = ("qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 
 
 def read_pods(path: str | Path, nodes: Sequence[Node] = ()) -> list[Pod]:
-    """Read a list of pods (plain or .gz); raises `InputError` with every cell that is wrong, by line.
+    """Read a list of pods (plain or .gz); raises `InputError` with every wrong cell by line.
 
-    Where `nodes` are given, so is a cell that asks for more than any of them has, or for models that none has.
+    If `nodes` are given, a cell is also wrong if it requests more than any node has, or only models that no node has.
     """
     sheet = open_sheet(Path(path), _POD_COLUMNS, idle=_POD_IDLE)
     gpus = sheet.number("num_gpu", least=0, whole=True)
     milli = sheet.number("gpu_milli", least=0, whole=True)
-    sheet.blame("gpu_milli", (gpus > 0) & (milli <= 0), "is no part of a GPU")
+    sheet.blame("gpu_milli", (gpus > 0) & (milli <= 0), "is not a part of a GPU")
     sheet.blame("gpu_milli", milli > GPU_MILLI, f"is more than a whole GPU ({GPU_MILLI})")
     cpu, memory = (sheet.number(name, least=0, whole=True) for name in ("cpu_milli", "memory_mib"))
     specs = _texts(sheet, "gpu_spec")
@@ -53,7 +53,7 @@ def read_pods(path: str | Path, nodes: Sequence[Node] = ()) -> list[Pod]:
 
 
 def read_nodes(path: str | Path) -> list[Node]:
-    """Read a list of nodes (plain or .gz); raises `InputError` with every cell that is wrong, by line."""
+    """Read a list of nodes (plain or .gz); raises `InputError` with every wrong cell by line."""
     sheet = open_sheet(Path(path), _NODE_COLUMNS)
     columns = zip(
         sheet.unique("sn"),

@@ -1,4 +1,4 @@
-"""The columns of a trace that say in which shape a job wants its GPUs, and what else binds its start."""
+"""The columns of a trace that give the shape of a job's GPUs and other constraints on its start."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 
 class ShapeColumn(NamedTuple):
-    """What a column means, and what it holds where it says nothing."""
+    """The meaning of a column, and its value for no entry."""
 
     meaning: str
     idle: int | str
 
 
-#: A trace has of these only those that say something of any job.
+#: A trace has only those of these columns that hold a value for some job.
 SHAPE_COLUMNS: Mapping[str, ShapeColumn] = MappingProxyType(
     {
-        "num_nodes": ShapeColumn("nodes that it wants, with equal parts of its GPUs; 0 where any number will do", 0),
+        "num_nodes": ShapeColumn("nodes that it wants, each with an equal part of its GPUs; 0: any number", 0),
         "gpu_types": ShapeColumn("GPU types that it may run on, separated by |; empty: any", ""),
         "cpu_milli": ShapeColumn("thousandths of cores that it wants, on all nodes together", 0),
         "memory_mib": ShapeColumn("memory in MiB that it wants, on all nodes together", 0),
-        "exclusive": ShapeColumn("1 where it has its nodes to itself", 0),
-        "reservation": ShapeColumn("reservation of nodes that it is for", ""),
-        "after": ShapeColumn("jobs that must have ended before it starts, separated by spaces", ""),
+        "exclusive": ShapeColumn("1 if it uses its nodes exclusively", 0),
+        "reservation": ShapeColumn("reservation of nodes that it uses", ""),
+        "after": ShapeColumn("jobs that must end before it starts, separated by spaces", ""),
         "group_limit": ShapeColumn("how many jobs of its group run at once; 0: all", 0),
-        "licences": ShapeColumn("licences that it takes, as in `matlab:2 ansys:1`", ""),
-        "waited_s": ShapeColumn("seconds that it had waited elsewhere when it came, which count for its age", 0),
+        "licences": ShapeColumn("licences that it uses, as in `matlab:2 ansys:1`", ""),
+        "waited_s": ShapeColumn("seconds that it waited elsewhere before it came, which count towards its age", 0),
         "held_nodes": ShapeColumn("nodes that it held when the replay begins, as in `a100:0 a100:5`", ""),
     }
 )
@@ -42,7 +42,7 @@ _TERMS = ("reservation", "after", "group_limit", "licences", "waited_s", "held_n
 
 
 def shapes_of(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return `shape` and `terms` of the jobs of a trace's table, those of which any job has one."""
+    """Return `shape` and `terms` of the jobs in a trace's table; each is left out if no job has one."""
     made: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {"shape": (_shape, _SHAPE), "terms": (_terms, _TERMS)}
     return {
         name: _column(table, make, columns)
@@ -52,14 +52,14 @@ def shapes_of(table: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def kinds_of(table: pd.DataFrame, columns: Sequence[str]) -> tuple[pd.DataFrame, npt.NDArray[np.integer[Any]]]:
-    """Return the rows that differ in some columns, of those that are there, and which of them each row is like."""
+    """Return the rows that are unique in the columns present, and the index of the unique row for each row."""
     there = [name for name in columns if name in table]
     number = table.groupby(there, sort=False).ngroup().to_numpy()
     return table[there].drop_duplicates(), number
 
 
 def _column(table: pd.DataFrame, make: Callable[..., Any], columns: tuple[str, ...]) -> list[Any]:
-    """Make an object of each row, the same one of equal rows."""
+    """Build an object from each row; equal rows share one object."""
     rows, number = kinds_of(table, columns)
     idle = {name: SHAPE_COLUMNS[name].idle for name in columns if name not in rows}
     made = [
@@ -74,7 +74,7 @@ def _shape(
     gpus, nodes = int(num_gpus), int(num_nodes)
     named = tuple(kind for kind in str(gpu_types).split("|") if kind) or None
     if nodes and gpus % nodes:
-        nodes = 0  # uneven parts, whose places the log does not tell
+        nodes = 0  # uneven parts, whose places the log does not record
     parts = max(nodes, 1)
     each = Amount(gpus // parts, cpu_milli=-(-int(cpu_milli) // parts), memory_mib=-(-int(memory_mib) // parts))
     shape = NodeShape(nodes, each, named, exclusive=bool(exclusive))

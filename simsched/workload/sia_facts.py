@@ -1,4 +1,4 @@
-"""What Sia's evaluation ran: applications on three GPU types, clusters, mixes of jobs (SOSP'23)."""
+"""The setup of Sia's evaluation: applications on three GPU types, clusters, and mixes of jobs (SOSP'23)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ HOUR_S = 3600
 class SiaApplication:
     """An application on other GPU types.
 
-    `speed` is the examples per second of one GPU relative to a T4, `largest` the largest measured batch of one GPU, in
-    examples, both by GPU type; `restart_delay_s` is what a checkpoint and restore take.
+    By GPU type, `speed` is the throughput of one GPU relative to a T4, and `largest` the largest measured batch of one
+    GPU, in examples; `restart_delay_s` is the time of a checkpoint and restore.
     """
 
     speed: Mapping[str, float]
@@ -33,7 +33,7 @@ class SiaApplication:
 class Mix:
     """A mix of applications: `jobs` in `hours`, each application in proportion to its count.
 
-    Jobs come evenly, or, where `hourly` has a count for each of the hours, in proportion to these.
+    Jobs come uniformly, or in proportion to the `hourly` counts if given.
     """
 
     jobs: int
@@ -43,7 +43,7 @@ class Mix:
 
 
 class Arrival(NamedTuple):
-    """An application that is submitted at a time."""
+    """An application submitted at a given time."""
 
     submit_time_s: float
     application: str
@@ -59,7 +59,7 @@ class SiaFacts:
 
 
 def sia_facts() -> SiaFacts:
-    """Return the facts that ship with simsched, from `workloads/sia.json`, which names their sources."""
+    """Return the shipped facts from `workloads/sia.json`, which names their sources."""
     figures: Mapping[str, Any] = json.loads((data_folder("workloads") / "sia.json").read_text(encoding="utf-8"))
     applications = {
         name: SiaApplication(MappingProxyType(a["speed"]), MappingProxyType(a["largest"]), float(a["restart_delay_s"]))

@@ -1,4 +1,4 @@
-"""Where a workload comes from: one entry that turns a user's options into a list of jobs."""
+"""The single entry point that turns a user's options into a list of jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from simsched.workload.recipes.sia import SiaRecipe
 from simsched.workload.recipes.tiresias_testbed import MODELS, TiresiasExampleRecipe, TiresiasTestbedRecipe
 from simsched.workload.trace import Trace
 
-#: The source that names the ten weeks in `traces/`, and the one of which every seed has its own stretch.
+#: The source that names the ten weeks in `traces/`, and the one that gives every seed a separate stretch.
 SHIPPED = "philly-synthetic"
 GENERATED = "philly-generated"
 NAMED_SOURCES = (SHIPPED, GENERATED)
@@ -51,18 +51,18 @@ RECIPES: Mapping[str, type[Recipe]] = MappingProxyType(
     }
 )
 _MOST_KEPT_BYTES = 4 << 20
-#: Files of more bytes are read in parts where they can be: some 35,000 jobs, or of compressed ones twice as many.
+#: Files of more bytes are read in parts if possible; this is about 35,000 jobs, or twice as many if compressed.
 _LONG_BYTES = 1 << 20
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class GeneratedTrace:
-    """The keys of the generated trace, of which each seed has its own stretch."""
+    """The keys of the generated trace, which gives each seed a separate stretch."""
 
     days: int | None = key(
         None,
-        "days of each seed's own stretch of the generated trace; by default a year to sample from, else a week",
+        "days of each seed's stretch of the generated trace; by default a year to sample from, else a week",
         ge=1,
         le=366,
     )
@@ -81,20 +81,20 @@ class WorkloadOptions(
     LlmRecipe,
     LogNormalRecipe,
 ):
-    """What a user says about a workload: where it comes from, the recipe, and the keys of every recipe side by side.
+    """A user's options for a workload: its source, the recipe, and the keys of all recipes.
 
-    The keys of the other recipes are among those of the ones that it inherits from. `recipe` None means `as-is` for a
-    workload CSV and `pollux` for a trace; `seed` None means the seed of the run.
+    It inherits from recipes that have all keys. `recipe` None means `as-is` for a workload CSV and `pollux` for a
+    trace; `seed` None means the seed of the run.
     """
 
     source: str = key(
         GENERATED,
-        "philly-generated (a generated trace without end: each seed draws from a year of its own, so that seeds are "
+        "philly-generated (an endless generated trace: each seed draws from a separate year, so that seeds are "
         "independent workloads), philly-synthetic (ten generated weeks, the same for all seeds: a seed varies only "
         "which of their jobs are drawn), or a file or folder (likewise the same for all seeds)",
         min_length=1,
     )
-    format: str = key("auto", "layout of the trace in a file; by default told by its content")
+    format: str = key("auto", "layout of a trace file; detected by default")
     recipe: (
         Literal[
             "pollux", "replay", "as-is", "tiresias-testbed", "tiresias-example", "gavel", "sia", "llm", "log-normal"
@@ -102,15 +102,15 @@ class WorkloadOptions(
         | None
     ) = key(
         None,
-        "sample jobs as Pollux did, replay the trace, take a list of jobs as it stands, or, without a trace, draw the "
+        "sample jobs as Pollux did, replay the trace, take a list of jobs unchanged, or, without a trace, draw the "
         "jobs of Tiresias's testbed, of Gavel's generator, of a mix of Sia, of a cluster for language models or by "
         "summary statistics, or give those of Tiresias's worked example",
     )
-    seed: int | None = key(None, "fixes the jobs for all seeds of the experiment", ge=0)
+    seed: int | None = key(None, "fix the jobs for all seeds of the experiment", ge=0)
     speedup: Literal["linear"] | float | tuple[tuple[int, float], ...] | None = key(
         None,
-        "how jobs that know only their duration run on other numbers of GPUs than they asked for: linear, sublinear by "
-        "an exponent (0.8: GPUs to the power of 0.8), or by a table of [GPUs, speed]; by default they run on no others",
+        "speed of jobs with only a duration on other numbers of GPUs than requested: linear, sublinear by an exponent"
+        " (0.8: GPUs to the power of 0.8), or by a table of [GPUs, speed]; by default they run on no others",
     )
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
@@ -125,19 +125,19 @@ def make_workload(
     initial_batch_sizes: Mapping[str, int] = _NONE,
     tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
 ) -> list[JobSpec]:
-    """Return the job list that the options describe, in order of submission.
+    """Return the jobs that the options describe, in order of submission.
 
     `configurations` (GPUs and batch sizes of tuned jobs) and `initial_batch_sizes` are by application, see
     `simsched.applications.tuned_requests`; only the recipe `pollux` and `assign` need them, and only `gavel` needs
-    `tabulated`, the applications known by a table of rates. The same options and seed give the same list.
-    Raises `InputError` for wrong options, files that cannot be read and too few jobs.
+    `tabulated`, the applications with a table of rates. The same options and seed give the same list. Raises
+    `InputError` for wrong options, unreadable files, or too few jobs.
     """
     return drawn_workload(options, seed, configurations, initial_batch_sizes, tabulated).jobs
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A job list, and what was left out of its source: counts by reason, None where jobs are sampled or made up."""
+    """A job list with the counts of rows left out of its source by reason, None if jobs are sampled or generated."""
 
     jobs: list[JobSpec]
     left_out: Mapping[str, int] | None = None
@@ -151,7 +151,7 @@ def drawn_workload(
     initial_batch_sizes: Mapping[str, int] = _NONE,
     tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
 ) -> Drawn:
-    """Return what `make_workload` returns, with what was left out of a trace that is replayed or a list of jobs."""
+    """Return the result of `make_workload` and what it left out of a replayed trace or a list of jobs."""
     _check(options)
     drawn = _joined(options, seed) or _made(options, seed, configurations or {}, initial_batch_sizes, tabulated)
     if options.speedup is None:
@@ -161,7 +161,7 @@ def drawn_workload(
 
 
 def drawn_in_parts(options: WorkloadOptions, seed: int) -> Iterator[Drawn] | None:
-    """Return what `drawn_workload` returns in parts in their order, None where it takes all of the source at once."""
+    """Return the result of `drawn_workload` in parts, in order; None if it needs the whole source at once."""
     _check(options)
     recipe, place = recipe_of(options), Path(options.source)
     by_row = isinstance(recipe, ReplayRecipe) and recipe.goes_by_row and options.source not in NAMED_SOURCES
@@ -172,7 +172,7 @@ def drawn_in_parts(options: WorkloadOptions, seed: int) -> Iterator[Drawn] | Non
 
 
 def _joined(options: WorkloadOptions, seed: int) -> Drawn | None:
-    """Return the jobs of a long file, read in parts as the whole table takes as much memory; None for others."""
+    """Return the jobs of a long file, read in parts to save memory; None for others."""
     if options.source in NAMED_SOURCES or not _is_long(Path(options.source)):
         return None
     jobs: list[JobSpec] = []
@@ -182,7 +182,7 @@ def _joined(options: WorkloadOptions, seed: int) -> Drawn | None:
             jobs += part.jobs
             left_out.update(part.left_out or {})
     except InputError:
-        return None  # as a whole it may be sorted, or else say what is wrong with all of it
+        return None  # reading the whole file sorts it or reports all of its problems
     return Drawn(jobs, dict(left_out)) if jobs else None
 
 
@@ -209,9 +209,9 @@ def extreme_jobs(
     initial_batch_sizes: Mapping[str, int] = _NONE,
     tabulated: Mapping[str, TabulatedModel] = MappingProxyType({}),
 ) -> list[JobSpec]:
-    """Return jobs such that a cluster which can run these can run all that the options make, under whatever seed.
+    """Return jobs such that a cluster that can run them can run every job of the options for any seed.
 
-    Takes what `make_workload` takes, and raises as it does; there are none where the source is a list of jobs.
+    Takes the arguments of `make_workload` and raises the same errors; empty if the source is a list of jobs.
     """
     recipe = recipe_of(options)
     trace, most_gpus, tenants = None, 0, [""]
@@ -231,7 +231,7 @@ def extreme_jobs(
 
 
 def speedup_of(options: WorkloadOptions) -> Speedup | None:
-    """Return the speed-up that the options declare; raises `InputError` where it is none."""
+    """Return the speed-up that the options declare; raises `InputError` if it is invalid."""
     said = options.speedup
     try:
         return None if said is None else Speedup.of(said)
@@ -266,21 +266,21 @@ def _made(
 
 
 def _tell_unread(options: WorkloadOptions, recipe: Recipe, trace: Trace) -> None:
-    """Name the columns of a trace that hold something and that the recipe does not read."""
+    """Warn of non-empty columns of a trace that the recipe does not read."""
     said = [name for name in recipe.unread if trace.says(name)]
     if said:
         named = ", ".join(f"'{name}'" for name in said)
-        tell(trace.name, f"the recipe '{options.recipe or 'pollux'}' makes nothing of {named}, and gives jobs its own")
+        tell(trace.name, f"the recipe '{options.recipe or 'pollux'}' ignores {named} and sets these itself")
 
 
 def recipe_of(options: WorkloadOptions) -> Recipe:
-    """Return the recipe that the options name, with its own keys."""
+    """Return the recipe that the options name, with its keys."""
     kind = RECIPES[options.recipe or "pollux"]
     return kind(**{field.name: getattr(options, field.name) for field in fields(kind)})  # type: ignore[arg-type]
 
 
 def load_trace(options: WorkloadOptions, seed: int) -> Trace:
-    """Read or generate the trace that the options name; raises `InputError` for a source that is neither."""
+    """Read or generate the trace that the options name; raises `InputError` for an unknown source."""
     if options.source == SHIPPED:
         return replace(readers.read_trace(data_folder("traces") / f"{SHIPPED}.csv.gz"), name=SHIPPED)
     if options.source == GENERATED:
@@ -289,12 +289,12 @@ def load_trace(options: WorkloadOptions, seed: int) -> Trace:
         return stretch_of(made, seed)
     if not Path(options.source).exists():
         known = nearest(options.source, NAMED_SOURCES)
-        raise input_error("workload.source", f"'{options.source}' is no file and no known source", known)
+        raise input_error("workload.source", f"'{options.source}' is neither a file nor a known source", known)
     return _read(Path(options.source), options.format)
 
 
 def _read(place: Path, layout: str) -> Trace:
-    """Read a trace; a small file is kept for the next seeds of an experiment, which want it too."""
+    """Read a trace; a small file is cached for the next seeds of an experiment."""
     at = place.stat()
     if place.is_dir() or at.st_size > _MOST_KEPT_BYTES:
         return readers.read_trace(place, layout)
@@ -309,14 +309,14 @@ def _kept(place: Path, layout: str, mtime_ns: int, size: int) -> Trace:
 
 @dataclass(frozen=True)
 class JobList:
-    """A format of files that list jobs ready to run: its name, how to recognise one, and how to read it."""
+    """A format of job lists that are ready to run: its name, how to recognise it, and how to read it."""
 
     name: str
     matches: Callable[[Head], bool]
     read: Callable[[Path], list[JobSpec]]
 
 
-#: The formats of lists of jobs, in the order in which a file is tried against them.
+#: The formats of job lists, in the order of detection.
 JOB_LISTS = (
     JobList("workload", is_workload, lambda path: readers.read_workload(path)),
     JobList("gavel", is_gavel_trace, read_gavel_jobs),
@@ -326,7 +326,7 @@ JOB_LISTS = (
 
 
 def _list_format(path: Path) -> JobList | None:
-    """Return the format of a list of jobs, or of a folder of them; None for a trace."""
+    """Return the format of a job list or a folder of them; None for a trace."""
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         return None
@@ -335,12 +335,12 @@ def _list_format(path: Path) -> JobList | None:
 
 
 def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> Drawn:
-    """Read a job list, which leaves nothing to choose but how many of its jobs to take."""
+    """Read a job list; the only choice is how many of its jobs to take."""
     if path.is_dir():
-        message = f"'{path}' is a folder of {len(workload_files(path))} workloads, and a run takes one"
+        message = f"'{path}' is a folder of {len(workload_files(path))} workloads, but a run takes one"
         raise input_error("workload.source", message, f"name one of them, such as {workload_files(path)[0].name}")
     if options.recipe not in (None, "as-is"):
-        message = f"'{options.recipe}' needs a trace, and {path} is a list of jobs ready to run"
+        message = f"'{options.recipe}' needs a trace, but {path} is a list of jobs ready to run"
         raise input_error("workload.recipe", message, "use recipe: as-is")
     if options.load != 1:
         raise input_error("workload.load", f"{options.load:g} cannot be applied to a list of jobs", "leave it out")
@@ -350,21 +350,21 @@ def _listed(path: Path, options: WorkloadOptions, kind: JobList) -> Drawn:
 
 
 def _settled(path: Path, jobs: list[JobSpec], runtime_from: RuntimeFrom) -> list[JobSpec]:
-    """Return the jobs of a workload CSV: an application counts before a duration, unless `runtime_from` says otherwise.
+    """Return the jobs of a workload CSV; an application takes precedence over a duration unless `runtime_from` differs.
 
-    `simsched workload make` writes both, for the record; without `runtime_from` the user is told which of them counts.
+    `simsched workload make` writes both for the record; without `runtime_from`, a notice names the one that counts.
     """
     both = {job.id for job in jobs if job.duration_s > 0 and job.application not in (FIXED_DURATION, *MODELS)}
     if runtime_from == "duration":
         return [replace(job, application=FIXED_DURATION, batch_size=0) if job.id in both else job for job in jobs]
     if both and runtime_from is None:
-        message = f"{counted(len(both), 'job')} with an application and a duration, of which the application counts"
-        tell(path, message, "runtime_from: application or duration says which")
+        message = f"{counted(len(both), 'job')} with an application and a duration; the application counts"
+        tell(path, message, "choose with runtime_from: application or duration")
     return jobs
 
 
 def _list_named(options: WorkloadOptions) -> JobList | None:
-    """Return the format of the source where it is a list of jobs, None where it is a trace."""
+    """Return the format of the source if it is a job list, None if it is a trace."""
     if options.source in NAMED_SOURCES:
         return None
     if options.format == "auto":
@@ -373,7 +373,7 @@ def _list_named(options: WorkloadOptions) -> JobList | None:
 
 
 def _check(options: WorkloadOptions) -> None:
-    """Raise `InputError` with everything that is wrong with the options."""
+    """Raise `InputError` with every problem of the options."""
     problems = list(problems_with(options, "workload"))
     if options.models is not None and options.assign:
         problems.append(Problem("workload.models", "cannot be combined with 'assign'", "give one of them"))

@@ -1,10 +1,10 @@
-"""How many jobs of each class a seed draws, spread evenly over seeds: variance reduction for experiments of few seeds.
+"""Stratifies the number of jobs of each class over seeds: variance reduction for experiments with few seeds.
 
-Drawing `n` of the jobs of a trace gives each class a hypergeometric number of them. Here that number is found by
-inverting its distribution at a point of the unit cube, and the points of successive seeds are those of a scrambled
-Sobol sequence, which fill the cube evenly: each eight seeds from 1, 9, 17 ... on fall into eight different eighths.
-Every seed's counts still follow their distribution and every job is drawn with the same chance, so means stay what
-they are (Owen, *Scrambled net variance for integrals of smooth functions*, Annals of Statistics 25(4), 1997).
+Drawing `n` jobs of a trace gives each class a hypergeometric number of jobs. This module inverts that distribution at a
+point of the unit cube. Successive seeds use the points of a scrambled Sobol sequence, which fills the cube evenly: each
+eight seeds from 1, 9, 17 ... fall into eight different eighths. Every seed's counts still follow their distribution and
+every job has the same probability, so means do not change (Owen, *Scrambled net variance for integrals of smooth
+functions*, Annals of Statistics 25(4), 1997).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-#: The points after which the sequence repeats.
+#: The period of the sequence.
 _PERIOD = 2**24
 
 
 def class_counts(sizes: Sequence[int], jobs: int, seed: int, scramble: int = 0) -> list[int]:
-    """Return how many of `jobs` jobs a seed draws of each class, of which there are `sizes` jobs.
+    """Return how many of `jobs` jobs a seed draws from each class; `sizes` has the number of jobs of each.
 
-    The counts add up to `jobs` and follow the multivariate hypergeometric distribution, for one seed over all scrambles
-    and for one scramble over all seeds. The rarest class is drawn first; classes of equal size in their order.
+    The counts add up to `jobs` and follow the multivariate hypergeometric distribution, both for one seed over all
+    scrambles and for one scramble over all seeds. The rarest class is drawn first; ties keep their order.
     """
     if len(sizes) == 1:
         return [jobs]
@@ -42,9 +42,9 @@ def class_counts(sizes: Sequence[int], jobs: int, seed: int, scramble: int = 0) 
 
 
 def stratified_sample(classes: npt.ArrayLike, jobs: int, seed: int, random_state: int) -> npt.NDArray[np.intp]:
-    """Draw the places of `jobs` jobs without replacement, of each class as many as `class_counts` says.
+    """Draw the indices of `jobs` jobs without replacement, with `class_counts` jobs of each class.
 
-    `classes` names the class of each job that may be drawn. The places are in random order.
+    `classes` names the class of each candidate. The indices are in random order.
     """
     labels = np.asarray(classes)
     names = np.unique(labels)

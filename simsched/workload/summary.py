@@ -1,4 +1,4 @@
-"""What a trace or a workload is made of, in figures."""
+"""Summary statistics of traces and workloads."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
 
 def trace_statistics(trace: Trace) -> dict[str, Any]:
-    """Sum up a trace: sizes, durations, arrivals, batches, states and what was left out.
+    """Summarise a trace: sizes, durations, arrivals, batches, states, and what was left out.
 
-    All values are plain numbers, text, lists or mappings, fit for JSON. Shares are fractions of 1. Batches are jobs of
-    one tenant with equal GPUs that follow each other within 300 s; size classes are by GPU-hours: S below 1, M below
-    10, L below 100, XL below 1000, XXL.
+    All values are plain numbers, strings, lists or mappings that JSON can hold. Shares are fractions of 1. Batches are
+    jobs of one tenant with equal GPUs that follow each other within 300 s; size classes are by GPU-hours: S below 1, M
+    below 10, L below 100, XL below 1000, XXL.
     """
     table = trace.table
     gpu_h = trace.gpu_time_s / HOUR_S
@@ -57,8 +57,8 @@ def trace_statistics(trace: Trace) -> dict[str, Any]:
 def describe(jobs: Sequence[JobSpec]) -> pd.DataFrame:
     """Count a workload's jobs by application, GPUs and batch size.
 
-    Returns one row a combination, sorted, with the columns `application`, `num_gpus`, `batch_size`, `jobs`, `share` (of
-    all jobs), `first_submit_s` and `last_submit_s`.
+    Returns one row per combination, sorted, with the columns `application`, `num_gpus`, `batch_size`, `jobs`, `share`
+    (of all jobs), `first_submit_s` and `last_submit_s`.
     """
     keys = ["application", "num_gpus", "batch_size"]
     table = pd.DataFrame(
@@ -70,7 +70,7 @@ def describe(jobs: Sequence[JobSpec]) -> pd.DataFrame:
 
 
 def batch_numbers(table: pd.DataFrame, gap_s: int = BATCH_GAP_S) -> npt.NDArray[np.int64]:
-    """Number the batches in a table: jobs of one tenant and GPU count, each within `gap_s` of the one before."""
+    """Number the batches in a table: jobs of one tenant and GPU count, each within `gap_s` of the previous one."""
     order = table.sort_values(["tenant", "num_gpus", "submit_time_s"], kind="stable")
     tenant, gpus, submit = (order[name].to_numpy() for name in ("tenant", "num_gpus", "submit_time_s"))
     new = np.ones(len(order), dtype=bool)
@@ -115,7 +115,7 @@ def _size_classes(gpu_time_s: npt.NDArray[np.float64], gpu_h: npt.NDArray[np.flo
 
 
 def _arrivals(submit: npt.NDArray[np.int64]) -> dict[str, float]:
-    """Measure how bursty the submissions are: a Poisson stream has a coefficient of variation (cv) and an idc of 1."""
+    """Measure the burstiness of submissions; a Poisson process has a coefficient of variation (cv) and an idc of 1."""
     gaps = np.diff(submit)
     if len(gaps) == 0 or gaps.mean() == 0:
         return {}
@@ -140,7 +140,7 @@ def _batches(table: pd.DataFrame) -> dict[str, float]:
 
 
 def _counts(names: pd.Series[str]) -> dict[str, int]:
-    """Count names, most frequent first, equal counts by name; a trace that names none gives nothing."""
+    """Count names, most frequent first and ties by name; empty if the trace names none."""
     counts = names[names != ""].value_counts()
     pairs = [(str(name), int(count)) for name, count in counts.items()]
     return dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))

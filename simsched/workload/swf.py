@@ -20,11 +20,11 @@ from simsched.workload.shapes import SHAPE_COLUMNS
 from simsched.workload.trace import OPTIONAL, Trace, seconds_of
 from simsched.workload.write import write_whole
 
-#: The codes of final states; a job that its time limit ends has failed, as in the archive's logs.
+#: The codes of final states; a job that reaches its time limit has failed, as in the archive's logs.
 _CODES: Mapping[str, int] = MappingProxyType(
     {state: code for code, state in STATES.items()} | {"TimeLimit": 0, "Cancelled": 5}
 )
-#: The fields that hold numbers for names: the column of a trace behind each.
+#: The fields that number names, with the column of a trace behind each.
 _NAMES: Mapping[str, str] = MappingProxyType({"user": "user", "group": "tenant", "queue": "queue"})
 _OTHERS = ("status", "time_limit_s", "application", "memory_mib", "after")
 _DATE = "%a %b %d %H:%M:%S %Y"
@@ -32,9 +32,9 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 def swf_jobs(trace: Trace) -> pd.DataFrame:
-    """Return the jobs of a trace as fields of the format, in their order; those it does not know are left out.
+    """Return the jobs of a trace as fields of the format, in order; unknown values are left out.
 
-    What a trace says beyond these fields is told.
+    Warns of columns without a field.
     """
     table, kept = trace.table, {*_NAMES.values(), *_OTHERS}
     said = [name for name in OPTIONAL if name not in kept and trace.says(name)]
@@ -65,12 +65,12 @@ def swf_jobs(trace: Trace) -> pd.DataFrame:
 def write_swf(
     jobs: pd.DataFrame, path: str | Path, *, origin: datetime | None = None, about: Mapping[str, object] = _NOTHING
 ) -> None:
-    """Write jobs, sorted by submission, as a file of the format; a name that ends with .gz is compressed.
+    """Write jobs, sorted by submission, to a file; a name that ends with .gz is compressed.
 
     `jobs` has some of the fields by name, and may have the columns `job_id`, `status`, `application`, `user`, `tenant`,
-    `queue` and `after` of a trace, which become numbers: texts that are numbers keep them, others are counted from 1 in
-    order of appearance. `origin` is the time of second 0 in UTC; `about` has further comments by name. The same jobs
-    give the same bytes. Raises `InputError` where the file cannot be written.
+    `queue` and `after` of a trace, which become numbers: numeric texts keep their number, others are counted from 1 in
+    order of appearance. `origin` is the time of second 0 in UTC; `about` has more comments by name. The same jobs give
+    the same bytes. Raises `InputError` if the file cannot be written.
     """
     fields = pd.DataFrame(-1, index=jobs.index, columns=list(FIELDS))
     for name in FIELDS:
@@ -114,7 +114,7 @@ def _about(fields: pd.DataFrame, origin: datetime | None) -> list[tuple[str, Any
 
 
 def _numbers(names: pd.Series) -> dict[str, int]:
-    """Number the names that are not empty: by themselves where all are whole numbers, else from 1."""
+    """Number the names that are not empty: whole numbers keep their value if all are, else count from 1."""
     known = [str(name) for name in dict.fromkeys(names) if name != ""]
     if all(name.isascii() and name.isdigit() and len(name) < 16 and str(int(name)) == name for name in known):
         return {name: int(name) for name in known}
@@ -122,7 +122,7 @@ def _numbers(names: pd.Series) -> dict[str, int]:
 
 
 def _word(name: str) -> str:
-    """Write a name as one word, so that it is read as one."""
+    """Write a name as a single word."""
     return one_line("_".join(name.split()))
 
 

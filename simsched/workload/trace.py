@@ -19,25 +19,25 @@ from simsched.workload.shapes import SHAPE_COLUMNS
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What each column of a trace's table means.
+#: The meaning of each column of a trace's table.
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "job_id": "name of the job, unique within the trace",
         "submit_time_s": "submission, in whole seconds after the first submission of the trace",
-        "num_gpus": "GPUs asked for, at least 1",
-        "duration_s": "service time in seconds on `num_gpus` GPUs: the sum over all attempts, without waiting",
-        "tenant": "virtual cluster, group or queue; empty where the trace names none",
-        "user": "who submitted it; empty where the trace names none",
-        "status": "final state: Pass, Killed or Failed; empty where the trace records none",
+        "num_gpus": "requested GPUs, at least 1",
+        "duration_s": "service time in seconds on `num_gpus` GPUs, summed over all attempts, without waiting",
+        "tenant": "virtual cluster, group or queue; empty if the trace names none",
+        "user": "who submitted it; empty if the trace names none",
+        "status": "final state: Pass, Killed or Failed; empty if the trace records none",
         "attempts": "how often the cluster started the job",
-        "attempts_s": "seconds in service of each attempt, separated by spaces; empty where not recorded",
-        "application": f"application of the job; `{FIXED_DURATION}` where the trace knows only GPUs and seconds",
-        "batch_size": "total batch size asked for, in examples; 0 where the trace names none",
-        "time_limit_s": "run time in seconds that the user asked for; 0 where the trace names none",
-        "queue": "queue or partition; empty where the trace names none",
-        "priority": "priority, higher being more urgent; 0 where the trace names none",
-        "qos": "quality of service or priority class; empty where the trace names none",
-        "group": "job array or group that the job belongs to; empty where the trace names none",
+        "attempts_s": "seconds in service of each attempt, separated by spaces; empty if not recorded",
+        "application": f"application of the job; `{FIXED_DURATION}` if the trace has only GPUs and seconds",
+        "batch_size": "requested total batch size, in examples; 0 if the trace names none",
+        "time_limit_s": "requested run time (time limit) in seconds; 0 if the trace names none",
+        "queue": "queue or partition; empty if the trace names none",
+        "priority": "priority, higher being more urgent; 0 if the trace names none",
+        "qos": "quality of service or priority class; empty if the trace names none",
+        "group": "job array or group that the job belongs to; empty if the trace names none",
         "gpu_share": "part of each of its GPUs that the job wants, above 0 and at most 1",
         **{name: column.meaning for name, column in SHAPE_COLUMNS.items()},
         "row": "0-based place of the job in the source, before sorting by submission",
@@ -45,16 +45,16 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
 )
 
 STATUSES = ("Pass", "Killed", "Failed")
-#: How many problems of one file are reported before the rest is only counted.
+#: How many problems of one file are reported; the rest is only counted.
 PROBLEM_CAP = 20
 
-#: What optional columns hold where the source says nothing.
+#: The default values of optional columns.
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     dict.fromkeys(("tenant", "user", "status", "attempts_s", "queue", "qos", "group"), "")
     | {"attempts": 1, "application": FIXED_DURATION, "batch_size": 0}
     | {"time_limit_s": 0.0, "priority": 0.0, "gpu_share": 1.0}
 )
-#: The columns that a source may leave out.
+#: The columns that a source may omit.
 OPTIONAL = tuple(name for name in COLUMNS if name in _DEFAULTS)
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 _INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")
@@ -64,13 +64,12 @@ _INTEGERS = ("submit_time_s", "num_gpus", "attempts", "batch_size", "row")
 class Trace:
     """The jobs of a cluster, sorted by submission, ties in the order of the source.
 
-    `columns` holds the columns of `COLUMNS` by name, each an array or Series of one value a job, and `table` the same
-    as a DataFrame; do not change either. Columns of shapes that say nothing are left out. `origin` is the time of
-    second 0 (no time zone), None where the source counts seconds from an unknown day; `start_s` is then the second of
-    the source's own clock at which the first job came. `dropped` counts the rows of the source that are not jobs to
-    replay, by reason; `adjusted` counts the jobs whose values were rounded, by what was done; `examples` are the first
-    of either by line and job, for reasons of which the reader keeps any; `unused` names the columns of the source that
-    the trace has nothing of.
+    `columns` holds the columns of `COLUMNS` by name, each an array or Series with one value per job, and `table` the
+    same as a DataFrame; do not modify either. Empty columns of shapes are left out. `origin` is the time of second 0
+    (no time zone), None if the source counts seconds from an unknown day; `start_s` is then the second of the source's
+    clock at which the first job came. `dropped` counts the rows of the source that are not jobs to replay, by reason;
+    `adjusted` counts the jobs with rounded values, by adjustment; `examples` are the first of either by line and job,
+    if the reader keeps them; `unused` names the columns of the source that the trace ignores.
     """
 
     name: str
@@ -89,8 +88,8 @@ class Trace:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The jobs as a table of one row each."""
-        import pandas as pd  # slow to load, and jobs sampled from a generated trace need no table
+        """The jobs as a table with one row each."""
+        import pandas as pd  # slow to load, and jobs sampled from a generated trace do not need a table
 
         return pd.DataFrame(dict(self.columns))
 
@@ -100,19 +99,19 @@ class Trace:
 
     @property
     def gpu_time_s(self) -> npt.NDArray[np.float64]:
-        """The GPU-seconds of each job, in their order."""
+        """The GPU-seconds of each job."""
         gpus = self.column("num_gpus") * self.column("gpu_share")
         gpu_time: npt.NDArray[np.float64] = self.column("duration_s") * gpus
         return gpu_time
 
     def says(self, column: str) -> bool:
-        """Return whether any job's value in an optional column is another than where the source says nothing."""
+        """Return whether any job's value in an optional column differs from the default."""
         return bool((self.column(column) != _DEFAULTS[column]).any())
 
     def second_of_day(self) -> npt.NDArray[np.int64]:
         """Return the seconds since midnight at which each job came.
 
-        Where there is no `origin`, second 0 of the source's clock is taken for midnight.
+        Without an `origin`, second 0 of the source's clock counts as midnight.
         """
         start = self.start_s if self.origin is None else seconds_of(self.origin)
         second: npt.NDArray[np.int64] = (self.column("submit_time_s").astype(np.int64) + start) % 86400
@@ -124,14 +123,14 @@ def seconds_of(moment: datetime) -> int:
     return int((moment - EPOCH) // timedelta(seconds=1))
 
 
-#: Second 0 of the clock on which readers of timestamps count.
+#: Second 0 of the clock of readers of timestamps.
 EPOCH = datetime(1970, 1, 1)
 
 
 def sorted_trace(name: str, source: str, columns: Mapping[str, npt.NDArray[Any]], origin: datetime) -> Trace:
-    """Make a trace of columns that are valid and sorted by submission, such as a generator's.
+    """Build a trace from columns that are valid and sorted by submission, such as a generator's.
 
-    `columns` and `origin` are those of `make_trace`. Raises `InputError` where there is no job.
+    `columns` and `origin` are those of `make_trace`. Raises `InputError` if there is no job.
     """
     jobs = len(columns["submit_time_s"])
     if not jobs:
@@ -162,11 +161,11 @@ def make_trace(
     examples: Mapping[str, tuple[tuple[int, str], ...]] = MappingProxyType({}),
     unused: tuple[str, ...] = (),
 ) -> Trace:
-    """Make a trace of columns in any order of submission, check it and sort it.
+    """Build a trace from columns in any order; check and sort it.
 
     `columns` needs `submit_time_s`, `num_gpus` and `duration_s`; `origin` is the timestamp of second 0 of the clock on
     which `submit_time_s` counts. Jobs without `job_id` are named `job-0`, `job-1`, ... in order of submission. Raises
-    `InputError` naming row and column where a value is missing, negative or zero GPUs, and where there is no job.
+    `InputError` naming row and column if a value is missing, negative or zero GPUs, or if there is no job.
     """
     import pandas as pd
 
@@ -194,9 +193,9 @@ _PROCESSORS = "whose processors are not a whole number of GPUs; more than one GP
 
 
 def in_gpus(trace: Trace, processors: int) -> Trace:
-    """Count so many processors, which a trace has for GPUs, as one GPU.
+    """Convert a trace's processors to GPUs, with this many processors per GPU.
 
-    Less than one GPU is a part of one; more, but not a whole number, is rounded up; how many jobs that affects is said.
+    Less than one GPU is a part of one; a larger fractional number is rounded up and the jobs affected are counted.
     """
     if processors == 1:
         return trace
@@ -212,7 +211,7 @@ MOST_SECONDS = 10_000_000_000
 
 
 def raise_all(where: str, problems: Iterator[Problem]) -> None:
-    """Raise one `InputError` of the first problems and a count of the rest; do nothing where there is none."""
+    """Raise one `InputError` with the first problems and a count of the rest; do nothing if there are none."""
     found = sorted(problems, key=lambda problem: problem.line)
     if not found:
         return
@@ -223,7 +222,7 @@ def raise_all(where: str, problems: Iterator[Problem]) -> None:
 
 
 def _problems(name: str, table: pd.DataFrame) -> Iterator[Problem]:
-    """Find the values that no trace may hold; rows are counted as in the source, from 1."""
+    """Find invalid values; rows are counted from 1, as in the source."""
     import pandas as pd
 
     rows = table["row"].to_numpy() + 1
@@ -239,7 +238,7 @@ def _problems(name: str, table: pd.DataFrame) -> Iterator[Problem]:
             yield Problem(name, f"row {rows[i]}: column '{column}' is {values[i]:g}, below {least}")
     if "job_id" in table:
         for i in np.flatnonzero(table["job_id"].duplicated()).tolist():
-            yield Problem(name, f"row {rows[i]}: column 'job_id': '{table['job_id'].iat[i]}' names an earlier job too")
+            yield Problem(name, f"row {rows[i]}: column 'job_id': '{table['job_id'].iat[i]}' also names an earlier job")
 
 
 def _why_empty(dropped: Mapping[str, int]) -> str:
@@ -248,5 +247,5 @@ def _why_empty(dropped: Mapping[str, int]) -> str:
 
 
 def _frozen(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Keep the reasons that occurred, in a mapping that nobody can change."""
+    """Return the reasons that occurred as a read-only mapping."""
     return MappingProxyType({reason: int(count) for reason, count in counts.items() if count})

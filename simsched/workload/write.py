@@ -16,7 +16,7 @@ from simsched.workload.readers.format import WORKLOAD_KIND, version_line
 from simsched.workload.shapes import SHAPE_COLUMNS
 from simsched.workload.trace import Trace
 
-#: Optional columns of a trace CSV, and the value with which a column throughout is left out.
+#: Optional columns of a trace CSV; a column is left out if all its cells have this value.
 _TRACE_EXTRAS = (
     ("tenant", ""), ("user", ""), ("status", ""), ("attempts", 1), ("attempts_s", ""),
     ("application", FIXED_DURATION), ("batch_size", 0), ("time_limit_s", 0), ("queue", ""), ("priority", 0),
@@ -31,8 +31,8 @@ _JOB_EXTRAS = (
 def write_trace_csv(trace: Trace, path: str | Path) -> None:
     """Write a trace as simsched's plain trace CSV, version 1; a name that ends with .gz is compressed.
 
-    Submissions are timestamps where the trace has an origin, else seconds of the source's clock. Columns that hold
-    nothing are left out. The same trace gives the same bytes. Raises `InputError` where the file cannot be written.
+    Submissions are timestamps if the trace has an origin, else seconds of the source's clock. Empty columns are left
+    out. The same trace gives the same bytes. Raises `InputError` if the file cannot be written.
     """
     table = trace.table
     submit = table["submit_time_s"]
@@ -49,10 +49,10 @@ def write_trace_csv(trace: Trace, path: str | Path) -> None:
 
 
 def write_workload_csv(jobs: Sequence[JobSpec], path: str | Path) -> None:
-    """Write a job list in its order as a workload CSV, version 1 (docs/formats.md).
+    """Write a job list in order as a workload CSV, version 1 (docs/formats.md).
 
-    The five columns of the published layout come first; what else the jobs hold follows, where any job holds it, and
-    only then is the version written above the header. Raises `InputError` where the file cannot be written.
+    The five columns of the published layout come first, followed by any other columns that hold a value; only then is
+    the version written above the header. Raises `InputError` if the file cannot be written.
     """
     columns: dict[str, list[object]] = {
         "name": [job.id for job in jobs],
@@ -77,13 +77,13 @@ def _write(table: pd.DataFrame, path: Path, kind: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write beside the target and rename, so that nobody ever sees half a file; .gz is compressed.
+    """Write a temporary file next to the target and rename it, so that no reader sees half a file; .gz is compressed.
 
-    Raises `InputError` where the file cannot be written.
+    Raises `InputError` if the file cannot be written.
     """
     data = text.encode()
     try:
-        # Without a time stamp in it, a compressed file depends on its content alone.
+        # Without a time stamp, a compressed file depends only on its content.
         with written_aside(path) as aside:
             aside.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except OSError as error:

@@ -79,7 +79,7 @@ def bad(folder, simsched):
         pytest.param(
             "die",
             ["-j", "2"],
-            "bad, seed 1: its process was killed (SIGKILL), perhaps for want of memory",
+            "bad, seed 1: its process was killed (SIGKILL), perhaps for lack of memory",
             marks=pytest.mark.skipif(os.name == "nt", reason="POSIX signals"),
         ),
         pytest.param(
@@ -166,7 +166,7 @@ def test_a_summary_is_computed_anew_when_metrics_are_defined_anew(stored, simsch
         ("workload.path=/dev/null", "is neither a file nor a folder"),
         ("engine.restart_delay_s=10000000000000000000", "is too large; numbers go to"),
         ("policies.tiresias.params.interval_s=10000000000000000", "numbers go to"),
-        ('policies.fifo.label="a\\u0007"', "must not hold control characters"),
+        ('policies.fifo.label="a\\u0007"', "must not contain control characters"),
     ],
 )
 def test_what_would_fail_later_is_refused_at_once(simsched, override, said):

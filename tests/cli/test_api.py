@@ -50,7 +50,7 @@ def test_a_simulation_takes_failures_sharing_and_speeds_of_types_as_a_run_does()
     for wrong, said in (
         ({"failures": {"node_mtbf": 3}}, "failures: node_mtbf: there is no such key"),
         ({"sharing": {"max_jobs": 99}}, "sharing: max_jobs: must be at most 16"),
-        ({"sharing": {"max_jobs": 2, "model": "stages"}}, "stages, and those of"),
+        ({"sharing": {"max_jobs": 2, "model": "stages"}}, "stages, but those of"),
         ({"gpu_speed": {"v100": 3}}, "no speed for the GPU type 't4'"),
     ):
         with pytest.raises(InputError, match=said):
@@ -99,15 +99,15 @@ JOB = {"num_gpus": 1, "duration_s": 60}
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"cluster": "x"}, r"cluster: 'x' is no cluster; give \(nodes, GPUs on each\)"),
+        ({"cluster": "x"}, r"cluster: 'x' is not a cluster; give \(nodes, GPUs on each\)"),
         ({"cluster": (0, 4)}, r"cluster: \(0, 4\) has no GPU"),
-        ({"policy": 3}, "policy: 3 is no policy: it lacks 'decide'; give a name of"),
+        ({"policy": 3}, "policy: 3 is not a policy: it lacks 'decide'; give a name of"),
         ({"jobs": "philly.csv"}, "jobs: 'philly.csv' is not a list of jobs; read a file with simsched.read_trace"),
-        ({"jobs": [3]}, "jobs, row 0: 3 is no job"),
+        ({"jobs": [3]}, "jobs, row 0: 3 is not a job"),
         ({"jobs": [JOB, {**JOB, "duration_s": "ten"}]}, "jobs, row 1: 'duration_s' is 'ten', which is not a number"),
         (
             {"jobs": [{**JOB, "speedup": "fast"}]},
-            "jobs, row 0: its speed-up 'fast' is none; give 'linear', an exponent",
+            "jobs, row 0: its speed-up 'fast' is invalid; give 'linear', an exponent",
         ),
         ({"restart_delay_s": -1}, "simulate: a setting of the engine is wrong: restart_delay_s"),
     ],
@@ -173,7 +173,7 @@ def test_simulating_needs_no_files():
     assert found.jobs.set_index("job_id")["jct_s"].to_dict() == {"job-0": 60.0, "job-1": 90.0}
     with pytest.raises(InputError, match="row 0: a job has no field 'durations'; did you mean 'duration_s'"):
         sim.simulate(jobs=[{"num_gpus": 1, "durations": 3}], policy="fifo")
-    with pytest.raises(InputError, match="no setting 'restart' of the engine"):
+    with pytest.raises(InputError, match="the engine has no setting 'restart'"):
         sim.simulate(jobs=[], policy="fifo", restart=3)
 
 
@@ -197,7 +197,7 @@ def test_simulating_gives_at_least_the_columns_and_metrics_of_a_run(folder):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"tenant": 1j}, "row 0: 'tenant' is 1j, which is no text"),
+        ({"tenant": 1j}, "row 0: 'tenant' is 1j, which is not text"),
         ({"application": ["cifar10"]}, "row 0: 'application' is"),
         ({"user": "\ud800"}, "row 0: 'user' is"),
         ({"id": "\ud800"}, "row 0: its id"),

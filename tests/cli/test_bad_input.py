@@ -171,7 +171,7 @@ def test_a_deadline_needs_a_type_on_which_the_job_runs(simsched, folder):
     jobs = "workload={recipe: pollux, jobs: 5, deadline_factor: 2}"
     done = simsched("validate", "tiny.yaml", "-o", cluster, "-o", jobs)
     assert done.exit_code == 2, done.output
-    assert "runs on 1 GPUs of none of the types k80, p4; name types that it knows" in done.stderr
+    assert "cannot run on 1 GPUs of any of the types k80, p4; name types that it knows" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,5 +210,5 @@ def test_a_policy_that_takes_tenants_without_saying_so_is_not_left_without_them(
     overrides = ("-o", 'policies=[{"name": "mine.py:Mine"}]', "-o", "tenants.a.gpus=2")
     done = simsched("validate", "tiny.yaml", *overrides)
     assert done.exit_code == 2
-    assert "has a parameter 'tenants' that the section does not reach" in done.output
+    assert "has a parameter 'tenants' that the section does not set" in done.output
     assert "Traits(reads_tenants=True)" in done.output

@@ -105,7 +105,7 @@ def test_what_ends_or_breaks_the_process_is_an_error_of_the_policy(write, simsch
 
 def test_a_policy_that_cannot_be_made_in_time_is_given_up(write):
     write(made="\n        while True:\n            pass")
-    with pytest.raises(InputError, match=r"'own\.py:Own': its code has not come back after 1 s"):
+    with pytest.raises(InputError, match=r"'own\.py:Own': its code did not return within 1 s"):
         prepare("apart.yaml", limit_s=1)
 
 
@@ -119,7 +119,7 @@ def test_what_a_trace_says_in_vain_is_told_from_there_too(write):
     folder = write()
     rows = "name,time,application,num_replicas,batch_size,duration\na,0,cifar10,1,128,50\n"
     (folder / "jobs.csv").write_text(rows)
-    with pytest.warns(InputWarning, match="1 job with an application and a duration, of which the application counts"):
+    with pytest.warns(InputWarning, match="1 job with an application and a duration; the application counts"):
         check("apart.yaml", ["workload={path: jobs.csv}"])
 
 

@@ -68,7 +68,7 @@ def test_get_fetches_keeps_and_tells_what_is_left(simsched, folder, owner):
     assert json.loads(simsched("data", "check", "mine", "--json").stdout)["mine"]["in/b.csv"] == "differs"
     assert simsched("data", "check", "mine").exit_code == 1
     refused = simsched("data", "get", "mine")
-    assert "in/b.csv: is there and differs; remove it to fetch it" in refused.stderr
+    assert "in/b.csv: exists but differs; remove it to fetch it again" in refused.stderr
     assert refused.exit_code == 1
 
 
@@ -77,7 +77,7 @@ def test_another_content_than_the_validations_is_not_kept(simsched, folder, owne
     (owner / "b.csv").write_bytes(b"what the owner has today")
     done = simsched("data", "get", "mine")
     assert done.exit_code == 1
-    assert "the owner's file is not the one that the validation ran with" in done.stderr
+    assert "the owner's file differs from the one that the validation used" in done.stderr
     assert [path.name for path in (folder / "data" / "mine" / "in").iterdir()] == ["a.csv"]
 
 

@@ -30,7 +30,7 @@ def test_the_table_is_printed_and_a_line_names_the_figure_that_could_not_be_writ
     assert "mean JCT" in done.stdout
     said = [line for line in done.stderr.splitlines() if line.startswith("simsched:")]
     assert len(said) == 1
-    assert "results/tiny/figures/bars.png: No space left on device; the results are whole" in said[0]
+    assert "results/tiny/figures/bars.png: No space left on device; the results are complete" in said[0]
     assert "simsched plot results/tiny" in said[0]
     assert list((folder / "results/tiny/figures").iterdir()) == []
 

@@ -163,7 +163,7 @@ def test_in_process_a_debugger_sees_the_policy_and_limits_are_refused(tmp_path, 
     for other in (("-j", "2"), LIMIT, ("--memory-per-cell", "100"), ("--dask", "nowhere")):
         refused = run_all(tmp_path, (), "--in-process", *other)
         assert refused.exit_code == 2, refused.output
-        assert "in process: cannot be had with" in refused.stderr
+        assert "in process: cannot be combined with" in refused.stderr
 
 
 @pytest.mark.parametrize(

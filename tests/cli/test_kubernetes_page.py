@@ -137,7 +137,7 @@ def test_durations_come_from_a_log_by_name_a_record_or_a_distribution(small: Pat
     Path("log.csv").write_text("submit_time,num_gpus,duration,job_id\n0,1,20,b\n0,1,99,a\n")
     refused = simsched("run", "small", "--durations", "log.csv")
     assert refused.exit_code == 2
-    assert "Job default/d: says not how long it runs" in refused.output
+    assert "Job default/d: does not say how long it runs" in refused.output
     assert simsched("run", "small", "--durations", "log.csv", "--duration", "fixed:30", "--no-plots").exit_code == 0
     assert {name: end for name, (_, end) in times().items()} == {
         "default/a": 10, "default/b": 20, "default/c": 40, "default/d": 30,

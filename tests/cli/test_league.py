@@ -80,7 +80,7 @@ def test_every_policy_takes_part_where_it_can(folder, league):
     assert list(reasons) == ["pollux"]
     assert "no model of batch sizes to adapt" in reasons["pollux"]
     assert [place["offered_load"] for place in table["contests"][:2]] == pytest.approx([0.8, 1.1], rel=0.02)
-    assert "gone was not run: gone.csv is not at hand" in done.stdout
+    assert "gone was not run: gone.csv is not available" in done.stdout
     page = (results / "league.html").read_text()
     assert "no model of batch sizes to adapt" in page
     assert "srtf †" in page
@@ -179,7 +179,7 @@ def test_what_is_no_league_is_refused(folder, league, simsched):
     assert "seeds" in said
     assert "no shipped league" in simsched("league", "1999").stderr
     (folder / "small.yaml").write_text(LEAGUE)
-    assert "declares no division 'smoke'" in league("--smoke", code=2).stderr
+    assert "does not declare a division 'smoke'" in league("--smoke", code=2).stderr
 
 
 TUNING = """
@@ -196,7 +196,7 @@ def test_a_row_is_tuned_by_the_least_geometric_mean_on_other_seeds(folder):
     spec = read_league("small.yaml")
     tuned = tune(spec, list(contests(spec)), folder / "out", 1, None)
     assert tuned["nowhere"].row is None, "no workload has the batch sizes that pollux needs"
-    assert tuned["nowhere"].said == "nowhere: left out, as there is no contest that its candidates ran."
+    assert tuned["nowhere"].said == "nowhere: left out, as its candidates ran in no contest."
     row, said = tuned["tuned"].row, tuned["tuned"].said
     means = {}
     for cell in read_run(folder / "out" / "tuning" / "drawn.load-0.8").cells:

@@ -31,7 +31,7 @@ def test_it_writes_a_policy_that_runs(simsched, tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert "mine †" in done.stdout  # it has learnt from the true time left, and reads it
     again = simsched("learn", "learning/episodes", *FEW, "--out", "mine.py")
-    assert (again.exit_code, "is there already" in again.output) == (2, True)
+    assert (again.exit_code, "already exists" in again.output) == (2, True)
 
 
 @needs_gymnasium

@@ -30,7 +30,7 @@ SAID = {
     "calibrate": r"^The replay may answer",
     "what-if": r"Forecast of(?!.*NOT TRUSTED)",
     "capacity": r"are enough",
-    "forecast": r"Slurm|of the starts came within the 80 % intervals",
+    "forecast": r"Slurm|of the starts fell within the 80 % intervals",
 }
 
 

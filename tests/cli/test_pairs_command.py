@@ -21,7 +21,7 @@ def test_gavels_table_becomes_pairs_that_are_valid(tmp_path):
     assert done.exit_code == 0, done.output
     assert "1 pairs on v100" in done.output
     assert "LM,5,ResNet-18,16,0.6,0.75" in target.read_text(encoding="utf-8")
-    assert "1 do more together" in simsched("validate", target).output
+    assert "1 are faster together" in simsched("validate", target).output
 
 
 def test_the_template_is_valid(tmp_path):
@@ -37,7 +37,7 @@ def test_the_template_is_valid(tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     source, target = tmp_path / "throughputs.json", tmp_path / "pairs.csv"
-    for text, said in (("[]", "not laid out"), ("{", "is not JSON"), ("{}", "no pairs")):
+    for text, said in (("[]", "does not have the layout"), ("{", "is not JSON"), ("{}", "no pairs")):
         source.write_text(text, encoding="utf-8")
         done = simsched("import", source, target)
         assert done.exit_code == 2

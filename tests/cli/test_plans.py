@@ -116,7 +116,7 @@ def test_a_fit_finds_the_numbers_that_made_the_steps(simsched, tmp_path):
     path.write_text(path.read_text().replace("b,2048", "b,4096"))
     done = simsched("application", "predict-plans", str(path), "--hardware", str(out))
     assert (
-        "beyond what the profile was fitted to, where its errors say little: hidden 4096 (measured: 1024 to 2048)\n"
+        "outside the range of the profile's fit, where its errors say little: hidden 4096 (measured: 1024 to 2048)\n"
         in (done.stderr)
     )
 
@@ -140,7 +140,7 @@ def _fitting(document, names):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("a,1024,8,16,1024,8,1,1,8", "a,1024,8,16,1024,9,1,1,8", "tp x pp x cp x dp is 8, and 'gpus' is 9"),
+        ("a,1024,8,16,1024,8,1,1,8", "a,1024,8,16,1024,9,1,1,8", "tp x pp x cp x dp is 8, but 'gpus' is 9"),
         ("a,1024,8,16,1024,8,1,1,8,4,64", "a,1024,8,16,1024,8,1,1,8,4,65", "65 is not divisible"),
         ("a,1024", "a,x", "column 'hidden': 'x' is not a whole number"),
     ],

@@ -36,7 +36,7 @@ def test_without_a_terminal_removal_needs_a_yes(run, simsched):
     for command in (("clean", "--remove"), ("verify", "results/tiny", "--remove")):
         done = simsched(*command)
         assert done.exit_code == 2
-        assert "--remove: asks first, and there is no terminal to ask in; add --yes" in done.stderr
+        assert "--remove: asks for confirmation, but there is no terminal; add --yes" in done.stderr
     assert everything(run) == before
 
 
@@ -63,8 +63,8 @@ def test_a_strangers_files_stay(run, simsched):
     for command in (("clean", "--remove", "--yes"), ("verify", "results/tiny", "--remove", "--yes")):
         done = simsched(*command)
         for name, reason in [
-            ("thesis.txt", "it is not called as a cell is"),
-            ("photos", "it is not called as a cell is"),
+            ("thesis.txt", "its name is not that of a cell"),
+            ("photos", "its name is not that of a cell"),
             ("0" * 20, "its manifest.json is not that of this cell"),
         ]:
             assert f"{name} stays: {reason}" in done.stderr

@@ -80,6 +80,6 @@ def test_a_page_is_made_from_nothing_and_checked(tmp_path, capfd):
     assert "| 2D-LAS | 1 |" in page.read_text()
     page.write_text(page.read_text().replace("| 2D-LAS | 1 |", "| 2D-LAS | 2 |"))
     assert reproduce.reproduce([page], tmp_path / "results", ["one"], check=True) == 1
-    assert "not as the results have it: figures one jct_mean_h" in capfd.readouterr().out
+    assert "does not match the results: figures one jct_mean_h" in capfd.readouterr().out
     with pytest.raises(InputError, match="no page shows 'two'"):
         reproduce.reproduce([page], tmp_path / "results", ["two"], check=True)

@@ -127,7 +127,7 @@ def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signal
         time.sleep(0.3)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "interrupted; what was finished is kept" in said
+    assert "interrupted; finished work is kept" in said
     assert "Traceback" not in said
     assert temporary(slow, "stopped") == []
     assert [path for path in scratch.iterdir() if path.name.startswith("simsched")] == []
@@ -164,7 +164,7 @@ def test_an_interrupt_in_this_process_ends_the_run_even_inside_a_policy(slow, si
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.exit_code == 130
-    assert done.stderr.splitlines()[-1] == "simsched: interrupted; what was finished is kept"
+    assert done.stderr.splitlines()[-1] == "simsched: interrupted; finished work is kept"
     assert "Traceback" not in done.stderr + capfd.readouterr().err  # of the workers too
     assert temporary(slow, "inside") == []
 

@@ -52,7 +52,7 @@ def test_a_second_run_repeats_nothing(simsched, folder):
     simsched("run", "tiny.yaml", "--workers", "1")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
     again = simsched("run", "tiny.yaml", "--workers", "1")
-    assert "4 cells, 4 of them there already" in again.stderr
+    assert "4 cells, 4 of them reused" in again.stderr
     assert "(0 cells run, 4 reused)" in again.stdout
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
     more = simsched("run", "tiny.yaml", "--workers", "1", "-o", "seeds=3")

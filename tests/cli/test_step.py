@@ -71,7 +71,7 @@ def test_another_policy_and_what_does_not_come_are_told(stepped):
     done = stepped("larger\n9999\n", "--policy", "first")
     assert "fifo, seed 1, 3 jobs" in done.stderr
     assert "there is no job 'larger'" in done.stderr
-    assert "'9999' does not come any more" in done.stderr
+    assert "'9999' does not occur any more" in done.stderr
     assert done.stdout.splitlines()[-1] == "all jobs are complete"
 
 

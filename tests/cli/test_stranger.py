@@ -69,7 +69,7 @@ def test_nothing_is_overwritten_without_force(simsched, folder):
         (folder / "out.csv").write_text("mine")
         refused = simsched(*command)
         assert refused.exit_code == 2
-        assert "out.csv: is there already; name another file, or overwrite it with --force" in refused.stderr
+        assert "out.csv: already exists; name another file, or overwrite it with --force" in refused.stderr
         assert simsched(*command, "--force").exit_code == 0
 
 

@@ -280,7 +280,7 @@ class NeedsWhatNobodyProvides(Good):
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (NeedsAText, "what is no signal: remaining_work"),
+        (NeedsAText, "unknown signals: remaining_work"),
         (NeedsWhatNobodyProvides, "signals that nothing provides: mood"),
         (NamesNoParameter, "parameters that it does not have: quantum_s, tenants"),
     ],

@@ -98,7 +98,7 @@ def test_figures_name_their_axes_and_lines():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("engine.initial_nodes=4", "4 nodes cannot be rented, the cluster has 3"),
+        ("engine.initial_nodes=4", "4 nodes cannot be rented; the cluster has 3"),
         ("policies.grows.engine={initial_nodes: 9}", "policies.grows.engine.initial_nodes: 9 nodes cannot be rented"),
         ("engine.node_start_s=-1", "must be at least 0, not -1"),
         ("cluster.node_price_per_h=-1", "must be at least 0, not -1"),

@@ -56,11 +56,11 @@ def test_rates_are_those_of_the_gpu_type_that_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("bert,64,2,0", "rates.csv:3: column 'rate': '0' is not a number"),
+        ("bert,64,2,0", "rates.csv:3: column 'rate': '0' is not a valid number"),
         ("bert,64,2,nan", "rates.csv:3: column 'rate': 'nan'"),
         ("bert,64,2.5,1", "rates.csv:3: column 'num_gpu': '2.5'"),
         ("bert,-64,2,1", "rates.csv:3: column 'batch_size': '-64'"),
-        ("bert,64,1,9", "rates.csv:3: an earlier line has a rate of this setting"),
+        ("bert,64,1,9", "rates.csv:3: an earlier line has a rate for this setting"),
     ],
 )
 def test_wrong_cells_of_rates_are_named(tmp_path, wrong, said):

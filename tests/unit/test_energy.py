@@ -108,7 +108,7 @@ def test_an_experiment_gives_the_energy_of_its_run(read, tmp_path):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("cluster={nodes: 1, gpu_type: h100, power: {}}", "power of GPUs of type 'h100' is not known: give"),
+        ("cluster={nodes: 1, gpu_type: h100, power: {}}", "power of GPUs of type 'h100' is unknown: give"),
         ("cluster.power.asleep_w=-1", "at least 0"),
         ("cluster={gpu_type: h100, power: {idle_w: {h100: 70}}}", "power.busy_w: {h100: ...}"),
         ("cluster.power.busy_w={t4: -3}", "at least 0"),

@@ -29,7 +29,7 @@ def experiment(tmp_path, **more):
         ({"node_mtbf_h": 0}, "node_mtbf_h"),
         (
             {"checkpoint_interval_s": 60, "checkpoint_cost_s": 90},
-            "a checkpoint of 90 s is dearer than its interval of 60 s",
+            "a checkpoint of 90 s takes longer than its interval of 60 s",
         ),
         ({"setting": "moon-base"}, "setting"),
         ({"rack_nodes": 2}, "rack_mtbf_h"),
@@ -38,7 +38,7 @@ def experiment(tmp_path, **more):
         ({"node_mtbf_h": 3, "gpu_failures_per_day": 1}, "not both"),
         ({"node_mtbf_h": 3, "checkpoint_interval_s": "optimal"}, "an optimal interval needs 'checkpoint_cost_s'"),
         ({"checkpoint_interval_s": "optimal", "checkpoint_cost_s": 3}, "an optimal interval needs 'checkpoint_cost_s'"),
-        ({"causes": [{"cause": "GPU", "failures": 1}], "repair_median_h": 2}, "have repair times of their own"),
+        ({"causes": [{"cause": "GPU", "failures": 1}], "repair_median_h": 2}, "have their own repair times"),
     ],
 )
 def test_wrong_failures_are_one_clear_message(tmp_path, failures, said):

@@ -28,7 +28,7 @@ def refusal(tmp_path, policy, jobs, **cluster):
 
 def test_a_prior_needs_the_policys_own_agents(tmp_path):
     policy = {"name": "pollux", "params": {"prior": "offline"}, "agent": {"name": "goodput", "params": {}}}
-    assert "agents of its own" in refusal(tmp_path, policy, "a,0,ncf,1,32768\n")
+    assert "only with its own agents" in refusal(tmp_path, policy, "a,0,ncf,1,32768\n")
 
 
 def test_rubick_refuses_wide_jobs_without_plans(tmp_path):

@@ -121,7 +121,7 @@ def test_the_same_seed_gives_all_policies_the_same_jobs(make):
         ("applications.path=none", "there is no file or folder"),
         ("workload={jobs: 10}|cluster={gpu_type: v100}", "has no step times for GPUs of type v100, only for t4"),
         ("workload={path: list.csv}|cluster.gpu_type=v100", "cluster.gpu_type: cifar10 has no step times for GPUs"),
-        ("workload={jobs: 1000000}", "1000000 jobs were asked for"),
+        ("workload={jobs: 1000000}", "1000000 jobs were requested"),
     ],
 )
 def test_data_that_cannot_be_run_are_refused_before_anything_runs(make, override, said, tmp_path, monkeypatch):
@@ -198,7 +198,7 @@ def test_a_year_is_drawn_whole_where_its_first_weeks_hold_too_few_jobs(make, tmp
     thin += ["cluster={nodes: 16, gpus_per_node: 4}"]
     _, made = look_into(read_experiment(tmp_path / "e.yaml", thin))
     assert len(made[0].task.jobs) == 6000
-    with pytest.raises(InputError, match="100000 jobs were asked for"):
+    with pytest.raises(InputError, match="100000 jobs were requested"):
         look_into(read_experiment(tmp_path / "e.yaml", [*thin, "workload.jobs=100000"]))
 
 

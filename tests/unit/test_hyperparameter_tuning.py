@@ -160,7 +160,7 @@ def test_what_determines_a_tuning_is_in_the_key_of_its_cells(read):
     ("override", "message"),
     [
         ("workload={jobs: 3}", "give either 'workload' or 'tuning', not both"),
-        ("policies.half.workload={jobs: 3}", "a policy cannot have a 'workload' of its own where there is a 'tuning'"),
+        ("policies.half.workload={jobs: 3}", "a policy cannot have its own 'workload' together with 'tuning'"),
         ("tuning.trials=0", "tuning.trials: must be at least 1, not 0"),
         ("tuning.trails=5", "did you mean 'trials'"),
     ],

@@ -117,7 +117,7 @@ MISTAKES = {
         "write a number",
     ),
     "no duration": (
-        "workloads.yaml", ', simsched/duration-s: "7200"', "", "language-01: says not how long it runs",
+        "workloads.yaml", ', simsched/duration-s: "7200"', "", "language-01: does not say how long it runs",
         "--duration DISTRIBUTION",
     ),
     "pods that spread": (

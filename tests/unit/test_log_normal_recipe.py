@@ -40,8 +40,8 @@ def test_seeds_are_other_jobs_and_the_same_seed_the_same() -> None:
     [
         ({"median_s": 600, "mean_s": 500}, "below the median"),
         ({"widest": 12}, "not a power of two.*give 8"),
-        ({"mean_gpus": 40.0}, "no mean of widths from 1 to 32"),
-        ({"mean_gpus": 1.0}, "no mean of widths"),
+        ({"mean_gpus": 40.0}, "not a possible mean of widths from 1 to 32"),
+        ({"mean_gpus": 1.0}, "not a possible mean of widths"),
     ],
 )
 def test_statistics_that_no_jobs_have_are_refused(keys, said) -> None:

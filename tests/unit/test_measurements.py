@@ -123,7 +123,12 @@ def test_a_missing_file_is_named(folder, name):
         ("placements.csv", "2,16,", "2,6,", "placement 2 has local_bsz 4 to 6, which do not bracket 4 to 8"),
         ("placements.csv", "2,4,", "2,6,", "placement 2 has local_bsz 6 to 16, which do not bracket 4 to 8"),
         ("placements.csv", "1,4,1.0,0.1\n1,16,4.0,0.1\n", "", "lacks placement 1"),
-        ("scalability.csv", "6,6,8,", "6,6,4,", "scalability.csv:3: 6 replicas on 6 nodes with local_bsz 4 come twice"),
+        (
+            "scalability.csv",
+            "6,6,8,",
+            "6,6,4,",
+            "scalability.csv:3: 6 replicas on 6 nodes with local_bsz 4 occur twice",
+        ),
         ("scalability.csv", "6,6,4,", "6,5,4,", "num_replicas 5 is less than num_nodes 6"),
         ("validation-8.csv", "20.5,", "9.0,", "validation-8.csv:3: progress must be more than 10, not 9.0"),
         ("validation-8.csv", "20.5,20", "20.5,10", "validation-8.csv:3: iteration must be more than 10"),

@@ -30,8 +30,8 @@ def test_jobs_have_plans_steps_and_guarantees(tmp_path):
     ("text", "said"),
     [
         ("a,0,50,vit,4,32,0,221,200,1\n", None),
-        ("a,0,50,vit,4,32,0,222,200,1\n", "is no plan for these GPUs"),
-        ("a,0,50,vit,4,32,0,dp,200,1\n", "is no plan for these GPUs"),
+        ("a,0,50,vit,4,32,0,222,200,1\n", "is not a plan for these GPUs"),
+        ("a,0,50,vit,4,32,0,dp,200,1\n", "is not a plan for these GPUs"),
         ("a,0,50,vit,4,32,0,ga,200,2\n", "is neither 0 nor 1"),
         ("a,0,50,vit,0,32,0,ga,200,1\n", "is below 1"),
         ("a,0,50,,4,32,0,ga,200,1\n", "is missing"),

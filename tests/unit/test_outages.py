@@ -27,8 +27,8 @@ def test_what_is_written_is_read_back(tmp_path):
         ("0,10,20\n0,15,30", 3, "overlaps the one in line 2"),
         ("0,20,10", 2, "up again at 10 s, before it goes down at 20 s"),
         ("4,10,20", 2, "there is no node 4; the nodes are 0 to 3"),
-        ("rack-1,10,20", 2, "no node with two times"),
-        ("0,10,", 2, "no node with two times"),
+        ("rack-1,10,20", 2, "not a node with two times"),
+        ("0,10,", 2, "not a node with two times"),
     ],
 )
 def test_one_clear_message_each(tmp_path, rows, line, said):

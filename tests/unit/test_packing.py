@@ -277,10 +277,10 @@ def test_wrong_lists_are_refused_with_every_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read_pods(pods)
     said = str(error.value)
-    assert "3: column 'name': 'a' names an earlier row too" in said
+    assert "3: column 'name': 'a' also names an earlier row" in said
     assert "3: column 'gpu_milli': '2000' is more than a whole GPU" in said
     assert "4: column 'cpu_milli': 'x' is not a number" in said
-    assert "4: column 'gpu_milli': '0' is no part of a GPU" in said
+    assert "4: column 'gpu_milli': '0' is not a part of a GPU" in said
     with pytest.raises(InputError, match="no node has a GPU"):
         read_nodes(nodes)
     with pytest.raises(InputError, match="no pod asks for a GPU"):
@@ -318,7 +318,7 @@ def test_published_means_are_those_of_the_lists_given(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read_published(path, ["cpu250"])
     said = str(error.value)
-    assert f"2: column 'rule': 'Best' is none of {', '.join(PUBLISHED_NAMES.values())}" in said
+    assert f"2: column 'rule': 'Best' is not one of {', '.join(PUBLISHED_NAMES.values())}" in said
     assert "3: column 'mean_percent': '101' is above 100" in said
     assert "4: column 'rule': 'FGD' has a row for this list already" in said
 
@@ -335,7 +335,7 @@ def test_the_command_prints_a_line_a_rule_or_json(simsched_pack, tmp_path: Path)
     assert (one["pods"], one["rule"], len(one["curve"]), one["published"]) == ("pods", "random", 131, None)
     for wrong in ((), lists[:1], (*lists, "--example")):
         assert "name the files, that of the nodes last, or give --example alone" in simsched_pack(*wrong, code=2)
-    assert "a list named pods comes twice" in simsched_pack(lists[0], *lists, code=2)
+    assert "there are two lists named pods" in simsched_pack(lists[0], *lists, code=2)
     published, second = tmp_path / "published.csv", tmp_path / "second.csv"
     published.write_text("pod_list,rule,mean_percent\nsecond,FGD,50\n", encoding="utf-8")
     second.write_text((LISTS / "pods.csv").read_text(encoding="utf-8"), encoding="utf-8")

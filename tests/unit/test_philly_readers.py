@@ -95,7 +95,7 @@ def test_philly_log_of_jobs_that_never_ran_is_refused_with_the_reason(tmp_path):
     ("change", "said"),
     [
         ({"submitted_time": "yesterday"}, "record 1 (a): submitted_time 'yesterday' is not a time"),
-        ({"status": "Done"}, "record 1 (a): status 'Done' is none of Pass, Killed, Failed"),
+        ({"status": "Done"}, "record 1 (a): status 'Done' is not one of Pass, Killed, Failed"),
         (
             {"attempts": [attempt("2017-10-07 02:00:00", "2017-10-07 01:00:00", ("m1", 1))]},
             "record 1 (a): an attempt ends (2017-10-07 01:00:00) before it starts (2017-10-07 02:00:00)",

@@ -76,15 +76,15 @@ def test_plain_csv_reports_every_wrong_cell_with_line_and_column(tmp_path):
         "submit_time,num_gpus,duration,job_id,status\n1,2,-3,a,Pass\n\n2,0,4,a,Pass\n-3,1.5,x,b,Passed\n,1,nan,c,\n",
     )
     assert problems_of(path) == [
-        f"{path}:{problem}; mend the line, or leave it out"
+        f"{path}:{problem}; correct the line, or leave it out"
         for problem in (
             "2: column 'duration': '-3' is below 0",
             "4: column 'num_gpus': '0' is below 1",
-            "4: column 'job_id': 'a' names an earlier row too",
+            "4: column 'job_id': 'a' also names an earlier row",
             "5: column 'submit_time': '-3' is below 0",
             "5: column 'duration': 'x' is not a number",
             "5: column 'num_gpus': '1.5' is not a whole number",
-            "5: column 'status': 'Passed' is none of Pass, Killed, Failed",
+            "5: column 'status': 'Passed' is not one of Pass, Killed, Failed",
             "6: column 'submit_time': is missing",
             "6: column 'duration': 'nan' is missing",
         )
@@ -105,7 +105,7 @@ def test_a_file_of_nothing_but_errors_reports_twenty_and_counts_the_rest(tmp_pat
         ("submit_time,num_gpus,duration\n", "holds a header and no job"),
         ("submit_time,num_gpus,duration\n1,2,3\n1,2,3,4\n", ":3: has 4 fields, and the header has 3"),
         ('submit_time,num_gpus,duration\n1,2,3\n1,"2,3\n1,2,3\n', ":3: a quote that begins here is never closed"),
-        ("submit_time,num_gpus,duration\n1,2,1e30\n", ":2: column 'duration': '1e30' is above 1e+10; mend the line"),
+        ("submit_time,num_gpus,duration\n1,2,1e30\n", ":2: column 'duration': '1e30' is above 1e+10; correct the line"),
         ("submit_tme,num_gpus,duration\n1,2,3\n", ":1: column 'submit_time' is missing; rename 'submit_tme' (needed: "),
         ("submit_time,num_gpus\n1,2\n", ":1: column 'duration' is missing; add it (needed: submit_time, num_gpus, dur"),
         ("Submit_Time,Num_GPUs,Duration\n1,2,3\n", "'duration' are missing; rename 'Submit_Time'"),

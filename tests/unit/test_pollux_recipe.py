@@ -138,7 +138,7 @@ def test_load_draws_more_jobs_of_the_same_hours():
 
 def test_too_few_jobs_and_missing_applications_are_refused():
     trace = trace_of((3 * HOUR, 1, 100))
-    with pytest.raises(InputError, match="160 jobs were asked for, and only 1 came between 2:00 and 9:59"):
+    with pytest.raises(InputError, match="160 jobs were requested, but only 1 came between 2:00 and 9:59"):
         draw_workload(trace, PolluxRecipe(), 1, TUNED, INITIAL)
     without = {name: entry for name, entry in TUNED.items() if name != "bert"}
     with pytest.raises(InputError, match="needs the application 'bert'"):

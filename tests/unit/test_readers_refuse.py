@@ -132,9 +132,7 @@ def test_a_row_that_says_an_application_and_a_duration_needs_a_word_on_which_cou
     with pytest.raises(InputError) as caught:
         make_workload(WorkloadOptions(source=str(path), recipe=recipe), 1)
     (problem,) = caught.value.problems  # vgg16 is a model of Tiresias, which takes the duration of the trace
-    said = (
-        f"{path}:3: workload, job 'job-0': it names the application 'cifar10' and a duration of 100 s; say which counts"
-    )
+    said = f"{path}:3: workload, job 'job-0': it names the application 'cifar10' and a duration of 100 s; choose one"
     assert str(problem).startswith(said)
     kinds = {}
     for choice in ("application", "duration"):
@@ -153,14 +151,14 @@ def test_a_row_with_an_application_and_no_duration_is_clear(tmp_path):
 def test_a_recipe_tells_what_it_makes_nothing_of(tmp_path):
     path = write(tmp_path, "t.csv", BOTH.replace("batch_size", "priority"))
     options = WorkloadOptions(source=str(path), recipe="replay", models="tiresias")
-    with pytest.warns(InputWarning, match="the recipe 'replay' makes nothing of 'application', and gives jobs its own"):
+    with pytest.warns(InputWarning, match="the recipe 'replay' ignores 'application' and sets these itself"):
         make_workload(options, 1)
 
 
 def test_durations_beside_applications_in_a_list_of_jobs_are_told(tmp_path):
     rows = "name,time,application,num_replicas,batch_size,duration\na,0,cifar10,1,128,50\nb,0,fixed-duration,1,0,60\n"
     path = write(tmp_path, "w.csv", rows)
-    with pytest.warns(InputWarning, match="1 job with an application and a duration, of which the application counts"):
+    with pytest.warns(InputWarning, match="1 job with an application and a duration; the application counts"):
         (first, _) = drawn_workload(WorkloadOptions(source=str(path)), 1).jobs
     assert (first.application, first.duration_s) == ("cifar10", 50)
     jobs = make_workload(WorkloadOptions(source=str(path), runtime_from="duration"), 1)
@@ -172,5 +170,5 @@ def test_durations_beside_applications_in_a_list_of_jobs_are_told(tmp_path):
 
 @pytest.mark.parametrize("seed", [None, "1", 1.0, True, -1])
 def test_a_seed_is_a_whole_number(seed):
-    with pytest.raises(InputError, match="which is not a whole number from 0 on"):
+    with pytest.raises(InputError, match="which is not a whole number of at least 0"):
         sim.simulate(jobs=[{"num_gpus": 1, "duration_s": 5}], policy="fifo", seed=seed)

@@ -91,7 +91,7 @@ def test_assign_gives_each_class_its_applications_and_leaves_giants_alone():
 def test_an_empty_selection_too_large_a_sample_and_a_missing_application_are_refused(trace):
     with pytest.raises(InputError, match="no job is left after the filters"):
         replay_trace(trace, ReplayRecipe(from_s=1000), rng())
-    with pytest.raises(InputError, match="a sample of 11 jobs was asked for, and there are 10"):
+    with pytest.raises(InputError, match="a sample of 11 jobs was requested, but there are 10"):
         replay_trace(trace, ReplayRecipe(sample=11), rng())
     with pytest.raises(InputError, match="`assign` needs the application 'cifar10'"):
         replay_trace(trace, ReplayRecipe(assign=True), rng())

@@ -167,8 +167,11 @@ def test_the_command_says_how_exact_the_tables_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"policies": [{"name": "qssf"}]}, "the policy 'qssf' may remember jobs"),
-        ({"policies": [{"name": "slurm-backfill", "params": {"priority": {"fair_share": 1.0}}}]}, "may remember jobs"),
+        ({"policies": [{"name": "qssf"}]}, "the policy 'qssf' may remember completed jobs"),
+        (
+            {"policies": [{"name": "slurm-backfill", "params": {"priority": {"fair_share": 1.0}}}]},
+            "may remember completed jobs",
+        ),
         ({"failures": {"node_mtbf_h": 100, "repair_median_h": 1}}, "'failures' needs all jobs"),
         ({"losses": True}, "'losses' needs all jobs"),
     ],
@@ -275,4 +278,4 @@ class Counting(Policy):
 
 def test_the_kit_finds_a_policy_that_remembers() -> None:
     found = {failure.check for failure in check_policy(Counting, seeds=1)}
-    assert "forgets what it says that it forgets" in found
+    assert "forgets as declared" in found

@@ -203,8 +203,8 @@ def test_operators_are_told_of_changed_clocks_and_negative_waits(tmp_path: Path)
     negative = line("3", Eligible="2024-03-01T10:30:00")
     found = read_operator_log(log(tmp_path, line("1"), summer, negative))
     assert found.said.splitlines()[1:] == [
-        "  changed: 1 jobs ran while the clock was changed; their end is start plus elapsed time (line 3: 2)",
-        "  changed: 1 jobs were eligible after their start only; they count as not having waited (line 4: 3)",
+        "  changed: 1 jobs ran while the clock changed; their end is start plus elapsed time (line 3: 2)",
+        "  changed: 1 jobs were eligible only after their start; they count as not having waited (line 4: 3)",
     ]
     assert found.log is not None
     assert found.log.waits_s.tolist() == [300, 300, 0]
@@ -267,7 +267,7 @@ def test_nodes_of_sinfo(tmp_path: Path) -> None:
     assert cluster.groups() == ((2, 4, "v100"),)
     assert cluster.nodes[0].partitions == ("gpu", "long")
     path.write_text("\n".join([*rows, "g1|x|gpu:v100:8|1|1|idle"]), encoding="utf-8")
-    with pytest.raises(InputError, match="other GPUs"):
+    with pytest.raises(InputError, match="different GPUs"):
         read_nodes(path)
     path.write_text("hello", encoding="utf-8")
     with pytest.raises(InputError, match="does not describe nodes"):

@@ -168,11 +168,11 @@ def test_what_is_read_makes_a_policy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("hello\n", "is no setting of Slurm"),
+        ("hello\n", "does not hold Slurm settings"),
         (CONF.replace("=1000", "=many"), "conf:8: PriorityWeightAge is 'many'"),
-        (QOS.replace("1-00:00:00", "soon"), "conf:2: 'soon' is no value that Slurm writes"),
+        (QOS.replace("1-00:00:00", "soon"), "conf:2: 'soon' is not a value that Slurm writes"),
         (QOS + "a|b\n", "conf:4: has 2 fields, and the header 14"),
-        (RESERVATION.replace("2024-03-02T08:00:00", "2024-99-02"), "conf:1: '2024-99-02' is no value"),
+        (RESERVATION.replace("2024-03-02T08:00:00", "2024-99-02"), "conf:1: '2024-99-02' is not a value"),
     ],
 )
 def test_errors_name_file_line_and_remedy(tmp_path: Path, text: str, said: str) -> None:

@@ -100,7 +100,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
     sweeep: {}
     """
     assert complaints(text) == [
-        "e.yaml:1: name: 'no good' may hold only letters, digits, '.', '_' and '-', the first no sign",
+        "e.yaml:1: name: 'no good' must consist of letters, digits, '.', '_' and '-', with no leading sign",
         "e.yaml:2: cluster.nodes: must be at least 1, not 0",
         "e.yaml:2: cluster.gpu_typ: there is no such key; did you mean 'gpu_type'?",
         "e.yaml:4: workload.configs: must be 'tuned' or 'realistic', not 'tund'; did you mean 'tuned'?",
@@ -109,7 +109,7 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
         "e.yaml:8: policies.polux.name: 'polux': there is no such policy; did you mean 'pollux'?",
         "e.yaml:9: policies.tiresias.params.queue_threshold_gpu_s: the policy 'tiresias' has no such parameter; "
         "did you mean 'queue_thresholds_gpu_s'?",
-        "e.yaml:10: policies.tiresias.name: another policy is called 'tiresias' too; give each a 'label' of its own",
+        "e.yaml:10: policies.tiresias.name: another policy is also called 'tiresias'; give each a 'label' of its own",
         "e.yaml:11: policies.tiresias.params.queue_thresholds_gpu_s.1: must be a whole number, not 'a'",
         "e.yaml:12: seeds: lists the same value twice",
         "e.yaml:13: sweeep: there is no such key; did you mean 'sweep'?",
@@ -198,12 +198,12 @@ def test_an_override_of_all_policies(read):
     [
         ("workload.loda=2", "-o workload.loda=2: workload.loda: there is no such key; did you mean 'load'?"),
         ("workload.load=x", "-o workload.load=x: workload.load: must be a number, not 'x'"),
-        ("seeds", "-o seeds: an override is written key=value, for instance 'workload.jobs=20'"),
+        ("seeds", "-o seeds: write an override as key=value, for instance 'workload.jobs=20'"),
         ("policies.tireias.params.x=1", "-o policies.tireias.params.x=1: no policy of this experiment is called "
          "'tireias'; did you mean 'tiresias'?"),
         ("policies.7.name=x", "-o policies.7.name=x: no policy of this experiment is called '7'; "
          "known: Tiresias (k=1), fifo, tiresias"),
-        ("name.x=1", "-o name.x=1: 'name' has no keys of its own"),
+        ("name.x=1", "-o name.x=1: 'name' has no keys"),
         ("a..b=1", "-o a..b=1: 'a..b' is not a key; write the keys with single dots between them"),
         ("seeds={", "-o seeds={: is not valid YAML: a bracket or brace is not closed, or a comma follows nothing; "
          "close it, or drop the comma"),
@@ -272,11 +272,11 @@ def test_table2_sets_imagenet_means_beside_what_the_paper_prints_as_99th_percent
     [
         (
             ["workload.max_gpus=8"],
-            "workload.max_gpus: it changes nothing here; it is a key of the recipe replay or sia",
+            "workload.max_gpus: it has no effect here; it is a key of the recipe replay or sia",
         ),
         (
             ["workload.recipe=replay", "workload.window_h=4"],
-            "workload.window_h: it changes nothing here; it is a key of",
+            "workload.window_h: it has no effect here; it is a key of",
         ),
         (["workload.source=philly-synthetic", "workload.days=3"], "it is a key of the source philly-generated; leave"),
     ],

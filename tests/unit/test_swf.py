@@ -52,7 +52,7 @@ def test_each_field_becomes_what_the_definition_says(tmp_path):
     assert table["queue"].tolist() == ["batch", "interactive", "batch"]
     assert table["after"].tolist() == ["", "", "1"]
     assert trace.unused == ("average CPU time", "executable", "think time")
-    assert [count for what, count in trace.adjusted.items() if "another number of processors" in what] == [1]
+    assert [count for what, count in trace.adjusted.items() if "different number of processors" in what] == [1]
 
 
 def test_a_model_without_any_comment_is_told_by_its_eighteen_numbers(tmp_path):
@@ -88,7 +88,7 @@ def test_what_makes_no_job_is_left_out_with_its_reason(tmp_path, line, reason):
 def test_a_job_that_follows_one_that_is_left_out_follows_none_and_that_is_told(tmp_path):
     trace = read(tmp_path, HEAD + JOBS.replace("5 3 2 -1 1 -1 1 30", "5 3 2 -1 1 -1 77 30"))
     assert "after" not in trace.table or (trace.table["after"] == "").all()
-    assert [count for what, count in trace.adjusted.items() if "follow none" in what] == [1]
+    assert [count for what, count in trace.adjusted.items() if "dependency is dropped" in what] == [1]
 
 
 def test_a_file_without_jobs_or_with_a_wrong_start_is_refused(tmp_path):

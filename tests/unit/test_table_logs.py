@@ -111,11 +111,11 @@ def test_openb_keeps_fractions_of_a_gpu(tmp_path: Path) -> None:
     found = read_table(path, OPENB_2023)
     assert found.table["gpus"].tolist() == [0.46, 8.0]
     assert found.jobs().columns["num_gpus"].tolist() == [1.0, 8.0]
-    assert found.jobs().adjusted["asked for a part of a GPU, which is a whole one to policies that share none"] == 1
+    assert found.jobs().adjusted["asked for a part of a GPU, which policies that share none take for a whole one"] == 1
 
 
 def test_a_missing_column_and_a_name_used_twice(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no column says 'end_s'"):
+    with pytest.raises(InputError, match="there is no column 'end_s'"):
         read_table(write(tmp_path, "name,gpus,created,started", "a,1,1,2"), KUBERNETES)
     rows = ("name,gpus,created,started,finished", "a,1,1,2,3", "a,1,1,2,3", "b,x,1,2,3")
     found = read_table(write(tmp_path, *rows), LAYOUTS["kubernetes"])

@@ -172,7 +172,7 @@ def test_jobs_of_shipped_models_and_of_tables_run_for_their_steps(folder):
 
 def test_a_duration_on_gpus_of_no_certain_type_is_refused():
     job = JobSpec("a", 0, 64, "llama2-7b", duration_s=3600)
-    with pytest.raises(InputError, match="on GPUs of which type: a100, h100"):
+    with pytest.raises(InputError, match="must name the GPU type: a100, h100"):
         ApplicationCatalogue.load().for_job(job.request, job.truth)
 
 

@@ -72,7 +72,7 @@ def test_a_tier_alone_needs_no_levels():
         ([{"level": "gpu", "gpus": 1}], "tier 'gpu' within a node needs an uplink"),
         (
             [{"level": "node", "nodes": 1, "uplink_gb_s": 9, "paths": 2}],
-            "'paths' of 'node' are those of the uplinks of",
+            "'paths' of 'node' apply only to uplinks of",
         ),
         ([{"level": "node", "nodes": 1, "uplink_gb_s": 9, "sync_factor": 2}], "no .sync_factor."),
         ([{"level": "leaf", "nodes": 2, "uplink_gb_s": 9, "oversubscription": 2}], "not both"),

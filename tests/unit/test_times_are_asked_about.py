@@ -58,4 +58,4 @@ def test_a_number_that_is_no_time_in_any_unit_is_still_too_large(tmp_path):
     assert problems_of(path) == [f"{path}:2: column 'submit_time': '30000000000' is above 1e+10; {MEND}"]
 
 
-MEND = "mend the line, or leave it out"
+MEND = "correct the line, or leave it out"

@@ -167,7 +167,7 @@ def test_a_type_that_is_relative_to_another_has_its_levels(tmp_path):
     file = tmp_path / "net.yaml"
     more = "  - {gpu_type: a100, relative_to: t4, factor: 2, across_levels: [{alpha: 1, beta: 0}]}\n"
     file.write_text(template("net") + more, encoding="utf-8")
-    with pytest.raises(InputError, match="stands with the type"):
+    with pytest.raises(InputError, match="with the type"):
         read_document(file)
 
 

@@ -70,7 +70,7 @@ def test_alibaba_pods_round_shares_of_a_gpu_up_and_say_so(tmp_path):
     assert trace.table["duration_s"].tolist() == [99.0, 990.0]
     assert trace.table["status"].tolist() == ["Pass", ""]
     assert dict(trace.dropped) == {"used no GPU": 1, "never started": 1}
-    assert dict(trace.adjusted) == {"asked for a part of a GPU, which is a whole one to policies that share none": 1}
+    assert dict(trace.adjusted) == {"asked for a part of a GPU, which policies that share none take for a whole one": 1}
     assert trace.table["tenant"].tolist() == ["LS", "LS"]
     assert (trace.origin, trace.start_s) == (None, 40)
 

@@ -88,7 +88,7 @@ def test_each_recipe_says_what_is_hardest(read, workload, nodes, said):
         ("{path: jobs.csv, recipe: replay}", "set workload.max_gpus: 4"),
         ("{path: jobs.csv, recipe: as-is}", "leave out jobs of more than 4 GPUs"),
         ("{recipe: sia}", "set workload.max_gpus: 4"),
-        ("{recipe: tiresias-testbed}", "a policy that may give a job other GPUs than it asks for, or recipe: replay"),
+        ("{recipe: tiresias-testbed}", "a policy that may change the number of a job's GPUs, or recipe: replay"),
     ],
 )
 def test_the_remedy_for_large_jobs_is_one_that_the_recipe_has(read, workload, remedy):
@@ -162,7 +162,7 @@ def test_what_a_policy_raises_before_its_first_decision_is_told_by_validate_and_
 def test_deadlines_on_types_that_an_application_does_not_know_are_refused(read):
     groups = ", ".join(f"{{nodes: 4, gpus_per_node: 4, gpu_type: {kind}}}" for kind in ("k80", "a100"))
     text = f"cluster: {{groups: [{groups}]}}\n"
-    with pytest.raises(InputError, match=r"workload.deadline_factor: job .* of none of the types a100, k80"):
+    with pytest.raises(InputError, match=r"workload.deadline_factor: job .* of any of the types a100, k80"):
         look_into(read(text + "policies: [{name: fifo}]\nworkload: {jobs: 3, days: 28, deadline_factor: 2}\n"))
 
 

@@ -188,7 +188,7 @@ def test_a_page_is_filled_from_results_and_only_between_its_marks(tmp_path: Path
     assert CliRunner().invoke(cli, [*command, "--check"]).exit_code == 0
     text = page.read_text()
     page.write_text(text.replace("Not run: there are no results of `other`.", "| of an earlier run |"))
-    assert CliRunner().invoke(cli, command).output.rstrip().endswith("left as it was, without results: other")
+    assert CliRunner().invoke(cli, command).output.rstrip().endswith("left unchanged, without results: other")
     assert "| of an earlier run |" in page.read_text()
     # Ratios 1.5 and 1.505; the means are 150 and 225.5 s, published 10 and 15 s.
     assert "| b | a | matches | 2 | 1.50 | 1.47 to 1.53 | 1.50 | 1.50 |" in text
@@ -251,13 +251,11 @@ def test_all_pages_of_a_folder_are_filled_and_checked_in_one_call(tmp_path: Path
     assert runs_on(docs / "page.md") == ("one", "other")
     checked = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
     assert checked.exit_code == 1
-    assert (
-        "docs/page.md: 0 of 2 tables as the results have them; left as it was, without results: other" in checked.output
-    )
-    assert "not as the results have it: figures one jct_mean_s" in checked.output
+    assert "docs/page.md: 0 of 2 tables up to date; left unchanged, without results: other" in checked.output
+    assert "does not match the results: figures one jct_mean_s" in checked.output
     assert CliRunner().invoke(cli, ["verdicts", "runs", "--page", "docs"]).exit_code == 0
     again = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
-    assert (again.exit_code, "docs/deep/other.md: 1 of 1 table as the results have them" in again.output) == (0, True)
+    assert (again.exit_code, "docs/deep/other.md: 1 of 1 table up to date" in again.output) == (0, True)
     (docs / "page.md").write_text((docs / "page.md").read_text().replace("1.50", "1.51"))
     assert CliRunner().invoke(cli, ["verdicts", "runs", "--check"]).exit_code == 1
 
@@ -267,7 +265,7 @@ def test_a_check_without_any_results_is_refused(tmp_path: Path, monkeypatch) -> 
     (tmp_path / "docs" / "page.md").write_text(PAGE)
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(cli, ["verdicts", "runs", "--check"])
-    assert (found.exit_code, "has no results of any table" in found.output) == (2, True)
+    assert (found.exit_code, "has no results for any table" in found.output) == (2, True)
 
 
 def test_a_page_marks_who_knows_more_than_a_scheduler_could(tmp_path: Path) -> None:

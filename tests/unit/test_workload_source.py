@@ -112,19 +112,19 @@ def test_a_workload_csv_names_every_wrong_cell(tmp_path):
     assert [str(problem).removeprefix(path) for problem in caught.value.problems] == [
         ": column 'colour' is unknown; known: application, attempts, batch_size, duration, name, num_replicas, status, "
         "tenant, time, user",
-        ":2: column 'num_replicas': '0' is below 1; mend the line, or leave it out",
-        ":3: column 'application': is missing; mend the line, or leave it out",
-        ":3: column 'name': 'a' names an earlier row too; mend the line, or leave it out",
-        ":3: column 'time': 'x' is not a number; mend the line, or leave it out",
-        ":3: column 'batch_size': '-2' is below 0; mend the line, or leave it out",
-        ":4: column 'time': '1.5' is not a whole number; mend the line, or leave it out",
-        ":4: column 'duration': '0' must be at least 1 for 'fixed-duration'; mend the line, or leave it out",
+        ":2: column 'num_replicas': '0' is below 1; correct the line, or leave it out",
+        ":3: column 'application': is missing; correct the line, or leave it out",
+        ":3: column 'name': 'a' also names an earlier row; correct the line, or leave it out",
+        ":3: column 'time': 'x' is not a number; correct the line, or leave it out",
+        ":3: column 'batch_size': '-2' is below 0; correct the line, or leave it out",
+        ":4: column 'time': '1.5' is not a whole number; correct the line, or leave it out",
+        ":4: column 'duration': '0' must be at least 1 for 'fixed-duration'; correct the line, or leave it out",
     ]
 
 
 def test_jobs_of_fixed_duration_need_the_column(tmp_path):
     path = write(tmp_path, "w.csv", f"{HEADER}\na,0,fixed-duration,1,0\n")
-    with pytest.raises(InputError, match="column 'duration' is missing, which jobs of 'fixed-duration' need"):
+    with pytest.raises(InputError, match="column 'duration' is missing, but jobs of 'fixed-duration' need it"):
         make(source=path)
 
 
@@ -149,7 +149,7 @@ def test_the_examples_and_options_of_the_manual_are_those_of_the_code(tmp_path):
 def test_a_folder_of_workloads_is_no_source_of_one_run(tmp_path):
     for number in (1, 2):
         write(tmp_path, f"workload-{number}.csv", f"{HEADER}\na,0,ncf,1,256\n")
-    with pytest.raises(InputError, match="is a folder of 2 workloads, and a run takes one; name one of them"):
+    with pytest.raises(InputError, match="is a folder of 2 workloads, but a run takes one; name one of them"):
         make(source=str(tmp_path))
 
 
@@ -166,10 +166,10 @@ def test_all_wrong_options_are_reported_at_once():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"source": "philly-synthetics"}, "is no file and no known source; did you mean 'philly-synthetic'?"),
+        ({"source": "philly-synthetics"}, "is neither a file nor a known source; did you mean 'philly-synthetic'?"),
         (
             {"load": 200.0, "source": "philly-synthetic"},
-            "32000 jobs were asked for, and only 20207 came between 2:00 and 9:59",
+            "32000 jobs were requested, but only 20207 came between 2:00 and 9:59",
         ),
         ({"load": float("nan")}, "workload.load: nan is out of range"),
     ],

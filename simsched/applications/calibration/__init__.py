@@ -1,4 +1,4 @@
-"""Fitting applications to measurements and judging the fits; their file format belongs to `applications`."""
+"""Fits applications to measurements and evaluates the fits; `applications` defines the file format."""
 
 import lazy_loader
 

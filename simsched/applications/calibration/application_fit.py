@@ -1,4 +1,4 @@
-"""Fits shippable applications to folders of measurements, and says how true they are."""
+"""Fits applications to folders of measurements, and reports the errors of the fits."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FitErrors:
-    """How far a fitted application is from its measurements; all are fractions.
+    """Errors of a fitted application against its measurements; all are fractions.
 
-    Step times: mean and largest absolute relative error over all placements and per-GPU batches that jobs can run
-    with, the mean over placements on as few nodes as possible, the mean error of computation alone, and the mean of
-    the seven-parameter form fitted to the same measurements. Efficiency: mean and largest absolute error over epochs
-    and measured batch sizes.
+    Step times: mean and largest absolute relative error over all placements and per-GPU batches that jobs can use, the
+    mean over consolidated placements, the mean error of computation alone, and the mean error of the seven-parameter
+    form fitted to the same measurements. Efficiency: mean and largest absolute error over epochs and measured batch
+    sizes.
     """
 
     step_mean: float
@@ -54,7 +54,7 @@ class FitErrors:
 
 @dataclass(frozen=True)
 class FitResult:
-    """A fitted application, its errors, and the document that ships it."""
+    """A fitted application, its errors, and its document."""
 
     application: FittedApplication
     params: ThroughputParams
@@ -63,10 +63,10 @@ class FitResult:
 
 
 def fit_folder(folder: Path, *, gpu_type: str = "t4", bounds: str | None = None) -> list[FitResult]:
-    """Fit every application of a folder of measurements, in the order of their names.
+    """Fit every application in a folder of measurements, sorted by name.
 
     `gpu_type` and published `bounds` are those of `simsched.applications.measurements.read_folder`; with the bounds of
-    Pollux, the documents say of the applications what its Table 1 says.
+    Pollux, the documents include the data of its Table 1.
 
     Raises `InputError` for malformed measurements.
     """
@@ -78,7 +78,7 @@ def fit_folder(folder: Path, *, gpu_type: str = "t4", bounds: str | None = None)
 def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
     """Write one `NAME.yaml` for each result, whole or not at all; returns the paths.
 
-    Raises `InputError` where the folder cannot be written.
+    Raises `InputError` if the folder cannot be written.
     """
     paths = []
     try:
@@ -93,7 +93,7 @@ def write_documents(results: list[FitResult], folder: Path) -> list[Path]:
 
 
 def _header(errors: FitErrors) -> str:
-    """Return comments that say what made the file and how true it is."""
+    """Return comments on the origin of the file and the errors of the fit."""
     return (
         "# Written by `simsched application fit`. Against the measurements it was fitted to, mean absolute error of\n"
         f"# step time {errors.step_mean:.1%} (worst {errors.step_worst:.0%}; seven-parameter form "
@@ -102,9 +102,9 @@ def _header(errors: FitErrors) -> str:
 
 
 def fit_application(measured: MeasuredApplication, published: PublishedApplication | None = None) -> FitResult:
-    """Fit one measured application: step times, noise over training, and the seven-parameter form beside them.
+    """Fit one measured application: step times, noise over training, and the seven-parameter form.
 
-    Step times are fitted by classes of placement first, then by how the batches of tuned jobs scale.
+    Step times are fitted by class of placement first, then corrected for the scaling of tuned jobs' batches.
     """
     table = Measured.of(measured)
     tuned = tuple(configurations(measured, gpu_type=measured.gpu_types[0]))
@@ -122,7 +122,7 @@ def fit_application(measured: MeasuredApplication, published: PublishedApplicati
         loss_curve=fit_loss(measured, published.metric) if published and published.metric else None,
     )
     document = document_of(application, {measured.gpu_types[0]: seven}, published)
-    # The errors are those of the application as it is written, after rounding.
+    # The errors are those of the written application, after rounding.
     written = document.application()
     return FitResult(written, seven, _errors(measured, table, written, seven), document)
 
@@ -143,12 +143,12 @@ def _fit_training(measured: MeasuredApplication) -> Training:
 
 
 def fit_seven(table: Measured) -> ThroughputParams:
-    """Fit the seven-parameter form to all measurements, as an agent would that had seen every placement."""
+    """Fit the seven-parameter form to all measurements, like an agent that has seen every placement."""
     return fit(_profile(table)).params
 
 
 def _profile(table: Measured) -> dict[tuple[int, int, int], StepTime]:
-    """Average the measurements with the same numbers of nodes and GPUs, as an agent would see them."""
+    """Average the measurements with the same numbers of nodes and GPUs, as an agent sees them."""
     gathered: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
     counts = zip(table.placements.nodes, table.placements.gpus, table.local_bsz, strict=True)
     for (nodes, gpus, size), step, sync in zip(counts, table.step_s, table.sync_s, strict=True):

@@ -1,4 +1,4 @@
-"""Where a curve of straight pieces should bend: the cheapest path over points, each piece at its price."""
+"""Chooses the knots of a piecewise linear curve by a shortest path over points."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Floats = NDArray[np.float64]
 
 
 def cheapest_bends(pieces: Floats, most: int, enough: float) -> list[int]:
-    """Return the points, the first and the last among them, between which straight pieces cost least.
+    """Return the knots, including the first and the last point, of the piecewise linear curve of least cost.
 
-    `pieces[i, j]` is the cost of one piece from point i to point j, infinite unless i < j. Pieces are added until the
-    cost is at most `enough` or `most` points are used.
+    `pieces[i, j]` is the cost of one piece from point i to point j, infinite unless i < j. Adds pieces until the cost
+    is at most `enough` or `most` points are used.
     """
     count = len(pieces)
     reach = np.full(count, np.inf)

@@ -1,4 +1,4 @@
-"""How far fitted applications are from measurements, by kinds of placement and for two forms of step times."""
+"""Compares fitted applications with measurements, by kind of placement and for two forms of step times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simsched.model import Application, FittedApplication, MeasuredApplication, 
 
 Floats = NDArray[np.float64]
 
-#: Kinds of placement by their fewest and most nodes; on one node, a single GPU is a kind of its own.
+#: Kinds of placement by least and most nodes; a single GPU is a separate kind.
 KINDS: Mapping[str, tuple[int, int]] = {
     "1 GPU": (1, 1),
     "1 node": (1, 1),
@@ -39,11 +39,11 @@ class StepErrors:
 
 @dataclass(frozen=True)
 class Truth:
-    """How true an application is, against `points` measured step times and `curves` x epochs of efficiency.
+    """The accuracy of an application against `points` measured step times and `curves` x epochs of efficiency.
 
-    `shipped` is the application's own form of step times, `seven` the seven-parameter form fitted to the same
-    measurements. Efficiency: mean and largest absolute error, and that of the mean of its inverse over training, which
-    is the error of the time of a whole training, at the batch size where it is largest.
+    `shipped` is the application's form of step times, `seven` the seven-parameter form fitted to the same measurements.
+    Efficiency: mean and largest absolute error, and the error of its mean inverse over training, i.e. of the total
+    training time, at the batch size where it is largest.
     """
 
     name: str
@@ -60,7 +60,7 @@ def compare_folder(
 ) -> list[Truth]:
     """Compare the measurements in a folder with the applications of the same names, by default the shipped ones.
 
-    Raises `InputError` for malformed measurements, and where no fitted application has a measured one's name.
+    Raises `InputError` for malformed measurements, and if no fitted application has the name of a measured one.
     """
     known = ApplicationCatalogue.load(applications)
     measured = read_folder(folder, gpu_type=gpu_type, bounds=bounds)

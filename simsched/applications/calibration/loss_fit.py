@@ -1,4 +1,4 @@
-"""Fits the loss curve (`simsched.model.LossCurve`) to what a training run evaluated after every epoch."""
+"""Fits the loss curve (`simsched.model.LossCurve`) to a training run's evaluations after every epoch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from simsched.model import LossCurve, MeasuredApplication
 Floats = NDArray[np.float64]
 
 _MOST_KNOTS = 9
-_GOOD_ENOUGH = 0.025  # root-mean-square error, relative to the loss, at which no more bends are added
-_FLAT = 1e-4  # the least relative fall over a whole piece, so that the curve always falls
+_GOOD_ENOUGH = 0.025  # relative root-mean-square error at which no more knots are added
+_FLAT = 1e-4  # the least relative decrease over a piece, so that the curve always decreases
 
 
 def fit_loss(measured: MeasuredApplication, metric: LossMetric) -> LossCurve | None:
-    """Fit the run at the initial batch size, with as few bends as bring the curve near enough.
+    """Fit the run at the initial batch size with as few knots as the accuracy requires.
 
-    Evaluations go up and down; the curve never rises. How far they are from it is its noise. Returns None where the
-    run holds no evaluations.
+    Evaluations fluctuate, but the curve never rises; the residuals give its noise. Returns None if the run has no
+    evaluations.
     """
     from scipy.optimize import isotonic_regression  # slow to load
 
@@ -53,7 +53,7 @@ def _piece_costs(places: Floats, logs: Floats) -> Floats:
 
 
 def _fit_at(places: Floats, logs: Floats, knots: list[int]) -> Floats:
-    """Fit the logarithms at the knots by least squares, the first kept, and none above the one before."""
+    """Fit the logarithms at the knots by least squares, non-increasing and with the first fixed."""
     hats = np.array([np.interp(places, places[knots], row) for row in np.eye(len(knots))]).T
     free = np.linalg.lstsq(hats[:, 1:], logs - hats[:, 0] * logs[0], rcond=None)[0]
     fitted = np.minimum.accumulate(np.concatenate([[logs[0]], free]))

@@ -12,15 +12,15 @@ from simsched.model import MeasuredApplication, NoiseCurve
 
 Floats = NDArray[np.float64]
 
-_MOST_KNOTS = 12  # epochs at which the curve bends
-_GOOD_ENOUGH = 0.015  # root-mean-square error of efficiency at which no more bends are added
+_MOST_KNOTS = 12  # most knots of the curve
+_GOOD_ENOUGH = 0.015  # root-mean-square error of efficiency at which no more knots are added
 _ANCHORS = 3  # total batch sizes at which the curve is given
-_SMOOTH = 0.003  # pulls neighbouring anchors together where efficiency does not tell
+_SMOOTH = 0.003  # pulls neighbouring anchors together where efficiency does not determine them
 
 
 @dataclass(frozen=True)
 class _Data:
-    """Efficiency measured in epochs (columns) at batch sizes (rows), the initial one left out: it is always 1."""
+    """Measured efficiency at batch sizes (rows) and epochs (columns), except the initial size, where it is 1."""
 
     init_batch_size: int
     log_batch: Floats
@@ -33,7 +33,7 @@ class _Data:
 
 
 def fit_noise(application: MeasuredApplication) -> NoiseCurve:
-    """Fit with the fewest bends that bring the efficiency close enough, placed where they help most."""
+    """Fit with the fewest knots that the accuracy of efficiency requires, placed where they help most."""
     data = _gather(application)
     knots = _bends(data)
     logs = _fit_at(data, knots)
@@ -42,7 +42,7 @@ def fit_noise(application: MeasuredApplication) -> NoiseCurve:
 
 
 def _bends(data: _Data) -> list[int]:
-    """Choose the epochs at which the curve bends, by shortest path over straight pieces between any two epochs."""
+    """Choose the epochs of the knots by a shortest path over linear pieces between any two epochs."""
     enough = _GOOD_ENOUGH**2 * data.efficiency.size
     return cheapest_bends(_piece_costs(data), _MOST_KNOTS, enough)
 
@@ -77,7 +77,7 @@ def _gather(application: MeasuredApplication) -> _Data:
     sqr = np.array([curve.grad_sqr for curve in curves])
     var = np.array([curve.grad_var for curve in curves])
     scale = (sizes / init)[:, None]
-    # A squared mean that was estimated as negative stands for a gradient drowned in noise: efficiency 1.
+    # A negative estimate of the squared mean means that noise dominates the gradient: efficiency 1.
     efficiency = np.where(sqr > 0, (var + sqr) / (var / scale + sqr) / scale, 1.0)
     log_anchors = np.linspace(np.log(sizes[0]), np.log(sizes[-1]), min(_ANCHORS, len(sizes)))
     return _Data(init, np.log(sizes), efficiency, np.log(np.round(np.exp(log_anchors))))
@@ -103,7 +103,7 @@ def _efficiency_of(data: _Data, logs: Floats) -> Floats:
 
 
 def _bounds(data: _Data) -> tuple[float, float]:
-    """Bound the logarithm of the noise to where it makes a difference."""
+    """Clip the logarithm of the noise to the range where it matters."""
     return float(np.log(data.init_batch_size * 1e-3)), float(data.log_batch[-1] + np.log(1e3))
 
 

@@ -1,4 +1,4 @@
-"""Fits the numbers of a hardware profile to measured steps, and says how well it predicts steps."""
+"""Fits the parameters of a hardware profile to measured steps, and reports how well it predicts steps."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from simsched.model.plans import Hardware, MeasuredLayers, ModelShape, PlanTable
 
 Floats = NDArray[np.float64]
 
-_SCALE = 0.02  # of a relative error, from which on it counts as an outlier (Cauchy loss)
+_SCALE = 0.02  # relative error above which a step counts as an outlier (Cauchy loss)
 _HIGHEST = {"efficiency": 1.0, "exposed": 1.0, "exposed_messages": 1.0}
-_DOUBT = log(2)  # of the logarithm of a number before anything is measured: a factor of two
-_FARTHEST = 1e6  # times what is expected of a number, up or down
+_DOUBT = log(2)  # prior standard deviation of the logarithm of a parameter: a factor of two
+_FARTHEST = 1e6  # largest factor between a parameter and its expected value
 _MOST_STEPS = 200
 _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
-_LEAST_FACTOR = 0.1  # of a layer or the output, over what is modelled
+_LEAST_FACTOR = 0.1  # of a layer or the output, relative to the model
 _FACTOR_DIGITS = 4
 _ROUNDS = 10  # of weights, for the factors of layers
 
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """Errors of a model's steps, relative; `worst` is the largest, `ranked` what the plan ranked first costs too much.
+    """Relative errors of a model's steps; `worst` is the largest, `ranked` the excess cost of the plan ranked first.
 
-    `ranked` compares, by GPUs and global batch, measured seconds of the plan predicted fastest with those of the plan
-    measured fastest, at worst; None where no two plans were measured. The faster time of a plan measured twice counts.
+    For each number of GPUs and global batch, `ranked` compares the measured seconds of the plan predicted fastest with
+    those of the plan measured fastest, and takes the worst; None if no two plans were measured. If a plan was measured
+    twice, the faster time counts.
     """
 
     model: str
@@ -43,7 +44,7 @@ class ModelErrors:
 
 
 class PlanFit(NamedTuple):
-    """A profile with the errors of its fit; `left_out` are seconds of each step as predicted from other models'."""
+    """A profile with the errors of its fit; `left_out` has the seconds of each step predicted from the other models."""
 
     document: HardwareDocument
     predicted_s: Floats
@@ -51,9 +52,9 @@ class PlanFit(NamedTuple):
 
 
 def fit_profile(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> PlanFit:
-    """Fit the `fitted` numbers of a profile to measured steps; leave models out one at a time where there are several.
+    """Fit the `fitted` parameters of a profile to measured steps; cross-validate by model if there are several.
 
-    The fit begins at the numbers that are expected, and is drawn to them as if each were known to a factor of two.
+    The fit starts at the expected parameters, with a prior that assumes each to be known to a factor of two.
     """
     fitted = _of(document, steps)
     predicted, measured = predict(fitted, steps), _seconds(steps)
@@ -87,7 +88,7 @@ def _leave_models_out(document: HardwareDocument, steps: Sequence[MeasuredStep],
 
 
 def errors_by_model(steps: Sequence[MeasuredStep], predicted: Floats) -> list[ModelErrors]:
-    """Return the errors of predicted seconds by model, and of all where there are several, sorted by name."""
+    """Return the errors of predicted seconds by model, and of all models if there are several, sorted by name."""
     names = sorted({step.model for step in steps})
     found = [_errors(name, steps, predicted, [step.model == name for step in steps]) for name in names]
     if len(names) > 1:
@@ -113,12 +114,12 @@ def _cost_of_choice(steps: Sequence[MeasuredStep], predicted: Floats, group: Seq
 
 
 def predict(hardware: Hardware, steps: Sequence[MeasuredStep]) -> Floats:
-    """Return the seconds of steps as modelled, on nodes of the profile that are filled one after the other."""
+    """Return the modelled seconds of steps on the profile's nodes, filled one after the other."""
     return _Prepared(steps)(hardware)
 
 
 class _Prepared:
-    """Steps as tables, one for each shape, on one node or several."""
+    """Steps as tables, one for each shape, on one or several nodes."""
 
     def __init__(self, steps: Sequence[MeasuredStep]) -> None:
         groups: dict[ModelShape, list[int]] = {}
@@ -149,15 +150,15 @@ def _seconds(steps: Sequence[MeasuredStep]) -> Floats:
 
 
 def _of(document: HardwareDocument, steps: Sequence[MeasuredStep]) -> Hardware:
-    """Return a profile with its fitted numbers, and then the factors of layers if it has any, from steps."""
+    """Return a profile with its fitted parameters, and then any factors of layers, from steps."""
     fitted = _fitted(replace(document.profile, layers=()), document.expected, steps)
     return replace(fitted, layers=_layers(fitted, steps)) if document.fit_layers else fitted
 
 
 def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[MeasuredLayers, ...]:
-    """Return the factors of each layer that steps have, by least squares with weights (Cauchy) of relative errors.
+    """Return the factors of each layer in the steps, by least squares of relative errors with Cauchy weights.
 
-    A step is a line in the two; that a factor departs from 1 by 1 counts as an error of `_SCALE` does.
+    A step is linear in the two factors; a deviation of 1 from factor 1 counts like an error of `_SCALE`.
     """
     kinds: dict[ModelShape, dict[str, list[int]]] = {}
     for place, step in enumerate(steps):
@@ -188,7 +189,7 @@ def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[Measured
 
 
 def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[MeasuredStep]) -> Hardware:
-    """Minimise the sum of Cauchy losses of logarithms' errors, and of squared distances from what is expected."""
+    """Minimise the sum of Cauchy losses of log errors and of squared distances from the expected parameters."""
     measured, prepared = log(_seconds(steps)), _Prepared(steps)
     begun = log(np.array(list(expected.values())))
     highest = np.minimum(log(np.array([_HIGHEST.get(name, np.inf) for name in expected])), begun + log(_FARTHEST))
@@ -203,7 +204,7 @@ def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[Meas
 
 
 def _descended(off: Callable[[Floats], Floats], expected: Floats, bounds: tuple[Floats, Floats]) -> Floats:
-    """Return where damped Gauss-Newton steps of the logarithms of numbers come to rest, from those expected on."""
+    """Return where damped Gauss-Newton steps on the logarithms of parameters converge, from the expected ones."""
     at, damping, drawn = np.minimum(expected, bounds[1]), 1e-3, (_SCALE / _DOUBT) ** 2
     errors = off(at)
     loss = _loss(errors, at - expected)
@@ -232,7 +233,7 @@ def _loss(errors: Floats, departures: Floats) -> float:
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:
-    """Solve a few equations of a positive definite matrix by elimination, in an order that never changes."""
+    """Solve a small positive definite system by elimination in a fixed order."""
     rows, found = matrix.copy(), right.copy()
     count = len(found)
     for i in range(count):

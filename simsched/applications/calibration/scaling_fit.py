@@ -21,16 +21,16 @@ from simsched.model import (
 
 Floats = NDArray[np.float64]
 
-_MOST_KNOTS = 16  # numbers of GPUs at which a curve bends
-_GOOD_ENOUGH = 0.01  # root-mean-square error at which no more bends are added
-_GAIN_WEIGHT = 3e-3  # of the squared relative error of a marginal gain beside that of the level
-_WRONG_SIGN = 1.0  # the price of a gain where there is none, and of none where there is one
-_SMALLEST_GAIN = 0.03  # of marginal gains that are told apart; an error counts relative to no less
+_MOST_KNOTS = 16  # most knots of a curve, in numbers of GPUs
+_GOOD_ENOUGH = 0.01  # root-mean-square error at which no more knots are added
+_GAIN_WEIGHT = 3e-3  # weight of the squared relative error of a marginal gain relative to that of the level
+_WRONG_SIGN = 1.0  # the cost of a spurious or a missed gain
+_SMALLEST_GAIN = 0.03  # least marginal gain that is distinguished; errors count relative to at least this
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A total batch on ascending numbers of GPUs that fill node after node: seconds a step, measured and modelled."""
+    """A total batch on ascending numbers of GPUs that fill node after node: measured and modelled seconds per step."""
 
     gpus: NDArray[np.int64]
     measured_s: Floats
@@ -38,9 +38,9 @@ class Scaling:
 
 
 def fit_scaling(application: MeasuredApplication, model: PlacementModel, batches: set[int]) -> PlacementModel:
-    """Return the model with a scaling curve for each of the total batches, in place of those that it has.
+    """Return the model with its scaling curves replaced by one for each of the total batches.
 
-    Micro-batches that a larger total batch shares with a smaller one belong to the curve of the smaller.
+    Micro-batches that two total batches share belong to the curve of the smaller one.
     """
     plain, per_node = replace(model, scaling=()), _gpus_per_node(application)
     curves: list[ScalingCurve] = []
@@ -54,7 +54,7 @@ def fit_scaling(application: MeasuredApplication, model: PlacementModel, batches
 def scaling_of(
     application: MeasuredApplication, model: PlacementModel, batch: int, smaller: Collection[int] = ()
 ) -> Scaling:
-    """Return the times of steps, accumulation included, where they were measured and no `smaller` batch's are."""
+    """Return the times of steps with accumulation where they were measured and do not belong to a `smaller` batch."""
     limits, per_node = application.limits, _gpus_per_node(application)
     most = max([max(map(sum, application.placements)), *(row.gpus for row in application.scalability)])
     most = min(most, batch // limits.min_local_bsz, application.max_gpus or most)
@@ -72,7 +72,7 @@ def scaling_of(
 
 
 def _true_time(application: MeasuredApplication, shape: tuple[int, ...], local_bsz: int, accum: int) -> float | None:
-    """Return the measured seconds of a step, None outside what was measured."""
+    """Return the measured seconds of a step, None outside the measured range."""
     try:
         step = application.step_time(Site(shape, application.gpu_types[0]), local_bsz)
     except ValueError:
@@ -81,7 +81,7 @@ def _true_time(application: MeasuredApplication, shape: tuple[int, ...], local_b
 
 
 def _curve(batch: int, per_node: int, scaling: Scaling) -> ScalingCurve:
-    """Run straight pieces through the ratios of measured and modelled times, bending where it helps most."""
+    """Fit a piecewise linear curve to the ratios of measured and modelled times, with knots where they help most."""
     ratio = scaling.measured_s / scaling.modelled_s
     enough = _GOOD_ENOUGH**2 * float(np.sum(1 / scaling.gpus))
     at = cheapest_bends(_piece_costs(scaling, ratio), _MOST_KNOTS, enough)
@@ -89,11 +89,11 @@ def _curve(batch: int, per_node: int, scaling: Scaling) -> ScalingCurve:
 
 
 def _piece_costs(scaling: Scaling, ratio: Floats) -> Floats:
-    """Return what a straight piece between any two points costs.
+    """Return the cost of a linear piece between any two points.
 
     Squared errors of the level, and up to the first stall of the marginal gain, weighted by 1 / GPUs: every doubling of
-    the GPUs counts alike. Errors of a gain count relative to it; a gain where there is none, or none where there is
-    one, costs most, for that is where policies stop.
+    the GPUs counts equally. Errors of a gain count relative to it; a spurious or a missed gain costs most, because that
+    is where policies stop.
     """
     gpus, level = scaling.gpus.astype(np.float64), np.log(scaling.modelled_s)
     true = -np.diff(np.log(scaling.measured_s))

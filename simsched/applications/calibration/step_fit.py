@@ -12,20 +12,20 @@ from simsched.model import MeasuredApplication, PlacementClass, PlacementModel, 
 Floats = NDArray[np.float64]
 
 _MOST_KNOTS = 11  # of computation over per-GPU batch sizes
-_ONE_NODE_WEIGHT = 4.0  # there are few such placements, and most jobs run on one of them
+_ONE_NODE_WEIGHT = 4.0  # few placements, but most jobs run on one of them
 _CONSOLIDATED_WEIGHT = 3.0  # schedulers place jobs on few nodes, so errors there cost most
-_UNUSABLE_WEIGHT = 0.3  # of total batches that no job may run with; they only steady the curve
-_COMPUTE_WEIGHT = 0.5  # computation alone counts only where gradients are accumulated
+_UNUSABLE_WEIGHT = 0.3  # of total batches that no job may use; they only stabilise the curve
+_COMPUTE_WEIGHT = 0.5  # computation alone counts only when gradients are accumulated
 _OUTLIER = 0.1  # residuals beyond 10 % count less than their square
-_SHRINK = 0.02  # pulls contention and exponents that the data do not tell towards 0
+_SHRINK = 0.02  # pulls contention and exponents that the data do not determine towards 0
 _EXPONENTS = 3  # of fill on two and on more nodes, and of the number of nodes
 
 
 @dataclass(frozen=True)
 class Measured:
-    """All measured step times that jobs can run with, as arrays of one length.
+    """All measured step times that jobs can have, as arrays of equal length.
 
-    `consolidated` marks placements on as few nodes as their GPUs allow, `usable` total batches that jobs may run with.
+    `consolidated` marks placements on as few nodes as their GPUs allow, `usable` total batches that jobs may use.
     """
 
     placements: Placements
@@ -90,7 +90,7 @@ def fit_placement_model(table: Measured) -> PlacementModel:
 
 @dataclass(frozen=True)
 class _Space:
-    """Where a placement model's parameters lie in a flat vector: times and overlaps by logarithm, the rest as is."""
+    """Positions of a placement model's parameters in a flat vector; times and overlaps are logarithms."""
 
     knots: tuple[int, ...]
     widths: tuple[int, int, int]  # sync values of the three classes
@@ -101,7 +101,7 @@ class _Space:
 
     @classmethod
     def of(cls, table: Measured) -> _Space:
-        """Lay out the parameters that the measurements can tell."""
+        """Lay out the parameters that the measurements determine."""
         sizes = np.unique(table.local_bsz)
         chosen = np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), _MOST_KNOTS)).round().astype(int))
         alone = table.placements.gpus == 1

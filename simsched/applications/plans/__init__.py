@@ -1,4 +1,4 @@
-"""Files of large models, of the hardware they train on, and of the steps that were measured."""
+"""Files of large models, their hardware, and measured steps."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The file of a hardware profile, `simsched-hardware/1`, and those that are shipped."""
+"""The file of a hardware profile, `simsched-hardware/1`, and the shipped profiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNFITTED = (
 
 
 def extent(shape: ModelShape, plan: Plan) -> dict[str, int]:
-    """Return what of a model and a plan a profile may not have been measured at, by the columns of measured steps."""
+    """Return the properties of a model and a plan that may lie outside a profile's measurements, by column."""
     return {
         "hidden": shape.hidden, "seq": shape.sequence, "gpus": plan.gpus, "tp": plan.tensor, "pp": plan.pipeline,
         "cp": plan.context, "interleave": plan.interleave, "micro_batch": plan.micro_batch,
@@ -41,22 +41,22 @@ def extent(shape: ModelShape, plan: Plan) -> dict[str, int]:
 
 
 class FitErrors(Section):
-    """Relative errors of the steps fitted, and of models that were left out one at a time; mean and worst.
+    """Mean and worst relative errors of the fitted steps, and of each model when left out.
 
-    `least` and `most` bound what the steps fitted had, by column.
+    `least` and `most` bound the fitted steps by column.
     """
 
     rows: int = Field(ge=1)
     models: int = Field(ge=1)
     mean: float
     worst: float
-    left_out_mean: float | None = Field(default=None, description="none where there is only one model")
+    left_out_mean: float | None = Field(default=None, description="none if there is only one model")
     left_out_worst: float | None = None
-    least: dict[str, int] = Field(default={}, description="of what the steps fitted had, by column")
+    least: dict[str, int] = Field(default={}, description="of the fitted steps, by column")
     most: dict[str, int] = Field(default={}, description="the same")
 
     def beyond(self, asked: Iterable[tuple[ModelShape, Plan]]) -> str:
-        """Say in a line what of some models and plans lies beyond what was measured; nothing where nothing does."""
+        """Return one line on which properties of models and plans lie outside the measured range; empty if none do."""
         found, extents = [], [extent(*one) for one in asked]
         for name, least in self.least.items():
             most = self.most.get(name, inf)
@@ -66,7 +66,7 @@ class FitErrors(Section):
         return "; ".join(found)
 
     def __str__(self) -> str:
-        """Say the errors in a line."""
+        """Return the errors in one line."""
         text = f"{self.mean:.1%} mean, {self.worst:.1%} worst of {self.rows} steps"
         if self.left_out_mean is None or self.left_out_worst is None:
             return f"{text} of one model"
@@ -74,18 +74,18 @@ class FitErrors(Section):
 
 
 class HardwareDocument(Section):
-    """A hardware profile, where its numbers are from, which were fitted, and with what errors."""
+    """A hardware profile with the source of its parameters, the fitted ones, and the errors of the fit."""
 
     format: Literal["simsched-hardware/1"]
     title: str = ""
     source: str = ""
-    dtype: str = Field(default="", description="the precision measured; rows of a table that give another do not count")
+    dtype: str = Field(default="", description="measured precision; rows of a table with another one do not count")
     fitted: dict[str, float] | list[str] = Field(
         default=["efficiency", "pointwise_s", "fixed_s"],
-        description="numbers that a fit moves, with what is expected of each before it: the profile's own in a list",
+        description="parameters to fit with their prior expectations; a list takes these from the profile",
     )
-    fit_layers: bool = Field(default=False, description="whether a fit gives each layer measured factors of its own")
-    errors: FitErrors | None = Field(default=None, description="of the fit; none where nothing was fitted")
+    fit_layers: bool = Field(default=False, description="whether to fit separate factors for each measured layer")
+    errors: FitErrors | None = Field(default=None, description="of the fit; none if nothing was fitted")
     profile: Hardware
 
     @model_validator(mode="after")
@@ -96,19 +96,19 @@ class HardwareDocument(Section):
             raise ValueError(f"'fitted' names {wrong or 'nothing'}; it may name {', '.join(known)}")
         zero = [name for name, number in self.expected.items() if not 0 < number < inf]
         if zero:
-            raise ValueError(f"a fit begins above 0, which '{zero[0]}' is not")
+            raise ValueError(f"a fit must start above 0, but '{zero[0]}' does not")
         return self
 
     @property
     def expected(self) -> dict[str, float]:
-        """Return the numbers that a fit moves, with what is expected of each before it."""
+        """Return the parameters to fit with their prior expectations."""
         return (
             self.fitted if isinstance(self.fitted, dict) else {one: getattr(self.profile, one) for one in self.fitted}
         )
 
 
 def hardware_text(document: HardwareDocument) -> str:
-    """Write a document, without what a profile leaves as it is; fitted numbers have five digits."""
+    """Write a document without default values; fitted numbers have five digits."""
     data = document.model_dump(exclude_none=True, exclude_defaults=True)
     usual = {one.name: one.default for one in fields(Hardware) if one.default is not MISSING}
     profile = {name: value for name, value in asdict(document.profile).items() if usual.get(name, MISSING) != value}
@@ -134,7 +134,7 @@ def shipped_hardware() -> Mapping[str, HardwareDocument]:
 def find_hardware(name: str, folder: Path | None = None) -> HardwareDocument:
     """Return a shipped profile, or that of a file (`*.yaml`, from the current folder or `folder`).
 
-    Raises `InputError` with all that is wrong, or where there is no such profile.
+    Raises `InputError` with every problem, or if there is no such profile.
     """
     if name.endswith((".yaml", ".yml")):
         return read_section((folder or Path()) / name, HardwareDocument)

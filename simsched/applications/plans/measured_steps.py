@@ -1,4 +1,4 @@
-"""Reads tables of measured steps: a row is a model, a plan, a global batch, and the seconds of a step."""
+"""Reads tables of measured steps: each row has a model, a plan, a global batch, and the seconds of a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RECOMPUTE: Mapping[str, tuple[Recomputation, bool]] = {
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """The seconds that a step of a plan of a model took at a global batch (sequences)."""
+    """The measured seconds per step of a model's plan at a global batch (sequences)."""
 
     model: str
     shape: ModelShape
@@ -39,7 +39,7 @@ class MeasuredStep:
 
 @dataclass(frozen=True)
 class MeasuredSteps:
-    """The rows of a table that count, and why others do not: rows by reason."""
+    """The valid rows of a table, and the number of other rows by reason."""
 
     rows: tuple[MeasuredStep, ...]
     left_out: Mapping[str, int]
@@ -49,9 +49,9 @@ class MeasuredSteps:
 def read_steps(path: Path, hardware: HardwareDocument) -> MeasuredSteps:
     """Read a table as measured on some hardware.
 
-    What its columns do not say is that of the profile (recomputation, sequence parallelism, ZeRO), of GPT (`ffn` four
-    times `hidden`, as many `kv_heads` as `heads`), or 1. Rows of another `dtype` than the profile's, and those with the
-    `flag` outlier, are left out. Raises `InputError` naming the line of every wrong value.
+    Missing columns default to the profile (recomputation, sequence parallelism, ZeRO), to GPT (`ffn` four times
+    `hidden`, as many `kv_heads` as `heads`), or to 1. Rows with another `dtype` than the profile's, or with the `flag`
+    outlier, are left out. Raises `InputError` naming the line of every wrong value.
     """
     rows: list[MeasuredStep] = []
     left_out: dict[str, int] = {}
@@ -69,11 +69,11 @@ def read_steps(path: Path, hardware: HardwareDocument) -> MeasuredSteps:
             try:
                 rows.append(_row(cells, hardware, line))
             except ValueError as error:
-                problems.append(Problem(str(path), str(error), "mend the line, or leave it out", line))
+                problems.append(Problem(str(path), str(error), "correct the line, or leave it out", line))
     if problems:
         raise InputError(*problems)
     if not rows:
-        raise input_error(path, "holds no row that counts", f"left out: {left_out or 'none'}")
+        raise input_error(path, "holds no valid row", f"left out: {left_out or 'none'}")
     notes = () if vocabulary_given else (f"a vocabulary of {_MEGATRON_VOCABULARY} is assumed where none is given",)
     return MeasuredSteps(tuple(rows), left_out, notes)
 
@@ -83,7 +83,7 @@ def _row(cells: Mapping[str, str], hardware: HardwareDocument, line: int) -> Mea
     plan = _plan(cells, hardware)
     gpus, batch = _count(cells, "gpus"), _count(cells, "global_batch")
     if plan.gpus != gpus:
-        raise ValueError(f"tp x pp x cp x dp is {plan.gpus}, and 'gpus' is {gpus}")
+        raise ValueError(f"tp x pp x cp x dp is {plan.gpus}, but 'gpus' is {gpus}")
     if batch % (plan.data * plan.micro_batch):
         raise ValueError(f"a global batch of {batch} is not divisible by dp x micro_batch")
     try:
@@ -113,12 +113,12 @@ def _plan(cells: Mapping[str, str], hardware: HardwareDocument) -> Plan:
     tensor = _count(cells, "tp")
     said = cells.get("recompute", "").strip()
     if said and said not in _RECOMPUTE:
-        raise ValueError(f"column 'recompute': '{said:.40}' is none of {', '.join(_RECOMPUTE)}")
+        raise ValueError(f"column 'recompute': '{said:.40}' is not one of {', '.join(_RECOMPUTE)}")
     usual = profile.space.recomputation[0], profile.sequence_parallel and tensor > 1
     recomputation, parallel = _RECOMPUTE[said] if said else usual
     zero = cells.get("zero", "").strip() or str(profile.space.zero[0])
     if zero not in ("0", "1", "2", "3"):
-        raise ValueError(f"column 'zero': '{zero:.40}' is no stage of ZeRO")
+        raise ValueError(f"column 'zero': '{zero:.40}' is not a stage of ZeRO")
     counts = (_count(cells, "pp"), _count(cells, "dp"), _count(cells, "cp", 1), _count(cells, "micro_batch"))
     return Plan(tensor, *counts, _count(cells, "interleave", 1), recomputation, parallel, int(zero))
 

@@ -1,4 +1,4 @@
-"""The file of a large model, `simsched-model/1`, and those that are shipped."""
+"""The file of a large model, `simsched-model/1`, and the shipped models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ShapeSection(Section):
     vocabulary: Count
     sequence: Count = Field(description="tokens of a sequence")
     gated: bool = Field(default=False, description="whether the MLP has three matrices")
-    untied: bool = Field(default=False, description="whether the output has a matrix of its own")
+    untied: bool = Field(default=False, description="whether the output has a separate matrix")
 
     @model_validator(mode="after")
     def _fits(self) -> ShapeSection:
@@ -39,7 +39,7 @@ class ShapeSection(Section):
         return self
 
     def shape(self) -> ModelShape:
-        """Make the shape."""
+        """Build the shape."""
         return ModelShape(**self.model_dump())
 
 
@@ -53,17 +53,17 @@ class ModelDocument(Section):
     shape: ShapeSection
     global_batch: Count = Field(description="sequences of a step")
     hardware: dict[str, str] = Field(
-        min_length=1, description="profile by GPU type: a shipped one, or a file beside this"
+        min_length=1, description="profile by GPU type: a shipped one, or a file next to this one"
     )
     measured: dict[str, str] = Field(
-        default={}, max_length=1, description="table of measured plans by GPU type, beside this file"
+        default={}, max_length=1, description="table of measured plans by GPU type, next to this file"
     )
     storage_bandwidth: Positive = Field(
         default=40e9, description="bytes/s of checkpoints; the default is an assumption"
     )
 
     def model(self, folder: Path | None = None) -> LargeModel:
-        """Make the model; files of profiles lie in `folder`. Raises `InputError` where a profile is wrong."""
+        """Build the model; `folder` has the files of profiles. Raises `InputError` if a profile is wrong."""
         profiles = {kind: find_hardware(name, folder).profile for kind, name in sorted(self.hardware.items())}
         model = PlannedModel(self.name, self.shape.shape(), profiles, self.global_batch, self.storage_bandwidth)
         for gpu_type, table in self.measured.items():
@@ -79,7 +79,7 @@ class ModelDocument(Section):
 
 
 def read_model(path: Path) -> LargeModel:
-    """Read a model; raises `InputError` with everything that is wrong, by line and key."""
+    """Read a model; raises `InputError` with every problem by line and key."""
     return read_section(path, ModelDocument).model(path.parent)
 
 

@@ -14,7 +14,7 @@ from simsched.words import counted
 
 PREFIX, SUFFIX = "placements_", ".csv"
 _COLUMNS = ("exec_plan", "placement", "iter_time")
-_UNUSED = ("forward", "overlap_sync", "optimize", "cpu_threads")  # parts in units that differ by file
+_UNUSED = ("forward", "overlap_sync", "optimize", "cpu_threads")  # parts in units that differ between files
 
 
 def plan_tables(folder: Path) -> list[Path]:
@@ -23,7 +23,7 @@ def plan_tables(folder: Path) -> list[Path]:
 
 
 def read_plan_tables(folder: Path, gpu_type: str) -> Mapping[str, TabledModel]:
-    """Read the tables of a folder, measured on GPUs of a type, by the names of the models in those of the files.
+    """Read the tables of a folder, measured on GPUs of one type, by the model in the file name.
 
     Raises `InputError` naming the line of every wrong value.
     """
@@ -32,10 +32,10 @@ def read_plan_tables(folder: Path, gpu_type: str) -> Mapping[str, TabledModel]:
 
 
 def read_plan_table(path: Path, name: str, gpu_type: str, model: PlannedModel | None = None) -> TabledModel:
-    """Read a table of plans, as Morphling writes them or as `t4 p2 d4 b2`; placements have a digit a node.
+    """Read a table of plans in Morphling's notation or as `t4 p2 d4 b2`; placements have a digit per node.
 
-    Rows of 0 seconds, which could not run, are left out, which is told; of a plan measured twice the faster row counts.
-    `InputError` names every bad row.
+    Rows of 0 seconds, i.e. plans that could not run, are left out with a warning; if a plan was measured twice, the
+    faster row counts. Raises `InputError` naming every bad row.
     """
     rows: dict[tuple[Plan, Shape], float] = {}
     problems: list[Problem] = []
@@ -44,7 +44,7 @@ def read_plan_table(path: Path, name: str, gpu_type: str, model: PlannedModel | 
         try:
             key, seconds = _row(cells)
         except ValueError as error:
-            problems.append(Problem(str(path), str(error), "mend the line, or leave it out", line))
+            problems.append(Problem(str(path), str(error), "correct the line, or leave it out", line))
             continue
         failed += seconds == 0
         if seconds:
@@ -66,7 +66,7 @@ def _row(cells: Mapping[str, str]) -> tuple[tuple[Plan, Shape], float]:
     text = cells["exec_plan"].strip()
     plan = Plan.parse(text) if " " in text else morphling_plan(text, sum(shape))
     if plan.gpus != sum(shape):
-        raise ValueError(f"plan '{plan}' takes {plan.gpus} GPUs, and the placement has {sum(shape)}")
+        raise ValueError(f"plan '{plan}' takes {plan.gpus} GPUs, but the placement has {sum(shape)}")
     try:
         seconds = float(cells["iter_time"])
     except ValueError:

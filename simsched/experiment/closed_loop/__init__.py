@@ -1,1 +1,1 @@
-"""Closed-loop workloads, whose jobs follow from other jobs; known job lists belong to `workload`."""
+"""Closed-loop workloads, in which jobs depend on the results of other jobs; `workload` has fixed job lists."""

@@ -28,11 +28,11 @@ class TuningOptions:
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
-    application: str = key("cifar10", "what every trial trains, at some width", min_length=1)
-    trials: int = key(100, "how many trials there are in all", ge=1, le=100_000)
+    application: str = key("cifar10", "application that every trial trains, at some width", min_length=1)
+    trials: int = key(100, "total number of trials", ge=1, le=100_000)
     at_once: int = key(4, "trials in flight; the next is submitted when one finishes", ge=1)
-    gpus: int = key(4, "GPUs that a trial asks for", ge=1)
-    batch_size: int = key(512, "total batch size that a trial asks for; 0 for none", ge=0)
+    gpus: int = key(4, "requested GPUs of a trial", ge=1)
+    batch_size: int = key(512, "requested total batch size of a trial; 0 for none", ge=0)
     startup_trials: int = key(20, "trials drawn at random before the estimator chooses", ge=0)
 
 
@@ -44,7 +44,7 @@ def require_optuna() -> None:
 
 
 def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:
-    """Return one job per trial as known in advance: no hyper-parameters, submitted at second 0."""
+    """Return one job per trial as known in advance, without hyper-parameters and submitted at second 0."""
     return tuple(
         JobSpec(f"trial-{number:03d}", 0, spec.gpus, application=spec.application, batch_size=spec.batch_size)
         for number in range(spec.trials)

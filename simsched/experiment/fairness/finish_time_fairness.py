@@ -1,4 +1,4 @@
-"""Compares every finished job with a solo run of it (see `simsched.results.fairness`)."""
+"""Compares every finished job with its solo run (see `simsched.results.fairness`)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_with_fairness(
     in_process: bool = False,
     beside: Sequence[GridCell] = (),
 ) -> RunResult:
-    """Run an experiment as `run_grid` does, and its fairness comparison where requested."""
+    """Run an experiment as `run_grid` does, and its fairness comparison if requested."""
     beside = (*beside, *reference_cells(grid).values())
     result = run_grid(grid, out, workers, listener, dask=dask, beside=beside, limits=limits, in_process=in_process)
     store = Store(result.folder)
@@ -149,7 +149,7 @@ def _alone(
 
 
 def _batch_of(task: Task, cell: Path) -> Batch:
-    """Return the batch the jobs of a cell ran with; where any was adapted, submitted sizes do not count."""
+    """Return the batch that the jobs of a cell ran with; submitted sizes do not count if any was adapted."""
     applications = catalogue(task.applications)
     submitted = {}
     for job in task.jobs:
@@ -168,6 +168,6 @@ def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool
 
 
 def _version(rule: FairnessSpec) -> str:
-    """Return a folder name from all that determines a cell's ratios, besides the cell."""
+    """Return a folder name from everything except the cell that determines its ratios."""
     known = {**rule.model_dump(), "code": closure_of([__name__], without=_MAKES_CELLS).digest}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]

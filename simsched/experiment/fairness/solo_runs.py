@@ -33,7 +33,7 @@ Batch = Literal["best", "submitted"]
 
 @dataclass
 class _SoloPolicy(Policy):
-    """Gives the only job all GPUs once, on as few nodes as possible."""
+    """Gives the only job all GPUs at its start, on as few nodes as possible."""
 
     name: ClassVar[str] = "solo"
     traits: ClassVar[Traits] = Traits(interval="interval_s", rigid=False)

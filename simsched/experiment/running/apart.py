@@ -16,7 +16,7 @@ from simsched.errors import InputError, input_error, listening, safe_text, said,
 from simsched.experiment.running.worker import end, how_it_ended, start
 from simsched.plugins import watched
 
-#: The most seconds for one piece of third-party code: importing a module, creating or beginning a policy.
+#: The time limit in seconds for one step of third-party code: importing a module, creating or starting a policy.
 LONGEST_S = 60.0
 _POLL_S = 1.0
 #: The kinds of messages from the process, each followed by a value.
@@ -42,8 +42,8 @@ def done_apart(
         while True:
             if not pipe.poll(_POLL_S):
                 if since and time.monotonic() - since > most_s:
-                    message = f"its code has not come back after {most_s:g} s while the experiment is checked"
-                    raise input_error(whose, message, "see that importing it and making the policy end")
+                    message = f"its code did not return within {most_s:g} s while the experiment was checked"
+                    raise input_error(whose, message, "make sure that importing it and creating the policy terminate")
                 continue
             kind, value = pickle.loads(pipe.recv_bytes())
             since = time.monotonic() if kind == _ENTERS else 0.0

@@ -60,7 +60,7 @@ _NO_TABLES: ResultTables = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Filled:
-    """What fills a cell beside its files: agent classes by application, short tables, and these as files by name.
+    """The extra content of a cell: agent classes by application, short tables, and these as files by name.
 
     `about` goes into the manifest.
     """
@@ -71,7 +71,7 @@ class Filled:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: Called now and then with the simulated second and the number of finished jobs.
+#: Called periodically with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
 
 
@@ -101,7 +101,7 @@ def run_cell(
 def write_cell(
     task: Task, folder: Path, environment: Mapping[str, Any], fill: Callable[[Path], Filled], limits: Limits = NO_LIMITS
 ) -> float:
-    """Have `fill` write the tables of a cell, and write what follows from them; returns and raises as `run_cell`."""
+    """Have `fill` write the tables of a cell, then write what derives from them; returns and raises as `run_cell`."""
     with Store(folder).staged(task.key) as path:
         try:
             wall_s, cpu_s = time.perf_counter(), time.process_time()
@@ -146,7 +146,7 @@ def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO
 
 
 def refresh_summary(folder: Path) -> bool:
-    """Recompute the summary of a whole cell if its metrics' definitions changed; returns whether they did."""
+    """Recompute the summary of a complete cell if the definitions of its metrics changed; returns whether they did."""
     manifest = read_json(folder / MANIFEST_FILE)
     if manifest.get("summary_definition") == summary_definition():
         return False
@@ -157,7 +157,7 @@ def refresh_summary(folder: Path) -> bool:
 
 def _out_of_memory(limits: Limits) -> str:
     if limits.memory_mib is None:
-        return "there was not enough memory"
+        return "it ran out of memory"
     return f"it needs more than the {limits.memory_mib} MiB that --memory-per-cell allows"
 
 
@@ -242,7 +242,7 @@ def table_writer(task: Task, folder: Path) -> TableWriter:
 
 
 def write_artifacts(policy: Policy, folder: Path) -> None:
-    """Write a policy's artifacts beside the tables; `ValueError` for a bad or reserved file name."""
+    """Write a policy's artifacts next to the tables; raises `ValueError` for a bad or reserved file name."""
     for name, text in sorted(policy.artifacts().items()):
         if not name or name in OWN_FILES or name.startswith(".") or Path(name).name != name:
             raise ValueError(f"an artifact cannot be called '{name}'")
@@ -251,7 +251,7 @@ def write_artifacts(policy: Policy, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _original_only() -> Iterator[None]:
-    """End at the end of the block a copy of this process that a policy has made: it would write the same files."""
+    """End any copy of this process that a policy forked when the block ends, as it would write the same files."""
     process = os.getpid()
     try:
         yield

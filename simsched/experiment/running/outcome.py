@@ -1,4 +1,4 @@
-"""Runs one cell and returns its outcome, however cells are run."""
+"""Runs one cell and returns its outcome, for every way to run cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from simsched.experiment.running.cell import NO_LIMITS, Cancelled, CellError, ra
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.task import Task
 
-#: Makes the cell of a task, by its class: a simulation, unless another is registered for it where the class is.
+#: Creates the cell of a task by the task's class: a simulation, unless the module of the class registers another
+#: function.
 make_cell = singledispatch(run_cell)
 
 
@@ -65,7 +66,7 @@ def run_to_outcome(
 
 
 def outcome_of(work: Callable[[], float]) -> Outcome:
-    """Make a cell in the seconds that are returned; as `run_to_outcome`."""
+    """Create a cell and return the seconds taken; otherwise as `run_to_outcome`."""
     try:
         return Outcome(wall_s=work())
     except CellError as error:

@@ -1,6 +1,6 @@
 """A process pool in which a dying process loses one known cell and no other.
 
-Workers have pipes of their own, without locks that a killed process could leave behind. A worker serves only one
+Each worker has a separate pipe, without locks that a killed process could leave behind. A worker serves only one
 third-party policy; shipped policies share workers.
 """
 
@@ -222,6 +222,6 @@ class _Pool:
 
 def _cause_of_death(worker: _Worker) -> str:
     code = worker.process.exitcode
-    perhaps = ", perhaps for want of memory" if code == -signal.SIGKILL else ""
+    perhaps = ", perhaps for lack of memory" if code == -signal.SIGKILL else ""
     held = f"; it held up to {worker.memory_mib} MiB" if worker.memory_mib else ""
     return f"its process {how_it_ended(code)}{perhaps}{held}"

@@ -1,4 +1,4 @@
-"""Checks experiments and makes their cells, with third-party code in a process of its own."""
+"""Checks experiments and creates their cells, with third-party code in a separate process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simsched.experiment.grid import Grid, make_grid
 from simsched.experiment.results_name import results_name
 from simsched.experiment.validation import Experiment, check_experiment, foreign_code
 
-#: Is told how many cells have been made, and of how many.
+#: Receives the number of cells created so far and the total.
 Progress = Callable[[int, int], None]
 Result = TypeVar("Result")
 
@@ -31,12 +31,11 @@ def prepare_grid(
     leave_out: bool = False,
     seeds: Sequence[int] | None = None,
 ) -> Grid:
-    """Check an experiment with `key=value` overrides, and make its cells; nothing is run.
+    """Check an experiment with `key=value` overrides and create its cells without running them.
 
-    `ahead` starts to load the process that workers are forked from. Third-party policies are loaded and made in a
-    process of their own, or `in_process`; there each piece of their code may take `limit_s`. Raises `InputError` with
-    everything that is wrong; with `leave_out`, policies that cannot run are left out instead (`Grid.refused`).
-    `seeds` take the place of the experiment's.
+    `ahead` starts to load the process that forks workers. Third-party policies are loaded and created in a separate
+    process, where each step of their code may take `limit_s`, or `in_process`. Raises `InputError` with every problem;
+    with `leave_out`, policies that cannot run are left out instead (`Grid.refused`). `seeds` replace the experiment's.
     """
     rest = (tuple(labels), name, leave_out, None if seeds is None else tuple(seeds))
     if not in_process:
@@ -54,9 +53,9 @@ def apart_if_foreign(
     progress: Progress | None = None,
     limit_s: float | None = None,
 ) -> Result | None:
-    """Process a document that loads third-party code in another process; None if it is to be done here."""
+    """Process a document that loads third-party code in another process; None if this process should do it."""
     foreign = foreign_code(document, overrides)
-    if not foreign or current_process().daemon:  # which may have no processes of its own
+    if not foreign or current_process().daemon:  # which must not start processes
         return None
     from simsched.experiment.running.apart import done_apart  # loads what runs cells
 
@@ -65,7 +64,7 @@ def apart_if_foreign(
 
 
 def _kept_grid(*arguments: Any) -> Grid | None:
-    """Make a grid without the classes of its policies; None where its cells are made whenever they are asked for."""
+    """Return a grid without the classes of its policies; None if it creates cells on access."""
     grid = _grid(*arguments)
     if not isinstance(grid.cells, tuple) or not isinstance(grid.experiment.points, tuple):
         return None
@@ -74,7 +73,7 @@ def _kept_grid(*arguments: Any) -> Grid | None:
 
 def _with_seeds(experiment: Experiment, seeds: tuple[int, ...]) -> Experiment:
     if not isinstance(experiment.points, tuple):
-        message = f"{len(experiment.points)} points are too many for seeds that are added"
+        message = f"{len(experiment.points)} points are too many to add seeds"
         raise input_error("sweep", message, "list the seeds")
     points = tuple(replace(one, spec=one.spec.model_copy(update={"seeds": seeds})) for one in experiment.points)
     return replace(experiment, spec=experiment.spec.model_copy(update={"seeds": seeds}), points=points)

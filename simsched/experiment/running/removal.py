@@ -49,7 +49,7 @@ def why_not_ours(cell: Path) -> str:
     if cell.is_symlink() or cell.parent.is_symlink():
         return "it is reached through a link"
     if not cell.is_dir() or not _KEY.fullmatch(cell.name):
-        return "it is not called as a cell is"
+        return "its name is not that of a cell"
     manifest = _json(cell / MANIFEST_FILE)
     if manifest is not None and manifest.get("cell") != cell.name:
         return f"its {MANIFEST_FILE} is not that of this cell"

@@ -182,7 +182,7 @@ def _started(
     if in_process or not missing:
         return _run_here(missing, folder, listener, limits)
     if current_process().daemon:
-        message = "the cells run in this process, which may have none of its own: a policy that breaks it ends the run"
+        message = "the cells run in this process, which may not start others: a policy that crashes it ends the run"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
         return _run_here(missing, folder, listener, limits)
     return run_in_pool(missing, folder, min(workers, len(missing)), listener, limits)

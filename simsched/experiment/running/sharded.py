@@ -1,6 +1,6 @@
-"""Runs the cells whose jobs are cut: each shard as a cell of its own, whose tables are then joined.
+"""Runs the cells whose jobs are cut: each shard runs as a separate cell, and their tables are joined.
 
-The shards of a cell lie beside the others until it is whole, so that a killed run repeats only those that were running.
+Finished shards are kept until the cell is complete, so that a killed run repeats only those that were running.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from simsched.experiment.task import Task, key_of
 from simsched.model import JobSpec, values_of
 from simsched.results import MANIFEST_FILE, Part, error_of_cutting, join_tables, read_json, read_table
 
-#: Where the shards of a run's cells lie while it runs.
+#: The folder of shards during a run.
 _SHARDS = ".shards"
 
-#: Tables whose mean JCT is wrong by a larger part are not written.
+#: Tables whose mean JCT has a larger relative error are not written.
 MOST_ERROR = 0.1
 
-#: Runs cells into a folder, and yields them as they end.
+#: Runs cells into a folder and yields them as they end.
 Run = Callable[[Sequence[GridCell], Path], Generator[tuple[GridCell, Outcome], None, None]]
 
 
 def run_in_shards(
     missing: Sequence[GridCell], folder: Path, run: Run
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
-    """Run cells whose tasks have cuts one after the other, the shards of each as `run` runs cells."""
+    """Run cells whose tasks have cuts in sequence, and the shards of each through `run`."""
     for cell in missing:
         beside = folder / _SHARDS / cell.task.key
         outcome = outcome_of(lambda cell=cell, beside=beside: _run_cut(cell, folder, beside, run))  # type: ignore[misc]
@@ -73,11 +73,11 @@ def _refuse_if_wrong(found: Mapping[str, float]) -> None:
     error = found["jct_mean_s"] / found["uncut_jct_mean_s"] - 1
     if abs(error) > MOST_ERROR:
         message = f"cutting changes the mean JCT of the second shard by {error:+.1%}, more than {MOST_ERROR:.0%}"
-        raise CellError("shard", f"{message}; give a longer shards.warm_up_s, or cut nothing")
+        raise CellError("shard", f"{message}; give a longer shards.warm_up_s, or leave the section out")
 
 
 def _apart(cell: GridCell, cuts: Cuts, store: Store, run: Run) -> tuple[tuple[Shard, ...], list[Path]]:
-    """Run shards between which the cluster is empty, joining those where it turns out not to be."""
+    """Run shards separated by an empty cluster; merge neighbours if it turns out not to be empty."""
     shards = list(cuts.shards)
     while True:
         places = _done(cell, shards, store, run)
@@ -93,7 +93,7 @@ def _apart(cell: GridCell, cuts: Cuts, store: Store, run: Run) -> tuple[tuple[Sh
 
 
 def _done(cell: GridCell, shards: Iterable[Shard], store: Store, run: Run) -> list[Path]:
-    """Run the shards that are not there yet, and return the folders of all."""
+    """Run the missing shards and return the folders of all."""
     cells = [_shard_of(cell, shard, store.folder) for shard in shards]
     missing = [one for one in cells if not store.has(one.task.key)]
     with closing(run(missing, store.folder)) as done:
@@ -104,7 +104,7 @@ def _done(cell: GridCell, shards: Iterable[Shard], store: Store, run: Run) -> li
 
 
 def _shard_of(cell: GridCell, shard: Shard, folder: Path) -> GridCell:
-    """Return a cell of the jobs that run in a shard."""
+    """Return a cell with the jobs that run in a shard."""
     path = folder / f"{shard.begins}-{shard.stops}.jobs"
     whole, ours = cell.task.jobs, (shard.begins, shard.stops)
     jobs = whole.part(path, *ours) if isinstance(whole, StoredJobs) else StoredJobs.write(path, whole[slice(*ours)])

@@ -118,7 +118,7 @@ class Store:
 
     @contextlib.contextmanager
     def staged(self, key: str) -> Iterator[Path]:
-        """Yield an empty folder that becomes a cell, or is removed where the block fails; raises as `begin`."""
+        """Yield an empty folder that becomes a cell, or is removed if the block fails; raises as `begin`."""
         staged = self.begin(key)
         try:
             yield staged.path
@@ -128,7 +128,7 @@ class Store:
         self.publish(staged, key)
 
     def begin(self, key: str) -> StagedCell:
-        """Create an empty temporary folder for a cell; `InputError` where the store cannot be written."""
+        """Create an empty temporary folder for a cell; raises `InputError` if the store cannot be written."""
         path = self.cells / f"{_TEMPORARY}{key}{_owner()}"
         shutil.rmtree(path, ignore_errors=True)
         try:
@@ -142,7 +142,7 @@ class Store:
             raise self._unwritable(error) from error
 
     def publish(self, staged: StagedCell, key: str) -> None:
-        """Rename a finished cell; its equal from a faster process stays. `InputError` as `begin`."""
+        """Rename a finished cell; its equal from a faster process stays. Raises `InputError` as `begin`."""
         target = self.cell(key)
         try:
             if target.exists() and not self.has(key):  # files were removed or changed
@@ -167,7 +167,7 @@ class Store:
 
 
 def _link(file: Path, name: Path) -> None:
-    """Hard-link a finished file, or copy it where the file system cannot."""
+    """Hard-link a finished file, or copy it if the file system cannot link."""
     try:
         name.hardlink_to(file)
     except OSError:
@@ -179,7 +179,7 @@ def _owner() -> str:
 
 
 def _lock(folder: Path, *, wait: bool, shared: bool = False) -> int | None:
-    """Lock a folder until its descriptor closes or its holder dies, None where unsupported.
+    """Lock a folder until its descriptor closes or its holder dies, None if unsupported.
 
     Shared locks admit several holders. Raises `BlockingIOError` if it is locked and `wait` is false.
     """

@@ -1,4 +1,4 @@
-"""Which code of a cell is third-party, and what such code changes in modules that are not its own."""
+"""Tells which code of a cell is third-party, and restores what such code changes in other modules."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _is_shipped(kind: Kind, name: str, path: tuple[str, ...]) -> bool:
 
 
 class Restored:
-    """Restores at the end of a block what third-party code has replaced, so that its cell can be told and written.
+    """Restores what third-party code replaced when the block ends, so that its cell can be reported and written.
 
-    That is every function and class of the modules that this process had loaded at its first block, the methods of
-    simsched's classes, a lowered recursion limit, numpy's handling of errors, the filters of warnings and the tracer.
+    This covers every function and class of the modules that were loaded at the first block of this process, the methods
+    of simsched's classes, a lowered recursion limit, numpy's error handling, the warning filters and the tracer.
     """
 
-    #: Whether anything was replaced in this process; what replaced it at its import does so only once.
+    #: Whether anything was replaced in this process; code that replaces it on import does so only once.
     any_in_process = False
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Restored:
 
     @property
     def said(self) -> str:
-        """The end of a message that names what had been replaced, empty for nothing."""
+        """The end of a message that names what was replaced, empty if nothing was."""
         names = sorted(self._replaced)
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         return f"; its code had replaced {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
@@ -58,7 +58,7 @@ class Restored:
         self._errors, self._filters = np.geterr(), [*warnings.filters]
 
     def __exit__(self, *_: object) -> None:
-        """Restore everything, without a call of what may have been replaced."""
+        """Restore everything without calling anything that may have been replaced."""
         replaced = self._replaced
         for owner, kept in self._functions:
             now = owner.__dict__
@@ -85,7 +85,7 @@ def _functions() -> list[tuple[ModuleType | type, dict[str, Any]]]:
     """Return the functions and classes of all modules loaded so far, and the methods of simsched's classes."""
     owners: dict[ModuleType | type, None] = {}
     for module in list(sys.modules.values()):
-        if type(module) is ModuleType:  # others make their attributes as they are asked for
+        if type(module) is ModuleType:  # others create attributes on access
             owners[module] = None
             if module.__name__.partition(".")[0] == _OWN:
                 owners |= dict.fromkeys(one for one in vars(module).values() if _is_own(one))

@@ -165,8 +165,8 @@ def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, 
 
 
 def _say_stray(raised: Any) -> None:
-    """Say in a line what a thread or the end of an object raises, which ends neither the process nor its cell."""
-    with contextlib.suppress(BaseException):  # such as want of memory
+    """Report in one line an exception of a thread or finaliser, which ends neither the process nor its cell."""
+    with contextlib.suppress(BaseException):  # such as lack of memory
         text = safe_text(said(raised.exc_value)).split("\n", 1)[0]
         sys.stderr.write(f"simsched: code outside of the simulation raises {raised.exc_type.__name__}: {text}\n")
 

@@ -1,6 +1,6 @@
-"""The workloads of Gavel (OSDI'20): its job types, its seeded generator, and its trace format with Shockwave's.
+"""The workloads of Gavel (OSDI'20): its job types, its seeded generator, and the trace formats of Gavel and Shockwave.
 
-Its table of rates belongs to `simsched.applications`, the recipe to `simsched.workload.recipes`.
+The table of rates is in `simsched.applications`, the recipe in `simsched.workload.recipes`.
 """
 
 import lazy_loader

@@ -17,18 +17,18 @@ from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob, Kind
 #: Offsets added to an experiment's seed, one for each stream.
 JOB_STREAM, ARRIVAL_STREAM, TYPE_ORDER_STREAM, SLO_STREAM = 2, 3, 5, 6
 SLO_FACTORS = (1.2, 2.0, 10.0)
-#: Durations of the workload of section 7.3 on cost, in days (from memory of the paper).
+#: Durations in days of the cost workload of section 7.3 (from memory of the paper).
 COST_DAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
 class GavelMix:
-    """What jobs are drawn: `jobs_per_hour` of 0 submits all at once (a static trace).
+    """Which jobs to draw; `jobs_per_hour` of 0 submits all at once (a static trace).
 
-    `multi_gpu` draws 1, 2, 4 or 8 GPUs with probabilities .7, .1, .15 and .05, else all jobs have 1. `priorities` gives
-    a fifth of the jobs weight 5. `slos` gives each job a deadline of 1.2, 2 or 10 times its duration. `fixed_s`
-    replaces the drawn duration. `at_once` jobs come at time 0 before the others, for a start in steady state.
-    `cost` draws the jobs of the section on cost: ResNet-50 and A3C alike often, of one GPU, for 0.5, 1, 2, 4 or 8 days.
+    `multi_gpu` draws 1, 2, 4 or 8 GPUs with probabilities .7, .1, .15 and .05; otherwise all jobs have 1. `priorities`
+    gives a fifth of the jobs weight 5. `slos` gives each job a deadline of 1.2, 2 or 10 times its duration. `fixed_s`
+    replaces the drawn duration. `at_once` jobs come at time 0 before the others, to start in steady state. `cost` draws
+    the jobs of the section on cost: ResNet-50 and A3C with equal probability, on one GPU, for 0.5, 1, 2, 4 or 8 days.
     """
 
     jobs_per_hour: float = 0.0
@@ -48,10 +48,10 @@ class GavelMix:
 
 
 def generate_jobs(mix: GavelMix, rates: Mapping[Kind, float], seed: int) -> Iterator[GavelJob]:
-    """Yield jobs without end, in the order of their arrival (Gavel, OSDI'20, section 7.1 and its simulator).
+    """Yield an endless stream of jobs in order of arrival (Gavel, OSDI'20, section 7.1 and its simulator).
 
     `rates` holds steps per second on the reference GPU (V100) by job type and number of GPUs; it turns durations into
-    steps. The same mix, rates and seed give the same jobs. Raises `InputError` where a drawn kind has no rate.
+    steps. The same mix, rates and seed give the same jobs. Raises `InputError` if a drawn kind has no rate.
     """
     jobs, arrivals, slos = Random(seed + JOB_STREAM), Random(seed + ARRIVAL_STREAM), Random(seed + SLO_STREAM)
     arrival_s = 0.0
@@ -84,7 +84,7 @@ def _job(
 def _cost_job(
     number: int, arrival_s: float, mix: GavelMix, rates: Mapping[Kind, float], rng: Random, slos: Random
 ) -> GavelJob:
-    """Draw a job of the workload on which policies of cost were compared; the order of the draws is our own."""
+    """Draw a job of the workload that compares cost policies; the order of the draws is ours."""
     duration_s = rng.choice(COST_DAYS) * 86400.0 if mix.fixed_s is None else mix.fixed_s
     resnet = [template for template in TEMPLATES if template.startswith("ResNet-50")]
     template = rng.choice(resnet) if rng.random() < 0.5 else "A3C"

@@ -1,4 +1,4 @@
-"""A job of Gavel's workloads and the job types that it is drawn from."""
+"""A job of Gavel's workloads, and the job types to draw from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BATCH_SIZES = {
     "Recommendation": (512, 1024, 2048, 4096, 8192),
 }
 
-#: The 26 job types in the order of Gavel's job table, which the generator's draws depend on.
+#: The 26 job types in the order of Gavel's job table; the generator's draws depend on this order.
 TEMPLATES = (
     *(f"{model} (batch size {size})" for model, sizes in _BATCH_SIZES.items() for size in sizes),
     "A3C",
@@ -31,9 +31,9 @@ _TEMPLATE = re.compile(r"(?P<model>\S+?)(?: \(batch size (?P<batch>\d+)\))?")
 
 
 def split_template(template: str) -> tuple[str, int]:
-    """Return model and batch size of a job type such as `LM (batch size 10)`; batch size 0 where it names none.
+    """Return model and batch size of a job type such as `LM (batch size 10)`; batch size 0 if it names none.
 
-    Raises `ValueError` for a text that is not a job type.
+    Raises `ValueError` if the text is not a job type.
     """
     match = _TEMPLATE.fullmatch(template)
     if match is None:

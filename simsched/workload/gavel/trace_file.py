@@ -1,6 +1,7 @@
-"""Traces of Gavel (OSDI'20) and Shockwave (NSDI'23): a job a line, fields separated by tabs, no header.
+"""Traces of Gavel (OSDI'20) and Shockwave (NSDI'23): one job per line, tab-separated, no header.
 
-Shockwave's have two columns more: the rule by which a job changes its batch, and the duration that its generator drew.
+Shockwave's have two more columns: the rule by which a job changes its batch size, and the duration that its generator
+drew.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _GAVEL = (
     "job type", "command", "directory", "steps flag", "needs data", "total steps", "GPUs", "weight", "SLO", "arrival",
 )  # fmt: skip
 _SHOCKWAVE = (*_GAVEL[:7], "batch rule", "weight", "SLO", "duration", "arrival")
-#: Columns of numbers with the least value of each.
+#: Numeric columns with the minimum of each.
 _NUMBERS = {"total steps": 1, "GPUs": 1, "weight": 0, "SLO": -MOST_SECONDS, "duration": 0, "arrival": 0}
 _BATCH_RULES = ("static", "accordion", "gns")
 
 
 def is_gavel_trace(head: Head) -> bool:
-    """Return whether a file is a trace of Gavel, by its first line."""
+    """Return whether the first line is that of a Gavel trace."""
     cells = head.line.split("\t")
     try:
         return len(cells) == len(_GAVEL) and bool(split_template(cells[0]))
@@ -34,21 +35,21 @@ def is_gavel_trace(head: Head) -> bool:
 
 
 def is_shockwave_trace(head: Head) -> bool:
-    """Return whether a file is a trace of Shockwave, by its first line."""
+    """Return whether the first line is that of a Shockwave trace."""
     cells = head.line.split("\t")
     return len(cells) == len(_SHOCKWAVE) and cells[7] in _BATCH_RULES
 
 
 def read_gavel_jobs(path: Path) -> list[JobSpec]:
-    """Read a trace of Gavel, in order of submission; jobs are named by their place in the file from 0.
+    """Read a Gavel trace in order of submission; jobs are named by their position in the file, counted from 0.
 
-    Raises `InputError` with everything that is wrong, by line, and for a missing or empty file.
+    Raises `InputError` with every problem by line, and if the file is missing or empty.
     """
     return _read(path, _GAVEL)
 
 
 def read_shockwave_jobs(path: Path) -> list[JobSpec]:
-    """Read a trace of Shockwave as `read_gavel_jobs` does; the SLO is a deadline in seconds, none where negative."""
+    """Read a Shockwave trace as `read_gavel_jobs` does; the SLO is a deadline in seconds, none if negative."""
     return _read(path, _SHOCKWAVE)
 
 

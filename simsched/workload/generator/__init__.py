@@ -1,8 +1,9 @@
 """Generates traces like Microsoft's Philly, of any length, from its published statistics.
 
-Jobs come in batches: jobs of one tenant with equal GPUs and of one class of GPU-time, seconds apart, that run for about
-as long. Each class has its own batches, small and large, with a rate that follows the hour of the week and wanders at
-random over hours and days. Made week by week from one seed, a trace has no end, and any stretch costs what it holds.
+Jobs come in batches: jobs of one tenant with equal GPUs and one class of GPU-time, submitted seconds apart, with
+similar run times. Each class has small and large batches, whose rate follows the hour of the week and drifts at random
+over hours and days. A trace is generated week by week from one seed and never ends; the cost of a stretch depends only
+on its own length.
 """
 
 import lazy_loader

@@ -23,7 +23,7 @@ from simsched.workload.philly_statistics import (
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of jobs: one entry a batch in each array, times in seconds from the start of the week."""
+    """Batches of jobs: one entry per batch in each array, times in seconds from the start of the week."""
 
     start_s: Floats
     cell: Integers
@@ -35,7 +35,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs: one entry a job in each array; `killed` says how a job that did not pass ended."""
+    """Jobs: one entry per job in each array; `killed` tells whether a job that did not pass was killed."""
 
     submit_s: Floats
     gpus: Integers
@@ -46,10 +46,10 @@ class Jobs:
 
 
 def draw_batches(cells: Sequence[Cell], expected: Floats, passing: Floats | None, rng: np.random.Generator) -> Batches:
-    """Draw a week's batches from what is expected in each cell and hour, of shape (cells, 168).
+    """Draw a week's batches from the expected number in each cell and hour, of shape (cells, 168).
 
-    `passing` is the share of passed jobs in each GPU bucket: with it, the batches that did not pass are drawn, as many
-    for each kind as belong to the passed ones.
+    `passing` is the share of passed jobs in each GPU bucket; if given, the batches that did not pass are drawn too, in
+    proportion to the passed ones of their kind.
     """
     parts = []
     for index, cell in enumerate(cells):
@@ -66,7 +66,7 @@ def draw_batches(cells: Sequence[Cell], expected: Floats, passing: Floats | None
 
 
 def jobs_of(statistics: PhillyStatistics, batches: Batches, rng: np.random.Generator) -> Jobs:
-    """Spread batches into jobs: each some seconds after the one before, and about as long."""
+    """Expand batches into jobs that come seconds apart and run for similar times."""
     batch = np.repeat(np.arange(len(batches.size)), batches.size)
     common, own = rng.normal(size=len(batches.size)), rng.normal(size=len(batch))
     duration = _durations(statistics, batches, batch, common, own)
@@ -86,7 +86,7 @@ def jobs_of(statistics: PhillyStatistics, batches: Batches, rng: np.random.Gener
 def _waits(
     statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], rng: np.random.Generator
 ) -> Floats:
-    """Draw how long after the first of its batch each job comes: some users submit faster than others."""
+    """Draw each job's delay after the first of its batch; some users submit faster than others."""
     gap = statistics.figures["gap_s"]
     large = np.array([cell.large for cell in statistics.cells])[batches.cell].astype(np.int64)
     mu, between, within = (
@@ -103,7 +103,7 @@ def _waits(
 def _durations(
     statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], common: Floats, own: Floats
 ) -> Floats:
-    """Return the service times of passed jobs: alike within a batch, distributed by class and GPUs."""
+    """Return the service times of passed jobs: similar within a batch, distributed by class and GPUs."""
     cells = statistics.cells
     alike = np.array([statistics.alike(cell.job_class, cell.large) for cell in cells])[batches.cell[batch]]
     share = normal_share(np.sqrt(alike) * common[batch] + np.sqrt(1 - alike) * own)
@@ -120,13 +120,13 @@ def _durations(
 
 
 def _present(numbers: Integers) -> list[int]:
-    """List the small whole numbers that occur, ascending; `numpy.unique` would load the module of masked arrays."""
+    """List the small integers that occur, ascending; `numpy.unique` would load the module of masked arrays."""
     found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
     return found
 
 
 def _within_class(value: Floats, gpus: Integers, job_class: int) -> Floats:
-    """Turn GPU-seconds (in the first class: seconds) into whole seconds that keep a job in its class."""
+    """Convert GPU-seconds (seconds in the first class) to whole seconds that keep a job in its class."""
     if job_class == 0:
         return np.clip(np.round(value), 1, MINUTE_S - 1)
     _, low, high = CLASSES[job_class]
@@ -138,7 +138,7 @@ def _within_class(value: Floats, gpus: Integers, job_class: int) -> Floats:
 def _other_durations(
     statistics: PhillyStatistics, batches: Batches, batch: npt.NDArray[np.intp], own: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Draw the service times of jobs that did not pass: one for each batch, and its jobs near it."""
+    """Draw the service times of jobs that did not pass: one per batch, with its jobs close to it."""
     most = statistics.figures["max_duration_s"]
     bucket = bucket_of(batches.gpus)
     typical = np.zeros(len(batches.size))

@@ -1,4 +1,4 @@
-"""Generates a stretch of a trace that has no end: its options, the batches expected in each hour, and its weeks."""
+"""Generates a stretch of an endless trace: its options, the expected batches of each hour, and its weeks."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class GeneratorOptions:
     """What to generate: `days` from a `weekday` of the week `first_week` on, at `scale` times Philly's rate of batches.
 
     `statuses` is `pass` for jobs that passed, as in the Pollux artifact's Philly, or `all` to add jobs that were killed
-    or failed, with attempts (estimates). `cron` adds the one-minute job that Philly's tenant 11cb48 submits every ten
-    minutes, about one job in eight. `jobs` ends the trace after that many and overrides `days`.
+    or failed, with (estimated) attempts. `cron` adds the one-minute job that Philly's tenant 11cb48 submits every ten
+    minutes, about one job in eight. `jobs` ends the trace after that many jobs and overrides `days`.
     """
 
     days: int = 7
@@ -48,7 +48,7 @@ class GeneratorOptions:
     first_week: int = 0
 
     def check(self) -> None:
-        """Raise `InputError` with everything that is out of range or unknown."""
+        """Raise `InputError` that lists every unknown or out-of-range option."""
         problems = []
         for key in ("days", "scale", "jobs"):
             value = getattr(self, key)
@@ -64,19 +64,19 @@ class GeneratorOptions:
 
 
 WEEK_H = 168
-#: The factors of a week depend on noise of this many weeks before it: nine times the longest memory (72 h).
+#: A week's factors depend on the noise of this many weeks before it: nine times the longest memory (72 h).
 MEMORY_WEEKS = 4
-#: The purposes for which a week has random streams of its own.
+#: The purposes for which each week has a random stream.
 NOISE, BATCHES, JOBS, OTHERS, CRON, CRON_PHASE = range(6)
 
 
 def stream(root: int, week: int, purpose: int) -> np.random.Generator:
-    """Make the generator of one week and purpose; weeks may be negative, down to -`MEMORY_WEEKS` - 1."""
+    """Create the random generator of one week and purpose; weeks may be negative, down to -`MEMORY_WEEKS` - 1."""
     return np.random.default_rng(np.random.SeedSequence([root, week + MEMORY_WEEKS + 1, purpose]))
 
 
 def wander(processes: Sequence[Wandering], root: int, first_week: int, weeks: int) -> Floats:
-    """Return what each process adds to the logarithm of a rate, of shape (processes, hours); exp of it has mean 1.
+    """Return each process's addend to the logarithm of a rate, of shape (processes, hours); its exponential has mean 1.
 
     The processes are autoregressive, which makes the batches a log-Gaussian Cox process (Moller et al. 1998).
     """
@@ -106,17 +106,17 @@ def expected_batches(
     return hourly * factor.reshape(len(cells), weeks, WEEK_H).transpose(1, 0, 2)
 
 
-#: A Monday, from which generated traces count: their days are days of the week, not dates of Philly.
+#: The Monday from which generated traces count: they reproduce days of the week, not dates of Philly.
 MONDAY = datetime(2001, 1, 1)
 DAY_S = 86400
 #: How a job may end.
 STATUSES = ("Pass", "Killed", "Failed")
-#: About how many jobs come in a day, without and from the ten-minute job.
+#: Approximate jobs per day, without the ten-minute job and from it.
 JOBS_A_DAY, CRON_JOBS_A_DAY = 880, 127
-#: A trace that is to hold a number of jobs gets no longer than a century.
+#: A trace with a given number of jobs may span at most a century.
 MOST_DAYS = 36_525
 WEEK_S = 7 * DAY_S
-#: How long the stretch of a seed is unless told otherwise, and the seed of the trace without end.
+#: The default length of a seed's stretch, and the seed of the endless trace.
 STRETCH_DAYS = 364
 LONG_TRACE_SEED = 0
 
@@ -124,10 +124,9 @@ LONG_TRACE_SEED = 0
 def generate_from_seed(options: GeneratorOptions, seed: int) -> Trace:
     """Generate the trace of a seed.
 
-    The trace counts from midnight of a Monday in 2001 (or of the first `weekday` after it), in Philly's own clock, most
-    likely UTC. Each week of it has random streams of its own: whatever the options say of its length and beginning, the
-    same week of the same seed holds the same jobs. Raises `InputError` for options out of range and for a span in which
-    no job came.
+    The trace counts from midnight of a Monday in 2001 (or of the first `weekday` after it), in Philly's clock, most
+    likely UTC. Each week has separate random streams, so that the same week of the same seed holds the same jobs,
+    wherever the trace begins and ends. Raises `InputError` if an option is out of range or no job comes in the span.
     """
     options.check()
     statistics = PhillyStatistics.load()
@@ -143,9 +142,9 @@ def generate_from_seed(options: GeneratorOptions, seed: int) -> Trace:
 
 
 def stretch_of(options: GeneratorOptions, seed: int) -> Trace:
-    """Return a seed's own stretch of the trace without end: `days` of it, in weeks that no other seed has.
+    """Return a seed's stretch of the endless trace: `days` of it, in weeks that no other seed has.
 
-    Stretches of one length follow each other, each from a Monday (or the given weekday) on, and count from their own
+    Stretches of the same length follow each other. Each begins on a Monday (or the given weekday) and counts from its
     first day. Seed 0 has the first.
     """
     weeks = -(-(options.days + WEEKDAYS.index(options.weekday)) // 7)
@@ -153,7 +152,7 @@ def stretch_of(options: GeneratorOptions, seed: int) -> Trace:
 
 
 def _days_for(jobs: int, options: GeneratorOptions) -> int:
-    """Estimate in how many days so many jobs come; a quarter more makes a second try rare."""
+    """Estimate how many days it takes to submit this many jobs; a margin of a quarter makes a second try rare."""
     days = 1.25 * jobs / (JOBS_A_DAY * options.scale + (CRON_JOBS_A_DAY if options.cron else 0))
     if days > MOST_DAYS:
         raise input_error("jobs", f"{jobs} jobs would take more than {MOST_DAYS} days", "raise 'scale'")
@@ -163,8 +162,8 @@ def _days_for(jobs: int, options: GeneratorOptions) -> int:
 def _span(
     statistics: PhillyStatistics, options: GeneratorOptions, root: int, offset_s: int, length_s: int
 ) -> dict[str, npt.NDArray[Any]]:
-    """Generate the jobs submitted in a span of the weeks from the first one on, in order of submission."""
-    # The week before is made too: what its batches submit after its end belongs to the first week.
+    """Generate the jobs submitted in a span that begins with the first week, in order of submission."""
+    # Generate the week before too: jobs that its batches submit after its end fall into the first week.
     first = options.first_week - 1
     weeks = -(-(offset_s + length_s) // WEEK_S) + 1
     expected = expected_batches(statistics.cells, statistics.wandering, root, first, weeks) * options.scale
@@ -212,7 +211,7 @@ def _columns(
 
 
 def _cron(statistics: PhillyStatistics, root: int, week: int) -> dict[str, npt.NDArray[Any]]:
-    """Generate the job that one tenant submits every ten minutes, now and then without it passing."""
+    """Generate the job that one tenant submits every ten minutes; it fails now and then."""
     cron = statistics.figures["cron"]
     phase = int(stream(root, 0, CRON_PHASE).integers(cron["every_s"]))
     rng = stream(root, week, CRON)
@@ -231,7 +230,7 @@ def _cron(statistics: PhillyStatistics, root: int, week: int) -> dict[str, npt.N
 
 
 def _attempts(statistics: PhillyStatistics, jobs: Jobs, rng: np.random.Generator) -> Integers:
-    """Draw how often each job was started: passed jobs seldom twice, long and large ones more often; others more."""
+    """Draw how often each job was started: passed jobs rarely twice unless large or long, others more often."""
     figures = statistics.figures["other_status"]
     shares = figures["retried_share_of_passed"]
     by_bucket = np.array([shares[name] for name, _ in BUCKETS])[bucket_of(jobs.gpus)]

@@ -1,6 +1,6 @@
-"""Readers of cluster traces and of lists of jobs: one function tells the format by the content and reads it.
+"""Readers of cluster traces and lists of jobs; one function detects the format from the content and reads it.
 
-The readers themselves, which need pandas, are loaded when a file is read.
+The readers need pandas and are loaded only when a file is read.
 """
 
 import lazy_loader

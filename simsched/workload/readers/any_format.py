@@ -1,4 +1,4 @@
-"""All formats of cluster traces: one function that tells the format by the content and reads it."""
+"""All formats of cluster traces: one function detects the format from the content and reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.workload.readers import kubernetes, philly_json, plain, published_
 from simsched.workload.readers.format import Format, Head, Jobs, head_of, is_workload
 from simsched.workload.trace import Trace, make_trace
 
-#: Every format of a trace, in the order in which a file is tried against them.
+#: Every trace format, in the order of detection.
 FORMATS: tuple[Format, ...] = (
     philly_json.FORMAT,
     swf.FORMAT,
@@ -28,7 +28,7 @@ FORMATS: tuple[Format, ...] = (
 
 
 def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 - the name that users write
-    """Read a trace as `simsched.workload.readers.read_trace` says."""
+    """Read a trace; see `simsched.workload.readers.read_trace`."""
     place = Path(path)
     manifests = format == kubernetes.FORMAT.name or (format == "auto" and is_manifest(place))
     files = [place] if manifests else _files(place)
@@ -48,7 +48,7 @@ def read_trace(path: str | Path, format: str = "auto") -> Trace:  # noqa: A002 -
 
 
 def goes_by_row(path: Path, format: str = "auto") -> bool:  # noqa: A002 - as above
-    """Return whether a trace is one file of which a part can be read without the rest."""
+    """Return whether a trace is a single file that can be read in parts."""
     return path.is_file() and _format_of(path, format).by_row
 
 
@@ -66,7 +66,7 @@ def _format_of(path: Path, name: str) -> Format:
         return _named(name)
     head = head_of(path)
     if is_workload(head):
-        remedy = "use it as the source of a workload, or see it with `simsched workload describe`"
+        remedy = "use it as the source of a workload, or show it with `simsched workload describe`"
         raise input_error(path, "this is a list of jobs (workload CSV), not a trace", remedy)
     for candidate in FORMATS:
         if candidate.matches(head):
@@ -82,14 +82,14 @@ def _named(name: str) -> Format:
 
 
 def _unknown(path: Path, head: Head) -> InputError:
-    """Say which format's header comes nearest to what the file has, and which of its columns are not there."""
+    """Name the format whose header is nearest to the file's, or the columns that the file lacks."""
     if not head.line.isprintable() and not head.line.replace("\t", "").isprintable():
         return input_error(path, "the file is not UTF-8 text", "save it as CSV or JSON in UTF-8", line=1)
     separator = _separator(head.line)
     if separator:
         return input_error(path, f"its columns are separated by {separator}", "write commas instead", line=1)
     shapes = {candidate.name: candidate.shape for candidate in FORMATS if candidate.shape.startswith("CSV")}
-    # The reversal lets the plain format, which stands last, win a tie: it is the one that users write themselves.
+    # Reversing lets the last format, the plain one, win a tie: it is the one that users write themselves.
     best = max(reversed(shapes), key=lambda name: _likeness(head.columns, _names(shapes[name])))
     missing = [column for column in plain.REQUIRED if column not in head.columns]
     if best == plain.FORMAT.name and _likeness(head.columns, frozenset(plain.REQUIRED)) > 0:
@@ -102,7 +102,7 @@ def _unknown(path: Path, head: Head) -> InputError:
 
 
 def _separator(line: str) -> str:
-    """Name what separates the columns of a header instead of commas; empty where nothing else does."""
+    """Name the separator of a header's columns; empty if it is the comma."""
     for separator, name in (";", "semicolons"), ("\t", "tabs"), ("|", "bars"):
         if line.count(separator) > line.count(","):
             return name
@@ -110,7 +110,7 @@ def _separator(line: str) -> str:
 
 
 def _incomplete(path: Path, head: Head, missing: Sequence[str]) -> InputError:
-    """Say which columns a trace of one's own lacks, and which of its own they may be."""
+    """Name the columns that a plain trace lacks, and the column that may be one of them under another name."""
     named = ", ".join(f"'{column}'" for column in missing)
     likely = get_close_matches(missing[0], sorted(head.columns), n=1, cutoff=0.6)
     rename = f"rename '{likely[0]}'" if likely else f"add {'it' if len(missing) == 1 else 'them'}"
@@ -134,7 +134,7 @@ def _names(shape: str) -> frozenset[str]:
 
 
 def _joined(files: list[Path], found: list[Jobs]) -> dict[str, pd.Series]:
-    """Put the jobs of several files into one table; ids that occur in several files are led by the file's name."""
+    """Join the jobs of several files in one table; the file name prefixes ids that occur in several files."""
     parts = [pd.DataFrame(dict(jobs.columns)) for jobs in found]
     table = pd.concat(parts, ignore_index=True)
     if "job_id" in table and table["job_id"].duplicated().any():

@@ -1,4 +1,4 @@
-"""Lists of jobs of artifacts: Muri (SIGCOMM'22), Rubick (MLSys'25, published as Morphling), ElasticFlow (ASPLOS'23)."""
+"""Job lists of artifacts: Muri (SIGCOMM'22), Rubick (MLSys'25, published as Morphling), ElasticFlow (ASPLOS'23)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MS = 1000
 
 @dataclass(frozen=True)
 class ArtifactList:
-    """A kind of CSV: the columns that it must have, `id` among them, those of no use, and how its cells make fields."""
+    """A kind of CSV: the required columns (with `id`), the unused columns, and how its cells become fields."""
 
     name: str
     id: str
@@ -34,15 +34,15 @@ class ArtifactList:
     fields: Callable[[Sheet], Fields]
 
     def matches(self, head: Head) -> bool:
-        """Return whether a file is of this kind, by its header."""
+        """Return whether a file's header is of this kind."""
         return head.has(self.id, *self.columns)
 
     def read(self, path: Path) -> list[JobSpec]:
-        """Read a list in order of submission, jobs of the same time in the order of the file.
+        """Read a list in order of submission; ties keep the order of the file.
 
         Raises `InputError` naming line and column of every wrong value.
         """
-        from simsched.workload.readers.sheet import open_sheet  # needs pandas, which telling the format does not
+        from simsched.workload.readers.sheet import open_sheet  # needs pandas, which detecting the format does not
 
         sheet = open_sheet(path, (self.id, *self.columns), idle=self.idle)
         fields = {"id": sheet.unique(self.id), **self.fields(sheet)}
@@ -59,7 +59,7 @@ def _plain(column: Iterable[Any]) -> Iterable[Any]:
 def _common(
     sheet: Sheet, model: str, gpus: str, steps: str, submit: str, *, per_s: int = 1, whole: bool = False
 ) -> Fields:
-    """Return what all have: model, GPUs, iterations, submission and duration."""
+    """Return the fields that all kinds have: model, GPUs, iterations, submission and duration."""
     sheet.blame(model, sheet.missing(model), "is missing")
     counts = [sheet.number(column, least=1, whole=True) for column in (gpus, steps)]
     times = [sheet.number(column, least=0, whole=whole) / per_s for column in (submit, "duration")]
@@ -70,7 +70,7 @@ def _common(
 def _of_muri(sheet: Sheet) -> Fields:
     """Read times in milliseconds, and stages: loading (processors and storage), GPU and network.
 
-    Jobs of `priority` 0, and all where there is no such column, are guaranteed.
+    Jobs of `priority` 0 are guaranteed; all are if there is no such column.
     """
     found = _common(sheet, "model_name", "num_gpu", "iterations", "submit_time", per_s=_MS)
     iteration = sheet.number("iteration_time")
@@ -85,13 +85,13 @@ def _of_muri(sheet: Sheet) -> Fields:
 
 
 def _of_morphling(sheet: Sheet) -> Fields:
-    """Read plans, three digits pipeline-tensor-data or a strategy of data parallelism; `is_sla` 1 is guaranteed."""
+    """Read plans: three digits (pipeline, tensor, data) or a data-parallel strategy; `is_sla` 1 is guaranteed."""
     found = _common(sheet, "application", "num_gpus", "steps", "submission_time")
     guaranteed = sheet.number("is_sla", least=0, whole=True)
     sheet.blame("is_sla", guaranteed > 1, "is neither 0 nor 1")
     counts = np.nan_to_num(found["num_gpus"])
     plans = [_plan(text, int(count)) for text, count in zip(sheet.text("exec_plan"), counts, strict=True)]
-    sheet.blame("exec_plan", np.array([plan is None for plan in plans]), "is no plan for these GPUs")
+    sheet.blame("exec_plan", np.array([plan is None for plan in plans]), "is not a plan for these GPUs")
     return found | {"guaranteed": guaranteed == 1, "plan": plans}
 
 
@@ -115,17 +115,17 @@ def _of_elasticflow(sheet: Sheet) -> Fields:
     }
 
 
-#: In the order in which a file is tried against them.
+#: In the order of detection.
 ARTIFACT_LISTS = (
     ArtifactList(
         "muri", "job_id",
         ("num_gpu", "submit_time", "iterations", "model_name", "batch_size", "duration", "iteration_time", *_STAGES),
-        ("interval",), _of_muri,  # milliseconds since the job before, which the times of submission say already
+        ("interval",), _of_muri,  # milliseconds since the previous job, which follow from the submission times
     ),
     ArtifactList(
         "morphling", "name",
         ("submission_time", "duration", "application", "num_gpus", "exec_plan", "steps", "is_sla"),
-        ("num_cpus", "bandwidth"), _of_morphling,  # cores for offloading; neither does the artifact read
+        ("num_cpus", "bandwidth"), _of_morphling,  # cores for offloading; the artifact reads neither
     ),
     ArtifactList(
         "elasticflow", "job_id",

@@ -1,4 +1,4 @@
-"""The timestamps of one file as seconds: all of them say their offset from UTC, or none does."""
+"""Converts the timestamps of one file to seconds; either all have an offset from UTC or none has."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from simsched.errors import input_error
 from simsched.workload.trace import EPOCH, MOST_SECONDS
 
 _OFFSET = r"(?:[Zz]|[+-]\d\d:?\d\d|:\d\d(?:\.\d+)?\s?[+-]\d\d?)$"
-_ZONED, _NAIVE, _COUNTED = "says its offset from UTC", "says no offset from UTC", "is a count of seconds"
+_ZONED, _NAIVE, _COUNTED = "has an offset from UTC", "has no offset from UTC", "is a count of seconds"
 _YEAR_LAST = r"\d{1,2}[/.]\d{1,2}[/.]\d{4}\b"
-#: Parts of a second in which times since 1970 are written, and the earliest second that one is taken for (1973).
+#: Units in which times since 1970 may be written, per second, and the earliest second that one may stand for (1973).
 _UNITS: Mapping[str, int] = MappingProxyType(
     {"milliseconds": 1000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
 )
@@ -27,14 +27,15 @@ _REMEDY = "write all times with an offset, or all without one"
 
 
 class Clock:
-    """Turns the timestamps of a file, all columns and blocks of it, into seconds since 1970-01-01 UTC.
+    """Converts the timestamps of all columns and blocks of a file to seconds since 1970-01-01 UTC.
 
-    Those without an offset are in `time_zone`. A time that comes twice means the first one; a skipped one begins after
-    the skip. A file that has times of several kinds is refused: they would be hours apart.
+    Timestamps without an offset are in `time_zone`. When the clocks change, an ambiguous time means the earlier one,
+    and a skipped time means the end of the gap. A file that mixes kinds of times is rejected because they would be
+    hours apart.
     """
 
     def __init__(self, path: Path, time_zone: str = "UTC") -> None:
-        """Begin with no time seen; raises `InputError` for an unknown time zone."""
+        """Start without any time; raises `InputError` for an unknown time zone."""
         self._path, self._time_zone = path, time_zone
         self._seen: dict[str, tuple[int, str]] = {}
         try:
@@ -44,10 +45,10 @@ class Clock:
             raise input_error(path, message, "name one such as Europe/Berlin or UTC") from None
 
     def seconds(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the seconds of timestamps, NaN where there is none such as Unknown.
+        """Return timestamps in seconds, NaN for a cell such as Unknown.
 
-        `lines` are those of the file on which they stand. Raises `InputError` naming two times of different kinds, and
-        a date that does not begin with its year.
+        `lines` are their lines in the file. Raises `InputError` naming two times of different kinds, or a date that
+        does not begin with the year.
         """
         text = text.str.strip()
         found = self._stamps(text, lines)
@@ -75,7 +76,7 @@ class Clock:
         return found
 
     def seconds_or_counts(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return whole seconds of a column of timestamps, or of one of plain numbers, which count seconds already."""
+        """Return a column of timestamps in whole seconds; plain numbers are already seconds."""
         found = self.counts(text, lines)
         stamps = np.isnan(found)
         self._note(_COUNTED, ~stamps, text, lines)
@@ -85,9 +86,9 @@ class Clock:
         return whole
 
     def counts(self, text: pd.Series, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return a column of plain numbers, NaN where there is none.
+        """Return a column of plain numbers, NaN for cells without one.
 
-        Raises `InputError` for one that can only be a time since 1970 in a smaller unit than seconds.
+        Raises `InputError` for a number that can only be a time since 1970 in a unit smaller than a second.
         """
         found = pd.to_numeric(text, errors="coerce").to_numpy("float64", copy=True)
         with np.errstate(invalid="ignore"):
@@ -104,7 +105,7 @@ class Clock:
     def _ask_which_is_the_month(
         self, text: pd.Series, unread: npt.NDArray[np.bool_], lines: npt.NDArray[np.int64]
     ) -> None:
-        """Raise `InputError` for a date such as 05/06/2024, which is in May to some and in June to others."""
+        """Raise `InputError` for an ambiguous date such as 05/06/2024, which may be in May or in June."""
         dates = np.flatnonzero(unread & text.str.match(_YEAR_LAST).to_numpy("bool"))
         if len(dates):
             said, line = str(text.iat[dates[0]]), int(lines[dates[0]])
@@ -119,7 +120,7 @@ class Clock:
         return _since_epoch(stamps.dt.tz_localize(self._time_zone, ambiguous=twice, nonexistent="shift_forward"))
 
     def _note(self, kind: str, mask: npt.NDArray[np.bool_], text: pd.Series, lines: npt.NDArray[np.int64]) -> None:
-        """Remember the first time of a kind; raises `InputError` where one of another kind has been seen."""
+        """Remember the first time of a kind; raises `InputError` after a time of another kind."""
         if kind in self._seen or not mask.any():
             return
         first = int(mask.argmax())
@@ -137,7 +138,7 @@ def _since_epoch(stamps: Any) -> npt.NDArray[np.float64]:
 
 
 def _parsed(text: pd.Series) -> pd.Series | None:
-    """Parse timestamps that all have one offset from UTC or none; None where they differ in that."""
+    """Parse timestamps if all have the same offset from UTC or none has one; otherwise return None."""
     try:
         stamps = pd.to_datetime(text, errors="coerce", format="ISO8601")
     except (ValueError, FutureWarning):

@@ -1,4 +1,4 @@
-"""What a reader of a trace format is, and the beginning of a file, by which its format is told; loads no pandas."""
+"""The interface of a trace reader, and the first lines of a file, which identify its format; does not load pandas."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Head:
 
 @dataclass(frozen=True)
 class Jobs:
-    """What a reader found in one file: columns of `simsched.workload.trace.COLUMNS`, on the clock of the file.
+    """The jobs of one file: columns of `simsched.workload.trace.COLUMNS`, on the file's clock.
 
-    `origin` is the time of second 0 of that clock, None where the file names no day. `examples` are the first rows
-    left out or mended for a reason, by line and job, where the reader keeps them. `unused` names the columns that it
-    does not read.
+    `origin` is the time of second 0 of that clock, None if the file names no day. `examples` are the first rows left
+    out or corrected for each reason, by line and job, if the reader keeps them. `unused` names the columns that it does
+    not read.
     """
 
     columns: Mapping[str, Any]
@@ -46,8 +46,8 @@ class Jobs:
 class Format:
     """A trace format that simsched reads.
 
-    `shape` says in one line what a file of it looks like; `matches` recognises one by its beginning. Where it goes
-    `by_row`, each line after the header is one job, whatever the others say.
+    `shape` describes the layout in one line; `matches` recognises a file by its beginning. If `by_row`, each line after
+    the header is one job, independent of the other lines.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Format:
     by_row: bool = False
 
 
-#: What a list of jobs in simsched's own layout calls itself in its first line.
+#: The name that a list of jobs in simsched's layout has in its first line.
 WORKLOAD_KIND = "simsched-workload"
 
 
 def head_of(path: Path) -> Head:
-    """Read as much of a file as is needed to tell its format; raises `InputError` for an empty or unreadable one."""
+    """Read enough of a file to detect its format; raises `InputError` if it is empty or unreadable."""
     lines = [line for line in first_lines(path) if line.strip()]
     if not lines:
         raise input_error(path, "the file is empty", "give a trace with at least one job")
@@ -72,14 +72,14 @@ def head_of(path: Path) -> Head:
 
 
 def is_workload(head: Head) -> bool:
-    """Return whether a file is a list of jobs (workload CSV), by its beginning."""
+    """Return whether the beginning of a file is that of a list of jobs (workload CSV)."""
     return head.has("name", "time", "num_replicas") or WORKLOAD_KIND in head.line
 
 
 def workload_files(folder: Path) -> list[Path]:
-    """List the CSV files of a folder of lists of jobs, `workload-2` before `workload-10`.
+    """List the CSV files in a folder of job lists, `workload-2` before `workload-10`.
 
-    Raises `InputError` where there is none.
+    Raises `InputError` if there is none.
     """
     files = sorted(folder.glob("*.csv"), key=_by_number)
     if not files:
@@ -88,25 +88,25 @@ def workload_files(folder: Path) -> list[Path]:
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:
-    """Order names so that runs of digits compare as numbers."""
+    """Return a sort key that compares runs of digits as numbers."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
-#: The version of simsched's own CSV files, which their optional first line names beside the schema.
+#: The version of simsched's CSV files, which their optional first line names together with the schema.
 VERSION = 1
 
 
 def version_line(kind: str) -> str:
-    """Return the line that marks a file, such as `# simsched-trace 1`."""
+    """Return the line that identifies a file, such as `# simsched-trace 1`."""
     return f"# {kind} {VERSION}"
 
 
 def check_version(path: Path, kind: str) -> None:
-    """Refuse a file that names another schema or a version that this simsched does not know."""
+    """Reject a file that names another schema or an unknown version."""
     for line in first_lines(path):
         words = line.lstrip("#").split()
         if not line.startswith("#") or not words or not words[0].startswith("simsched-"):
             continue
         if words != [kind, str(VERSION)]:
-            message = f"the first line says '{' '.join(words)}', and this reads '{kind} {VERSION}'"
+            message = f"the first line says '{' '.join(words)}', but this reads '{kind} {VERSION}'"
             raise input_error(path, message, f"write it as '{version_line(kind)}', or use a newer simsched", line=1)

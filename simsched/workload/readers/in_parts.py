@@ -17,14 +17,14 @@ from simsched.reading import open_text
 from simsched.workload.readers.any_format import read_trace
 from simsched.workload.trace import Trace, seconds_of
 
-#: Lines of a part.
+#: Lines per part.
 _LINES = 10_000
 
 
 def trace_in_parts(path: Path, format: str = "auto", lines: int = _LINES) -> Iterator[Trace]:  # noqa: A002
-    """Yield a trace that goes by row (`goes_by_row`) in parts, on one clock and with the names that the whole has.
+    """Yield a trace of one job per line (`goes_by_row`) in parts, with the clock and names of the whole.
 
-    Raises `InputError` as `read_trace` does, and where the file is not sorted by submission.
+    Raises `InputError` as `read_trace` does, and if the file is not sorted by submission.
     """
     before: _Before | None = None
     with open_text(path) as stream, TemporaryDirectory(prefix="simsched-") as folder:
@@ -50,7 +50,7 @@ def trace_in_parts(path: Path, format: str = "auto", lines: int = _LINES) -> Ite
 
 
 class _Before:
-    """What is known of the parts before: where the clock began, the last submission, and the names."""
+    """State of the previous parts: the start of the clock, the last submission, and the names."""
 
     def __init__(self, path: Path, first: Trace) -> None:
         self._path, self._origin, self._start_s = path, first.origin, first.start_s
@@ -61,7 +61,7 @@ class _Before:
     def continued(self, part: Trace) -> Trace:
         later_s = _began_s(part) - self._began_s
         if later_s < self._last_s:
-            message = "its jobs are not sorted by submission, so that it cannot be read in parts"
+            message = "its jobs are not sorted by submission, so it cannot be read in parts"
             raise input_error(self._path, message, "`simsched trace convert` writes it sorted")
         table = part.table
         columns = dict(part.columns)
@@ -87,7 +87,7 @@ def _began_s(part: Trace) -> int:
 
 
 def _located(error: InputError, path: Path, part: Path, head: int, done: int) -> list[Problem]:
-    """Return problems with the whole file and the lines of it."""
+    """Return the problems of a part, located in the whole file."""
     return [
         replace(one, where=one.where.replace(str(part), str(path)), line=one.line + done * (one.line > head))
         for one in error.problems

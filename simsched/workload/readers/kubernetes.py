@@ -28,9 +28,9 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Stated:
-    """What a user says besides the manifests: how long workloads run, by name or drawn, and when the undated come.
+    """What a user adds to the manifests: durations, by name or drawn, and the submission time of undated workloads.
 
-    A name is that of the object, with or without its namespace, or the `generateName` that it was made from.
+    A name is that of the object, with or without its namespace, or its `generateName`.
     """
 
     durations_s: Mapping[str, float] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class Stated:
 
 
 def jobs_of(objects: Sequence[Object], account: Account, stated: Stated | None = None) -> Jobs:
-    """Return the workloads among objects as jobs; problems go to `account`.
+    """Return the workloads among objects as jobs; add problems to `account`.
 
-    A job's seconds are those that it is annotated with, else those stated for its name, else those that its status
-    records, else those drawn. Suspended workloads without a queue never run and are left out.
+    A job's duration comes from its annotation, else from the one stated for its name, else from its status, else from a
+    draw. Suspended workloads without a queue never run and are left out.
     """
     stated = stated or Stated()
     there = read_workloads(objects, account)
@@ -71,7 +71,7 @@ def jobs_of(objects: Sequence[Object], account: Account, stated: Stated | None =
 
 
 def _submissions(workloads: Sequence[Workload], account: Account, stated: Stated) -> tuple[list[int], float | None]:
-    """Return when each comes, in seconds after the first creation or the start that annotations count from."""
+    """Return each submission in seconds after the first creation, or after the start from which annotations count."""
     created = [one.created_s for one in workloads if one.submit_s is None and one.created_s is not None]
     origin = min(created, default=None)
     found = []
@@ -80,7 +80,7 @@ def _submissions(workloads: Sequence[Workload], account: Account, stated: Stated
         if at is None:
             at = stated.submit_s if one.created_s is None or origin is None else one.created_s - origin
         if at is None:
-            message = "says not when it was created"
+            message = "does not say when it was created"
             remedy = "annotate it with simsched/submit-s, or state --submit-s"
             account.problems.append(one.owner.problem(("metadata", "creationTimestamp"), message, remedy))
         found.append(round(at or 0))
@@ -94,7 +94,7 @@ def _duration(one: Workload, account: Account, stated: Stated) -> float:
     if found is None and stated.draw_s is not None:
         found = stated.draw_s()
     if found is None:
-        message = "says not how long it runs"
+        message = "does not say how long it runs"
         remedy = f"{_ANNOTATE}, or state --durations FILE or --duration DISTRIBUTION"
         account.problems.append(one.owner.problem((), message, remedy))
     return found or 1.0
@@ -105,7 +105,7 @@ def _name(one: Object, key: str) -> str:
 
 
 def _classes(objects: Sequence[Object]) -> dict[str, int]:
-    """Return the values of priority classes; those of workloads count before those of pods."""
+    """Return the values of priority classes; those of workloads take precedence over those of pods."""
     found: dict[str, int] = {}
     for kind in ("PriorityClass", "WorkloadPriorityClass"):
         found |= {one.name: Fields(one, Account()).whole("value", 0) for one in chosen(objects, kind)}
@@ -113,10 +113,10 @@ def _classes(objects: Sequence[Object]) -> dict[str, int]:
 
 
 def _shape(pod_sets: Sequence[PodSet]) -> dict[str, int]:
-    """Return GPUs, and nodes with cores and memory where all pods with GPUs are equal.
+    """Return GPUs, and also nodes, cores and memory if all pods with GPUs are equal.
 
-    Launchers, heads and submitters beside pods with GPUs count against quotas and take no room on nodes. A workload
-    without GPUs is only known to run on one node.
+    Launchers, heads and submitters that accompany pods with GPUs count against quotas but take no room on nodes. A
+    workload without GPUs is only known to run on one node.
     """
     gpus = [sum(units for name, units in one.template.requests.items() if is_gpu(name)) for one in pod_sets]
     with_gpus = [one for one, own in zip(pod_sets, gpus, strict=True) if own] or list(pod_sets)
@@ -136,7 +136,7 @@ def _shape(pod_sets: Sequence[PodSet]) -> dict[str, int]:
 
 
 def _read(path: Path) -> Jobs:
-    """Read the workloads of a file or folder, whose annotations or records say how long they run."""
+    """Read the workloads of a file or folder, with durations from annotations or records."""
     account = Account()
     found = jobs_of(read_objects(path), account)
     raise_any(account.problems)

@@ -1,4 +1,4 @@
-"""The log of a cluster's scheduler: what each job asked for, when it came, started and ended, and what was left out."""
+"""The log of a cluster's scheduler: each job's request, submission, start and end, and what was left out."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from simsched.workload.readers.format import Jobs
 from simsched.workload.shapes import SHAPE_COLUMNS
 from simsched.workload.trace import EPOCH, MOST_SECONDS, raise_all
 
-#: What each column of a log's table means; times are whole seconds since 1970-01-01 UTC.
+#: The meaning of each column of a log's table; times are whole seconds since 1970-01-01 UTC.
 LOG_COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "job_id": "name of the job, unique within the log",
         "submit_s": "submission",
-        "eligible_s": "when the job could first have started; the submission where the log says nothing",
+        "eligible_s": "when the job could first have started; the submission if the log says nothing",
         "start_s": "first start",
         "end_s": "last end",
         "duration_s": "seconds in service, the sum over all attempts",
-        "gpus": "GPUs, all nodes together; a fraction where GPUs are shared",
-        "gpu_type": "type of GPU; empty where the log names none",
-        "time_limit_s": "time limit in seconds; 0 where there is none",
+        "gpus": "GPUs on all nodes together; a fraction if GPUs are shared",
+        "gpu_type": "type of GPU; empty if the log names none",
+        "time_limit_s": "time limit in seconds; 0 if there is none",
         "queue": "partition, queue or cluster queue",
         "qos": "quality of service or priority class",
-        "array": "job array that the job is a task of; empty where it is none",
+        "array": "job array that the job is a task of, if any",
         "account": "account, namespace, group or virtual cluster",
         "user": "who submitted it",
-        "priority": "priority as logged; 0 where the log names none",
-        "state": "final state: Pass, Killed or Failed; empty where it is not known",
+        "priority": "priority as logged; 0 if the log names none",
+        "state": "final state: Pass, Killed or Failed; empty if it is not known",
         "attempts": "how often the job was started",
-        "nodes": "nodes that it ran on, separated by commas; empty where the log names none",
-        "line": "1-based line of the file on which it stands first",
+        "nodes": "nodes that it ran on, separated by commas; empty if the log names none",
+        "line": "1-based line of its first row in the file",
     }
 )
-#: Columns that a log has where it says anything of them: those of shapes, whose types are in `gpu_type`.
+#: Columns that a log has only if they hold a value: those of shapes, whose types are in `gpu_type`.
 LOG_SHAPES = tuple(name for name in SHAPE_COLUMNS if name != "gpu_types")
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     dict.fromkeys(("gpu_type", "queue", "qos", "array", "account", "user", "state", "nodes"), "")
     | {"time_limit_s": 0.0, "priority": 0.0, "attempts": 1}
 )
-_LATE = "jobs were eligible after their start only; they count as not having waited"
-_PART = "asked for a part of a GPU, which is a whole one to policies that share none"
-_ROUNDED = "asked for more than a GPU, but not a whole number of them, rounded up"
-#: How many rows are turned into a table at once.
+_LATE = "jobs were eligible only after their start; they count as not having waited"
+_PART = "asked for a part of a GPU, which policies that share none take for a whole one"
+_ROUNDED = "asked for more than one GPU but not a whole number, rounded up"
+#: How many rows become a table at once.
 _BLOCK = 20_000
 #: How many examples of each reason are kept.
 EXAMPLES = 3
@@ -61,7 +61,7 @@ EXAMPLES = 3
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A reason for which jobs were left out, how many, and the first of them: line and job."""
+    """A reason for leaving out jobs, their number, and the first ones by line and job."""
 
     reason: str
     count: int
@@ -79,13 +79,13 @@ def _named(examples: Iterable[tuple[int, str]]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ClusterLog:
-    """The jobs of a log in the order of submission, and what of it was left out or changed.
+    """The jobs of a log in order of submission, with what was left out or changed.
 
-    `table` has the columns of `LOG_COLUMNS`, and of `LOG_SHAPES` those of which the log says anything, where times that
-    are not `dated` count from an unnamed day; `adjusted` counts jobs whose figures were mended, by what was done, and
-    `ignored` lines that are no jobs of their own, such as steps; `examples` are the first mended jobs of a kind, and
-    `unused` the columns that are not read. `still` has the jobs, not in `table`, that ran or waited when the log ended:
-    what is not known of them, `end_s` and the `start_s` of those that waited, is -1.
+    `table` has the columns of `LOG_COLUMNS`, and those of `LOG_SHAPES` that hold a value; times that are not `dated`
+    count from an unnamed day. `adjusted` counts the jobs with corrected values by correction, and `ignored` the lines
+    that are not jobs, such as steps. `examples` are the first corrected jobs of each kind, and `unused` the columns
+    that are not read. `still` has the jobs, not in `table`, that ran or waited when the log ended; their `end_s` is -1,
+    as is the `start_s` of those that waited.
     """
 
     name: str
@@ -105,23 +105,23 @@ class ClusterLog:
 
     @cached_property
     def every(self) -> pd.DataFrame:
-        """The jobs of `table`, and those that `still` ran or waited when the log ended."""
+        """The jobs of `table` together with those of `still`."""
         return joined(self.table, self.still)
 
     @property
     def last_s(self) -> int:
-        """Return the last time that the log names: what came after is not known."""
+        """Return the last time in the log; nothing is known of what came later."""
         names = ("submit_s", "start_s", "end_s")
         return int(max(table[name].max() for table in (self.table, self.still) if len(table) for name in names))
 
     @property
     def waits_s(self) -> npt.NDArray[np.int64]:
-        """Return the seconds that each job waited under the scheduler of its day."""
+        """Return how long each job waited under the original scheduler, in seconds."""
         waits: npt.NDArray[np.int64] = self.table["start_s"].to_numpy() - self.table["eligible_s"].to_numpy()
         return waits
 
     def summary(self) -> str:
-        """Say in a few lines what was read and what was left out, and why."""
+        """Summarise in a few lines what was read, what was left out, and why."""
         lines = [f"{self.name}: {len(self)} jobs read"]
         lines += [f"  left out: {entry}" for entry in self.left_out]
         lines += [
@@ -134,9 +134,9 @@ class ClusterLog:
         return "\n".join(lines)
 
     def jobs(self) -> Jobs:
-        """Return the jobs as a trace reader does, with whole GPUs and the share of them that a job uses.
+        """Return the jobs as a trace reader does, with whole GPUs and the share of them that each job uses.
 
-        Where more than one GPU is not a whole number, the GPUs are rounded up.
+        A fractional number above one is rounded up.
         """
         table = self.table.sort_values("line", kind="stable", ignore_index=True)
         gpus = table["gpus"].to_numpy("float64")
@@ -174,7 +174,7 @@ class ClusterLog:
 
 
 def joined(*tables: pd.DataFrame) -> pd.DataFrame:
-    """Put tables of jobs together, the first one's line by line before the next one's."""
+    """Concatenate tables of jobs, each in the order of its lines."""
     there = [one for one in tables if len(one)]
     if len(there) < 2:
         return there[0] if there else tables[0]
@@ -184,22 +184,22 @@ def joined(*tables: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the cluster is known to have: its GPUs, 0 if unknown, and the names of its nodes, empty if unknown."""
+    """What is known of the cluster: its GPUs (0 if unknown) and the names of its nodes (empty if unknown)."""
 
     gpus: int = 0
     nodes: frozenset[str] = frozenset()
-    #: Those of the nodes that have GPUs: jobs without GPUs are kept that ran on these.
+    #: The nodes with GPUs; jobs without GPUs are kept if they ran on these.
     with_gpus: frozenset[str] = frozenset()
 
 
 class Sieve:
-    """Takes jobs that cannot be replayed out of a table, and remembers why."""
+    """Removes jobs that cannot be replayed from a table and records why."""
 
     def __init__(self, path: Path, table: pd.DataFrame) -> None:
-        """Begin with all jobs; `table` needs `job_id` and `line`."""
+        """Start with all jobs; `table` needs `job_id` and `line`."""
         self.path, self.table = path, table
         self.left_out: list[LeftOut] = []
-        #: Jobs whose figures were mended: all that were, by what was done.
+        #: All jobs with corrected values, by correction.
         self.mended: dict[str, list[tuple[int, str]]] = {}
 
     def drop(self, mask: Any, reason: str) -> None:
@@ -210,12 +210,12 @@ class Sieve:
             self.table = self.table[~chosen]
 
     def mend(self, mask: Any, what: str) -> None:
-        """Remember the jobs where `mask` is true and whose figures are mended."""
+        """Record the jobs where `mask` is true as corrected."""
         jobs = self.table[np.asarray(mask, dtype=bool)][["line", "job_id"]].itertuples(index=False, name=None)
         self.mended[what] = sorted((int(line), str(job)) for line, job in jobs)
 
     def note(self, reason: str, jobs: Iterable[tuple[int, str]]) -> None:
-        """Remember lines that never came into the table."""
+        """Record lines that never entered the table."""
         found = sorted((int(line), str(job)) for line, job in jobs)
         if found:
             self.left_out.append(LeftOut(reason, len(found), tuple(found[:EXAMPLES])))
@@ -230,11 +230,11 @@ def finish(
     adjusted: Mapping[str, int] | None = None,
     ignored: Mapping[str, int] | None = None,
 ) -> ClusterLog:
-    """Check the jobs of a table whose missing times are NaN, and make the log.
+    """Check the jobs of a table, in which missing times are NaN, and return the log.
 
-    Left out, in this order: jobs without GPUs, that never started, whose end is not recorded, that end before they
-    start, that start before their submission, on unknown nodes, with more GPUs than the cluster. Raises `InputError`
-    with every reason if `strict`, and where no job is left.
+    It leaves out, in this order, jobs that have no GPUs, never started, have no recorded end, end before their start,
+    start before their submission, ran on unknown nodes, or asked for more GPUs than the cluster has. Raises
+    `InputError` with every reason if `strict`, or if no job is left.
     """
     limits = limits or Limits()
     raise_all(str(sieve.path), _beyond(sieve))
@@ -272,12 +272,12 @@ def finish(
 
 
 _STILL = "still ran when the log ended"
-#: Reasons that say nothing against a log: jobs that are simply not for the simulator.
+#: Reasons that are no fault of the log: jobs that the simulator does not cover.
 HARMLESS: Collection[str] = frozenset({"used no GPU", "never started", _STILL})
 
 
 def _still(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the jobs that ran or waited when the log ended; one past its time limit had ended, unrecorded."""
+    """Return the jobs that ran or waited when the log ended; a job past its limit counts as ended, unrecorded."""
     times = [table[name].to_numpy("float64") for name in ("submit_s", "start_s", "end_s")]
     last = np.nanmax(np.concatenate([*times, [0.0]]))
     limit = table["time_limit_s"].to_numpy("float64") if "time_limit_s" in table else np.zeros(len(table))
@@ -287,11 +287,11 @@ def _still(table: pd.DataFrame) -> pd.DataFrame:
     return part.assign(end_s=-1.0, start_s=part["start_s"].fillna(-1.0), duration_s=0.0)
 
 
-#: Slurm lets jobs run past their limit for a while (OverTimeLimit, KillWait).
+#: Slurm lets jobs exceed their limit for a while (OverTimeLimit, KillWait).
 _LAX_S = 3600
 
 
-#: The most that a column of a log may say, up or down; times count from 1970.
+#: The largest absolute value of each column of a log; times count from 1970.
 _MOST: Mapping[str, float] = MappingProxyType(
     dict.fromkeys(("submit_s", "eligible_s", "start_s", "end_s", "duration_s", "time_limit_s"), float(MOST_SECONDS))
     | {"gpus": 1e9, "priority": 2.0**53}
@@ -299,7 +299,7 @@ _MOST: Mapping[str, float] = MappingProxyType(
 
 
 def _beyond(sieve: Sieve) -> Iterator[Problem]:
-    """Find impossible figures: infinite ones, and those with a slipped digit."""
+    """Find impossible values: infinite ones and those with a misplaced digit."""
     for column, most in _MOST.items():
         if column not in sieve.table:
             continue
@@ -307,11 +307,11 @@ def _beyond(sieve: Sieve) -> Iterator[Problem]:
         for i in np.flatnonzero(np.abs(values) > most).tolist():
             job, line = str(sieve.table["job_id"].iat[i]), int(sieve.table["line"].to_numpy("int64")[i])
             message = f"job '{job:.40}': '{column}' is {values[i]:g}, beyond {most:g}"
-            yield Problem(str(sieve.path), message, "mend the line, or leave it out", line)
+            yield Problem(str(sieve.path), message, "correct the line, or leave it out", line)
 
 
 def _beside_gpus(table: pd.DataFrame, limits: Limits) -> npt.NDArray[np.bool_]:
-    """Say which jobs had cores of nodes with GPUs, and nothing but such nodes."""
+    """Return which jobs had cores on nodes with GPUs and on no other nodes."""
     if not limits.with_gpus or "nodes" not in table or "cpu_milli" not in table:
         return np.zeros(len(table), dtype=bool)
     known = {text: bool(text) and _known(text, limits.with_gpus) for text in table["nodes"].unique()}
@@ -345,11 +345,11 @@ def _nonzero(counts: Mapping[str, int] | None) -> Mapping[str, int]:
 
 
 def read_lines(path: Path, separator: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Split a text file (plain or .gz) into its header and its rows with their lines, read as they are asked for.
+    """Split a text file (plain or .gz) into its header and its numbered rows, which are read on demand.
 
     Blank lines, and lines at the top that begin with #, are skipped.
 
-    Raises `InputError` for a file that is missing, unreadable or empty, also while rows are read.
+    Raises `InputError` if the file is missing, unreadable or empty, possibly only while rows are read.
     """
     rows = ((i, line.split(separator)) for i, line in _lines(path))
     _, header = next(rows, (0, []))
@@ -360,7 +360,7 @@ def read_lines(path: Path, separator: str) -> tuple[list[str], Iterator[tuple[in
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """List the lines that are not blank, with their numbers, from the first that is not a comment on."""
+    """Yield the numbered lines that are not blank, without the comments at the top."""
     begun = False
     with open_text(path, newline="\n") as file:
         for i, line in enumerate(file, 1):
@@ -376,10 +376,10 @@ def frame(
     key: str,
     convert: Callable[[pd.DataFrame], pd.DataFrame] = lambda block: block,
 ) -> Sieve:
-    """Make a table of text of the rows that have as many fields as the header; the others are left out.
+    """Return the rows with as many fields as the header as a table of text; leave out the others.
 
-    Rows are taken in blocks, since text takes less memory in a table than in lists; `convert` turns each block into
-    what is kept of it. Raises `InputError` for a header that names a column twice.
+    Rows are processed in blocks, since text takes less memory in a table than in lists; `convert` reduces each block to
+    what is kept. Raises `InputError` if the header names a column twice.
     """
     check_header(path, header, line=0)
     blocks, short, wide = [convert(_block(header, (), key))], [], []

@@ -1,4 +1,4 @@
-"""Reads the log of a cluster's scheduler in any known layout, with the waits that it recorded."""
+"""Reads the log of a cluster's scheduler in any known layout, with the recorded waits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = ("slurm", *LAYOUTS)
 
 
 def layout_of(head: Head) -> Layout | None:
-    """Return the layout of a table by its beginning; None where it is none that is known."""
+    """Detect the layout of a table from its beginning; None if it is unknown."""
     if head.has("gpu_milli", "creation_time"):
         return OPENB_2023
     if is_pai_task(head):
@@ -38,7 +38,7 @@ def layout_of(head: Head) -> Layout | None:
 
 
 def is_log(head: Head) -> bool:
-    """Return whether a file begins like a log whose waits are recorded."""
+    """Return whether a file begins like a log that records waits."""
     return slurm.FORMAT.matches(head) or layout_of(head) is not None
 
 
@@ -51,10 +51,10 @@ def read_log(
     limits: Limits | None = None,
     strict: bool = False,
 ) -> ClusterLog:
-    """Read a log; `layout` names its layout, by default told by the content.
+    """Read a log; `layout` names its layout, which is detected by default.
 
-    Jobs that make no sense are left out and counted; `strict` makes them an error. Raises `InputError` for a file that
-    cannot be read or is not a log.
+    Invalid jobs are left out and counted; with `strict` they are errors. Raises `InputError` if the file cannot be read
+    or is not a log.
     """
     if layout not in ("auto", *NAMES):
         raise input_error("format", f"'{layout}' is not a layout of a log", nearest(layout, ["auto", *NAMES]))

@@ -1,7 +1,7 @@
 """The official Philly log `cluster_job_log`: one JSON array of jobs with all their scheduling attempts.
 
 Times are strings without a zone, most likely UTC; a missing one is the *string* "None". A job that never started has no
-attempts. A machine may be listed several times in one attempt. The array is in no order. (Jeon et al., ATC'19.)
+attempts. A machine may occur several times in one attempt. The array is not sorted. (Jeon et al., ATC'19.)
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from simsched.workload.trace import EPOCH, STATUSES, raise_all
 
 _STYLE = "%Y-%m-%d %H:%M:%S"
 _REMEDY = "correct or remove the record"
-#: What is read of a job, of its attempts and of their machines, and what is not: addresses.
+#: The fields read from a job, its attempts and their machines, and the unused ones: addresses.
 _USED = ("status", "vc", "jobid", "attempts", "submitted_time", "user", "start_time", "end_time", "detail", "gpus")
 _IDLE = ("ip",)
 
 
 @dataclass
 class _Log:
-    """The log as columns: one entry a job, and one entry an attempt with the job that it belongs to."""
+    """The log as columns: one entry per job, and one entry per attempt with the index of its job."""
 
     job_id: list[str] = field(default_factory=list)
     submitted: list[str | None] = field(default_factory=list)
@@ -44,7 +44,7 @@ class _Log:
     keys: dict[str, object] = field(default_factory=dict)
 
     def add(self, record: dict[str, Any]) -> None:
-        """Append one job; raises `KeyError`, `TypeError` or `ValueError` where the record is not as described."""
+        """Append one job; raises `KeyError`, `TypeError` or `ValueError` if the record has another form."""
         attempts = record["attempts"]
         self.keys.update(record)
         for attempt in attempts:
@@ -62,13 +62,13 @@ class _Log:
 
 
 def _gpus_of(attempts: Sequence[dict[str, Any]]) -> int:
-    """Return the number of GPUs of the first attempt that lists any; a machine listed twice counts twice."""
+    """Return the number of GPUs of the first attempt that lists any; repeated machines count each time."""
     counts = (sum(len(container["gpus"]) for container in attempt["detail"]) for attempt in attempts)
     return next((gpus for gpus in counts if gpus), 0)
 
 
 def _read(path: Path) -> Jobs:
-    """Read the jobs that ran: service is the sum over attempts of which both start and end are known."""
+    """Read the jobs that ran; service is the sum over attempts with known start and end."""
     records = read_json(path, "fetch the file again; a whole log ends with ]")
     if not isinstance(records, list):
         raise input_error(path, "the JSON is not an array", "give the log as one array of jobs")
@@ -111,7 +111,7 @@ def _read(path: Path) -> Jobs:
 def _attempt_seconds(
     owner: npt.NDArray[np.int64], service: npt.NDArray[np.float64], count: int
 ) -> npt.NDArray[np.object_]:
-    """Write the seconds of each job's attempts, in the order of the log, where there are several."""
+    """Return the seconds of each job's attempts as text, in the order of the log, if there are several."""
     parts: list[list[str]] = [[] for _ in range(count)]
     for job, seconds in zip(owner.tolist(), service.tolist(), strict=True):
         parts[job].append(f"{seconds:g}")
@@ -138,7 +138,7 @@ def _unlike(path: Path, index: int, what: str) -> InputError:
 def _seconds(
     path: Path, texts: Sequence[str | None], key: str, log: _Log, owners: Sequence[int], problems: list[Problem]
 ) -> npt.NDArray[np.float64]:
-    """Turn time strings into seconds since 1970-01-01, NaN where the log has "None"."""
+    """Convert time strings to seconds since 1970-01-01, NaN for "None"."""
     column = pd.Series(list(texts), dtype=object)
     missing = (column.isna() | column.isin(["None", ""])).to_numpy("bool")
     moments = pd.to_datetime(column.mask(missing, None), errors="coerce", format=_STYLE)
@@ -156,7 +156,7 @@ def _wrong_values(
         yield Problem(str(path), message, _REMEDY)
     for i, status in enumerate(log.status):
         if status not in STATUSES:
-            message = f"{_record(log, i)}: status '{status}' is none of {', '.join(STATUSES)}"
+            message = f"{_record(log, i)}: status '{status}' is not one of {', '.join(STATUSES)}"
             yield Problem(str(path), message, _REMEDY)
 
 
@@ -165,7 +165,7 @@ def _record(log: _Log, index: int) -> str:
 
 
 def _sift(*reasons: tuple[str, npt.NDArray[np.bool_]]) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
-    """Count each row under the first reason that drops it; returns what to keep and the counts."""
+    """Count each dropped row under its first reason; return a mask of the rows to keep and the counts."""
     keep = np.ones(len(reasons[0][1]), dtype=bool)
     dropped = {}
     for reason, mask in reasons:

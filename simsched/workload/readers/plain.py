@@ -1,4 +1,4 @@
-"""simsched's own trace CSV, version 1: `submit_time,num_gpus,duration` and optional columns (see docs/formats.md)."""
+"""simsched's trace CSV, version 1: `submit_time,num_gpus,duration` and optional columns (see docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONAL = (
 
 
 def _read(path: Path) -> Jobs:
-    """Read every row; a wrong value, an unknown column and a repeated id are errors."""
+    """Read every row; a wrong value, an unknown column or a repeated id is an error."""
     check_version(path, KIND)
     sheet = open_sheet(path, REQUIRED)
     blame_unknown_columns(sheet, (*REQUIRED, *OPTIONAL))
@@ -49,7 +49,7 @@ def _read(path: Path) -> Jobs:
 #: Optional columns of text.
 _TEXTS = ("attempts_s", "queue", "qos", "group", "application",
           *(name for name, column in SHAPE_COLUMNS.items() if column.idle == ""))  # fmt: skip
-#: Optional columns of numbers, with what their cells may be.
+#: Optional numeric columns, with the values that they allow.
 _NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "attempts": {"least": 1, "whole": True},
     "batch_size": {"least": 0, "whole": True},
@@ -81,7 +81,7 @@ def _are_seconds(text: str) -> bool:
 
 
 def blame_unknown_columns(sheet: Sheet, known: tuple[str, ...]) -> None:
-    """Note a problem for each column that the schema does not know."""
+    """Record a problem for each column that is not in the schema."""
     for column in sheet.cells.columns:
         if column not in known:
             problem = Problem(str(sheet.path), f"column '{column}' is unknown", nearest(column, known))

@@ -1,4 +1,4 @@
-"""Published traces that are one plain CSV each: Microsoft's ITP 2021, and the Philly jobs that passed."""
+"""Traces published as one plain CSV each: Microsoft's ITP 2021, and the Philly jobs that passed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PHILLY = ("timestamp", "duration", "num_gpus")
 
 
 def _read_itp(path: Path) -> Jobs:
-    """Read a cluster of Microsoft ITP 2021 (ElasticFlow artifact), which is its tenant.
+    """Read a cluster of Microsoft ITP 2021 (ElasticFlow artifact); the cluster becomes the tenant.
 
-    Seconds count from an unnamed moment of 2021-03-04; only jobs of at least 600 s are in it.
+    Seconds count from an unknown time on 2021-03-04; the trace has only jobs of at least 600 s.
     """
     sheet = open_sheet(path, _ITP)
     columns = {
@@ -28,11 +28,11 @@ def _read_itp(path: Path) -> Jobs:
 
 
 def _read_philly(path: Path) -> Jobs:
-    """Read the Philly jobs that passed, as the Pollux artifact ships them; `cluster` is the virtual cluster.
+    """Read the Philly jobs that passed, from the Pollux artifact; `cluster` is the virtual cluster.
 
     The times carry no zone and are most likely UTC; `duration` is the sum of a job's attempts in seconds.
     """
-    sheet = open_sheet(path, _PHILLY, idle=("gpu_time",))  # seconds times GPUs, which the others say already
+    sheet = open_sheet(path, _PHILLY, idle=("gpu_time",))  # GPU-seconds, the product of other columns
     columns = {
         "submit_time_s": sheet.moment("timestamp"),
         "tenant": sheet.text("cluster"),

@@ -1,4 +1,4 @@
-"""A CSV file read column by column, with every wrong cell named by line and column."""
+"""A CSV file read by column; reports every wrong cell by line and column."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from simsched.reading import check_header, first_lines, open_text, other_width, 
 from simsched.workload.readers.clock import Clock
 from simsched.workload.trace import raise_all
 
-_MEND = "mend the line, or leave it out"
-#: How the logs write a value that was never recorded.
+_MEND = "correct the line, or leave it out"
+#: How logs write a value that was not recorded.
 MISSING = ("", "None", "NULL", "null", "nan", "NaN", "NA", "N/A", "\\N")
 
 
 @dataclass
 class Sheet:
-    """The cells of a CSV file as text, and the problems found so far while they are turned into values.
+    """The cells of a CSV file as text, and the problems found so far in converting them.
 
-    `idle` names columns that the format knows and has no use for, and `read` those that have been read so far.
+    `idle` names known columns that the format does not use, and `read` the columns read so far.
     """
 
     path: Path
@@ -51,12 +51,12 @@ class Sheet:
         return self.cells.index.to_numpy()
 
     def missing(self, column: str) -> npt.NDArray[np.bool_]:
-        """Return which cells of a column hold no value."""
+        """Return a mask of a column's cells that hold no value."""
         self.read.add(column)
         return self.cells[column].str.strip().isin(MISSING).to_numpy("bool")
 
     def text(self, column: str) -> Any:
-        """Return a column as stripped text; missing values are empty, as is a column the file lacks."""
+        """Return a column as stripped text; missing values and missing columns are empty."""
         if column not in self:
             return ""
         return self.cells[column].str.strip().mask(self.missing(column), "")
@@ -64,7 +64,7 @@ class Sheet:
     def number(
         self, column: str, *, least: float = -np.inf, most: float = 2.0**53, whole: bool = False
     ) -> npt.NDArray[np.float64]:
-        """Return a column as numbers from `least` to `most`; other cells become problems of this sheet."""
+        """Return a column as numbers from `least` to `most`; record a problem for any other cell."""
         values = pd.to_numeric(self.cells[column], errors="coerce").to_numpy("float64", copy=True)
         missing = self.missing(column)
         self.blame(column, missing, "is missing")
@@ -79,8 +79,7 @@ class Sheet:
     def moment(self, column: str) -> npt.NDArray[np.int64]:
         """Return a column of timestamps as whole seconds since 1970-01-01.
 
-        Timestamps with an offset are turned into UTC, those without stay as they are; raises `InputError` where
-        the column has both.
+        Timestamps with an offset are converted to UTC, others are kept. Raises `InputError` if the column has both.
         """
         seconds = Clock(self.path).seconds(self.cells[column], self.first_line + self.rows)
         missing = self.missing(column)
@@ -89,34 +88,34 @@ class Sheet:
         return np.floor(np.nan_to_num(seconds)).astype(np.int64)
 
     def one_of(self, column: str, known: Sequence[str]) -> Any:
-        """Return a column of names, each of which must be known or missing."""
+        """Return a column of names, each either known or missing."""
         names = self.text(column)
         if isinstance(names, str):
             return names
-        self.blame(column, ~names.isin(["", *known]).to_numpy("bool"), f"is none of {', '.join(known)}")
+        self.blame(column, ~names.isin(["", *known]).to_numpy("bool"), f"is not one of {', '.join(known)}")
         return names
 
     def unique(self, column: str) -> Any:
-        """Return a column of names, none of which may be missing or occur twice."""
+        """Return a column of unique names, none missing."""
         self.blame(column, self.missing(column), "is missing")
         names = self.text(column)
-        self.blame(column, ((names != "") & names.duplicated()).to_numpy("bool"), "names an earlier row too")
+        self.blame(column, ((names != "") & names.duplicated()).to_numpy("bool"), "also names an earlier row")
         return names
 
     def check(self) -> tuple[str, ...]:
-        """Raise `InputError` with the problems found so far, by line; once all is read, return what no one has read.
+        """Raise `InputError` with the problems so far, by line; after reading all columns, return the unread ones.
 
-        Columns that the format does not even know are told.
+        Warns about columns that the format does not know.
         """
         raise_all(str(self.path), iter(self.problems))
         return unused(self.path, map(str, self.cells.columns), self.read, self.idle)
 
     def line(self, row: int) -> int:
-        """Return the line of the file, counted from 1, on which a 0-based data row stands."""
+        """Return the 1-based line of a 0-based data row."""
         return self.first_line + row
 
     def blame(self, column: str, mask: npt.NDArray[np.bool_], what: str) -> None:
-        """Note a problem for each cell of a column where `mask` holds: `what` follows the cell's text."""
+        """Record a problem for each cell of a column where `mask` holds; `what` follows the cell's text."""
         for i in np.flatnonzero(mask).tolist():
             cell = str(self.cells[column].iat[i]).strip()
             message = f"column '{column}': {repr(cell) + ' ' if cell else ''}{what}"
@@ -126,8 +125,8 @@ class Sheet:
 def open_sheet(path: Path, required: Sequence[str], idle: Collection[str] = ()) -> Sheet:
     """Read a CSV file (plain or .gz) that has at least the `required` columns.
 
-    Lines at the top that begin with # and blank lines are skipped. `idle` are further columns that its format knows.
-    Raises `InputError` for a file that is missing, empty, cut short, no text, lacks a column or names one twice.
+    Lines at the top that begin with # and blank lines are skipped. `idle` are columns that its format does not use.
+    Raises `InputError` if the file is missing, empty, truncated or not text, lacks a column or names one twice.
     """
     skip = _comment_lines(path)
     header = _header(path, skip)
@@ -173,7 +172,7 @@ def _comment_lines(path: Path) -> int:
 
 
 def _malformed(path: Path, skip: int) -> InputError:
-    """Name the first line that is not CSV: a quote that is never closed, or more or fewer fields than the header."""
+    """Report the first line that is not CSV: it has an unclosed quote, or not as many fields as the header."""
     with open_text(path) as stream:
         for _ in range(skip):
             next(stream)
@@ -187,6 +186,6 @@ def _malformed(path: Path, skip: int) -> InputError:
                 line = skip + rows.line_num + 1
         except csv.Error as error:
             if "limit" in str(error):
-                return input_error(path, f"a {error}", "is a quote not closed, or this no CSV?", line=line)
+                return input_error(path, f"a {error}", "is a quote not closed, or is this not CSV?", line=line)
             return input_error(path, "a quote that begins here is never closed", "close it, or double it", line=line)
     return input_error(path, "is no CSV", "give every line the same number of fields as the header")

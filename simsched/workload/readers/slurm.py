@@ -1,7 +1,7 @@
-"""Slurm's accounting: the output of `sacct -P`, with arrays, steps, requeued jobs, and clocks that were changed.
+"""Slurm's accounting: the output of `sacct -P`, with arrays, steps, requeued jobs and clock changes.
 
-Used are JobID, Submit, Start, End, State and AllocTRES or ReqTRES (or AllocGRES, ReqGRES), and where they are there
-Eligible, ElapsedRaw or Elapsed, TimelimitRaw or Timelimit, Partition, QOS, Account, User, Priority and NodeList.
+It uses JobID, Submit, Start, End, State and AllocTRES or ReqTRES (or AllocGRES, ReqGRES), and, if present, Eligible,
+ElapsedRaw or Elapsed, TimelimitRaw or Timelimit, Partition, QOS, Account, User, Priority and NodeList.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Numbers = npt.NDArray[np.float64]
 
 _REQUIRED = ("JobID", "Submit", "Start", "End", "State")
 _TRES = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
-#: What else is used where it is there; of each pair the first.
+#: Fields used if present; of each pair, the first.
 _CHOICES = (("ElapsedRaw", "Elapsed"), ("TimelimitRaw", "Timelimit"), ("NNodes", "AllocNodes"), ("NCPUS", "AllocCPUS"))
 _OPTIONAL = (
     "Eligible", "Partition", "QOS", "Account", "User", "Priority", "NodeList", "Reservation", "Licenses", "SubmitLine",
 )  # fmt: skip
-#: The other fields of sacct (`sacct --helpformat`), for which a replay has no use.
+#: The other fields of sacct (`sacct --helpformat`), which a replay does not use.
 _IDLE = (
     "AdminComment", "AllocCPUS", "AllocNodes", "AssocID", "AveCPU", "AveCPUFreq", "AveDiskRead", "AveDiskWrite",
     "AvePages", "AveRSS", "AveVMSize", "BlockID", "Cluster", "Comment", "Constraints", "ConsumedEnergy",
@@ -54,25 +54,25 @@ _STATUS: Mapping[str, str] = MappingProxyType(
     {"COMPLETED": "Pass", "CANCELLED": "Killed", "PREEMPTED": "Killed", "REQUEUED": "Killed", "DEADLINE": "Failed"}
     | dict.fromkeys(("FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL"), "Failed")
 )
-#: States after which Slurm starts a job again under the same number.
+#: States after which Slurm restarts a job under the same number.
 _AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "RESIZING"})
 _GPU = re.compile(r"(?:gres/)?gpu(?::([^=:,()]+))?[=:](\d+)")
 _TRES_PART = re.compile(r"(?:^|,)(cpu|mem|node)=([\d.]+)([KMGTP]?)")
-#: MiB of the units in which Slurm writes memory; without one it means MiB.
+#: Slurm's units of memory in MiB; MiB is the default.
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3, "": 1}
-#: A slice of a GPU, such as 3g.20gb: so many sevenths of it.
+#: A slice of a GPU, such as 3g.20gb: three sevenths of it.
 _SLICE = re.compile(r"(?:^|_)(\d)g\.\d+gb", re.IGNORECASE)
 _EXCLUSIVE = re.compile(r"(?:^|\s)--exclusive(?:=user|=exclusive)?(?=\s|$)")
 _TASKS_AT_ONCE = re.compile(r"(?:^|\s)(?:-a|--array)[= ]?[^\s%]+%(\d+)")
 _AFTER = re.compile(r"(?:^|\s)(?:-d|--dependency)[= ]?(\S+)")
 _DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
-#: Clocks are changed by multiples of a quarter of an hour, at most this many seconds.
+#: Clocks change by multiples of a quarter of an hour, by at most this many seconds.
 _QUARTER_S, _SHIFT_S = 900, 15 * 3600
 _STEPS = "steps of jobs"
-_SHIFTED = "jobs ran while the clock was changed; their end is start plus elapsed time"
+_SHIFTED = "jobs ran while the clock changed; their end is start plus elapsed time"
 _MERGED = "jobs were requeued; their attempts are added up"
-_HET = "parts of heterogeneous jobs, added up to one job each"
-_REUSED = "job numbers occur for several jobs; all but the first got a suffix"
+_HET = "parts of heterogeneous jobs were added up to one job each"
+_REUSED = "job numbers were reused; all jobs but the first got a suffix"
 
 
 def read_sacct(
@@ -80,8 +80,8 @@ def read_sacct(
 ) -> ClusterLog:
     """Read the output of `sacct -P`, or of `sacct --json`.
 
-    `time_zone` is that of timestamps without an offset. Jobs that make no sense are left out with reason and line, see
-    `finish`; `strict` makes them an error. Raises `InputError` for a file that cannot be read or lacks columns.
+    `time_zone` applies to timestamps without an offset. Invalid jobs are left out with reason and line (see `finish`);
+    with `strict` they are errors. Raises `InputError` if the file cannot be read or lacks columns.
     """
     place = Path(path)
     header, rows = (list(HEADER), rows_of(place)) if _is_json(first_lines(place)) else read_lines(place, "|")
@@ -97,7 +97,7 @@ def sacct_rows(
     limits: Limits | None = None,
     strict: bool = False,
 ) -> ClusterLog:
-    """Make a log of the fields of sacct, each row with its line."""
+    """Build a log from fields of sacct; each row comes with its line."""
     if header[-1] == "":  # sacct -p, unlike -P, ends every line with a separator
         header, rows = header[:-1], ((i, cells[:-1] if cells[-1] == "" else cells) for i, cells in rows)
     _require(place, header)
@@ -116,7 +116,7 @@ def sacct_rows(
 
 
 def _chosen(names: Collection[str], pair: Sequence[str]) -> str:
-    """Return the first of several columns that is there; empty where none is."""
+    """Return the first of several columns that exists; empty if none does."""
     return next((name for name in pair if name in names), "")
 
 
@@ -130,7 +130,7 @@ def _require(path: Path, header: Sequence[str]) -> None:
 
 
 class _Blocks:
-    """Turns blocks of text into the columns of a log; what was found in one helps with the next."""
+    """Converts blocks of text to the columns of a log; reuses results of earlier blocks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -140,7 +140,7 @@ class _Blocks:
         self.steps = 0
 
     def convert(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the jobs among the rows, their ends mended; `shifted` tells which were, if that can be known."""
+        """Return the jobs among the rows with corrected ends; `shifted` marks corrections, if they can be known."""
         steps = table["JobID"].str.contains(".", regex=False).to_numpy("bool")
         self.steps += int(steps.sum())
         table = table[~steps].reset_index(drop=True)
@@ -169,7 +169,7 @@ class _Blocks:
         return table[[name for name in table if name in LOG_COLUMNS or name in (*LOG_SHAPES, "shifted")]]
 
     def _count_tres(self, table: pd.DataFrame) -> None:
-        """Read GPUs, cores, memory and nodes; what ended when it started and was given nothing never started."""
+        """Read GPUs, cores, memory and nodes; a job that ended as it started and got nothing never started."""
         known, found = self._tres, []
         names = [name for name in _TRES if name in table]
         for texts in zip(*(table[name] for name in names), strict=True):
@@ -190,7 +190,7 @@ class _Blocks:
             table.loc[nothing, "start_s"] = np.nan
 
     def _read_terms(self, table: pd.DataFrame) -> None:
-        """Read reservations and licences, and from the command whether nodes are a job's own and what comes before."""
+        """Read reservations and licences, and, from the command, exclusive nodes and dependencies."""
         if "Reservation" in table:
             table["reservation"] = table["Reservation"].str.strip()
         if "Licenses" in table:
@@ -212,7 +212,7 @@ _Tres = tuple[float, str, int, int, int]
 
 
 def _mend_ends(table: pd.DataFrame) -> None:
-    """Set the end to start plus elapsed time where they differ by what clocks are changed by."""
+    """Set the end to start plus elapsed time where they differ by a clock change."""
     name = _chosen(table.columns, _CHOICES[0])
     if not name:
         return
@@ -225,7 +225,7 @@ def _mend_ends(table: pd.DataFrame) -> None:
 
 
 def _seconds(text: pd.Series, unit_s: float) -> Numbers:
-    """Turn durations such as 1-02:03:04 into seconds, or plain numbers of `unit_s`; other text becomes 0."""
+    """Convert durations such as 1-02:03:04, or plain numbers of `unit_s`, to seconds; other text becomes 0."""
     values = {entry: _duration(entry.strip(), unit_s) for entry in text.unique()}
     return text.map(values).to_numpy("float64")
 
@@ -241,7 +241,7 @@ def _duration(text: str, unit_s: float) -> float:
 
 
 def _tres(texts: Sequence[str]) -> _Tres:
-    """Read the first of several TRES texts that has GPUs, or else that has anything."""
+    """Read the first of several TRES texts that has GPUs, or else the first that is not empty."""
     text = next((text for text in texts if _GPU.search(text)), next((text for text in texts if text), ""))
     gpus, kind = _gpus(text)
     parts = {name: float(number) * (_MIB[unit] if name == "mem" else 1) for name, number, unit in _parts(text)}
@@ -264,9 +264,9 @@ def _gpus(text: str) -> tuple[float, str]:
 
 
 def _add_parts(sieve: Sieve) -> int:
-    """Add up the parts of heterogeneous jobs (123+0, 123+1) to one job each; return how many parts went into others.
+    """Merge the parts of heterogeneous jobs (123+0, 123+1) into one job each; return how many parts were merged.
 
-    Parts on several nodes with unlike numbers of GPUs have no shape of equal parts, so that any nodes will do.
+    Parts with different numbers of GPUs per node have no uniform shape, so any nodes will do.
     """
     table = sieve.table
     het = table["job_id"].str.contains("+", regex=False).to_numpy("bool")
@@ -288,10 +288,10 @@ def _add_parts(sieve: Sieve) -> int:
 
 
 def _merge(sieve: Sieve) -> tuple[int, int]:
-    """Add up the attempts of requeued jobs and tell jobs of one number apart; returns how many of each.
+    """Merge the attempts of requeued jobs and rename jobs with reused numbers; return how many of each.
 
-    Attempts are rows of one number, in order of submission and start, all but the last of which ended in a state after
-    which Slurm starts the job again. Their last row stands for the job, with the first submission and start.
+    Attempts are rows of one number in order of submission and start; all but the last ended in a state after which
+    Slurm restarts the job. The last row represents the job, with the first submission and start.
     """
     table = sieve.table
     table["attempts"] = 1
@@ -313,7 +313,7 @@ def _merge(sieve: Sieve) -> tuple[int, int]:
 
 
 def _added(rows: pd.DataFrame, first: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Make one row of each run of rows that begins at `first`; `number` counts those of one job number from 0."""
+    """Merge each run of rows that begins at `first` into one; `number` counts the runs of one job number from 0."""
     last = np.append(first[1:], len(rows)) - 1
     found = rows.iloc[last].reset_index(drop=True)
     for column in ("submit_s", "line"):

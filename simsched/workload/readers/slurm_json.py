@@ -19,7 +19,7 @@ _REMEDY = "print it again with `sacct --json`"
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the jobs of a file, each with its place from 1 and its cells; raises `InputError` for another file."""
+    """Yield each job's 1-based position and cells; raises `InputError` if the file is not such output."""
     document = read_json(path, _REMEDY)
     jobs = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(jobs, list) or not jobs:
@@ -52,7 +52,7 @@ def _cells(job: Mapping[str, Any]) -> list[str]:
 
 
 def _name(job: Mapping[str, Any]) -> str:
-    """Return a job's number, as a task of its array or a part of its heterogeneous job where it is one."""
+    """Return a job's number, including its array task or its part of a heterogeneous job."""
     array, het = job.get("array") or {}, job.get("het") or {}
     task, part = _number(array.get("task_id")), _number(het.get("job_offset"))
     if array.get("job_id") and task:
@@ -61,7 +61,7 @@ def _name(job: Mapping[str, Any]) -> str:
 
 
 def unwrapped(value: Any) -> Any:
-    """Return a number that newer versions wrap in what says whether it is set and finite; None where it is not."""
+    """Unwrap a number that newer versions flag as set and finite; None if it is not."""
     if isinstance(value, Mapping):
         return value.get("number") if value.get("set", True) and not value.get("infinite") else None
     return value
@@ -78,6 +78,6 @@ def _stamp(seconds: Any) -> str:
 
 
 def _tres(parts: Any) -> str:
-    """Write a list of resources as AllocTRES has them; memory is counted in MiB."""
+    """Format a list of resources like AllocTRES, with memory in MiB."""
     names = ((f"{one['type']}/{one['name']}" if one.get("name") else one["type"], one["count"]) for one in parts or ())
     return ",".join(f"{name}={count}{'M' if name == 'mem' else ''}" for name, count in names)

@@ -15,15 +15,15 @@ from simsched.reading import parse_json, read_text
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _RANGE = re.compile(r"^(.*?)\[([^\]]*)\](.*)$")
-#: The most nodes that one text may stand for, as in Slurm, and GPUs of a node.
+#: The most nodes that one text may stand for, as in Slurm, and the most GPUs of a node.
 MOST_NODES = 65_536
 _MOST_GPUS = 65_536
-#: Longer numbers are cut, which leaves them too large for anything.
+#: Longer numbers are truncated and are still too large to be valid.
 _DIGITS = 12
 
 
 class _TooManyError(Exception):
-    """A text stands for too many nodes."""
+    """A text that stands for too many nodes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SlurmNode:
 
     @property
     def works(self) -> bool:
-        """Return whether jobs may start on it, by its state."""
+        """Return whether its state lets jobs start."""
         return not re.search(r"down|drain|drng|fail|maint|power_?off|unk", self.state)
 
 
@@ -52,11 +52,11 @@ class SlurmCluster:
 
     @property
     def gpus(self) -> int:
-        """Count the GPUs of all nodes."""
+        """Return the number of GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
 
     def makes(self) -> tuple[tuple[SlurmNode, ...], ...]:
-        """Return the nodes with GPUs in groups of equal ones, sorted by type, size and what else they differ in."""
+        """Return the nodes with GPUs in groups of equal nodes, sorted by type, size and then other properties."""
         found: dict[tuple[Any, ...], list[SlurmNode]] = {}
         for node in self.nodes:
             if node.gpus:
@@ -65,21 +65,21 @@ class SlurmCluster:
         return tuple(tuple(found[kind]) for kind in sorted(found))
 
     def groups(self) -> tuple[tuple[int, int, str], ...]:
-        """Return (nodes, GPUs a node, type) of the nodes with GPUs, sorted by type and size."""
+        """Return (nodes, GPUs per node, type) of the nodes with GPUs, sorted by type and size."""
         count = Counter((one[0].gpu_type, one[0].gpus) for one in self.makes() for _ in one)
         return tuple((nodes, gpus, kind) for (kind, gpus), nodes in sorted(count.items()))
 
 
 def describes_nodes(text: str) -> bool:
-    """Return whether a text may be what `read_nodes` reads."""
+    """Return whether a text looks like input of `read_nodes`."""
     return "NodeName=" in text or "NODELIST" in text or (text.lstrip().startswith("{") and '"nodes"' in text)
 
 
 def read_nodes(path: str | Path) -> SlurmCluster:
     """Read `scontrol show node`, plain or with `--json`, or `sinfo -N` with a header that has NODELIST and GRES.
 
-    A node listed in several partitions is one node. Raises `InputError` for a file that is neither or names no node,
-    and where two lines about a node contradict each other.
+    A node in several partitions is one node. Raises `InputError` if the file is neither or names no node, or if two
+    lines about a node disagree.
     """
     place = Path(path)
     text = read_text(place)
@@ -88,10 +88,10 @@ def read_nodes(path: str | Path) -> SlurmCluster:
     nodes: dict[str, SlurmNode] = {}
     for line, node in found:
         if node.gpus > _MOST_GPUS:
-            raise input_error(place, f"node '{node.name:.40}' has {node.gpus} GPUs", "mend its Gres", line=line)
+            raise input_error(place, f"node '{node.name:.40}' has {node.gpus} GPUs", "correct its Gres", line=line)
         known = nodes.get(node.name)
         if known is not None and (known.gpus, known.gpu_type) != (node.gpus, node.gpu_type):
-            message = f"node '{node.name}' has other GPUs than on an earlier line"
+            message = f"node '{node.name}' has different GPUs than on an earlier line"
             raise InputError(Problem(str(place), message, "describe it once", line))
         partitions = tuple(sorted({*node.partitions, *(known.partitions if known else ())}))
         nodes[node.name] = SlurmNode(
@@ -112,7 +112,7 @@ def _scontrol(text: str) -> Iterator[tuple[int, SlurmNode]]:
             gpus, kind = _gres(fields.get("CfgTRES", "").replace("gres/", ""))
         named = {name for name in fields.get("Partitions", "").split(",") if name}
         cpus = _whole(fields.get("CPUTot", "") or fields.get("CPUs", ""))
-        state = fields.get("State", "").lower().replace("unknown", "")  # of slurm.conf: as it is found
+        state = fields.get("State", "").lower().replace("unknown", "")  # of slurm.conf: wherever it is
         line, memory = text.count("\n", 0, begin) + 1, _whole(fields.get("RealMemory", ""))
         for name in expand_nodes(fields["NodeName"]) if fields["NodeName"] != "DEFAULT" else ():
             inside = tuple(sorted(named | partitions.get(name, set())))
@@ -136,7 +136,7 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:
 
 
 def _partitions_of(text: str) -> dict[str, set[str]]:
-    """Return the partitions of each node by lines such as PartitionName=gpu Nodes=g[1-4], as slurm.conf has them."""
+    """Return the partitions of each node from lines of slurm.conf such as PartitionName=gpu Nodes=g[1-4]."""
     found: dict[str, set[str]] = {}
     for line in re.findall(r"(?m)^\s*PartitionName=.*$", text):
         fields = dict(_FIELD.findall(line))
@@ -163,7 +163,7 @@ def _sinfo(path: Path, text: str) -> Iterator[tuple[int, SlurmNode]]:
 
 
 def _gres(text: str) -> tuple[int, str]:
-    """Count GPUs in a text such as gpu:a100:8(S:0-1), and name their types."""
+    """Return the number and types of GPUs in a text such as gpu:a100:8(S:0-1)."""
     text = re.sub(r"\([^)]*\)", "", text)
     typed: list[tuple[str, int]] = []
     plain: list[tuple[str, int]] = []
@@ -184,7 +184,7 @@ def _whole(text: str) -> int:
 def expand_nodes(text: str) -> list[str]:
     """List the names that a text such as gpu[01-03,7],login1 stands for; none for an empty one.
 
-    Raises `InputError` for a text that stands for more than `MOST_NODES`.
+    Raises `InputError` if it stands for more than `MOST_NODES`.
     """
     names: list[str] = []
     try:
@@ -192,7 +192,7 @@ def expand_nodes(text: str) -> list[str]:
             names += _expanded(part)
     except (_TooManyError, RecursionError):
         message = f"'{text:.60}' stands for more than {MOST_NODES} nodes"
-        raise input_error("list of nodes", message, "mend its ranges") from None
+        raise input_error("list of nodes", message, "correct its ranges") from None
     return [name for name in names if name and name not in ("None assigned", "(null)")]
 
 

@@ -1,7 +1,7 @@
-"""What an administrator has set of Slurm, as parameters of `slurm-backfill`; what is not modelled is listed.
+"""An administrator's settings of Slurm as parameters of `slurm-backfill`; lists what is not modelled.
 
-Read are slurm.conf, `scontrol show partition` and `show reservation`, and `sacctmgr show qos -P` and `show assoc -P`.
-Names are those of SchedMD's pages slurm.conf, sacctmgr, "Quality of Service (QOS)" and "Resource Limits".
+It reads slurm.conf, `scontrol show partition` and `show reservation`, and `sacctmgr show qos -P` and `show assoc -P`.
+Names follow SchedMD's pages slurm.conf, sacctmgr, "Quality of Service (QOS)" and "Resource Limits".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simsched.workload.readers.slurm_nodes import expand_nodes
 _UNLIMITED = frozenset({"", "unlimited", "infinite", "n/a", "none", "-1", "(null)"})
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _GIB = {"K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2, "": 1 / 1024}
-#: Keys of slurm.conf that say nothing of who runs when.
+#: Keys of slurm.conf that do not affect scheduling.
 _IDLE = re.compile(
     r"(log|port|dir|user$|host|addr|file|pid|timeout|auth|mail|debug|state|cred|cluster|proctrack|task|launch|mpi|return|"
     r"accounting|jobcomp|jobacct|switch|prolog|epilog|health|slurm(d|ctld)|srun|select|grestypes|interval$)"
@@ -37,18 +37,18 @@ _SCHEDULER: Mapping[str, tuple[str, Callable[[str], float]]] = {
 }
 #: The days of the week, Monday first, on which a reservation with a flag repeats at its time (scontrol, "Flags").
 _DAYS: Mapping[str, Sequence[int]] = {"DAILY": range(7), "WEEKDAY": range(5), "WEEKEND": (5, 6)}
-#: How long after the last submission jobs of a log may still wait for nodes that will be reserved.
+#: How long after the last submission reservations still recur, since jobs of the log may still wait.
 _ON_S = 30 * 86400
-#: Slurm's defaults where slurm.conf says nothing.
+#: Slurm's defaults for keys missing from slurm.conf.
 _BACKFILL = MappingProxyType({"kind": "conservative", "interval_s": 30.0, "resolution_s": 60})
 _WEIGHTS = {"age": "age", "fairshare": "fair_share", "jobsize": "size", "partition": "partition", "qos": "qos"}
 
 
 @dataclass
 class SlurmSettings:
-    """Parameters of `slurm-backfill` as plain data, nodes of partitions, reservations by the clock, and what was left.
+    """Parameters of `slurm-backfill` as plain data, nodes of partitions, dated reservations, and unused settings.
 
-    `reservations` name nodes; `params_from` turns them into seconds and numbers.
+    `reservations` name nodes and dates; `params_from` converts them to indices and seconds.
     """
 
     backfill: dict[str, Any] = field(default_factory=dict)
@@ -62,10 +62,10 @@ class SlurmSettings:
     def params_from(
         self, origin: datetime | None, nodes: Sequence[str], time_zone: str = "UTC", lasts_s: int = 0
     ) -> dict[str, Any]:
-        """Return the policy's parameters for a log that begins at `origin` (UTC), on nodes in their order.
+        """Return the policy's parameters for a log that begins at `origin` (UTC), on nodes in the given order.
 
-        Reservations are given in `time_zone`; those that repeat do so from the begin of the log until `_ON_S` after the
-        `lasts_s` for which it lasts.
+        Reservations are in `time_zone`; recurring ones repeat from the start of the log until `_ON_S` after its end at
+        `lasts_s`.
         """
         place = {name: i for i, name in enumerate(nodes)}
         reserved, start = [], (origin or datetime(1970, 1, 1)).replace(tzinfo=UTC)
@@ -81,12 +81,12 @@ class SlurmSettings:
         return {name: value for name, value in parts.items() if value}
 
     def said(self) -> str:
-        """Say what was not used; empty if all was."""
+        """Return a text of the unused settings; empty if all were used."""
         return f"  not modelled: {', '.join(sorted(set(self.unused)))}" if self.unused else ""
 
 
 def read_settings(paths: Sequence[Path]) -> SlurmSettings:
-    """Read files of an administrator, each told by its content; raises `InputError` for one that is none of them."""
+    """Read an administrator's files and detect each by its content; raises `InputError` if one is of no known kind."""
     found = SlurmSettings()
     for path in paths:
         text = read_text(path)
@@ -106,11 +106,13 @@ def read_settings(paths: Sequence[Path]) -> SlurmSettings:
             found.unused.append(f"{path.name} (GPUs are taken from the description of the nodes)")
         else:
             remedy = "give slurm.conf, or the output of `scontrol show partition`, `scontrol show reservation`, "
-            raise input_error(path, "is no setting of Slurm", remedy + "`sacctmgr show qos -P` or `show assoc -P`")
+            raise input_error(
+                path, "does not hold Slurm settings", remedy + "`sacctmgr show qos -P` or `show assoc -P`"
+            )
     return found
 
 
-#: Takes the fields of a record, with the file and line for messages.
+#: Handles the fields of a record, with file and line for messages.
 _Take = Callable[[Path, int, Mapping[str, str], SlurmSettings], None]
 
 
@@ -134,7 +136,7 @@ def _records(path: Path, text: str, first: str, found: SlurmSettings, take: _Tak
 
 
 def _conf(path: Path, text: str, found: SlurmSettings) -> None:
-    """Take slurm.conf: what its scheduler, priorities and preemption are, and its partitions."""
+    """Read slurm.conf: scheduler, priorities, preemption and partitions."""
     found.backfill |= _BACKFILL
     begun = ""
     for i, part in enumerate(text.splitlines(), 1):
@@ -156,7 +158,7 @@ def _conf(path: Path, text: str, found: SlurmSettings) -> None:
 
 
 def _conf_key(name: str, value: str, found: SlurmSettings) -> bool:
-    """Take a key of slurm.conf; say whether it is modelled."""
+    """Read a key of slurm.conf; return whether it is modelled."""
     low = value.lower()
     if name == "schedulertype":
         found.backfill["kind"] = "none" if low == "sched/builtin" else "conservative"
@@ -183,9 +185,9 @@ def _conf_key(name: str, value: str, found: SlurmSettings) -> bool:
         if not {"limits", "safe", "qos", "all"} & set(low.split(",")):
             found.unused.append("limits of associations (AccountingStorageEnforce does not name them, and they count)")
     elif name == "selecttype" and low == "select/linear":
-        found.unused.append("SelectType=select/linear (jobs share nodes unless the log says that they hold them whole)")
+        found.unused.append("SelectType=select/linear (jobs share nodes unless the log has them as exclusive)")
     elif name == "selecttypeparameters" and "memory" not in low:
-        found.unused.append("SelectTypeParameters without memory (memory counts where nodes and jobs name it)")
+        found.unused.append("SelectTypeParameters without memory (memory counts if nodes and jobs name it)")
     elif name == "prioritytype":
         return low in ("priority/multifactor", "priority/basic")
     else:
@@ -210,7 +212,7 @@ def _scheduler_parameters(value: str, found: SlurmSettings) -> None:
 
 
 def _partition(path: Path, line: int, fields: Mapping[str, str], found: SlurmSettings) -> None:
-    """Take a partition, of slurm.conf or of scontrol."""
+    """Read a partition from slurm.conf or scontrol."""
     given = {key.lower(): value for key, value in fields.items()}
     name = given.pop("partitionname")
     tier = int(given.pop("prioritytier", "1") or 1)
@@ -242,7 +244,7 @@ def _partition(path: Path, line: int, fields: Mapping[str, str], found: SlurmSet
 
 
 def _reservation(path: Path, line: int, fields: Mapping[str, str], found: SlurmSettings) -> None:
-    """Take a reservation; one for maintenance is for nobody."""
+    """Read a reservation; a maintenance reservation admits nobody."""
     flags = fields.get("Flags", "").upper().split(",")
     times = {}
     for side, key in (("begin", "StartTime"), ("end", "EndTime")):
@@ -257,9 +259,9 @@ def _reservation(path: Path, line: int, fields: Mapping[str, str], found: SlurmS
 def _occurrences(
     one: Mapping[str, Any], start: datetime, lasts_s: int, zone: ZoneInfo
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield when a reservation begins and ends, at the same time of each of its days or hours while a log lasts."""
+    """Yield the starts and ends of a reservation, repeated daily or hourly while a log lasts."""
     begin, lasts = one["begin"], one["end"] - one["begin"]
-    if one["hourly"]:  # by the time that passes, not by the clock
+    if one["hourly"]:  # by elapsed time, not by the clock
         begin = begin.replace(tzinfo=begin.tzinfo or zone).astimezone(UTC)
         hour, first = timedelta(hours=1), (start - begin - lasts) // timedelta(hours=1)
         for i in range(first, first + (lasts + timedelta(seconds=lasts_s + _ON_S)) // hour + 3):
@@ -275,7 +277,7 @@ def _occurrences(
 
 
 def _qos(path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) -> None:
-    """Take a quality of service of sacctmgr."""
+    """Read a quality of service from sacctmgr."""
     take = _Caps(path, line, row, found)
     one = {
         "priority": take.number("Priority"),
@@ -294,7 +296,7 @@ def _qos(path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) ->
 
 
 def _association(path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) -> None:
-    """Take an association of sacctmgr: an account, or a user of one."""
+    """Read an association from sacctmgr: an account, or a user of one."""
     take = _Caps(path, line, row, found)
     account, user = row.get("Account", "").strip(), row.get("User", "")
     group, own = take.caps("GrpTRES", "GrpJobs", "GrpSubmit"), take.caps("", "MaxJobs", "MaxSubmit")
@@ -317,19 +319,19 @@ def _association(path: Path, line: int, row: Mapping[str, str], found: SlurmSett
 
 
 class _Caps:
-    """Reads the limits of one row, and remembers which columns were read."""
+    """Reads the limits of one row and records which columns were read."""
 
     def __init__(self, path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) -> None:
         self._path, self._line, self._row, self._found = path, line, row, found
         self._read: set[str] = {""}
 
     def number(self, column: str) -> float:
-        """Return a number, 0 where there is none."""
+        """Return a number, 0 if there is none."""
         self._read.add(column)
         return _read(self._path, self._line, float, self._row.get(column, "")) or 0.0
 
     def caps(self, tres: str, jobs: str, submitted: str) -> dict[str, Any]:
-        """Return limits of amounts as `Caps` has them."""
+        """Return limits on amounts as fields of `Caps`."""
         self._read |= {tres, jobs, submitted}
         caps: dict[str, Any] = {}
         for part in filter(None, self._row.get(tres, "").split(",")):
@@ -346,30 +348,30 @@ class _Caps:
         return caps
 
     def rest(self, what: str, known: set[str]) -> None:
-        """Note the columns that say something and were not read."""
+        """Record the unread columns that hold a value."""
         idle = ("", "0", "00:00:00", "1.000000", "cluster")
         left = {name for name, value in self._row.items() if value not in idle and name not in known | self._read}
         self._found.unused += [f"{what} {name}" for name in sorted(left)]
 
 
 def _read(path: Path, line: int, turn: Callable[[str], Any], text: str) -> Any:
-    """Turn a text into a value, None where there is none; raises `InputError` for another text."""
+    """Convert a text to a value, None if there is none; raises `InputError` if the text is invalid."""
     if text.strip().lower() in _UNLIMITED:
         return None
     try:
         return turn(text)
     except ValueError:
-        raise input_error(path, f"'{text:.40}' is no value that Slurm writes", "print it again", line=line) from None
+        raise input_error(path, f"'{text:.40}' is not a value that Slurm writes", "print it again", line=line) from None
 
 
 def _amount(text: str) -> float:
-    """Return GiB of a text such as 512G; a plain number is of MiB."""
+    """Convert a text such as 512G to GiB; a plain number is in MiB."""
     unit = text[-1:].upper() if not text[-1:].isdigit() else ""
     return float(text.removesuffix(text[-1:]) if unit else text) * _GIB[unit if unit in _GIB else ""]
 
 
 def _hours(text: str) -> float | None:
-    """Return hours of a time as Slurm writes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours..."""
+    """Convert a Slurm time to hours: minutes, minutes:seconds, hours:minutes:seconds, days-hours..."""
     if text.strip().lower() in _UNLIMITED:
         return None
     match = _TIME.fullmatch(text.strip())

@@ -1,4 +1,4 @@
-"""Slurm's queue of a moment: the output of `squeue --json`, with Slurm's own estimates of starts."""
+"""A snapshot of Slurm's queue: the output of `squeue --json`, with Slurm's estimates of starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.workload.readers.log import ClusterLog
 from simsched.workload.readers.slurm import sacct_rows
 from simsched.workload.readers.slurm_json import unwrapped
 
-#: The fields of sacct that a job of squeue gives.
+#: The fields of sacct that squeue provides.
 _HEADER = (
     "JobID", "Submit", "Eligible", "Start", "End", "State", "AllocTRES", "ReqTRES", "Timelimit", "Partition", "QOS",
     "Account", "User", "NNodes", "NCPUS", "NodeList", "Priority",
@@ -25,7 +25,7 @@ _REMEDY = "give the output of `squeue --json`"
 
 @dataclass(frozen=True)
 class SlurmQueue:
-    """A queue at second `now_s` since 1970: its jobs, all of them `still` in the log, and estimated starts by job."""
+    """A queue at second `now_s` since 1970: its jobs, all in the `still` of the log, and estimated starts by job."""
 
     log: ClusterLog
     now_s: int
@@ -33,9 +33,9 @@ class SlurmQueue:
 
 
 def read_squeue(path: str | Path, *, now_s: int | None = None) -> SlurmQueue:
-    """Read the output of `squeue --json`; `now_s` is needed of versions that do not say when it was.
+    """Read the output of `squeue --json`; `now_s` is needed for versions that do not record the time.
 
-    Raises `InputError` for a file that is none, or holds no job with GPUs.
+    Raises `InputError` if the file is not such output or holds no job with GPUs.
     """
     place = Path(path)
     data = read_json(place, _REMEDY)
@@ -70,7 +70,7 @@ def _rows(jobs: list[dict[str, Any]]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _name(job: Mapping[str, Any]) -> str:
-    """Name a job as sacct does: tasks of arrays by the array and their number."""
+    """Return a job's name as sacct writes it: an array task by its array and number."""
     array, task = _number(job.get("array_job_id")), job.get("array_task_id")
     number = task.get("number") if isinstance(task, dict) and task.get("set") else task
     return f"{array}_{number}" if array and isinstance(number, int) else str(job["job_id"])
@@ -87,7 +87,7 @@ def _text(job: Mapping[str, Any], key: str) -> str:
 
 
 def _number(value: object) -> int:
-    """Return a whole number; 0 where there is none."""
+    """Return a whole number; 0 if there is none."""
     value = unwrapped(value)
     return int(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0
 

@@ -1,6 +1,6 @@
-"""The Standard Workload Format, version 2.2, of the Parallel Workloads Archive: 18 numbers a line, comments with `;`.
+"""The Standard Workload Format, version 2.2, of the Parallel Workloads Archive: 18 numbers per line, comments with `;`.
 
-Source: Feitelson, Parallel Workloads Archive, "The Standard Workload Format". -1 stands for what is not known.
+Source: Feitelson, Parallel Workloads Archive, "The Standard Workload Format". -1 means unknown.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ FIELDS = (
     "requested processors", "requested time", "requested memory", "status", "user", "group", "executable", "queue",
     "partition", "preceding job", "think time",
 )  # fmt: skip
-#: The codes of whole jobs, and what a trace calls their final states; parts of preempted jobs have 2, 3 and 4.
+#: The codes of whole jobs with their final states in a trace; parts of preempted jobs have 2, 3 and 4.
 STATES: Mapping[int, str] = MappingProxyType({0: "Failed", 1: "Pass", 5: "Killed", -1: ""})
 _PARTS = (2, 3, 4)
-#: Up to here every whole number has a float of its own.
+#: Floats represent every whole number up to here exactly.
 _MOST = 2.0**53
-#: Fields of which a trace has nothing.
+#: Fields without a counterpart in a trace.
 _UNREAD = ("average CPU time", "used memory", "executable", "partition", "think time")
 _COMMENT = re.compile(r"\s*;\s*(\w+)\s*:\s*(.*?)\s*$")
-_OTHER_SIZE = "ran on another number of processors than they asked for, which is the one that counts"
-_NO_BEFORE = "are to follow a job that is not in the trace, and follow none"
-_PARTIAL = "partial executions of preempted jobs, which stand in a line of their own"
+_OTHER_SIZE = "ran on a different number of processors than they asked for; the request counts"
+_NO_BEFORE = "follow a job that is not in the trace; the dependency is dropped"
+_PARTIAL = "partial executions of preempted jobs, which have separate lines"
 
 
 def _is_swf(head: Head) -> bool:
-    """Return whether a file begins with a comment of this format, or with 18 numbers."""
+    """Return whether a file begins with a comment of this format or with 18 numbers."""
     cells = head.line.split()
     return head.line.lstrip().startswith(";") or (len(cells) == len(FIELDS) and all(map(_is_number, cells)))
 
@@ -49,7 +49,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _read(path: Path) -> Jobs:
-    """Read the jobs, one processor being one GPU; what makes no sense is left out with its reason, as of every log."""
+    """Read the jobs, one processor as one GPU; invalid jobs are left out with a reason, as for every log."""
     comments: dict[str, list[str]] = {}
     sieve = frame(path, FIELDS, _lines(path, comments), FIELDS[0])
     if sieve.table.empty and not sieve.left_out:
@@ -72,7 +72,7 @@ def _read(path: Path) -> Jobs:
 
 
 def _lines(path: Path, comments: dict[str, list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of each job with their line, and collect the comments by name on the way."""
+    """Yield the fields of each job with its line, and collect the comments by name."""
     with open_text(path) as stream:
         for i, line in enumerate(stream, 1):
             if found := _COMMENT.match(line):
@@ -82,12 +82,12 @@ def _lines(path: Path, comments: dict[str, list[str]]) -> Iterator[tuple[int, li
 
 
 def _table(cells: pd.DataFrame, began_s: int, queues: Mapping[str, str]) -> pd.DataFrame:
-    """Turn the fields into the columns of a log; jobs that say no wait count as having started at once."""
+    """Convert the fields to the columns of a log; jobs without a recorded wait count as having started at once."""
     asked, had = cells["requested processors"], cells["allocated processors"]
     submit_s = (cells["submit time"] + began_s).where(cells["submit time"] >= 0)
     start_s = submit_s + cells["wait time"].clip(lower=0)
     processors = asked.where(asked > 0, had)
-    memory_kb = cells["requested memory"].clip(lower=0)  # KB of each processor
+    memory_kb = cells["requested memory"].clip(lower=0)  # KB per processor
     return pd.DataFrame(
         {
             "job_id": _text(cells["job number"]),
@@ -107,7 +107,7 @@ def _table(cells: pd.DataFrame, began_s: int, queues: Mapping[str, str]) -> pd.D
 
 
 def _sift(sieve: Sieve, cells: pd.DataFrame) -> None:
-    """Leave out records of jobs that never ran, and remember the jobs of which two sizes are known."""
+    """Leave out records of jobs that never ran, and record the jobs that ran on a different size than requested."""
     sieve.drop(sieve.table["job_id"].duplicated(), "have the name of an earlier job")
     own = cells.loc[sieve.table.index]
     sieve.drop((own["status"] == 5) & (own["run time"] <= 0), "never started")
@@ -119,7 +119,7 @@ def _sift(sieve: Sieve, cells: pd.DataFrame) -> None:
 
 
 def _followed(jobs: Jobs, cells: pd.DataFrame) -> Jobs:
-    """Add the job that each one follows, if that job is in the trace."""
+    """Add each job's predecessor, if it is in the trace."""
     before = dict(zip(_text(cells["job number"]), _text(cells["preceding job"]), strict=True))
     names = pd.Series(jobs.columns["job_id"])
     after = names.map(before).fillna("")
@@ -134,7 +134,7 @@ def _followed(jobs: Jobs, cells: pd.DataFrame) -> Jobs:
 
 
 def _text(numbers: pd.Series) -> pd.Series:
-    """Write numbers of jobs, users and the like as text, and unknown ones as an empty one."""
+    """Format numbers of jobs, users and the like as text, empty if unknown."""
     text: pd.Series = numbers.astype("int64").astype(str)
     return text.mask(numbers < 0, "")
 
@@ -151,7 +151,7 @@ def _count(comments: Mapping[str, list[str]], name: str) -> int:
 
 
 def _unix_start_s(path: Path, comments: Mapping[str, list[str]]) -> int:
-    """Return the second since 1970 UTC from which the file counts; 0 where it does not say."""
+    """Return the start of the file's clock in seconds since 1970 UTC; 0 if not given."""
     said = comments.get("UnixStartTime", [""])[0]
     if said and not re.match(r"-?\d", said):
         raise input_error(path, f"UnixStartTime is '{said:.40}'", "give seconds since 1970-01-01 UTC, or leave it out")

@@ -1,6 +1,6 @@
-"""Logs that come as one CSV table: jobs, pods and pod groups of Kubernetes, Helios, Acme, and Alibaba's two traces.
+"""Logs in a single CSV table: jobs, pods and pod groups of Kubernetes, Helios, Acme, and Alibaba's two traces.
 
-Shares of GPUs are kept as fractions. What makes no sense is left out with its reason, as for every log.
+Shares of GPUs are kept as fractions. Invalid jobs are left out with a reason, as for every log.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _STATUS: Mapping[str, str] = MappingProxyType(
     | {"cancelled": "Killed", "killed": "Killed", "evicted": "Killed", "preempted": "Killed", "deleted": "Killed"}
     | dict.fromkeys(("failed", "timeout", "node_fail", "out_of_memory", "error"), "Failed")
 )
-_GROUPED = "pods were added up to the jobs that they belong to"
+_GROUPED = "pods were merged into their jobs"
 _WITHOUT = "parts of jobs that used no GPU"
 _UNITS: Mapping[str, float] = MappingProxyType({"gpu": 1.0, "percent": 0.01, "milli": 0.001})
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table names what a log holds: for each column of the log the names that it may have, first come first used.
+    """How a table names the columns of a log: for each, its possible names in order of preference.
 
-    `share` names a column by which GPUs are multiplied, `share_unit` how it counts: in GPUs, percent or milli. Rows of
-    one `group` are one job. `header` is that of a file which has none. `required` columns must be there; start and end
-    may be left out where a duration is given, and then no wait is known. Times that are not `dated` are seconds from an
-    unnamed day. `idle` columns are known, and a replay has no use for them.
+    `share` names a column that multiplies GPUs, in `share_unit`: GPUs, percent or milli. Rows of one `group` are one
+    job. `header` applies to files without a header. `required` columns must be present; start and end may be missing if
+    a duration is given, and then the wait is unknown. Times that are not `dated` are seconds from an unnamed day.
+    `idle` columns are known but not used by a replay.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Layout:
 _TIMES: Mapping[str, Sequence[str]] = MappingProxyType(
     {"submit_s": ("submit_time",), "start_s": ("start_time",), "end_s": ("end_time",), "state": ("state",)}
 )
-#: What a table needs that tells durations.
+#: Required columns of a table with durations.
 _UNTIMED = ("gpus", "submit_s")
 KUBERNETES = Layout(
     "kubernetes",
@@ -94,7 +94,7 @@ ACME = Layout(
         "cpu_num", "node_num", "queue", "gpu_time", "fail_time", "stop_time", "mem_per_pod_GB", "shared_mem_per_pod",
     ),
 )  # fmt: skip
-#: States of PAI's tasks, by which its table is known without a header.
+#: States of PAI's tasks, which identify its table without a header.
 _PAI_STATES = frozenset({"Terminated", "Failed", "Running", "Waiting", "Interrupted"})
 PAI_2020 = Layout(
     "alibaba-pai",
@@ -152,8 +152,8 @@ def read_table(
 ) -> ClusterLog:
     """Read a CSV file (plain or .gz) of a layout.
 
-    Times are timestamps or seconds; timestamps without an offset are of `time_zone`. Raises `InputError` for a file
-    that cannot be read or lacks columns, and with `strict` for jobs that make no sense.
+    Times are timestamps or seconds; timestamps without an offset are in `time_zone`. Raises `InputError` if the file
+    cannot be read or lacks columns, or, with `strict`, has invalid jobs.
     """
     place = Path(path)
     header, rows = _rows(place, layout)
@@ -162,7 +162,9 @@ def read_table(
     for column in layout.required:
         if not names.get(column):
             known = ", ".join(layout.columns[column])
-            raise input_error(place, f"no column says '{column}'", f"{nearest(known, header)} (one of {known})", line=1)
+            raise input_error(
+                place, f"there is no column '{column}'", f"{nearest(known, header)} (one of {known})", line=1
+            )
     table, clock = pd.DataFrame({"line": sieve.table["line"]}), Clock(place, time_zone)
     for column, name in names.items():
         if name:
@@ -188,7 +190,7 @@ def read_table(
 
 
 def is_kubernetes(head: Head) -> bool:
-    """Return whether a table names GPUs, creation, start and end of pods or jobs."""
+    """Return whether a table has GPUs, creation, start and end of pods or jobs."""
     required = [KUBERNETES.columns[column] for column in KUBERNETES.required]
     return all(any(name in head.columns for name in names) for names in required)
 
@@ -198,14 +200,14 @@ def _format(layout: Layout, about: str, shape: str, matches: Callable[[Head], bo
 
 
 def is_pai_task(head: Head) -> bool:
-    """Return whether a file is the table of tasks of PAI, with a header or, as published, without one."""
+    """Return whether a file is PAI's table of tasks, with a header or (as published) without."""
     if head.has("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"):
         return True
     cells = head.line.split(",")
     return len(cells) == len(PAI_2020.header) and cells[3] in _PAI_STATES
 
 
-#: The formats of traces that are tables of this kind.
+#: The trace formats that are such tables.
 FORMATS = (
     _format(
         ACME,
@@ -264,7 +266,7 @@ def _values(cells: pd.Series, column: str, clock: Clock, lines: npt.NDArray[np.i
 
 
 def _timed(path: Path, table: pd.DataFrame, header: Sequence[str], cells: pd.DataFrame) -> None:
-    """Take service times from the column of durations, and start and end where there are none."""
+    """Derive service times from the durations, and start and end if they are missing."""
     known = "duration" in header
     if not (known or {"start_s", "end_s"} <= set(table)):
         raise input_error(path, "no column says how long jobs ran", "give 'duration', or 'start_time' and 'end_time'")
@@ -279,9 +281,9 @@ def _timed(path: Path, table: pd.DataFrame, header: Sequence[str], cells: pd.Dat
 
 
 def _group(sieve: Sieve, group: pd.Series) -> tuple[int, int]:
-    """Add up the rows of a group to one job, from its first submission and start to its last end.
+    """Merge the rows of a group into one job, from its first submission and start to its last end.
 
-    Returns how many rows were added to others, and how many without a GPU were left out of their jobs.
+    Returns how many rows were merged, and how many rows without a GPU were left out.
     """
     table = sieve.table.copy()
     named = group.str.strip().to_numpy("str")

@@ -1,4 +1,4 @@
-"""A job list: the published workload CSV of Pollux, or simsched's with further columns (see docs/formats.md)."""
+"""Job lists: Pollux's published workload CSV, or simsched's with more columns (see docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONAL = ("duration", "tenant", "user", "status", "attempts")
 
 
 def read_workload(path: Path) -> list[JobSpec]:
-    """Read a job list in the order in which its jobs come, rows of the same second in the order of the file.
+    """Read a job list in order of submission; ties keep the order of the file.
 
     The `name` of a row is the job's id. Raises `InputError` naming line and column of every wrong value.
     """
@@ -34,7 +34,7 @@ def read_workload(path: Path) -> list[JobSpec]:
 
 
 def _columns(sheet: Sheet) -> dict[str, Any]:
-    """Turn the cells into the fields of `JobSpec`."""
+    """Convert the cells to fields of `JobSpec`."""
     size = len(sheet)
     sheet.blame("application", sheet.missing("application"), "is missing")
     application = np.asarray(sheet.text("application"), dtype=object)
@@ -50,7 +50,7 @@ def _columns(sheet: Sheet) -> dict[str, Any]:
         columns["duration_s"] = _whole(sheet, "duration", 0)
         sheet.blame("duration", fixed & (columns["duration_s"] < 1), f"must be at least 1 for '{FIXED_DURATION}'")
     elif fixed.any():
-        message = f"column 'duration' is missing, which jobs of '{FIXED_DURATION}' need"
+        message = f"column 'duration' is missing, but jobs of '{FIXED_DURATION}' need it"
         sheet.problems.append(Problem(str(sheet.path), message, "add their service time in seconds"))
     if "attempts" in sheet:
         columns["attempts"] = _whole(sheet, "attempts", 1)
@@ -61,5 +61,5 @@ def _columns(sheet: Sheet) -> dict[str, Any]:
 
 
 def _whole(sheet: Sheet, column: str, least: int) -> Any:
-    """Read a column of whole numbers; wrong cells read as 0 until the sheet is checked."""
+    """Read a column of whole numbers; wrong cells are 0 until the sheet is checked."""
     return np.nan_to_num(sheet.number(column, least=least, whole=True), posinf=0, neginf=0).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The recipes that turn a trace into jobs, a file each; reading traces belongs to `workload.readers`."""
+"""Recipes that turn a trace into jobs, one per file; `workload.readers` reads the traces."""
 
 import lazy_loader
 

@@ -18,13 +18,13 @@ from simsched.workload.trace import PROBLEM_CAP
 if TYPE_CHECKING:
     import pandas as pd
 
-#: A job of which nothing is said but what must be.
+#: A job with required fields only.
 _BARE = JobSpec("", 0, 1)
-#: The columns of all traces that have the name of a field of `JobSpec`.
+#: Columns of every trace that share their name with a field of `JobSpec`.
 _FIELDS = (
     "submit_time_s", "num_gpus", "application", "batch_size", "duration_s", "tenant", "user", "status", "attempts",
 )  # fmt: skip
-#: Columns that few traces have, and how a cell that holds anything becomes the field of that name.
+#: Optional columns, with the conversion of a cell to the field of that name.
 _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
         "attempts_s": lambda text: tuple(map(float, text.split())),
@@ -36,22 +36,22 @@ _RARE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "gpu_share": float,
     }
 )
-#: What such a column holds where it says nothing.
+#: The value of such a column for no entry.
 _IDLE: Mapping[str, Any] = MappingProxyType({"attempts_s": "", "queue": "", "qos": "", "group": "", "gpu_share": 1.0})
 
 
 RuntimeFrom = Literal["application", "duration"] | None
 
 
-#: What the key `runtime_from` means.
-RUNTIME_FROM = "what says how long a job runs where its row names both an application and a duration: which of the two"
+#: Help for the key `runtime_from`.
+RUNTIME_FROM = "which determines the run time of a job whose row names both an application and a duration"
 
 
 def settled(table: pd.DataFrame, runtime_from: RuntimeFrom) -> pd.DataFrame:
-    """Return the rows of a trace, each with one statement of how long its job runs.
+    """Return the rows of a trace, in which either an application or a duration determines each run time.
 
     Models of Tiresias's Table 6 take their duration from the trace. Raises `InputError` with the first jobs that name
-    another application and a duration too, unless `runtime_from` says which counts.
+    both another application and a duration, unless `runtime_from` decides.
     """
     both = (table["duration_s"] > 0) & ~table["application"].isin((FIXED_DURATION, *MODELS))
     if not both.any() or runtime_from == "application":
@@ -68,13 +68,13 @@ def settled(table: pd.DataFrame, runtime_from: RuntimeFrom) -> pd.DataFrame:
 
 def _both(job_id: str, application: str, duration_s: float) -> Problem:
     message = f"it names the application '{application}' and a duration of {duration_s:g} s"
-    remedy = "say which counts with the key runtime_from: application or duration, or write a duration of 0"
+    remedy = "choose one with the key runtime_from (application or duration), or write a duration of 0"
     return Problem(f"workload, job '{job_id}'", message, remedy)
 
 
 @dataclass(frozen=True)
 class AsIsRecipe:
-    """Take the rows of a trace unchanged, or the first `jobs` of them."""
+    """Take the rows of a trace, or the first `jobs` of them, unchanged."""
 
     needs_trace: ClassVar[bool] = True
     unread: ClassVar[Collection[str]] = ()
@@ -83,19 +83,19 @@ class AsIsRecipe:
     runtime_from: Literal["application", "duration"] | None = key(None, RUNTIME_FROM)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return one job for each row, in order of submission; `InputError` as `settled` raises it."""
+        """Return one job for each row, in order of submission; raises `InputError` as `settled` raises it."""
         table = trace_of(ingredients).table
         return specs_of(settled(table if self.jobs is None else table.head(self.jobs), self.runtime_from))
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return the jobs if all seeds have the same, else one that asks for the most GPUs."""
+        """Return the jobs if they are the same for all seeds, else one job that requests the most GPUs."""
         if ingredients.trace is not None:
             return self.make(ingredients)
         return [JobSpec(f"a-job-of-{most_gpus}-gpus", 0, most_gpus, duration_s=1)]
 
 
 def specs_of(table: pd.DataFrame) -> list[JobSpec]:
-    """Return one `JobSpec` for each row of a trace's table, in its order."""
+    """Return one `JobSpec` for each row of a trace's table, in order."""
     said: dict[str, Iterable[Any]] = {"id": _values(table["job_id"])} | {name: _values(table[name]) for name in _FIELDS}
     for name, turn in _RARE.items():
         if name in table and (table[name] != _IDLE.get(name, 0)).any():
@@ -106,7 +106,7 @@ def specs_of(table: pd.DataFrame) -> list[JobSpec]:
 
 
 def _values(column: pd.Series) -> list[Any]:
-    """List the values of a column, equal texts being one object, but for names, of which no two are equal."""
+    """List the values of a column; equal texts share one object, except names, which are unique."""
     if column.dtype.kind in "iufb" or column.name == "job_id":
         return column.tolist()
     numbers, texts = column.factorize(use_na_sentinel=False)

@@ -1,4 +1,4 @@
-"""Gavel's generated workloads, which need no trace but a table of rates (Narayanan et al., OSDI'20, section 7.1)."""
+"""Gavel's generated workloads, from a table of rates instead of a trace (Narayanan et al., OSDI'20, section 7.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.workload.gavel.generator import GavelMix, generate_jobs
 from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob, Kind, split_template
 from simsched.workload.recipes.recipe import Ingredients, jobs_key
 
-#: Jobs of a static workload unless their number is given.
+#: The default number of jobs of a static workload.
 _STATIC_JOBS = 100
 _SIZES = (1, 2, 4, 8)
 
@@ -28,13 +28,13 @@ class GavelRecipe:
 
     jobs: int | None = jobs_key()
     jobs_per_hour: float = key(0.0, "recipe 'gavel': mean rate of arrivals; 0 submits all jobs at once", ge=0, le=1e6)
-    multi_gpu: bool = key(True, "recipe 'gavel': 30 % of the jobs ask for 2, 4 or 8 GPUs; else all for one")
+    multi_gpu: bool = key(True, "recipe 'gavel': 30 % of the jobs ask for 2, 4 or 8 GPUs; otherwise all ask for one")
     priorities: bool = key(False, "recipe 'gavel': a fifth of the jobs has weight 5")
     slos: bool = key(False, "recipe 'gavel': deadlines of 1.2, 2 or 10 times the duration")
     at_once: int = key(0, "recipe 'gavel': jobs submitted at the start, before the others", ge=0)
-    tenants: int = key(0, "recipe 'gavel': deal the jobs in turn to so many tenants, named from 0", ge=0, le=10_000)
+    tenants: int = key(0, "recipe 'gavel': assign the jobs in turn to this many tenants, named from 0", ge=0, le=10_000)
     cost_jobs: bool = key(False, "recipe 'gavel': only ResNet-50 and A3C on one GPU each, for half a day to eight")
-    reference_type: str = key("v100", "recipe 'gavel': GPU type on which the drawn durations hold", min_length=1)
+    reference_type: str = key("v100", "recipe 'gavel': GPU type to which the drawn durations refer", min_length=1)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission; raises `InputError` without a table of rates."""
@@ -51,7 +51,7 @@ class GavelRecipe:
         return [job_spec(job, str(job.id % self.tenants) if self.tenants else "") for job in jobs]
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return a job of each kind for which there is a rate."""
+        """Return one job of each kind that has a rate."""
         found = []
         for (template, gpus), rate in self._rates(ingredients.tabulated).items():
             model, batch = split_template(template)
@@ -69,13 +69,13 @@ class GavelRecipe:
             for gpus in _SIZES if known is not None and template in DISTRIBUTED else _SIZES[: known is not None]:
                 rates[template, gpus] = known.rate(self.reference_type, Setting(batch, gpus)) if known else 0.0
         if not any(rates.values()):
-            message = f"the recipe 'gavel' needs rates on {self.reference_type}, and the applications have none"
+            message = f"the recipe 'gavel' needs rates on {self.reference_type}, but the applications have none"
             raise input_error("workload", message, "name a table of rates with 'applications.path'")
         return rates
 
 
 def job_spec(job: GavelJob, tenant: str = "") -> JobSpec:
-    """Return a job of Gavel's generator as one of a workload, named by its number."""
+    """Convert a job of Gavel's generator to a job of a workload, named by its number."""
     model, batch = split_template(job.template)
     return JobSpec(
         str(job.id),

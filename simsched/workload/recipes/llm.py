@@ -1,4 +1,4 @@
-"""Jobs of a cluster for language models, drawn from what is published of such clusters."""
+"""Jobs of clusters for language models, drawn from published statistics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from simsched.workload.recipes.recipe import HOUR_S, Ingredients, jobs_key
 
 
 class _Statistics(NamedTuple):
-    """A law of sizes and durations that has the moments published of a cluster's GPU jobs.
+    """Distributions of sizes and durations with the published moments of a cluster's GPU jobs.
 
-    Half of the jobs ask for one GPU; beyond, each power of two up to `most_gpus` is `ratio` times as frequent as the
-    one before. Seconds are log-normal around exp(`mu`) x GPUs^`growth` with `sigma`, cut at `most_s`. `ended` are the
-    shares of jobs that completed, were cancelled, and failed.
+    Half of the jobs request one GPU; each further power of two up to `most_gpus` is `ratio` times as frequent as the
+    one before. Durations in seconds are log-normal around exp(`mu`) x GPUs^`growth` with `sigma`, cut at `most_s`.
+    `ended` are the shares of jobs that completed, were cancelled, or failed.
     """
 
     ratio: float
@@ -32,14 +32,15 @@ class _Statistics(NamedTuple):
     ended: tuple[float, float, float]
 
     def shares(self) -> tuple[list[int], list[float]]:
-        """Return the sizes and the share of jobs that ask for each."""
+        """Return the sizes and the share of jobs that request each."""
         gpus = [2**k for k in range(self.most_gpus.bit_length())]
         tail = [self.ratio**k for k in range(len(gpus) - 1)]
         return gpus, [0.5, *(0.5 * part / sum(tail) for part in tail)]
 
 
-#: Fitted to the mean and the median run time, the mean number of GPUs and the GPU time a job in AcmeTrace's summary of
-#: clusters (github.com/InternLM/AcmeTrace, data/cluster_summary.csv, CC BY 4.0). The forms of the laws are assumed.
+#: Fitted to the mean and the median run time, the mean number of GPUs and the GPU time per job in AcmeTrace's summary
+#: of clusters (github.com/InternLM/AcmeTrace, data/cluster_summary.csv, CC BY 4.0). The forms of the distributions are
+#: assumed.
 STATISTICS: Mapping[str, _Statistics] = MappingProxyType(
     {
         "kalos": _Statistics(0.729381, 4.237170, 0.558990, 1.838343, 1024, 625740, (0.541, 0.062, 0.397)),
@@ -47,29 +48,29 @@ STATISTICS: Mapping[str, _Statistics] = MappingProxyType(
         "helios": _Statistics(0.426163, 5.155370, 0.286750, 2.658793, 2048, 4320009, (0.624, 0.221, 0.155)),
     }
 )
-#: The models that jobs of at least so many GPUs train. Which sizes train what is not published; smaller jobs are known
-#: by their duration alone.
+#: The models that jobs train, by least number of GPUs. This mapping is an assumption; smaller jobs have only a
+#: duration.
 _MODELS = ((1024, "llama3-405b"), (512, "gpt3-175b"), (128, "llama2-70b"), (64, "llama2-13b"), (8, "llama2-7b"))
 _STATES = ("Pass", "Killed", "Failed")
 
 
 @dataclass(frozen=True)
 class LlmRecipe:
-    """Draw jobs as a cluster's published statistics have them, in random order over `hours`.
+    """Draw jobs from a cluster's published statistics, at random times within `hours`.
 
-    Jobs of 8 GPUs and more train one of the models that ship, for as many steps as its duration takes with the best
-    plan on the GPUs asked for.
+    Jobs of 8 GPUs and more train one of the shipped models, for as many steps as the best plan on the requested GPUs
+    completes within the drawn duration.
     """
 
     needs_trace: ClassVar[bool] = False
     unread: ClassVar[Collection[str]] = ()
 
-    statistics: Literal["kalos", "seren", "helios"] = key("kalos", "cluster whose statistics the recipe llm draws from")
+    statistics: Literal["kalos", "seren", "helios"] = key("kalos", "recipe 'llm': cluster whose statistics apply")
     jobs: int | None = jobs_key()
-    hours: float = key(24.0, "hours over which the jobs of the recipe llm come", gt=0, le=100_000)
-    min_gpus: int = key(1, "the recipe llm draws jobs of at least so many GPUs", ge=1, le=4096)
-    max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
-    trains_on: str = key("h100", "GPU type of the jobs of the recipe llm", min_length=1)
+    hours: float = key(24.0, "recipe 'llm': hours within which the jobs come", gt=0, le=100_000)
+    min_gpus: int = key(1, "recipe 'llm': least GPUs of a job", ge=1, le=4096)
+    max_gpus: int | None = key(None, "leave out jobs of a replay, or tuned requests, that ask for more GPUs", ge=1)
+    trains_on: str = key("h100", "recipe 'llm': GPU type of the jobs", min_length=1)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
         """Return the jobs in order of submission."""
@@ -85,7 +86,7 @@ class LlmRecipe:
         return [self._job(number, *row) for number, row in enumerate(rows)]
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return a job of each size."""
+        """Return one job of each size."""
         return [self._job(gpus, gpus, 1.0, 0.0, 0) for gpus, _ in self._sizes()]
 
     def _sizes(self) -> list[tuple[int, float]]:

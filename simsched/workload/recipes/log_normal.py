@@ -1,4 +1,4 @@
-"""Jobs drawn from published summary statistics of a cluster: median and mean duration, and mean width."""
+"""Jobs drawn from published summary statistics of a cluster: median and mean duration, and mean size."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _HALVINGS = 200
 
 @dataclass(frozen=True)
 class LogNormalRecipe:
-    """Draw jobs that come at random: log-normal durations, widths of powers of two.
+    """Draw jobs with random arrivals, log-normal durations, and powers of two as widths.
 
-    A log-normal distribution is fixed by its median and mean. The widths have the largest entropy of all distributions
-    of powers of two up to `widest` with mean `mean_gpus`, which assumes nothing else: p(w) ~ exp(-a w).
+    A log-normal distribution is fixed by its median and mean. The widths follow the maximum-entropy distribution on
+    powers of two up to `widest` with mean `mean_gpus`, which assumes nothing else: p(w) ~ exp(-a w).
     """
 
     needs_trace: ClassVar[bool] = False
@@ -37,10 +37,10 @@ class LogNormalRecipe:
     widest: int = key(32, "recipe 'log-normal': most GPUs of a job, a power of two", ge=1, le=1 << 20)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return the jobs in order of submission; raises `InputError` for statistics that no jobs can have."""
+        """Return the jobs in order of submission; raises `InputError` if the statistics are impossible."""
         widths, shares = self._widths()
         if self.mean_s < self.median_s:
-            message = f"{self.mean_s:g} is below the median, {self.median_s:g}, which no log-normal's is"
+            message = f"{self.mean_s:g} is below the median, {self.median_s:g}, which a log-normal mean never is"
             raise input_error("workload.mean_s", message, "give the mean and the median of the same durations")
         count, rng = self.jobs or _USUAL_JOBS, ingredients.rng("log-normal")
         sigma = math.sqrt(2 * math.log(self.mean_s / self.median_s))
@@ -53,16 +53,16 @@ class LogNormalRecipe:
         ]
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return a job of each width."""
+        """Return one job of each width."""
         return [JobSpec(f"a-job-of-{width}-gpus", 0, width, duration_s=1) for width in self._widths()[0]]
 
     def _widths(self) -> tuple[Sequence[int], Sequence[float]]:
-        """Return the widths and their shares, by halving the interval of the exponent."""
+        """Return the widths and their shares; bisects for the exponent."""
         widths = [1 << power for power in range(self.widest.bit_length())]
         if widths[-1] != self.widest:
             raise input_error("workload.widest", f"{self.widest} is not a power of two", f"give {widths[-1]}")
         if not (self.mean_gpus == 1 == self.widest or 1 < self.mean_gpus < self.widest):
-            message = f"{self.mean_gpus:g} is no mean of widths from 1 to {self.widest}"
+            message = f"{self.mean_gpus:g} is not a possible mean of widths from 1 to {self.widest}"
             raise input_error("workload.mean_gpus", message, "give one between them")
         low, high = -1.0, 1.0 * self.widest
         for _ in range(_HALVINGS):

@@ -1,8 +1,8 @@
 """The workload of the Pollux evaluation: jobs sampled from a trace's busiest hours and turned into applications.
 
-The class of a job's GPU-time decides what it trains. With the Philly jobs that passed, in the order of the published
-file, this gives the published workloads row for row, because it draws from the same generators in the same order
-(Pollux, OSDI'21, section 5.1 and artifact).
+A job's class of GPU-time determines its application. With the Philly jobs that passed, in the order of the published
+file, the recipe reproduces the published workloads row for row, because it draws from the same generators in the same
+order (Pollux, OSDI'21, section 5.1 and artifact).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from simsched.workload.recipes.recipe import (
 from simsched.workload.stratify import stratified_sample
 from simsched.workload.trace import OPTIONAL, Trace
 
-#: Jobs shorter than this are left out, and those that belong to no class of GPU-time.
+#: Jobs shorter than this are left out, as are those outside all classes of GPU-time.
 MIN_DURATION_S = 60
-#: The large jobs of a realistic workload ask for the GPUs of a trace job of their class that ran no longer than this.
+#: Large jobs of a realistic workload request the GPUs of a trace job of their class that ran for at most this time.
 REALISTIC_MAX_S = 24 * HOUR_S
 #: The columns of a trace that the recipe reads.
 _READ = ("row", "num_gpus", "duration_s", "tenant", "user", "status", "attempts")
@@ -42,7 +42,7 @@ _READ = ("row", "num_gpus", "duration_s", "tenant", "user", "status", "attempts"
 APPLICATIONS = tuple(name for _, _, names in SIZE_CLASSES for name in names)
 
 
-#: How many jobs are drawn at load 1 unless the key `jobs` says otherwise, as in the published workloads.
+#: The default number of jobs at load 1, that of the published workloads.
 PUBLISHED_JOBS = 160
 _DAY_S = 24 * HOUR_S
 
@@ -51,9 +51,9 @@ _DAY_S = 24 * HOUR_S
 class PolluxRecipe:
     """Sample jobs as Pollux did: `jobs` at `load` 1, out of `window_h` hours of any day from `start_hour` on.
 
-    `configs` says what the jobs ask for: `tuned` GPUs and batch sizes, or `realistic` ones, the GPUs of the trace's job
-    with the initial batch size on each. With several `windows` each day is a sample of its own, in its own hours. The
-    jobs of applications in `without` are drawn as the others are, and then left out.
+    `configs` selects the requests of jobs: `tuned` GPUs and batch sizes, or `realistic` ones, i.e. the GPUs of the
+    trace's job with the initial batch size on each. With several `windows`, each day is sampled separately in its
+    hours. Jobs of applications in `without` are drawn too and then left out.
     """
 
     needs_trace: ClassVar[bool] = True
@@ -67,20 +67,20 @@ class PolluxRecipe:
     start_hour: int = key(2, "hour of the day at which sampling begins", ge=0, le=23)
     window_h: int = key(8, "hours of the day from which jobs are sampled", ge=1, le=24)
     stratify: bool = key(
-        False, "draw the numbers of jobs of each class evenly over the seeds: the same means from fewer seeds"
+        False, "draw the numbers of jobs of each class evenly over the seeds, so that fewer seeds give the same means"
     )
-    without: tuple[str, ...] = key((), "applications whose jobs are left out of the sample")
-    windows: int = key(1, "days in a row on which jobs are sampled, each by itself, in its hours", ge=1, le=366)
+    without: tuple[str, ...] = key((), "applications to leave out of the sample")
+    windows: int = key(1, "number of successive days, each sampled separately in its hours", ge=1, le=366)
 
     @property
     def count(self) -> int:
-        """The jobs to draw for one window: more of them in the same hours make the load."""
+        """The jobs to draw for one window; the load scales their number in the same hours."""
         return round((PUBLISHED_JOBS if self.jobs is None else self.jobs) * self.load)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return the samples of successive days, the jobs numbered through.
+        """Return the samples of successive days, with consecutive job numbers.
 
-        Raises `InputError` where the window holds too few jobs, or an application is missing or unknown.
+        Raises `InputError` if the window holds too few jobs, or an application is missing or unknown.
         """
         trace = trace_of(ingredients)
         for name in self.without:
@@ -95,7 +95,7 @@ class PolluxRecipe:
         ]
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return each application at each tuned configuration, or as realistic jobs of 1 GPU and of the most."""
+        """Return each application at each tuned configuration, or as realistic jobs of 1 GPU and of the most GPUs."""
         initial = ingredients.initial_batch_sizes
         _check_applications(ingredients.configurations, initial)
         asked = {
@@ -112,16 +112,16 @@ class PolluxRecipe:
 
 
 def _seed_of_day(seed: int, day: int) -> int:
-    """Return the seed of a day's sample: the first day's is that of a single window."""
+    """Return the seed of a day's sample; the first day has that of a single window."""
     return seed if day == 0 else int(np.random.SeedSequence([seed, day, *b"windows"]).generate_state(1)[0])
 
 
-#: Columns by name, each an array of one value a job.
+#: Columns by name, each an array with one value per job.
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
 def eligible(trace: Trace, recipe: PolluxRecipe) -> Columns:
-    """Return the jobs that the recipe draws from, in the order of the source.
+    """Return the candidates of the recipe in the order of the source.
 
     The columns are those of the trace that the recipe reads, the job's GPU-seconds `gpu_time_s`, and `time_s`, the
     seconds since the window opened on the job's own day.
@@ -142,18 +142,18 @@ def draw_workload(
     configurations: Configurations,
     initial_batch_sizes: Mapping[str, int],
 ) -> list[JobSpec]:
-    """Draw a workload from a trace; the published workload k is that of seed k.
+    """Draw a workload from a trace; seed k gives the published workload k.
 
-    `configurations` lists the (GPUs, batch size) of a tuned job and `initial_batch_sizes` the batch of one GPU, both
-    by application. Submissions count from the opening of the window. Raises `InputError` where the window holds too few
-    jobs or an application of `APPLICATIONS` is missing.
+    By application, `configurations` lists the (GPUs, batch size) of tuned jobs and `initial_batch_sizes` has the batch
+    of one GPU. Submissions count from the opening of the window. Raises `InputError` if the window holds too few jobs
+    or an application of `APPLICATIONS` is missing.
     """
     _check_applications(configurations, initial_batch_sizes)
     table = eligible(trace, recipe)
     found = len(table["row"])
     if found < recipe.count:
         hours = f"{recipe.start_hour}:00 and {(recipe.start_hour + recipe.window_h - 1) % 24}:59"
-        message = f"{recipe.count} jobs were asked for, and only {found} came between {hours}"
+        message = f"{recipe.count} jobs were requested, but only {found} came between {hours}"
         raise input_error(
             trace.name, message, "ask for fewer jobs or a lower load, widen the window, or take a longer trace"
         )
@@ -161,7 +161,7 @@ def draw_workload(
     if recipe.stratify:
         classes = size_class_of(table["gpu_time_s"])
         places = stratified_sample(classes, recipe.count, seed, draw.sample_seed)
-    else:  # as `DataFrame.sample` draws, by which the published workloads were
+    else:  # as `DataFrame.sample` draws, which the published workloads used
         places = np.random.RandomState(draw.sample_seed).choice(found, size=recipe.count, replace=False)
     values = zip(*(column[places].tolist() for column in table.values()), strict=True)
     jobs = [draw.job(dict(zip(table, row, strict=True)), recipe.configs, initial_batch_sizes) for row in values]
@@ -170,7 +170,7 @@ def draw_workload(
 
 
 class _Draw:
-    """The three generators of the published recipe; the order of the draws is part of it."""
+    """The three random generators of the published recipe; the order of draws is part of it."""
 
     def __init__(self, table: Columns, seed: int, configurations: Configurations) -> None:
         self._main = random.Random(seed)
@@ -181,10 +181,10 @@ class _Draw:
         self.sample_seed = self._main.randint(0, 2**32) % 2**32
 
     def job(self, row: Mapping[str, Any], configs: str, initial_batch_sizes: Mapping[str, int]) -> dict[str, Any]:
-        """Turn one sampled row into a job's fields."""
+        """Convert one sampled row to the fields of a job."""
         application, asked = self._application(row)
         gpus, batch = self._main.choice(self._configurations[application])
-        # The main generator has drawn for deepspeech2 already when the second one turns the job into bert.
+        # The main generator has already drawn for deepspeech2 when the second one turns the job into bert.
         if application == "deepspeech2" and self._second.randint(0, 1) == 1:
             application = "bert"
             gpus, batch = self._second.choice(self._configurations[application])
@@ -203,9 +203,9 @@ class _Draw:
         }
 
     def _application(self, row: Mapping[str, Any]) -> tuple[str, int]:
-        """Choose the application of a row's class and the GPUs that a realistic job asks for.
+        """Choose the application of a row's class and the GPUs that a realistic job requests.
 
-        The third generator is drawn from even for tuned workloads, which do not use what it says.
+        Tuned workloads draw from the third generator too, but ignore the result.
         """
         asked = int(row["num_gpus"])
         name, applications = next((n, apps) for n, bound, apps in SIZE_CLASSES if row["gpu_time_s"] < bound)
@@ -217,7 +217,7 @@ class _Draw:
 
 
 def _gpus_by_class(table: Columns) -> dict[str, list[int]]:
-    """List, in the order of the source, the GPUs of the jobs of class L and XL that ran for a day at most."""
+    """List the GPUs of the jobs of class L and XL that ran for at most a day, in the order of the source."""
     short, gpu_time_s = table["duration_s"] <= REALISTIC_MAX_S, table["gpu_time_s"]
     bounds = {name: bound for name, bound, _ in SIZE_CLASSES}
     return {

@@ -1,4 +1,4 @@
-"""What every recipe is and is given, keys that several of them have, and the size classes of the Pollux evaluation."""
+"""The interface and input of recipes, keys that several share, and the size classes of the Pollux evaluation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Configurations = Mapping[str, Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Ingredients:
-    """What a recipe makes jobs of.
+    """The input of a recipe.
 
-    `trace` is None for a recipe that needs none. `configurations` (GPUs and batch sizes of tuned jobs) and
-    `initial_batch_sizes` are by application, and so is `tabulated`, of those that are known by a table of rates.
+    `trace` is None for a recipe without a trace. `configurations` (GPUs and batch sizes of tuned jobs),
+    `initial_batch_sizes` and `tabulated` (applications with a table of rates) are by application.
     """
 
     seed: int
@@ -30,12 +30,12 @@ class Ingredients:
     tabulated: Mapping[str, TabulatedModel] = field(default_factory=dict)
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Return a generator of its own for each purpose, so that one cannot disturb the other."""
+        """Return a separate random generator for each purpose, so that none disturbs another."""
         return np.random.default_rng(np.random.SeedSequence([self.seed, *purpose.encode()]))
 
 
 class Recipe(Protocol):
-    """A way to make jobs: a dataclass whose fields are its keys in an experiment's section `workload`."""
+    """A way to generate jobs: a dataclass whose fields are its keys in an experiment's section `workload`."""
 
     needs_trace: ClassVar[bool]
 
@@ -47,16 +47,16 @@ class Recipe(Protocol):
         """Return the jobs in order of submission; the same recipe and ingredients give the same list."""
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return jobs such that, where a cluster can run these, it can run all that the recipe makes under any seed.
+        """Return jobs such that a cluster that can run them can run every job of the recipe for any seed.
 
-        `most_gpus` is the most that a job of the trace asks for, whatever the seed; the ingredients' trace is there
-        where it is the same for all seeds.
+        `most_gpus` is the largest request in the trace over all seeds; the ingredients have a trace if it is the same
+        for all seeds.
         """
 
 
 def jobs_key() -> Any:
     """Declare the key `jobs`."""
-    return key(None, "jobs at load 1; by default 160 sampled, or all replayed", ge=1)
+    return key(None, "jobs at load 1; by default 160 if sampled, or all if replayed", ge=1)
 
 
 def load_key() -> Any:
@@ -65,17 +65,17 @@ def load_key() -> Any:
 
 
 def trace_of(ingredients: Ingredients) -> Trace:
-    """Return the trace that a recipe needs."""
+    """Return the trace; raises if the recipe needs one and has none."""
     if ingredients.trace is None:
         raise ValueError("this recipe needs a trace")
     return ingredients.trace
 
 
 HOUR_S = 3600
-#: Jobs of at least this GPU-time belong to no class.
+#: Jobs of this GPU-time or more belong to no class.
 MAX_GPU_TIME_S = 1000 * HOUR_S
 
-#: Classes by GPU-time: name, upper bound in GPU-seconds, and the applications that stand for it.
+#: Classes by GPU-time: name, upper bound in GPU-seconds, and their applications.
 SIZE_CLASSES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("S", 1 * HOUR_S, ("cifar10", "ncf")),
     ("M", 10 * HOUR_S, ("deepspeech2", "bert")),

@@ -1,4 +1,4 @@
-"""A trace as a job list: every job runs for as long as the trace says."""
+"""Replays a trace: every job runs for its duration in the trace."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplayRecipe:
-    """Run every job of a trace for as long as the trace says.
+    """Run every job of a trace for its duration in the trace.
 
-    The jobs from second `from_s` to before `until_s` of the trace are kept (None: to its end), of those the ones that
-    ask for at most `max_gpus` GPUs, of those a random `sample`, of those the first `jobs`; their submissions then count
-    from `from_s`, divided by `load`, and what runs longer than `max_duration_s` ends then. `assign` turns them into
-    applications by class of GPU-time; `models` gives each one of the models of Tiresias instead, which keeps its
-    duration and adds what spreading and preemption cost. `estimates` gives jobs without a time limit one, see
-    `simsched.workload.estimates`.
+    The filters apply in this order: jobs submitted from second `from_s` to before `until_s` of the trace (None: to its
+    end); those that request at most `max_gpus` GPUs; a random `sample`; the first `jobs`. Submissions then count from
+    `from_s`, divided by `load`, and `max_duration_s` cuts longer jobs. `assign` turns jobs into applications by class
+    of GPU-time; `models` instead gives each job one of Tiresias's models, which keeps its duration and adds the cost of
+    spreading and preemption. `estimates` adds missing time limits, see `simsched.workload.estimates`.
     """
 
     needs_trace: ClassVar[bool] = True
@@ -39,35 +38,33 @@ class ReplayRecipe:
     load: float = load_key()
     from_s: int = key(0, "second of the trace at which a replay begins", ge=0)
     until_s: int | None = key(None, "second of the trace at which a replay ends", ge=1)
-    max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
-    max_duration_s: int | None = key(
-        None, "cut the durations of a replay to so many seconds, as a bound on their tail", ge=1
-    )
-    sample: int | None = key(None, "replay only so many jobs, drawn at random", ge=1)
-    assign: bool = key(False, "replay as applications of the same GPU-time class")
+    max_gpus: int | None = key(None, "leave out jobs of a replay, or tuned requests, that ask for more GPUs", ge=1)
+    max_duration_s: int | None = key(None, "cut the durations of a replay at this many seconds", ge=1)
+    sample: int | None = key(None, "replay only this many jobs, drawn at random", ge=1)
+    assign: bool = key(False, "replay jobs as applications of the same GPU-time class")
     models: Literal["tiresias"] | None = key(
-        None, "replay as models of Tiresias's Table 6, with what spreading and preemption cost"
+        None, "replay jobs as models of Tiresias's Table 6, with their cost of spreading and preemption"
     )
 
     estimates: Literal["exact", "uniform", "rounded"] | None = key(
-        None, "time limits for jobs of a replay that have none: their duration, or as users estimate"
+        None, "time limits for jobs of a replay that have none: their duration, or users' estimates"
     )
-    estimate_factor: float = key(3.0, "by how much estimates may exceed the duration, as a multiple of it", ge=0)
+    estimate_factor: float = key(3.0, "largest excess of an estimate, as a multiple of the duration", ge=0)
 
     runtime_from: Literal["application", "duration"] | None = key(None, RUNTIME_FROM)
 
     @property
     def goes_by_row(self) -> bool:
-        """Whether each job of the trace is replayed whatever the others are."""
+        """Whether each job of the trace is replayed independently of the others."""
         return not self.unread and self.sample is None and self.estimates in (None, "exact")
 
     @property
     def unread(self) -> Collection[str]:
-        """What the trace says of applications, where the recipe gives each job another."""
+        """The trace's columns on applications, if the recipe replaces the applications."""
         return ("application", "batch_size") if self.assign or self.models is not None else ()
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return the jobs of the trace; raises `InputError` where none is left, and as `settled` does."""
+        """Return the jobs of the trace; raises `InputError` if none is left, and as `settled` does."""
         rng = ingredients.rng("replay")
         jobs = replay_trace(trace_of(ingredients), self, rng, ingredients.initial_batch_sizes)
         if self.estimates is None:
@@ -75,9 +72,9 @@ class ReplayRecipe:
         return with_estimates(jobs, self.estimates, self.estimate_factor, ingredients.rng("estimates"))
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return all jobs from which a sample is drawn where seeds have the same, else jobs that ask for the most GPUs.
+        """Return all candidates of the sample if they are the same for all seeds, else jobs that request the most GPUs.
 
-        With `assign` or `models`, those of every application or model on 1 GPU and on the most.
+        With `assign` or `models`, return every application or model on 1 GPU and on the most GPUs.
         """
         if ingredients.trace is not None and not self.assign and self.models is None:
             return replace(self, sample=None, jobs=None).make(ingredients)
@@ -92,7 +89,7 @@ class ReplayRecipe:
         ]
 
     def left_out(self, trace: Trace) -> dict[str, int]:
-        """Count, by reason, the jobs of a trace that are not replayed, those that its reader left out among them."""
+        """Count the jobs of a trace that are not replayed by reason, including those that its reader left out."""
         submit, gpus = trace.table["submit_time_s"], trace.table["num_gpus"]
         early, late = submit < self.from_s, submit >= (np.inf if self.until_s is None else self.until_s)
         large = ~early & ~late & (gpus > (np.inf if self.max_gpus is None else self.max_gpus))
@@ -113,12 +110,12 @@ class ReplayRecipe:
 def replay_trace(
     trace: Trace, replay: ReplayRecipe, rng: np.random.Generator, initial_batch_sizes: Mapping[str, int] | None = None
 ) -> list[JobSpec]:
-    """Turn a trace into jobs of fixed duration, in order of submission.
+    """Convert a trace to jobs of fixed duration, in order of submission.
 
-    A job of less than a second takes one. With `assign` a job becomes an application of its class of GPU-time instead,
-    asks for its GPUs and the initial batch size on each, and its duration is only remembered; jobs of 1000 GPU-hours
-    and more stay of fixed duration. Raises `InputError` where no job is left, the sample is larger than the trace, or
-    as `settled` does.
+    A job of less than a second takes one. With `assign`, a job becomes an application of its class of GPU-time that
+    requests the same GPUs with the initial batch size on each, and its duration is only recorded; jobs of 1000
+    GPU-hours and more keep their fixed duration. Raises `InputError` if no job is left, the sample is larger than the
+    trace, or as `settled` does.
     """
     table = _selected(trace, replay, rng)
     if not replay.unread:
@@ -149,7 +146,7 @@ def _selected(trace: Trace, replay: ReplayRecipe, rng: np.random.Generator) -> p
         raise input_error(trace.name, "no job is left after the filters `from_s`, `until_s` and `max_gpus`", remedy)
     if replay.sample is not None:
         if replay.sample > len(table):
-            message = f"a sample of {replay.sample} jobs was asked for, and there are {len(table)}"
+            message = f"a sample of {replay.sample} jobs was requested, but there are {len(table)}"
             raise input_error(trace.name, message, "ask for fewer")
         table = table.iloc[np.sort(rng.choice(len(table), size=replay.sample, replace=False))]
     return table if replay.jobs is None else table.head(replay.jobs)
@@ -158,7 +155,7 @@ def _selected(trace: Trace, replay: ReplayRecipe, rng: np.random.Generator) -> p
 def _assigned(
     table: pd.DataFrame, name: str, rng: np.random.Generator, initial_batch_sizes: Mapping[str, int]
 ) -> pd.DataFrame:
-    """Assign each job an application of its class of GPU-time, each of the class being equally likely."""
+    """Assign each job an application of its class of GPU-time, with equal probability."""
     classes = size_class_of(table["duration_s"].to_numpy() * table["num_gpus"].to_numpy())
     applications: Any = np.full(len(table), FIXED_DURATION, dtype=object)
     for size, _, names in SIZE_CLASSES:

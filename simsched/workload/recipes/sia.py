@@ -1,4 +1,4 @@
-"""The workloads of Sia's evaluation: a mix of applications that come at random within some hours (SOSP'23)."""
+"""The workloads of Sia's evaluation: a mix of applications submitted at random within some hours (SOSP'23)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from simsched.workload.sia_facts import draw, sia_facts
 
 @dataclass(frozen=True)
 class SiaRecipe:
-    """Draw the jobs of one of Sia's mixes; they ask for the GPUs and batch of a tuned job, or for one GPU.
+    """Draw the jobs of one of Sia's mixes; they request the GPUs and batch of a tuned job, or one GPU.
 
-    A tuned request is drawn among the application's configurations of at most `max_gpus`, as in the recipe `pollux`;
-    where all are larger it is the batch of the smallest of them on `max_gpus` GPUs, accumulated if need be.
+    A tuned request is drawn from the application's configurations of at most `max_gpus`, as in the recipe `pollux`. If
+    all are larger, it is the smallest one's batch on `max_gpus` GPUs, with gradient accumulation if necessary.
     """
 
     needs_trace: ClassVar[bool] = False
     unread: ClassVar[Collection[str]] = ()
 
-    mix: Literal["philly", "helios", "newtrace"] = key("philly", "mix of applications of the recipe sia")
+    mix: Literal["philly", "helios", "newtrace"] = key("philly", "recipe 'sia': mix of applications")
     jobs: int | None = jobs_key()
     load: float = load_key()
-    max_gpus: int | None = key(None, "leave out what asks for more GPUs: jobs of a replay, or tuned requests", ge=1)
+    max_gpus: int | None = key(None, "leave out jobs of a replay, or tuned requests, that ask for more GPUs", ge=1)
 
     def make(self, ingredients: Ingredients) -> list[JobSpec]:
-        """Return the jobs in order of submission; `InputError` where an application of the mix is not there."""
+        """Return the jobs in order of submission; raises `InputError` if an application of the mix is missing."""
         mix, rng = sia_facts().mixes[self.mix], ingredients.rng("sia")
         initial: Mapping[str, int] = ingredients.initial_batch_sizes
         unknown = sorted(set(mix.counts) - set(initial))
@@ -45,7 +45,7 @@ class SiaRecipe:
         return jobs
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return each application of the mix with everything that it may ask for."""
+        """Return each application of the mix with each possible request."""
         names = sorted(set(sia_facts().mixes[self.mix].counts) & set(ingredients.initial_batch_sizes))
         return [
             JobSpec(f"{name}-of-{gpus}-gpus-{batch}", 0, gpus, name, batch)
@@ -54,7 +54,7 @@ class SiaRecipe:
         ]
 
     def _choices(self, application: str, ingredients: Ingredients) -> list[tuple[int, int]]:
-        """Return what a job may ask for: GPUs and batch sizes."""
+        """Return the possible requests of a job: GPUs and batch sizes."""
         tuned = ingredients.configurations.get(application, ())
         fitting = [pair for pair in tuned if self.max_gpus is None or pair[0] <= self.max_gpus]
         if tuned and not fitting and self.max_gpus is not None:

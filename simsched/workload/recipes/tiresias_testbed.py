@@ -1,4 +1,4 @@
-"""The jobs of Tiresias's testbed and of its worked example, which need no trace (Gu et al., NSDI'19)."""
+"""The jobs of Tiresias's testbed and worked example, which need no trace (Gu et al., NSDI'19)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MODELS = (
     "vgg19", "vgg16", "vgg11", "alexnet", "resnet152", "resnet101", "resnet50", "inception4", "inception3", "googlenet",
 )  # fmt: skip
 
-#: Jobs of the testbed by GPUs asked for (section 5.1).
+#: Jobs of the testbed by requested GPUs (section 5.1).
 JOBS_BY_GPUS = ((1, 240), (2, 40), (4, 80), (8, 90), (16, 25), (32, 5))
 MEAN_GAP_S = 30
 #: From 2 minutes to 2 hours; jobs of less than 800 s are short, those of more than 4 GPUs large.
 SHORTEST_S, SHORT_S, LONGEST_S = 120, 800, 7200
 LARGE_GPUS = 4
-#: Share of short jobs among the small and the large ones: bins of 63.5, 12.5, 16.5 and 7.5 % (Table 3).
+#: Share of short jobs among small and large ones, from bins of 63.5, 12.5, 16.5 and 7.5 % (Table 3).
 SHORT_SHARE = {False: 63.5 / 76, True: 16.5 / 24}
 BINS = {(False, False): "1-small-short", (False, True): "2-small-long",
         (True, False): "3-large-short", (True, True): "4-large-long"}  # fmt: skip
 
-#: The powers of `TiresiasTestbedRecipe`, in its order, and their defaults.
+#: The exponents of `TiresiasTestbedRecipe` in order, with their defaults.
 Powers = tuple[float, float, float]
 POWERS: Powers = (1.0, 2.5, 2.5)
 
@@ -41,10 +41,10 @@ _Floats = npt.NDArray[np.float64]
 class TiresiasTestbedRecipe:
     """Draw the 480 jobs of Tiresias's testbed, or the first `jobs` of them; `load` divides the gaps between them.
 
-    How durations lie within a bin is not published, so it is a parameter: their density falls with a power of the
-    duration, one for short jobs and one each for long jobs on few and on many GPUs. With the defaults all magnitudes of
-    short jobs are equally likely and the mean duration is 618 s, where the published ratio of mean JCTs (5.5) and mean
-    queueing delays (8146 and 963 s) imply 633 s.
+    The distribution of durations within a bin is not published, so it is a parameter: the density falls with a power of
+    the duration, with separate exponents for short jobs, long jobs on few GPUs, and long jobs on many GPUs. With the
+    defaults, durations of short jobs are log-uniform and the mean duration is 618 s; the published ratio of mean JCTs
+    (5.5) and mean queueing delays (8146 and 963 s) imply 633 s.
     """
 
     needs_trace: ClassVar[bool] = False
@@ -71,7 +71,7 @@ def testbed_jobs(load: float, rng: np.random.Generator, powers: Powers = POWERS)
     """Draw the 480 jobs of the testbed; `load` divides the gaps between them (30 s on average).
 
     GPUs and models come in the published numbers, in random order. `powers` are those of `TiresiasTestbedRecipe`, in
-    its order. The bin of a job stands in its `tenant`.
+    its order. A job's `tenant` names its bin.
     """
     gpus = rng.permutation(np.repeat(*np.array(JOBS_BY_GPUS).T))
     models = rng.permutation(np.repeat(np.array(MODELS, dtype=object), len(gpus) // len(MODELS)))
@@ -92,7 +92,7 @@ def testbed_jobs(load: float, rng: np.random.Generator, powers: Powers = POWERS)
 
 
 def with_models(count: int, rng: np.random.Generator) -> Sequence[str]:
-    """Draw a model of Table 6 for each of so many jobs, all equally likely."""
+    """Draw a model of Table 6 for each job, all equally likely."""
     drawn: list[str] = rng.choice(np.array(MODELS, dtype=object), size=count).tolist()
     return drawn
 
@@ -112,7 +112,7 @@ def _durations(
 
 
 def _between(low: float, high: float, power: float, share: _Floats) -> _Floats:
-    """Turn shares in [0, 1) into values whose density falls with a power from `low` to `high`."""
+    """Map shares in [0, 1) to values from `low` to `high` whose density falls with a power."""
     tail = power - 1
     first, last = low**-tail, high**-tail
     found: _Floats = (
@@ -134,5 +134,5 @@ class TiresiasExampleRecipe:
         return [JobSpec(f"J{i}", 0, gpus, duration_s=seconds) for i, (gpus, seconds) in enumerate(asked, 1)]
 
     def extremes(self, ingredients: Ingredients, most_gpus: int) -> list[JobSpec]:
-        """Return the three jobs, which are the same under all seeds."""
+        """Return the three jobs, which are the same for all seeds."""
         return self.make(ingredients)
