@@ -216,7 +216,7 @@ class Kai(Policy):
         reasons.order(found)
 
     def _next_round_s(self, now_s: float, queues: Sequence[Queue], *, stopped: bool) -> float | None:
-        """Return when to look again while jobs wait: after some stopped, when use is looked at, or protection ends."""
+        """Return when to decide again while jobs wait: after jobs stop, at a sample of use, or when protection ends."""
         coming = [now_s + self.schedule_period_s] if stopped else []
         if self.usage_window_s > 0:
             coming.append((now_s // self.usage_period_s + 1) * self.usage_period_s)
