@@ -1,8 +1,8 @@
 """The result tables, each declared once: a class whose fields are its columns.
 
-A field says its type, what it means, its unit and the feature that brings it. The engine fills these rows; the schema
-of the files, their writer and reader, the tables of `simsched.simulate` and `docs/results.md` follow from them. All
-times are seconds from the start of the workload, whole ones if the tick is a second.
+A field declares its type, meaning, unit and the feature that adds it. The engine fills these rows; the schema of the
+files, their writer and reader, the tables of `simsched.simulate` and `docs/results.md` are derived from them. All times
+are seconds from the start of the workload, integers if the tick is a second.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES,
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what it tells, its unit (empty for names and plain counts), and the feature that brings it, if any.
+    """One column: its meaning, its unit (empty for names and plain counts), and the feature that adds it, if any.
 
-    Numbers are at least 0, and finite unless the column is `endless`; texts match the regular expression `form`. `name`
-    and `type`, the name of an Arrow type, are those of its field.
+    Numbers are at least 0, and finite unless the column is `endless`; texts match the regular expression `form`.
+    `name`, and `type`, the name of an Arrow type, come from its field.
     """
 
     meaning: str
@@ -244,7 +244,7 @@ class ReasonRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """One result table: its name and the class of its rows. An `occasional` one is there only where it has a row."""
+    """One result table: its name and the class of its rows. An `occasional` one exists only if it has a row."""
 
     name: str
     record: Any
@@ -257,13 +257,13 @@ class Table:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """All columns in order, each with the name and the type of its field."""
+        """All columns in order, with the names and types of their fields."""
         hints = get_type_hints(self.record, include_extras=True)
         fields = ((name, *hints[name].__metadata__) for name in self.record._fields)
         return tuple(replace(column, name=name, type=kind) for name, kind, column in fields)
 
     def written(self, features: Collection[str] = ()) -> tuple[Column, ...]:
-        """Return the columns that are there with some features, in order."""
+        """Return the columns with these features, in order."""
         return tuple(column for column in self.columns if column.feature is None or column.feature in features)
 
     def frame(self, rows: Iterable[Any], features: Collection[str] = ()) -> pd.DataFrame:
@@ -305,5 +305,5 @@ TABLES: Mapping[str, Table] = MappingProxyType({table.name: table for table in _
 
 
 def schema_markdown() -> str:
-    """Write the tables as Markdown, one section each, as they stand in `docs/results.md`."""
+    """Format the tables as Markdown, one section each, as in `docs/results.md`."""
     return "\n".join(table.markdown() for table in TABLES.values())

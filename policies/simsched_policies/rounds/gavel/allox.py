@@ -20,7 +20,7 @@ from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
 @dataclass
 class AlloX(SharesPolicy):
-    """Starts the jobs that come first on their GPUs in the best matching of the oldest `alpha` of the waiting jobs."""
+    """Starts the jobs that are first on their GPUs in the best matching of the oldest share `alpha` of waiting jobs."""
 
     name: ClassVar[str] = "gavel-allox"
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, needs={REMAINING_WORK})

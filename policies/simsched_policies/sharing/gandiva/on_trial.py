@@ -30,7 +30,7 @@ class Pairs:
         return bool(self._trials)
 
     def update(self, view: View) -> dict[str, str]:
-        """Note the speeds of jobs that run alone and part pairs with a finished job; return guests left, by host."""
+        """Record the speeds of jobs that run alone and dissolve pairs with a finished job; return guests by host."""
         left = {host: guest for host, guest in self.guests.items() if host not in view.jobs and guest in view.jobs}
         self.guests = {host: guest for host, guest in self.guests.items() if {host, guest} <= view.jobs.keys()}
         self._trials = {host: end_s for host, end_s in self._trials.items() if host in self.guests}
