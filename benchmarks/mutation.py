@@ -372,7 +372,7 @@ def exchanges(path: Path, mutant: Mutant, functions: list[FunctionType]) -> list
 
 
 def _codes(code: CodeType, place: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], CodeType]]:
-    """Yield a code and those within it, by their places."""
+    """Yield a code object and its nested ones, by position."""
     yield place, code
     for number, one in enumerate(one for one in code.co_consts if isinstance(one, CodeType)):
         yield from _codes(one, (*place, number))

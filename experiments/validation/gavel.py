@@ -133,7 +133,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
         return {"unallocated_takes_room": True}
 
     def begin(self, cluster: Cluster) -> None:
-        """Start without jobs; where rates are not known, every job is thought to run everywhere."""
+        """Start without jobs; if rates are unknown, every job is assumed to run on every type."""
         super().begin(cluster)
         if self.speeds == "none":
             self._rates = _Ones(len(self._gpus))

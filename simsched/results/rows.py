@@ -113,9 +113,9 @@ class AllocationRecord(NamedTuple):
     """One interval during which nothing about a job's run changed, in the order of the ends."""
 
     job_id: Annotated[Text, Column("the job")]
-    start_s: Annotated[Seconds, Column("begin of the interval", "s")]
+    start_s: Annotated[Seconds, Column("start of the interval", "s")]
     end_s: Annotated[
-        Seconds, Column("end of the interval, later than its begin (equal for a lease in which nothing was done)", "s")
+        Seconds, Column("end of the interval, later than its start (equal for a lease in which nothing was done)", "s")
     ]
     gpus: Annotated[Count, Column("GPUs held", "GPU")]
     nodes: Annotated[Count, Column("nodes over which they are spread")]
@@ -134,7 +134,7 @@ class AllocationRecord(NamedTuple):
         Column("total batch: `gpus * local_bsz * (accum_steps + 1)`, with a plan its d instead of `gpus`", "examples"),
     ]
     epoch: Annotated[Count, Column("epoch, counted from 0")]
-    progress: Annotated[Number, Column("progress at the begin of the interval", "iterations or s")]
+    progress: Annotated[Number, Column("progress at the start of the interval", "iterations or s")]
     rate: Annotated[Number, Column("progress per second; 0 while restarting", "1/s")]
     efficiency: Annotated[Number, Column("statistical efficiency in (0, 1]; 0 while restarting")]
     throughput: Annotated[Number, Column("examples per second, slow-downs included; 0 while restarting", "examples/s")]
@@ -210,7 +210,7 @@ class OutageRecord(NamedTuple):
     """One interval during which a node was out of use, in the order of the ends; those of one node may overlap."""
 
     node: Annotated[Count, Column("the node, counted from 0")]
-    start_s: Annotated[Seconds, Column("begin of the interval", "s")]
+    start_s: Annotated[Seconds, Column("start of the interval", "s")]
     end_s: Annotated[Seconds, Column("end of the interval, or of the run where that comes first", "s")]
     kind: Annotated[
         Text,

@@ -173,6 +173,6 @@ class Las(Policy):
 def _admit(
     scheduler: PriorityScheduler, view: View, key: Callable[[JobView], Key], placement: PlacerName, falls: bool = False
 ) -> Decision:
-    """Run the jobs of the smallest keys; with `falls` the keys of running jobs are read again at each decision."""
+    """Run the jobs with the smallest keys; with `falls` the keys of running jobs are updated at each decision."""
     scheduler.take_in(view, key, PLACERS[placement])
     return Decision.change(*scheduler.schedule((lambda job_id: key(view.jobs[job_id])) if falls else None))

@@ -66,9 +66,9 @@ class Waiting:
     """The pending workloads of all queues.
 
     A workload that fits nowhere is parked, with all of its queue that have its shape (scheduling equivalence), until
-    something of its tree gives quota back; the head of a queue that is first in, first out, blocks it instead. A
-    workload whose victims are leaving comes first in its queue. Asking for the heads costs no more than the number of
-    shapes that wait. Source: Kueue, queues and requeueing.
+    something of its tree releases quota; the head of a first-in-first-out queue blocks it instead. A workload whose
+    victims are leaving comes first in its queue. Asking for the heads costs no more than the number of shapes that
+    wait. Source: Kueue, queues and requeueing.
     """
 
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:

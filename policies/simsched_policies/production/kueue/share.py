@@ -46,7 +46,7 @@ def dominant_share(node: Node, added: Amounts | None = None) -> Share:
     """Return the share of a node with `added` on top of its usage.
 
     Only resources for which the subtree has an entry count. A resource's ratio is what the node uses above the quota of
-    its subtree, summed over flavours, over the most that its parent could use; a root borrows from nobody. Source:
+    its subtree, summed over flavours, over the most that its parent could use; a root does not borrow. Source:
     Kueue, fair sharing (KEP-1714).
     """
     if node.parent is None:

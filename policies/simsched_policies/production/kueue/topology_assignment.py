@@ -137,7 +137,7 @@ class _Search:
         return self._merged(kept, *(self._placed(None, replace(pods, count=left)) if left else ()))
 
     def _replaced(self, pods: PodSet, before: Places | None) -> Places:
-        """Return a set's assignment with the pods of failed nodes elsewhere."""
+        """Return a set's assignment with the pods of failed nodes moved."""
         kept = tuple((values, count) for values, count in before or () if values[-1] not in self.earlier.failed)
         lost = pods.count - sum(count for _, count in kept)
         stale = [values for values, _ in kept if self.domains.leaf(values) is None]

@@ -50,7 +50,7 @@ class Backfill:
     default_limit_s: float = 7 * 86400.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be counted."""
+        """Check the values."""
         if self.default_limit_s <= 0 or self.resolution_s <= 0:
             raise ValueError("default_limit_s and resolution_s must be above 0")
         if self.interval_s < 0:
@@ -82,7 +82,7 @@ class Priority:
     highest: float = 1000.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be counted."""
+        """Check the values."""
         if self.max_age_s <= 0:
             raise ValueError("max_age_s must be above 0")
 

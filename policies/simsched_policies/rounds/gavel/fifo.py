@@ -84,7 +84,7 @@ class GavelFifo(PackedShares):
         guest: int,
         snapshot: Snapshot,
     ) -> float:
-        """Return the summed speeds of two packed jobs on the host's type, each relative to running alone."""
+        """Return the summed speeds of two packed jobs on the host's type, relative to running alone."""
         rates = together.get((min(host, guest), max(host, guest)))
         column = self._kept[snapshot.jobs[host].id]
         alone = problem.throughput[[min(host, guest), max(host, guest)], column]
