@@ -355,7 +355,7 @@ class Trials:
 
 
 def exchanges(path: Path, mutant: Mutant, functions: list[FunctionType]) -> list[tuple[FunctionType, CodeType]]:
-    """Return the functions that a mutant changes, each with its new code; none where it changes what runs on import."""
+    """Return the functions that a mutant changes, each with its new code; none if it changes what runs on import."""
     text = (ROOT / mutant.file).read_text(encoding="utf-8")
     before, after = (dict(_codes(compile(one, str(path), "exec"), (0,))) for one in (text, mutant.applied(text)))
     changed = [key for key in before if key in after and _alone(before[key]) != _alone(after[key])]

@@ -250,7 +250,7 @@ def _interval(ratio: Estimate) -> str:
 
 
 def _mean(entries: Sequence[Entry], name: str) -> float:
-    """Average a measure over the contests and seeds that have it; NaN where none has."""
+    """Average a measure over the contests and seeds that have it; NaN if none has."""
     values = [value for one in entries for value in one.values.get(name, {}).values()]
     return sum(values) / len(values) if values else math.nan
 

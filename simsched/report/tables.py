@@ -155,7 +155,7 @@ def _run_notes(run: Run) -> tuple[str, ...]:
     unrun = [name for name in run.missing if name not in run.failed]
     if unrun:
         more = f" and {len(unrun) - 1} more" if len(unrun) > 1 else ""
-        notes.append(f"Not run yet: {unrun[0]}{more}; the same command goes on where the run stopped.")
+        notes.append(f"Not run yet: {unrun[0]}{more}; the same command continues the run.")
     return tuple(notes)
 
 
@@ -235,7 +235,7 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: boo
         notes.append(f"Every seed gave the same run, which is counted once: {names}.")
     found = [row.estimate(key) for row in rows for key in keys] if ranges else []
     if any(one is not None and _is_vague(one) for one in found):
-        notes.append("In square brackets, where the interval is wider than the mean: the least and the largest of all.")
+        notes.append("In square brackets, if the interval is wider than the mean: the smallest and the largest value.")
     if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
         notes.append(f"A value that some {what} do not have is the mean over the others.")
     if any(key in row.published for row in rows for key in keys):

@@ -94,6 +94,6 @@ ENERGY_METRICS = (
     Metric("energy_kwh", "energy", "kWh", LOWER,
            "integral from second 0 to `makespan_s`: held GPUs * `busy_w`, free GPUs of nodes up or coming up * "
            "`idle_w`, these nodes * `node_w`, all others * `asleep_w` (`cluster.power`)", energy_kwh, shown=IF_THERE),
-    Metric("unused_energy_kwh", "energy of what nobody held", "kWh", LOWER,
+    Metric("unused_energy_kwh", "energy of unheld resources", "kWh", LOWER,
            "`energy_kwh` without the GPUs that jobs held", unused_energy_kwh),
 )  # fmt: skip

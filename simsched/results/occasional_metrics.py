@@ -89,7 +89,7 @@ DEADLINE_METRICS = (
            "share of the jobs with a deadline that is not `declined` whose `jct_s` is at most `deadline_s`",
            _of_deadlines(lambda jobs: _met(jobs.where(~jobs["declined"]))), shown=IF_THERE),
     Metric("tardiness_mean_s", "mean tardiness", "s", LOWER,
-           "mean of `jct_s - deadline_s`, or 0 where that is negative, over the jobs with a deadline",
+           "mean of `jct_s - deadline_s`, or 0 if that is negative, over the jobs with a deadline",
            _of_deadlines(_tardiness_s), shown=IF_THERE),
     Metric("late_gpu_share", "GPU time of late jobs", "share", LOWER,
            "`attained_gpu_s` of the jobs that miss their deadline / that of all jobs with a deadline",

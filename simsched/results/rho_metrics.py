@@ -28,7 +28,7 @@ RHO_METRICS = (
     Metric("rho_above_2", "jobs with rho > 2", "share", LOWER, "share of the jobs with `rho` > 2",
            _rho(lambda rho: share_above(rho, 2)), of="all but an application"),
     Metric("rho_jain", "Jain's index of rho", "", "higher",
-           "Jain's index of `rho`, (sum rho)^2 / (n sum rho^2): 1 where all jobs fare alike", _rho(jain_index),
+           "Jain's index of `rho`, (sum rho)^2 / (n sum rho^2): 1 if all jobs fare alike", _rho(jain_index),
            greatest=1.0),
 )  # fmt: skip
 

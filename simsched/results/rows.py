@@ -69,16 +69,14 @@ class JobRecord(NamedTuple):
 
     job_id: Annotated[Text, Column("name of the job, unique within the workload")]
     application: Annotated[Text, Column("what the job trains, or `fixed-duration`")]
-    tenant: Annotated[Text, Column("tenant or virtual cluster; empty where unknown")]
-    user: Annotated[Text, Column("submitting user; empty where unknown")]
+    tenant: Annotated[Text, Column("tenant or virtual cluster; empty if unknown")]
+    user: Annotated[Text, Column("submitting user; empty if unknown")]
     status: Annotated[
         Text,
-        Column(
-            "final state in the trace, `TimeLimit` if killed there, `Cancelled` if by the policy; empty where unknown"
-        ),
+        Column("final state in the trace, `TimeLimit` if killed there, `Cancelled` if by the policy; empty if unknown"),
     ]
     num_gpus: Annotated[Count, Column("GPUs that the user asked for", "GPU")]
-    batch_size: Annotated[Count, Column("total batch size that the user asked for; 0 where not given", "examples")]
+    batch_size: Annotated[Count, Column("total batch size that the user asked for; 0 if not given", "examples")]
     submit_time_s: Annotated[Seconds, Column("time of submission", "s")]
     start_time_s: Annotated[Seconds, Column("time at which the job first held GPUs", "s")]
     end_time_s: Annotated[Seconds, Column("time of completion", "s")]
@@ -101,12 +99,12 @@ class JobRecord(NamedTuple):
     checkpoint_s: Annotated[Seconds, Column("time spent writing checkpoints, the job pausing", "s", FAILURES)] = 0
     deadline_s: Annotated[
         Number,
-        Column("deadline, counted from `submit_time_s`; infinite where there is none", "s", DEADLINES, endless=True),
+        Column("deadline, counted from `submit_time_s`; infinite without one", "s", DEADLINES, endless=True),
     ] = math.inf
     declined: Annotated[Truth, Column("whether the policy ever declined to promise that deadline", "", DEADLINES)] = (
         False
     )
-    queue: Annotated[Text, Column("queue or partition asked for; empty where the job names none", "", QUEUES)] = ""
+    queue: Annotated[Text, Column("queue or partition asked for; empty if the job names none", "", QUEUES)] = ""
 
 
 class AllocationRecord(NamedTuple):
@@ -142,7 +140,7 @@ class AllocationRecord(NamedTuple):
     gpu_share: Annotated[
         Number,
         Column(
-            "mean share of its GPUs, split evenly among their holders; the part that it takes of each where jobs take "
+            "mean share of its GPUs, split evenly among their holders; the part that it takes of each if jobs take "
             "parts",
             "",
             SHARING,
@@ -211,7 +209,7 @@ class OutageRecord(NamedTuple):
 
     node: Annotated[Count, Column("the node, counted from 0")]
     start_s: Annotated[Seconds, Column("start of the interval", "s")]
-    end_s: Annotated[Seconds, Column("end of the interval, or of the run where that comes first", "s")]
+    end_s: Annotated[Seconds, Column("end of the interval, or of the run if that comes first", "s")]
     kind: Annotated[
         Text,
         Column(
@@ -230,7 +228,7 @@ class ReasonRecord(NamedTuple):
     gpus: Annotated[Count, Column("GPUs held; 0 while it waits", "GPU")]
     rank: Annotated[Count, Column("place in the policy's order (of its GPU type or queue), 1 first; 0 without order")]
     score: Annotated[
-        Text, Column("numbers that order it, as the policy has them, separated by spaces; empty where there are none")
+        Text, Column("numbers that order it, as the policy has them, separated by spaces; empty if there are none")
     ]
     why: Annotated[
         Text,
@@ -279,7 +277,7 @@ class Table:
         lines = [
             f"### {self.file}",
             "",
-            f"A row is {row}" + (" Only where there is one." if self.occasional else ""),
+            f"A row is {row}" + (" The file exists only if there is one." if self.occasional else ""),
             "",
             "| column | type | unit | meaning |",
             "|---|---|---|---|",

@@ -116,7 +116,7 @@ def _gpu_cost(tables: Tables) -> float | None:
 UTILISATION_METRICS = (
     Metric("gpu_utilisation", "GPU utilisation", "share", HIGHER,
            "sum of `attained_gpu_s` / `available_gpus` integrated over the makespan (GPUs of the cluster * "
-           "`makespan_s` where none come and go); a GPU counts while a job holds it; of a GPU type "
+           "`makespan_s` if none come and go); a GPU counts while a job holds it; of a GPU type "
            "(`gpu_utilisation[v100]`): its GPU seconds held / (its GPUs * `makespan_s`)",
            _utilisation, shown=ALWAYS, of="types"),
     Metric("statistical_efficiency", "statistical efficiency", "share", HIGHER,
@@ -151,6 +151,6 @@ HOURS_METRICS = (
 SHARING_METRICS = (
     Metric("speed_per_gpu", "sum of speeds per GPU", "", HIGHER,
            "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
-           "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared; "
-           "not there where jobs take parts of GPUs", _speed_per_gpu, shown=IF_THERE),
+           "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 if none is shared; "
+           "absent if jobs take parts of GPUs", _speed_per_gpu, shown=IF_THERE),
 )  # fmt: skip

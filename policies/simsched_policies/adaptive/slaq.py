@@ -151,6 +151,6 @@ def _fastest(rate: Rate | None, most: int) -> int:
 
 
 def _largest_fall(reports: LossReports) -> float:
-    """Return the largest fall between two reports, 1 where the loss has never fallen."""
+    """Return the largest reduction between two reports, 1 if the loss has never fallen."""
     falls = -np.diff(reports.losses)
     return float(falls.max()) if falls.max() > 0 else 1.0

@@ -36,7 +36,7 @@ class Chronus(Policy):
     traits: ClassVar[Traits] = Traits(
         interval="slot_s",
         needs={REMAINING_WORK},
-        wants={DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots")},
+        wants={DEADLINES: Becomes("gives no job a lease: the least remaining GPU-time goes first, in slots")},
     )
 
     lease_s: int = 3600

@@ -57,7 +57,7 @@ class ElasticFlow(Policy):
     traits: ClassVar[Traits] = Traits(
         interval="slot_s",
         needs={REMAINING_WORK},
-        wants={DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time")},
+        wants={DEADLINES: Becomes("admits no job: all are best effort and get the GPUs that save most time")},
         rigid=False,
     )
 

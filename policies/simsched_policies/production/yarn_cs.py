@@ -2,7 +2,7 @@
 
 Idea: every tenant has a queue with a share of the cluster; within a queue jobs start first in, first out, on as few
 machines as possible, and the head blocks those behind it (Jeon et al., ATC'19, section 2; Gu et al., Tiresias, NSDI'19,
-section 5.1, where there is one queue). With `preemption`, a queue below its share takes GPUs back from those above
+section 5.1, with one queue). With `preemption`, a queue below its share takes GPUs back from those above
 theirs, from the jobs started last, as YARN's monitor does (Hadoop documentation, "Capacity Scheduler", preemption),
 once it has waited `preemption_wait_s` (15 s by YARN's default). A gang is stopped whole. The limit on reclaiming per
 round, and relaxing locality after some retries, are left out: no source gives figures.

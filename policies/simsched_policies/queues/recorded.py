@@ -28,7 +28,7 @@ class Recorded(Policy):
     """Runs, in rounds of `round_s` seconds, the jobs that are furthest behind the shares in a file.
 
     `shares_path` names a JSON file with a list `allocations`; the `x` of its n-th entry holds the shares of the n-th
-    computation, by job: a number where the cluster has one GPU type, else a mapping from GPU types. Shares are computed
+    computation, by job: a number if the cluster has one GPU type, else a mapping from GPU types. Shares are computed
     after arrivals and completions, at least `min_reset_s` seconds apart. An entry may give its second as `t`. Every job
     of the workload must have shares, in the first entry after its submission if times are given, and no other job may.
     """

@@ -63,14 +63,14 @@ class _Candidate:
 
 
 #: What Muri becomes if jobs cannot be grouped.
-UNGROUPED = Becomes("merges nobody, as with most_jobs: 1", params={"most_jobs": 1})
+UNGROUPED = Becomes("groups no jobs, as with most_jobs: 1", params={"most_jobs": 1})
 
 
 class _Muri(Policy):
     """The common part of both variants."""
 
     traits: ClassVar[Traits] = Traits(
-        interval="interval_s", wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")}
+        interval="interval_s", wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("groups no jobs")}
     )
 
     def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:

@@ -22,7 +22,7 @@ def size_factor(gpus: int, total: int, *, favour_small: bool = False) -> float:
 
 
 def relative_factor(value: float, values: Mapping[str, float]) -> float:
-    """Return the priority of a partition or QOS over the highest of all; 0 where all are 0."""
+    """Return the priority of a partition or QOS over the highest of all; 0 if all are 0."""
     highest = max(values.values(), default=0.0)
     return value / highest if highest > 0 else 0.0
 

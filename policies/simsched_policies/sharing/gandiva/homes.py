@@ -131,7 +131,7 @@ class Homes:
     def _best(self, job: JobView, kind: str) -> tuple[tuple[Fit, float], Allocation] | None:
         """Return the fewest nodes of a type that suit a job best, with the worst fit and height among them.
 
-        None where they are too few.
+        None if they are too few.
         """
         nodes = [node for node, own in enumerate(self._types) if own == kind and self._sizes[node]]
         largest = max((self._sizes[node] for node in nodes), default=0)

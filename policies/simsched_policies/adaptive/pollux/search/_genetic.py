@@ -20,9 +20,9 @@ UNIT = 1 << 30
 class Breeding(NamedTuple):
     """What the operators need besides the problem. Probabilities are in units of 1 / UNIT."""
 
-    base: Genes  # [J, N] the current allocation, zero rows where a row may not be kept
+    base: Genes  # [J, N] the current allocation, zero rows if a row may not be kept
     order: IntArray  # [J] jobs in the order in which repair serves them, pinned ones first
-    pinned: IntArray  # [J] 1 where the row must stay
+    pinned: IntArray  # [J] 1 if the row must stay
     size: IntArray  # [N] GPUs of each node
     crossover: int
     reset: int  # probability of resetting a row to the current one

@@ -32,7 +32,7 @@ class Problem(NamedTuple):
     value: FloatArray  # [J, K, W] worth of a changed row
     keep_value: FloatArray  # [J] worth of the current row
     limits: IntArray  # [J, 2] fewest and most GPUs
-    keep: IntArray  # [J, 3 + 2 M] current rows; KEPT is 1 where the row may be kept and is not empty
+    keep: IntArray  # [J, 3 + 2 M] current rows; KEPT is 1 if the row may be kept and is not empty
     movable: IntArray  # the jobs that are not pinned
     exclusive: int  # 1: one distributed job a node
 
@@ -66,7 +66,7 @@ def _shift(levels: IntArray, which: int, node: int, level: int, more: int) -> No
 
 @leaf
 def _next(levels: IntArray, which: int, level: int, node: int) -> int:
-    """Return the first node at or after ``node`` with ``level`` GPUs free, -1 where there is none."""
+    """Return the first node at or after ``node`` with ``level`` GPUs free, -1 if there is none."""
     rest = node % BLOCK
     for block in range(1 + node // BLOCK, levels.shape[2]):
         mask = (
