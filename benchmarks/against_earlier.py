@@ -1,15 +1,15 @@
-"""Compare what whole traces cost with an earlier state of simsched, measured side by side in one run.
+"""Compare the cost of whole traces with an earlier state of simsched, measured side by side in one run.
 
 Usage: python benchmarks/against_earlier.py CHECKOUT [--jobs N] [--pairs N] [--seed N] [--policy NAME ...] [--nodes N]
 
-CHECKOUT is a folder with the earlier state, e.g. from `git worktree add --detach ../earlier 409727e`. The trace is made
-once, by this state: a generated Philly of all final states at Philly's own rate, on a cluster like Philly's, 240 nodes
-of 8 GPUs and 274 of 2; with `--nodes`, a log of log-normal durations and of users' limits that asks for 0.85 of so many
-nodes of 8 GPUs. Then both states simulate it in turn, each time in a process of its own, with result tables
-written to disk and nothing that fails, is shared or differs. The one that begins changes from pair to pair. Only the
-user CPU time of the simulation counts, not that of imports and of reading the trace; the largest memory is that of the
-whole process. Prints every pair and whether the tables have the same bytes, then by policy the median of the ratios of
-the pairs and the ratio of the least times, which other load on the machine touches least.
+CHECKOUT is a folder with the earlier state, e.g. from `git worktree add --detach ../earlier 409727e`. The trace is
+generated once, by this state: a generated Philly of all final states at Philly's own rate, on a cluster like Philly's,
+240 nodes of 8 GPUs and 274 of 2; with `--nodes`, a log with log-normal durations and users' limits at a load of 0.85 on
+that many nodes of 8 GPUs. Then both states simulate it in turn, each time in a separate process, with result tables
+written to disk, without failures, sharing or differences between GPUs. The two alternate in going first. Only the user
+CPU time of the simulation counts, not that of imports and of reading the trace; the largest memory is that of the whole
+process. Prints every pair and whether the tables have the same bytes, then by policy the median of the ratios of the
+pairs and the ratio of the smallest times, which other load on the machine affects least.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def simulate_here(policy: str, trace: Path, seed: int, nodes: int | None) -> dic
 
     import simsched
 
-    # By their modules, since earlier states have no doors.
+    # By their modules, since earlier states lack the package-level names.
     from simsched.engine.options import EngineOptions
     from simsched.engine.simulation import simulate
     from simsched.model.cluster import Cluster, NodeGroup
@@ -68,7 +68,7 @@ def simulate_here(policy: str, trace: Path, seed: int, nodes: int | None) -> dic
     ]
     root = Path(simsched.__file__).parent.parent
     declared = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"]["simsched.policies"]
-    module, name = declared[policy].split(":")  # each state has its policies where its own pyproject says
+    module, name = declared[policy].split(":")  # the pyproject of each state locates its policies
     chosen = getattr(importlib.import_module(module), name)(**POLICIES[policy])
     cluster = Cluster.of(NodeGroup(240, 8), NodeGroup(274, 2)) if nodes is None else Cluster.uniform(nodes, 8)
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +117,7 @@ def compare(earlier: Path, policy: str, trace: Path, given: argparse.Namespace) 
 
 
 def main() -> None:
-    """Make the trace, then measure policy by policy."""
+    """Generate the trace, then measure each policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path, help="a checkout of the earlier state")
     parser.add_argument("--jobs", type=int, default=20_000)

@@ -3,9 +3,9 @@
 Usage: python benchmarks/bound_gap.py [--jobs N] [--gpus N] [--seed N] [--sigma S]
 
 Jobs of 1 to 32 GPUs (shares 25, 20, 20, 15, 10, 10 %) with log-normal durations (median 1 h, sigma 1.8) arrive as a
-Poisson process. They run under preemptive greedy lists, which may move jobs at no cost: least remaining time first, and
-the best of those ordered by remaining time x GPUs^b. `simple` is the largest of the jobs' own durations, the single
-fast machine and mean busy times without a cap on rates; `prices` is `simsched.bounds`.
+Poisson process. They run under preemptive greedy lists, which may move jobs for free: least remaining time first, and
+the best of those ordered by remaining time x GPUs^b. `simple` is the largest of three bounds: the jobs' own durations,
+the single fast machine, and mean busy times without a cap on rates; `prices` is `simsched.bounds`.
 """
 
 from __future__ import annotations

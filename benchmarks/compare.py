@@ -1,14 +1,14 @@
-"""Compare simsched with AccaSim and with a textbook's plain Python on the same jobs, and time traces and commands.
+"""Compare simsched with AccaSim and with textbook Python code on the same jobs, and time traces and commands.
 
 Usage: python benchmarks/compare.py [--jobs N] [--accasim PYTHON] [--curve JOBS ...] [--commands] [--philly FILE]
                                     [--write]
 
-The jobs come to 64 nodes of 8 GPUs at load 0.85, and may spread over nodes. Each line is a process of its own, with
-those that it starts, from the start of Python to its results on disk: user and system CPU, and largest memory of one.
-AccaSim is no dependency: PYTHON is an interpreter that has it (`pip install accasim`), by default this one; without it
-its lines are left out. The curves are those of simsched on 2,000 nodes; `--commands` times whole commands, the fits of
-one apart, and with Philly's published trace one that replays it. `--write` makes docs/performance.md and its figure of
-what is printed.
+The jobs arrive at 64 nodes of 8 GPUs at load 0.85, and may spread over nodes. Each line measures a separate process,
+with those that it starts, from the start of Python to its results on disk: user and system CPU, and largest memory of
+one. AccaSim is not a dependency: PYTHON is an interpreter that has it (`pip install accasim`), by default this one;
+without AccaSim its lines are left out. The curves are those of simsched on 2,000 nodes; `--commands` times whole
+commands, with the fits of one separately, and with Philly's published trace a replay of it. `--write` writes the output
+to docs/performance.md and its figure.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if __name__ == "__main__":
     Simulator(workload, system, dispatcher, RESULTS_FOLDER_PATH=out, statistics_output=False, show_statistics=False,
               LOG_LEVEL="ERROR").start_simulation()
 """
-#: Starts a process from a small one, as a child counts the memory of the process that it was forked from. Those that
-#: the process leaves behind become children of the small one (option 36 of Linux's prctl), which waits for them too.
+#: Starts a process from a small one, since a child's peak memory includes that of the process that it was forked from.
+#: Orphans of the process become children of the small one (option 36 of Linux's prctl), which waits for them too.
 LAUNCHER = """\
 import ctypes, json, os, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
@@ -68,7 +68,7 @@ except ChildProcessError:
     print(json.dumps([cpu_s, kib]))
     sys.exit(failed)
 """
-#: What the commands are tried on: 100 cells of few jobs.
+#: The input of the commands: 100 cells of few jobs.
 CELLS = """\
 cluster: {nodes: 16, gpus_per_node: 8, gpu_type: t4}
 workload: {recipe: log-normal, jobs: 60, median_s: 600, mean_s: 3000, mean_gpus: 3, widest: 16, offered_load: 1.2}
@@ -81,7 +81,7 @@ RUNS, SEEDS = 20, 20
 
 @dataclass(frozen=True)
 class Measured:
-    """What a process took, and when its jobs end by number where that is asked for."""
+    """The cost of a process, and the ends of its jobs by number if requested."""
 
     cpu_s: float
     mib: float
@@ -117,7 +117,7 @@ def simsched(policy: str, nodes: int, folder: Path) -> Measured:
 
 
 def with_ends(found: Measured, folder: Path) -> Measured:
-    """Return what a run of simsched took, with the ends of its jobs."""
+    """Return the cost of a run of simsched, with the ends of its jobs."""
     from simsched.results import read_table
 
     jobs = read_table(folder, "jobs", ["job_id", "end_time_s"])
@@ -126,7 +126,7 @@ def with_ends(found: Measured, folder: Path) -> Measured:
 
 
 def one(policy: str, nodes: int) -> None:
-    """Replay `trace.csv` in this process, set up as the command does, and write the tables beside it."""
+    """Replay `trace.csv` in this process, set up as by the command, and write the tables next to it."""
     from simsched.threads import memory_given_back, one_thread_each
 
     one_thread_each()
@@ -163,7 +163,7 @@ def accasim(python: str, policy: str, folder: Path) -> Measured:
 
 
 def textbook(policy: str, folder: Path) -> Measured:
-    """Run the textbook's rules on the jobs in a folder, in a process that knows only counts of GPUs."""
+    """Run the textbook's rules on the jobs in a folder, in a process that only counts GPUs."""
     taken = measured([sys.executable, __file__, "--textbook", policy], folder)
     return Measured(*taken, dict(enumerate(json.loads((folder / "ends.json").read_text()))))
 
@@ -203,7 +203,7 @@ def has_accasim(python: str) -> bool:
 
 
 def against_others(jobs: int, python: str, folder: Path) -> str:
-    """Return the table of what each takes, and how many jobs end as under simsched."""
+    """Return the table of costs, and how many jobs end as under simsched."""
     drawn = draw(jobs, NODES)
     first_s = drawn[0][0]  # simsched counts from the first submission
     write_inputs([(at - first_s, *rest) for at, *rest in drawn], folder)  # type: ignore[misc]
@@ -225,7 +225,7 @@ def against_others(jobs: int, python: str, folder: Path) -> str:
 
 
 def in_fits() -> None:
-    """Print what the fits of the workload above take in this process, each the least of three CPU times."""
+    """Print the CPU times of the fits of the workload above in this process, each the least of three."""
     import importlib
 
     import simsched
@@ -256,7 +256,7 @@ def in_fits() -> None:
 
 
 def whole_commands(folder: Path, philly: Path | None) -> str:
-    """Return the table of what whole commands take, each with bytecode and compiled kernels at hand."""
+    """Return the table of costs of whole commands, each with cached bytecode and compiled kernels."""
     command = str(Path(sys.executable).with_name("simsched"))
     for number in range(RUNS):
         seeds = list(range(SEEDS * number, SEEDS * (number + 1)))
@@ -387,7 +387,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(draw(300, NODES), folder)
-        simsched(CONSERVATIVE, NODES, folder)  # compiles what is not compiled yet
+        simsched(CONSERVATIVE, NODES, folder)  # compiles missing kernels
         table = against_others(given.jobs, python, folder)
         curve, rows = curves(given.curve, folder)
         commands = whole_commands(folder, given.philly and given.philly.absolute()) if given.commands else ""

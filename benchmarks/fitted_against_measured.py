@@ -3,9 +3,9 @@
 Usage: python benchmarks/fitted_against_measured.py TRACES PHILLY [--seeds 101-116] [--pollux-seeds N]
 
 TRACES is the folder of measurements, PHILLY the CSV of Philly's jobs that the job lists are drawn from
-(docs/validation.md and docs/shipped-applications.md). Each row compares, workload by workload, runs in which the step
-times that the policy is told (decisions) and those at which jobs train (physics) are fitted or measured with runs on
-measurements alone. Mean ratio with the 95 % interval of Student's t over workloads.
+(docs/validation.md and docs/shipped-applications.md). Each row compares, by workload, runs in which the step times
+given to the policy (decisions) and those at which jobs train (physics) are fitted or measured, with runs on
+measurements alone. It shows the mean ratio with the 95 % interval of Student's t over workloads.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ FITTED, MEASURED = "fitted", "measured"
 
 
 class Split:
-    """An application that tells policies one thing (step times, iterations left) and trains at another."""
+    """An application that gives policies other step times and remaining iterations than those at which it trains."""
 
     def __init__(self, decisions: Application, physics: Application) -> None:
-        """Take what policies are told from `decisions`, all else from `physics`."""
+        """Take the values given to policies from `decisions`, all others from `physics`."""
         self._decisions, self._physics = decisions, physics
 
     def __getattr__(self, name: str) -> object:
-        """Be the physics in everything not defined here."""
+        """Delegate everything not defined here to the physics."""
         return getattr(self._physics, name)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
-        """Return the step time that policies are told."""
+        """Return the step time given to policies."""
         return self._decisions.step_time(site, local_bsz)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
-        """Return the iterations that policies are told."""
+        """Return the iterations given to policies."""
         return self._decisions.iterations(batch_size, epoch)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
@@ -84,7 +84,7 @@ def mixed(
 
 
 def ways(policy: str) -> list[tuple[str, str]]:
-    """List what may be fitted: only Optimus is told step times apart from what its jobs run at."""
+    """List what may be fitted: only Optimus receives step times separate from those of its jobs."""
     both = [(FITTED, FITTED)]
     return [*both, (FITTED, MEASURED), (MEASURED, FITTED)] if policy == "optimus" else both
 
@@ -123,7 +123,7 @@ def main() -> int:
 
 
 def draw(philly: Path, measured: Mapping[str, Application], seeds: Sequence[int]) -> dict[int, list[JobSpec]]:
-    """Draw the job lists by Pollux's recipe: load 1, tuned configurations, worked out from the measurements."""
+    """Draw the job lists by Pollux's recipe: load 1, tuned configurations, computed from the measurements."""
     trace, tuned, initial = read_trace(philly), tuned_configurations(measured), initial_batch_sizes(measured)
     return {seed: draw_workload(trace, PolluxRecipe(configs="tuned"), seed, tuned, initial) for seed in seeds}
 

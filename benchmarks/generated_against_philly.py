@@ -3,9 +3,9 @@
     python benchmarks/generated_against_philly.py PHILLY.csv [--stretches 20]
 
 Prints Markdown: each statistic of the given trace, of generated stretches of the same length (mean, and range of the
-middle 80 %), the distance of the pooled stretches from the trace, that of a single stretch (median), and how far the
-trace's own first and second half are apart. Distances are total variation (TV) for classes and
-Kolmogorov-Smirnov (KS) for numbers, both between 0 and 1.
+middle 80 %), the distance of the pooled stretches from the trace, that of a single stretch (median), and the distance
+between the trace's first and second half. Distances are total variation (TV) for classes and Kolmogorov-Smirnov (KS)
+for numbers, both between 0 and 1.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def _correlation(values: Values, lag: int) -> float:
 
 
 def _sizes(table: pd.DataFrame) -> Values:
-    """Return for each job seen the number of jobs of its batch that are seen."""
+    """Return for each observed job the number of observed jobs of its batch."""
     return np.asarray(_seen(table).groupby("batch")["batch"].transform("size"))
 
 
 def _drawn_together(table: pd.DataFrame) -> float:
-    """Return the chance that two jobs drawn by the recipe are of one batch."""
+    """Return the probability that two jobs drawn by the recipe belong to one batch."""
     sizes = _seen(table).groupby("batch").size().to_numpy("float64")
     return float((sizes * (sizes - 1)).sum() / (sizes.sum() * (sizes.sum() - 1)))
 
@@ -102,7 +102,7 @@ Distance = Callable[[Values, Values], float]
 
 
 def figures() -> Mapping[str, Figure]:
-    """List the figures of a trace that are numbers."""
+    """List the scalar statistics of a trace."""
     found: dict[str, Figure] = {"jobs a day": lambda t: len(t) / (t["day"].max() + 1)}
     found["jobs a day that the recipe draws from"] = lambda t: len(_seen(t)) / (t["day"].max() + 1)
     for name in CLASSES:
@@ -128,7 +128,7 @@ def figures() -> Mapping[str, Figure]:
 
 
 def samples() -> Mapping[str, tuple[Distance, Sample]]:
-    """List what is compared by a distance: how, and the sample of a trace."""
+    """List the samples of a trace that are compared by a distance, with the distance."""
     found: dict[str, tuple[Distance, Sample]] = {
         "class (TV)": (total_variation, lambda t: _seen(t)["class"].to_numpy()),
         "hour of the window (TV)": (total_variation, lambda t: (_seen(t)["hour"] % 24).to_numpy()),
@@ -151,7 +151,7 @@ def samples() -> Mapping[str, tuple[Distance, Sample]]:
 
 
 def generated(stretches: int) -> list[pd.DataFrame]:
-    """Generate stretches of the trace without end, each of the 80 days from a Sunday on."""
+    """Generate stretches of the trace endlessly, each of 80 days starting on a Sunday."""
     made = []
     for index in range(stretches):
         trace = generate_from_seed(GeneratorOptions(days=DAYS, weekday="Sun", first_week=13 * index), 0)

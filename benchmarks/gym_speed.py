@@ -21,7 +21,7 @@ SEEDS = range(1, 9)
 
 
 def steps_a_second(environment: SchedulingEnv, seconds: float) -> tuple[float, float]:
-    """Return steps a second, and steps of an episode."""
+    """Return steps per second, and steps per episode."""
     rng = np.random.default_rng(1)
     for seed in SEEDS:
         environment.reset(options={"seed": seed})

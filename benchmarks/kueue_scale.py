@@ -1,4 +1,4 @@
-"""Measure what Kueue's admission costs: on the load of its own performance test, and on many queues in five levels.
+"""Measure the cost of Kueue's admission: on the load of its own performance test, and on many queues in five levels.
 
 Run as `python benchmarks/kueue_scale.py [own|tree] [--jobs N] [--queues N] [--nodes N] [--load SHARE]
 [--topology WISH]`. `own` is the baseline of Kueue's test/performance/scheduler: 5 cohorts of 6 queues with 20 of quota
@@ -21,7 +21,7 @@ from simsched.engine import AllocationRecord, EngineOptions, JobRecord, Recorder
 from simsched.model import Cluster, JobSpec, Level, Tenant, with_levels
 
 PER_NODE = 8
-#: Of each class: how many, tenths of a second between two, tenths that one runs, its priority and what it asks for.
+#: For each class: number, interarrival and run time in tenths of a second, priority and request.
 CLASSES = {"small": (350, 1, 2, 50, 1), "medium": (100, 5, 5, 100, 5), "large": (50, 12, 10, 200, 20)}
 SIZES, SHARES = (1, 2, 4, 8, 16, 64), (0.6, 0.12, 0.1, 0.13, 0.04, 0.01)
 #: Cohorts below the root, by level; queues are below the last.
@@ -29,7 +29,7 @@ FANS = (4, 3, 4)
 
 
 class Kept(Recorder):
-    """Keeps when jobs started and ended, and what they held in all."""
+    """Records the starts and ends of jobs, and the total that they held."""
 
     def __init__(self) -> None:
         self.waits: dict[str, float] = {}
@@ -38,13 +38,13 @@ class Kept(Recorder):
         self.restarts = 0
 
     def job(self, record: JobRecord) -> None:
-        """Keep the wait of a job."""
+        """Record the wait of a job."""
         self.waits[record.job_id] = record.queueing_s
         self.end_s = max(self.end_s, record.end_time_s)
         self.restarts += record.restarts
 
     def allocation(self, record: AllocationRecord) -> None:
-        """Add up what was held."""
+        """Sum what was held."""
         self.held_s += (record.end_s - record.start_s) * record.gpus
 
 
@@ -106,7 +106,7 @@ def tree(given: argparse.Namespace) -> tuple[Cluster, list[JobSpec], Kueue]:
 
 
 def main() -> None:
-    """Replay and print one line of figures, for `own` also the use of quota and the waits of each class."""
+    """Replay and print one line of results, for `own` also the use of quota and the waits of each class."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("load_of", nargs="?", choices=("own", "tree"), default="own")
     parser.add_argument("--jobs", type=int, default=100_000)

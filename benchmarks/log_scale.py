@@ -2,9 +2,9 @@
 
 Usage: python -m benchmarks.log_scale LINES... [--calibrate]
 
-The logs have what real ones have: steps, arrays, jobs that were requeued, numbers that were used again, jobs that never
-started, that run still, or that end before they start, lines that are cut short, and timestamps of a zone with summer
-time. Every line is measured in a process of its own: the CPU of all that it starts, the memory of the largest.
+The logs have the features of real ones: steps, arrays, requeued jobs, reused job ids, jobs that never started, are
+still running, or end before they start, truncated lines, and timestamps of a zone with summer time. Every line is
+measured in a separate process: the CPU time of all processes that it starts, the memory of the largest.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ZONE = "Europe/Berlin"
 
 
 def write_log(path: Path, lines: int, seed: int = 1) -> int:
-    """Write a log of so many lines below its header; returns how many of them are jobs."""
+    """Write a log of this many lines below its header; return how many of them are jobs."""
     rng = np.random.default_rng(seed)
     jobs = lines  # more than enough: some have several lines
     gpus = rng.choice(SIZES, size=jobs, p=SHARES).tolist()
@@ -68,7 +68,7 @@ def write_log(path: Path, lines: int, seed: int = 1) -> int:
 
 
 def _texts(seconds: np.ndarray) -> list[str]:
-    """Write seconds as sacct does, one at a time as wide as all of them."""
+    """Format seconds as sacct does, with a common width."""
     local = seconds + 3600
     return np.datetime_as_string(local.astype("datetime64[s]")).tolist()
 

@@ -2,13 +2,12 @@
 
     python -m benchmarks.mutation --places 300 --seed 1
 
-A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a call that is dropped, in the
-engine and in what it and policies may import (`--rooms` names others, or folders and files in them). For each the tests
-run that executed its line (found by one run of the tests, kept in `out/mutation-coverage.json` until it is deleted,
-which needs Python 3.12; a line that runs only when its file is imported has the tests of the file, or of its folder),
-those first that tell cases apart; it is killed where any of them fails. Works on a copy of the checkout, never on the
-checkout itself. Tests that start processes or build documents (`tests/cli`) are left out, so the score is a
-lower bound.
+A place is a comparison, an arithmetic or boolean operator, a number, a returned value or a dropped call, in the engine
+and in what it and policies may import (`--rooms` names others, or folders and files in them). For each the tests run
+that executed its line (found by one run of the tests, kept in `out/mutation-coverage.json` until it is deleted, which
+needs Python 3.12; a line that runs only when its file is imported has the tests of the file, or of its folder), the
+most discriminating first; it is killed if any of them fails. Works on a copy of the checkout, never on the checkout
+itself. Tests that start processes or build documents (`tests/cli`) are left out, so the score is a lower bound.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from typing import IO, NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Where the house declares which rooms each room may import.
+#: The declaration of which rooms each room may import.
 ARROWS = ROOT / "tests" / "architecture" / "test_imports.py"
 SUITES = ("tests/unit", "tests/conformance", "tests/property", "tests/golden", "tests/validation")
 COVERAGE = ROOT / "out" / "mutation-coverage.json"
 COPIED = ("simsched", "policies", "tests", "experiments", "workloads", "traces", "benchmarks", "docs", "pyproject.toml")
-#: So many tests are tried, however long they take; quick ones take less than so many seconds.
+#: The number of tests to try, regardless of their duration; quick ones take less than this many seconds.
 LEAST_TESTS, QUICK_S = 5, 1.0
-#: So many tests are tried for costing little, whatever they test.
+#: The number of cheap tests to try, whatever they test.
 MOST_CHEAP = 100
-#: What a worker says of a mutant.
+#: A worker's verdict on a mutant.
 _DEAD, _ALIVE, _UNSEEN = "killed\n", "survives\n", "no test runs it\n"
 SWAPS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",
@@ -60,7 +59,7 @@ SIGNS = {
 
 
 class Mutant(NamedTuple):
-    """A change of a file: what stands between two offsets, and what takes its place."""
+    """A change of a file: the text between two offsets, and its replacement."""
 
     file: str
     line: int
@@ -70,7 +69,7 @@ class Mutant(NamedTuple):
     after: str
 
     def applied(self, text: str) -> str:
-        """Return the text of the file with the change; its lines stay where they are."""
+        """Return the text of the file with the change; line numbers are unchanged."""
         return text[: self.begin] + self.after + "\n" * self.before.count("\n") + text[self.end :]
 
 
@@ -198,7 +197,7 @@ with open(sys.argv[1], "w") as out:
 
 
 def rooms() -> dict[str, bool]:
-    """Return the rooms of the house, and of each whether the engine or policies stand on it."""
+    """Return the rooms, and for each whether the engine or policies depend on it."""
     body = ast.parse(ARROWS.read_text(encoding="utf-8")).body
     arrows = next(ast.literal_eval(one.value) for one in body if ast.unparse(one).startswith("MAY_IMPORT = "))
     policies = arrows.pop("simsched_policies")
@@ -214,7 +213,7 @@ def _copy(what: Path, where: Path) -> None:
 
 
 def covering(copy: Path, workers: int) -> Coverage:
-    """Return which tests execute each line; measured once and kept."""
+    """Return which tests execute each line; measured once and cached."""
     if not COVERAGE.is_file():
         if not hasattr(sys, "monitoring"):
             sys.exit("which tests run which lines is measured under Python 3.12 or later")
@@ -258,7 +257,7 @@ def killed(copy: Path, mutant: Mutant, tests: list[str], seconds: float) -> bool
             return process.wait(timeout=seconds) != 0
         except subprocess.TimeoutExpired:
             process.kill()
-            return True  # a mutant that loops
+            return True  # a mutant with an endless loop
         finally:
             file.write_text(text, encoding="utf-8")
 
@@ -275,7 +274,7 @@ class Trials:
         self._functions: list[FunctionType] = []
         #: Whether tests pass in a fork without any mutant.
         self._sound: dict[str, bool] = {}
-        #: What was found of each mutant.
+        #: The verdict on each mutant.
         self.lines: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
@@ -325,7 +324,7 @@ class Trials:
         return _DEAD if self._sound[failing] else self._tried(copy, mutant)
 
     def _failing(self, tests: list[str], exchanged: list[tuple[FunctionType, CodeType]]) -> str | None:
-        """Return the first test that fails, or takes too long, where functions have other code; runs in a fork."""
+        """Return the first test that fails or takes too long with changed functions; runs in a fork."""
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -356,7 +355,7 @@ class Trials:
 
 
 def exchanges(path: Path, mutant: Mutant, functions: list[FunctionType]) -> list[tuple[FunctionType, CodeType]]:
-    """Return the functions that a mutant changes, each with its new code; none where it changes what runs on import."""
+    """Return the functions that a mutant changes, each with its new code; none if it changes what runs on import."""
     text = (ROOT / mutant.file).read_text(encoding="utf-8")
     before, after = (dict(_codes(compile(one, str(path), "exec"), (0,))) for one in (text, mutant.applied(text)))
     changed = [key for key in before if key in after and _alone(before[key]) != _alone(after[key])]
@@ -373,14 +372,14 @@ def exchanges(path: Path, mutant: Mutant, functions: list[FunctionType]) -> list
 
 
 def _codes(code: CodeType, place: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], CodeType]]:
-    """Yield a code and those within it, by their places."""
+    """Yield a code object and its nested ones, by position."""
     yield place, code
     for number, one in enumerate(one for one in code.co_consts if isinstance(one, CodeType)):
         yield from _codes(one, (*place, number))
 
 
 def _alone(code: CodeType) -> tuple[bytes, str, tuple[str, ...]]:
-    """Return what a code does, without those within it and without its lines."""
+    """Return the behaviour of a code object, without nested ones and line numbers."""
     return code.co_code, repr([one for one in code.co_consts if not isinstance(one, CodeType)]), code.co_names
 
 

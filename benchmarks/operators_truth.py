@@ -1,8 +1,8 @@
-"""Operators' answers against the truth of the reference cluster, seed by seed.
+"""Compare the answers for operators with the truth of the reference cluster, seed by seed.
 
     python benchmarks/operators_truth.py OUT --seeds 1 2 3 [--days 14] [--what waits changes capacity shut live]
 
-`waits` replays the log as it was, with everything and without processors and caps; `changes` forecasts 50 and 34 nodes
+`waits` replays the unchanged log, complete and without processors and caps; `changes` forecasts 50 and 34 nodes
 of A100 instead of 40 and a cap of 48 GPUs instead of 64, and compares with the cluster run that way; `capacity` asks
 for the nodes with which mean waits are less than the log recorded, and runs the cluster with these; `shut` tries logs
 without partitions, cut to GPUs and times, and a wrong policy; `live` forecasts the queue of twelve moments of a smaller
@@ -26,7 +26,7 @@ from tests.validation.oracles.slurm_cluster import REFERENCE, SMALL, Cluster, Si
 from tests.validation.oracles.slurm_jobs import LOAD, SMALL_LOAD, draw_jobs
 from tests.validation.oracles.slurm_texts import WARM_DAYS, write_all
 
-#: The loads without caps and processors, which then hold nobody back.
+#: The loads without caps and processors, which then delay no job.
 PLAIN_LOAD = {"a100": 0.86, "v100": 0.7, "h100": 0.75, "debug": 0.02}
 _BLANK = {"stripped": ("Partition",), "cut": ("Partition", "QOS", "Account", "User", "Timelimit", "ReqTRES", "NodeList",
                                               "NNodes", "NCPUS")}  # fmt: skip
@@ -83,7 +83,7 @@ def changes_of(folder: Path, jobs: Sequence[Any], site: Site) -> Iterator[str]:
 
 
 def capacity_of(folder: Path, jobs: Sequence[Any], site: Site) -> Iterator[str]:
-    """Ask for the H100 nodes that meet a target which today's miss by what the log recorded, and run these in truth."""
+    """Ask for the H100 nodes that meet a target missed by those in the log, and run these in the true cluster."""
     plan = plan_of(folder)
     found = calibrate(plan)
     recorded_h, kind = float(found.jobs["recorded_s"].mean()) / 3600, site.kinds[2]
@@ -134,7 +134,7 @@ def live_of(folder: Path, seed: int) -> str:
 
 
 def main() -> None:
-    """Print what was asked of each seed."""
+    """Print the requested comparisons of each seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
@@ -156,7 +156,7 @@ def main() -> None:
                 flush=True,
             )
         if {"changes", "capacity"} & set(given.what):
-            # The log begins with the empty cluster, as the truth under another setting does.
+            # The log starts with the empty cluster, like the truth under another setting.
             young = draw_jobs(REFERENCE, seed, given.days, LOAD)
             write_all(folder / "young", REFERENCE, young, given.days, warm_days=0)
         for what, asked in (("changes", changes_of), ("capacity", capacity_of)):

@@ -2,7 +2,7 @@
 
     python benchmarks/philly_statistics.py PHILLY.csv [OUT.json]
 
-PHILLY.csv is the list of the jobs that passed (`traces/README.md` says where to get it). The figures are counts, shares
+PHILLY.csv is the list of the jobs that passed (`traces/README.md` gives its source). The figures are counts, shares
 and quantiles over many jobs; no job can be read back. The estimates of jobs that were killed or failed come from other
 publications and are copied from the shipped file.
 """
@@ -31,13 +31,13 @@ Floats = npt.NDArray[np.float64]
 FIRST, LAST = pd.Timestamp("2017-09-24"), pd.Timestamp("2017-12-13")
 HOURS = int((LAST - FIRST).total_seconds() // 3600)
 GAP_S = 300
-#: Batches of each class are counted apart from the sizes on at which they begin; each cell has 13 batches or more.
+#: The sizes at which the cells of each class start; each cell has at least 13 batches.
 STRATA = {"XS": (1, 2, 10), "S": (1, 2, 10, 100), "M": (1, 2, 10, 100), "L": (1, 2, 10), "XL": (1, 2), "XXL": (1,)}
 #: From this size on a batch is large: it follows another process than small ones.
 LARGE = 10
 SIZES = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
 LAGS = (1, 2, 3, 4, 6, 8, 12, 24, 48, 72, 96, 120)
-#: Fewer batches of a tenant and GPU count than this are counted to the largest tenant of the cell.
+#: Fewer batches of a tenant and GPU count than this are assigned to the largest tenant of the cell.
 RARE = 3
 #: Fewer jobs than this have no quantiles of their own.
 FEW = 60
@@ -78,7 +78,7 @@ def batches_of(jobs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def cells_of(batches: pd.DataFrame) -> list[dict[str, Any]]:
-    """Describe each class and range of sizes: how often, at which hour, how large, whose and on how many GPUs."""
+    """Describe each class and range of sizes: frequency, hour, size, tenant and number of GPUs."""
     cells = []
     for name, bounds in STRATA.items():
         for low, high in zip(bounds, [*bounds[1:], 10**9], strict=True):
@@ -100,7 +100,7 @@ def cells_of(batches: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _sizes(size: pd.Series[int]) -> BatchSizes:
     least, most = int(size.min()), int(size.max())
-    # The end is rounded up to two digits, for the largest batch is a single one.
+    # The end is rounded up to two digits, since the largest batch is a single one.
     digits = max(len(str(most)) - 2, 0)
     end = (most // 10**digits + 1) * 10**digits
     grid = sorted({least, end, *(s for s in SIZES if least < s <= most)})
@@ -135,9 +135,10 @@ def week_of(batches: pd.DataFrame) -> dict[str, Any]:
 
 
 def wandering_of(batches: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Fit how the logarithms of rates wander: variances, and hours in which the correlation falls to 1/e.
+    """Fit the fluctuation of the logarithms of rates: variances, and hours in which the correlation falls to 1/e.
 
-    Large batches count by their jobs, for very large ones come together. What lasts for days is common to all classes.
+    Large batches are weighted by their jobs, since very large ones come together. The slow component, over days, is
+    common to all classes.
     """
     large = batches[batches["large"]]
     near, far = _fit(batches[~batches["large"]], None)

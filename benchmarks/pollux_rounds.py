@@ -1,9 +1,9 @@
-"""Run the Pollux search on captured scheduling rounds and compare it with what was published.
+"""Run the Pollux search on captured scheduling rounds and compare it with published results.
 
 Usage: python benchmarks/pollux_rounds.py DIR [--method hybrid|genetic] [--gap] [--seed N] [--effort X] [--quiet]
 
-DIR holds *.jsonl files, a round a line: nodes, gpus_per_node, restart_delay_s, fairness, published_fitness and jobs.
-Times are on one core after compilation; --gap also bounds the optimum of each round (not part of the time).
+DIR holds *.jsonl files, one round per line: nodes, gpus_per_node, restart_delay_s, fairness, published_fitness and
+jobs. Times are on one core after compilation; --gap also bounds the optimum of each round (not part of the time).
 """
 
 import argparse
@@ -53,7 +53,7 @@ def to_round(record: dict[str, Any]) -> AllocationProblem:
 
 
 def main() -> int:
-    """Print a line a round, then a summary."""
+    """Print one line per round, then a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--method", choices=["hybrid", "genetic"], default="hybrid")
@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def summarise(method: str, rows: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-    """Print the figures of all rounds; ``rows`` holds jobs, ratio, gap in % and milliseconds."""
+    """Print the statistics of all rounds; ``rows`` holds jobs, ratio, gap in % and milliseconds."""
     jobs, ratio, gap, taken = rows.T
     busy = jobs >= BUSY_JOBS
     some = busy if busy.any() else np.ones_like(busy)

@@ -3,8 +3,8 @@
 Usage: python benchmarks/pollux_scale.py [--method hybrid|genetic] [--largest GPUS] [--repeat N] [--gap]
 
 A round is a busy cluster of nodes with 4 GPUs: nine jobs in ten run, some have just ended, and speedups come from a
-throughput model with a cost of synchronisation that is larger between nodes than within one, times an efficiency that
-falls with the number of GPUs. CPU time of one core, after compilation; the gap is that to an upper bound.
+throughput model whose synchronisation cost is larger between nodes than within one, times an efficiency that falls with
+the number of GPUs. Times are CPU times of one core, after compilation; the gap is that to an upper bound.
 """
 
 import argparse

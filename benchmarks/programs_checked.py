@@ -1,10 +1,10 @@
-"""Hold every program against a second solver on random instances, and print how far it is from the optimum.
+"""Check every program against a second solver on random instances, and print its distance from the optimum.
 
 Usage: python -m benchmarks.programs_checked [--instances N] [--program NAME]
 
 Rates lie between a thousandth and a thousand steps per second, steps between one and a million; two of three instances
-are degenerate in some way (rates of zero, jobs of more GPUs than there are, equal jobs, one job, one GPU type, a type
-without GPUs, jobs with nothing left to do). The second solver is scipy's, given the formulas row by row
+are degenerate in some way (rates of zero, jobs larger than the cluster, equal jobs, one job, one GPU type, a type
+without GPUs, jobs without remaining work). The second solver is scipy's, given the formulas row by row
 (`tests/validation/oracles/programs.py`). `worst` is the greatest relative difference of objectives, `apart` counts
 instances with one above 1e-6; shares beyond a job's time or a type's GPUs by more than 2e-9 end the run.
 """
@@ -20,7 +20,7 @@ MOST_APART = 1e-6
 
 
 def main() -> int:
-    """Print one line for each program; 1 where one of them is not at its optimum."""
+    """Print one line for each program; return 1 if one of them is not at its optimum."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=500)
     parser.add_argument("--program", choices=COMPARED)

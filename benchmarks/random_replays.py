@@ -1,4 +1,4 @@
-"""Play random traces by the engine and by independent replays of published simulators, and compare.
+"""Run random traces on the engine and on independent replays of published simulators, and compare.
 
 Usage: python benchmarks/random_replays.py muri DATA [--seeds FROM TO]
        python benchmarks/random_replays.py shockwave DATA [--seeds FROM TO]
@@ -6,9 +6,9 @@ Usage: python benchmarks/random_replays.py muri DATA [--seeds FROM TO]
        python benchmarks/random_replays.py pollux DATA [--seeds FROM TO]
 
 DATA is the folder with the data of Shockwave's artifact, 120-jobs.trace and tacc_throughputs.json: a trace has jobs
-drawn from these, at other times, some of them the same, and shares drawn at random. For `pollux` it is the folder of
-the artifact's measurements. Traces for `muri` and `tiresias` are made up, without any data. Prints what differs, and
-how many traces were compared.
+drawn from these, at other times, some of them simultaneous, and random shares. For `pollux` it is the folder of the
+artifact's measurements. Traces for `muri` and `tiresias` are synthetic. Prints what differs, and how many traces were
+compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.validation import (
 def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
     """Return the policies under which the jobs of a random trace do not end at the times of the independent replay.
 
-    None where the trace is refused, as two jobs come within 1e-9 of a time of each other.
+    None if the trace is refused because two jobs arrive within 1e-9 of each other.
     """
     trace = folder / "trace.csv"
     muri.write_trace(rng, trace, rng.choice([20, 40, 80, 150]))
@@ -48,9 +48,9 @@ def muri_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | No
 
 
 def shockwave_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
-    """Return what of a random trace under random shares is not that of the independent replay: times, ratios, rounds.
+    """Return what differs from the independent replay for a random trace under random shares: times, ratios, rounds.
 
-    None where there is nothing to compare, as `shockwave_cases.differs` says.
+    None if there is nothing to compare, according to `shockwave_cases.differs`.
     """
     nodes = rng.choice([1, 2, 4, 8])
     lines = [line.split("\t") for line in (data / "120-jobs.trace").read_text().splitlines()]
@@ -66,7 +66,7 @@ def shockwave_differs(rng: random.Random, data: Path, folder: Path) -> list[str]
 
 
 def tiresias_differs(rng: random.Random, data: Path, folder: Path) -> list[str] | None:
-    """Return the schedules of Tiresias's simulator under which a job of a random trace fares otherwise."""
+    """Return the schedules of Tiresias's simulator under which a job of a random trace differs."""
     gpus = rng.choice([2, 4, 8, 16, 32])
     rows = tiresias.random_rows(rng, gpus, rng.choice([5, 10, 40, 100]))
     placer = rng.choice(tiresias.PLACERS)

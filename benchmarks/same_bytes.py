@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/same_bytes.py [--policy NAME ...] [--jobs N] [--settings NAME ...]
 
-The jobs train on two GPU types, share GPUs and lose nodes; policies that do not share leave that be. Every setting is a
-process of its own, which switches instructions off before numpy, OpenBLAS or numba look for them.
+The jobs train on two GPU types, share GPUs and lose nodes; policies without sharing do not share. Every setting is a
+separate process, which disables instructions before numpy, OpenBLAS or numba detect them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ seeds: 1
 report: {{plots: false}}
 """
 
-#: What differs for single policies: queues of KAI without GPUs of their own can take no guaranteed jobs.
+#: Exceptions for single policies: queues of KAI without their own GPUs take no guaranteed jobs.
 ROWS = {"kai": ", workload: {guaranteed_share: 0}"}
 
 SETTINGS = {
@@ -62,7 +62,7 @@ def tables_of(folder: Path) -> dict[str, str]:
 
 
 def run(experiment: Path, out: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Run the experiment in processes of their own and return the digests."""
+    """Run the experiment in separate processes and return the digests."""
     command = [sys.executable, "-c", "from simsched.cli.entry import main; main()", "run", str(experiment)]
     command += ["--out", str(out), "--name", "run", "--no-plots", "--in-process"]
     found = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
@@ -72,7 +72,7 @@ def run(experiment: Path, out: Path, environment: dict[str, str]) -> dict[str, s
 
 
 def compare(policies: list[str], jobs: int, settings: list[str]) -> dict[str, list[str]]:
-    """Return the policies whose tables differ from those of this machine as it is, by setting."""
+    """Return by setting the policies whose tables differ from those of this machine's default."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         experiment = folder / "same-bytes.yaml"
@@ -89,7 +89,7 @@ def compare(policies: list[str], jobs: int, settings: list[str]) -> dict[str, li
 
 
 def main() -> int:
-    """Print the table; return 1 where any tables differ."""
+    """Print the table; return 1 if any tables differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policy", action="append", help="only this one; repeatable")
     parser.add_argument("--jobs", type=int, default=16)

@@ -1,7 +1,7 @@
-"""Hold an independent plan of Shockwave's against the published run: `python -m benchmarks.shockwave_plan FOLDER`.
+"""Compare an independent plan of Shockwave's with the published run: `python -m benchmarks.shockwave_plan FOLDER`.
 
-FOLDER holds the published trace and rates (`120-jobs.trace`, `tacc_throughputs.json`). Plans and mechanism are the
-tests' own, on 32 GPUs; what simsched's plan gives is `simsched run shockwave/table`.
+FOLDER holds the published trace and rates (`120-jobs.trace`, `tacc_throughputs.json`). Plans and mechanism are those of
+the tests, on 32 GPUs; `simsched run shockwave/table` gives the results of simsched's plan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PUBLISHED = (24_197.0, 9_958.0, 1.784, 0.05)
 
 
 def main() -> None:
-    """Run the trace and print the figures beside the published ones."""
+    """Run the trace and print the results next to the published ones."""
     one_thread_each()
     folder, begun = Path(sys.argv[1]), time.process_time()
     jobs, regimes = read(folder / "120-jobs.trace", folder / "tacc_throughputs.json")

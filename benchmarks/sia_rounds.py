@@ -3,9 +3,9 @@
 Usage: python benchmarks/sia_rounds.py [--hours H] [--seed N] [--policy NAME ...]
 
 24 T4, 24 RTX 2080 Ti and 16 A100, Philly's mix, the first H hours. A round is a decision of the policy with a job in
-the system; of Gavel, whose rounds last 360 s, only those decisions count that begin a round. CPU milliseconds, one
-thread. Published (Sia, SOSP'23, section 5.6): median and 95th percentile of 96 and 426 ms for Sia, 2,200 and 4,800 for
-Pollux, 13 and 28 for Gavel.
+the system; for Gavel, whose rounds last 360 s, only decisions that start a round count. CPU milliseconds, one thread.
+Published (Sia, SOSP'23, section 5.6): median and 95th percentile of 96 and 426 ms for Sia, 2,200 and 4,800 for Pollux,
+13 and 28 for Gavel.
 """
 
 from __future__ import annotations

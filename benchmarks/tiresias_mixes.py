@@ -1,12 +1,12 @@
-"""Which durations within the published bins fit Tiresias's testbed, and what ratios then follow.
+"""Find which durations within the published bins fit Tiresias's testbed, and the resulting ratios.
 
     simsched run tiresias/testbed-mixes
     python benchmarks/tiresias_mixes.py results/tiresias-testbed-mixes
 
 Durations within the bins are not published. Queueing delays and makespans are (Tiresias, NSDI'19, Table 4 and section
-5.2): a mix fits if none of the mean queueing delays of YARN-CS and SRTF and the makespans of all three is further off
-than by a factor that is printed, the smallest under which at least three mixes do, rounded up to the next 0.05. The
-ratio of mean JCTs and the delays under Tiresias-L are not looked at: they are what follows.
+5.2): a mix fits if the mean queueing delays of YARN-CS and SRTF and the makespans of all three are off by at most a
+factor that is printed, the smallest under which at least three mixes fit, rounded up to the next 0.05. The ratio of
+mean JCTs and the delays under Tiresias-L are not used: they are the result.
 """
 
 from __future__ import annotations

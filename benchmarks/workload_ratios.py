@@ -3,10 +3,10 @@
     python benchmarks/workload_ratios.py PHILLY.csv OUT.csv [--seeds 20] [--loads 0.5 1 2] [--policies tiresias ...]
 
 Jobs are drawn by the recipe `pollux`, tuned, 160 at load 1, with the shipped applications on 16 nodes of 4 GPUs; the
-generated ones come from each seed's own stretch. The two workloads of a seed are coupled: both sort the jobs that may
-be drawn by class and time of day and take those at the same shares of the list, so each is a draw with equal chances,
-and they differ no more than the traces do. `--apart` draws as the recipe does instead. Mean JCTs are added to OUT.csv,
-and what is in it is not run again. A Pollux run takes some 5 to 30 s of CPU, the others about one.
+generated ones come from each seed's own stretch. The two workloads of a seed are coupled: both sort the eligible jobs
+by class and time of day and take those at the same quantiles of the list, so each is a draw with equal probabilities,
+and they differ no more than the traces do. `--apart` draws as the recipe does instead. Mean JCTs are appended to
+OUT.csv, and runs already in it are not repeated. A Pollux run takes some 5 to 30 s of CPU, the others about one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Row = dict[str, str]
 
 
 def coupled(trace: Trace, recipe: PolluxRecipe, seed: int) -> Trace:
-    """Reduce a trace to the jobs at certain shares of its list, sorted by class and time of day."""
+    """Reduce a trace to the jobs at given quantiles of its list, sorted by class and time of day."""
     table = pd.DataFrame(dict(eligible(trace, recipe)))
     order = table.assign(c=np.searchsorted([3600, 36000, 360000], table["gpu_time_s"], side="right"))
     order = order.sort_values(["c", "time_s"], kind="stable")
@@ -73,7 +73,7 @@ class Bench:
         self._tuned, self._initial = tuned_configurations(known), initial_batch_sizes(known)
 
     def jobs(self, source: str, seed: int, load: float) -> tuple[list[JobSpec], list[int]]:
-        """Draw a workload; returns it and how many jobs of each class it has."""
+        """Draw a workload; return it and the number of jobs of each class."""
         recipe = PolluxRecipe(load=load)
         trace = self._philly if source == "philly" else stretch_of(GeneratorOptions(days=STRETCH_DAYS), seed)
         jobs = draw_workload(
@@ -91,7 +91,7 @@ class Bench:
 
 
 def run(bench: Bench, out: Path, wanted: argparse.Namespace) -> None:
-    """Run what is missing, seed by seed, so that a stopped run leaves whole pairs."""
+    """Run the missing cells, seed by seed, so that a stopped run leaves complete pairs."""
     drawn = "apart" if wanted.apart else "coupled"
     done = {tuple(row[c] for c in COLUMNS[:5]) for row in read(out)}
     for load in wanted.loads:
@@ -117,7 +117,7 @@ def read(out: Path) -> list[Row]:
 
 
 def table(rows: Sequence[Row], drawn: str) -> str:
-    """Return the ratios of both sources with 95 % intervals over seeds, and how far they are apart, as Markdown."""
+    """Return the ratios of both sources with 95 % intervals over seeds, and their difference, as Markdown."""
     frame = pd.DataFrame([row for row in rows if row["drawn"] == drawn]).astype({"mean_jct_s": float, "seed": int})
     jct = frame.pivot_table(index=["load", "source", "seed"], columns="policy", values="mean_jct_s") / 3600
     lines = ["| load | ratio | seeds | Philly | generated | generated / Philly |", "|---|---|---:|---:|---:|---:|"]

@@ -1,1 +1,1 @@
-"""Attacks on simsched, to be run by hand: `python -m benchmarks.abuse`."""
+"""Attacks on simsched, started manually: `python -m benchmarks.abuse`."""

@@ -1,13 +1,13 @@
-"""Attack simsched and say what broke.
+"""Attack simsched and report what broke.
 
 Usage: python -m benchmarks.abuse [--only NAME ...] [--rounds N] [--first N] [--seed N] [--workers N] [--results DIR]
        [--page FILE]
 
-Without options all attacks are made with their full numbers of tries, on two processes. A try is determined by the seed
-and its number: `--only fuzz --seed 1 --first 37 --rounds 1` makes try 37 again. The exit code is 1 if anything broke.
+Without options all attacks run with their full numbers of tries, on two processes. The seed and its number determine a
+try: `--only fuzz --seed 1 --first 37 --rounds 1` repeats try 37. The exit code is 1 if anything broke.
 
-With `--results` what came of each attack is kept in a folder, so that they can be made one at a time, or in parts with
-`--first` and `--rounds`; the table is then of all that the folder holds. With `--rounds 0` nothing is tried.
+With `--results` the outcome of each attack is stored in a folder, so that attacks can run one at a time, or in parts
+with `--first` and `--rounds`; the table then covers the whole folder. With `--rounds 0` nothing is tried.
 """
 
 import argparse
@@ -38,7 +38,7 @@ _MARKS = ("<!-- made by python -m benchmarks.abuse -->", "<!-- end of what it ma
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the attacks that are asked for."""
+    """Run the requested attacks."""
     given = _parser().parse_args(arguments)
     tallies = []
     for attack in ATTACKS if given.rounds != 0 else ():
@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def table(tallies: Sequence[Tally]) -> str:
-    """Return the table of tries and outcomes in Markdown; where fewer than the full number were made, it says so."""
+    """Return the table of tries and outcomes in Markdown; it marks attacks with fewer than the full number."""
     rows = []
     for tally in tallies:
         attack = tally.attack
@@ -86,12 +86,12 @@ def table(tallies: Sequence[Tally]) -> str:
 
 
 def write(path: Path, tally: Tally) -> None:
-    """Keep a tally."""
+    """Store a tally."""
     path.write_text(json.dumps({"tries": tally.tries, "outcomes": tally.outcomes, "broken": tally.broken}))
 
 
 def read(folder: Path) -> list[Tally]:
-    """Read what was kept of each attack, its parts added up."""
+    """Read the stored tally of each attack, summed over its parts."""
     tallies = []
     for attack in ATTACKS:
         tally = Tally(attack)
@@ -109,7 +109,7 @@ def _counted(tally: Tally) -> str:
 
 
 def fill(page: Path, tallies: Sequence[Tally]) -> None:
-    """Put the table between the marks of a page, in the place of what stood there."""
+    """Replace the content between the marks of a page by the table."""
     text = page.read_text(encoding="utf-8")
     before, after = text.index(_MARKS[0]) + len(_MARKS[0]), text.index(_MARKS[1])
     page.write_text(f"{text[:before]}\n{table(tallies)}\n{text[after:]}", encoding="utf-8")

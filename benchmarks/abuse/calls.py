@@ -1,4 +1,4 @@
-"""`sim.simulate` with odd arguments: it simulates, or raises an error of its own."""
+"""`sim.simulate` with odd arguments: it simulates, or raises one of simsched's errors."""
 
 import math
 import random
@@ -38,7 +38,7 @@ _POLICIES = ("fifo", "las", "srtf", "tiresias", "sjf", "smallest-first", "time-s
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Call it once, one to two of the arguments being odd."""
+    """Call it once, with one or two odd arguments."""
     jobs = [{"num_gpus": 1 + i % 4, "submit_time_s": 10 * i, "duration_s": 60 + i} for i in range(chance.randint(1, 6))]
     if chance.random() < 0.4:
         jobs[0] = {"num_gpus": 1, "submit_time_s": 0, "application": "cifar10", "batch_size": 128}

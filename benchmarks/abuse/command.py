@@ -1,4 +1,4 @@
-"""Runs the command in a process of its own, on a small experiment."""
+"""Runs the command in a separate process, on a small experiment."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ def run(folder: Path, *arguments: str, seconds: float = 300) -> subprocess.Compl
 
 
 def prepared(folder: Path, name: str, experiment: str, out: str, trace: str = TRACE) -> None:
-    """Run an experiment on a trace of few jobs into `out`, to begin from or to compare with."""
+    """Run an experiment on a small trace into `out`, as a starting point or reference."""
     (folder / "jobs.csv").write_text(trace)
     (folder / f"{name}.yaml").write_text(experiment)
     done = run(folder, "run", f"{name}.yaml", "--out", out, "-j", "1")
@@ -43,9 +43,9 @@ def prepared(folder: Path, name: str, experiment: str, out: str, trace: str = TR
 
 
 def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, a twentieth of the work; `TooSlowError` after so many seconds of CPU.
+    """Run the command in this process, at a twentieth of the cost; `TooSlowError` after this many seconds of CPU.
 
-    A traceback in its stderr tells an exception that came through.
+    A traceback in its stderr indicates an unhandled exception.
     """
     from click.testing import CliRunner
 
@@ -65,7 +65,7 @@ def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.Complet
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-    if stopped:  # a cell takes it for an error of its policy
+    if stopped:  # a cell treats it as an error of its policy
         raise TooSlowError
     said = done.stderr
     if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -74,11 +74,11 @@ def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.Complet
 
 
 class TooSlowError(BaseException):
-    """A command took more CPU time than it may; nothing that it calls catches it by accident."""
+    """A command exceeded its CPU time; nothing that it calls catches this error by accident."""
 
 
 def tables(run_folder: Path) -> dict[str, bytes]:
-    """Read the bytes of all result files but the manifests, which hold times of the clock on the wall."""
+    """Read the bytes of all result files except the manifests, which contain wall-clock times."""
     files = [path for path in sorted((run_folder / "cells").rglob("*")) if path.is_file()]
     return {
         path.relative_to(run_folder).as_posix(): path.read_bytes() for path in files if path.name != "manifest.json"

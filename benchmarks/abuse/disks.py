@@ -1,4 +1,4 @@
-"""The disk is full after a random number of bytes: what is said is true, and nothing that is whole is lost."""
+"""The disk is full after a random number of bytes: messages are true, and no complete file is lost."""
 
 import errno
 import os
@@ -30,14 +30,14 @@ main()
 
 
 def prepare(folder: Path) -> None:
-    """Run the experiment on a disk with room, to compare with."""
+    """Run the experiment on a disk with room, as a reference."""
     prepared(folder, "disks", _EXPERIMENT, "whole")
 
 
 def fill_after(size: int) -> None:
-    """Have every file that this process opens for writing be full after `size` bytes, as far as Linux can.
+    """Limit every file that this process writes to `size` bytes, as far as Linux can.
 
-    A limit on the size of files stands in for a full disk: `write` fails in the same way but for its errno.
+    A limit on file sizes emulates a full disk: `write` fails in the same way except for its errno.
     """
     import resource
     import signal
@@ -47,7 +47,7 @@ def fill_after(size: int) -> None:
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Run, show or report on a disk that fills, then again on one with room."""
+    """Run, show or report on a disk that fills up, then again on one with room."""
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     size = int(10 ** chance.uniform(0, 5.3))

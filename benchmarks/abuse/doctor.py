@@ -1,4 +1,4 @@
-"""Folders of results that somebody has doctored, or that are of something else: each is read, or refused in a line."""
+"""Tampered or foreign folders of results: each is read, or refused with one line."""
 
 import contextlib
 import copy
@@ -40,7 +40,7 @@ PAGE = """\
 <!-- simsched: ratios doctored jct_mean_h -->
 <!-- simsched: end -->
 """
-#: What is put in the place of a value.
+#: Replacements of a value.
 ODD: tuple[Any, ...] = (
     None, True, "", "x", "nan", -1, 0, 0.5, 10**30, -(10**30), 1e308, float("nan"), float("inf"), [], {}, [None],
     [[]], {"a": {"b": [None]}}, {"": 1}, "../../..", "/dev/null", "\ud800", "\u001b[2J", [[[[[[]]]]]], "9" * 5000,
@@ -56,17 +56,17 @@ _KINDS: tuple[pa.DataType, ...] = (
     pa.string(), pa.float64(), pa.int8(), pa.bool_(), pa.list_(pa.int32()), pa.null(), pa.timestamp("s"),
 )  # fmt: skip
 
-#: What a mutation does to a run, and how it is told.
+#: A mutation of a run, and its description.
 Mutation = Callable[[Path, random.Random], str]
 
 
 def prepare(folder: Path) -> None:
-    """Make the run that is doctored, with fairness and losses of nodes."""
+    """Create the run to tamper with, with fairness and node failures."""
     prepared(folder, "doctor", EXPERIMENT, "whole", _TRACE)
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Doctor one thing of a copy of the run, and have it read by every command."""
+    """Tamper with one thing in a copy of the run, and read it with every command."""
     victim = folder / "tried" / "doctored"
     shutil.rmtree(victim.parent, ignore_errors=True)
     shutil.copytree(folder / "whole" / "doctored", victim, symlinks=True)
@@ -81,7 +81,7 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
 
 
 def commands(results: Path, chance: random.Random) -> dict[str, tuple[str, ...]]:
-    """Return a command line for each way in which a folder of results is read, drawing being tried in one of them."""
+    """Return a command line for each way to read a folder of results; one of them draws."""
     (results / "page.md").write_text(PAGE)
     at, page = str(results / "doctored"), str(results / "page.md")
     drawing = chance.choice([*[("plot", at, "--figure", name) for name in FIGURES], ("plot", at, "--job", "3"),
@@ -102,7 +102,7 @@ def commands(results: Path, chance: random.Random) -> dict[str, tuple[str, ...]]
 
 
 def _wrong(folder: Path, arguments: tuple[str, ...]) -> str:
-    """Run a command; returns what is wrong with how it ended, empty where nothing is."""
+    """Run a command; return what is wrong with its end, empty if nothing is."""
     try:
         done = here(folder, *arguments, seconds=_LONGEST_S)
     except TooSlowError:
@@ -111,22 +111,22 @@ def _wrong(folder: Path, arguments: tuple[str, ...]) -> str:
 
 
 def _outside(folder: Path) -> dict[str, int]:
-    """Return what is in a folder beside the run that is doctored."""
+    """Return the other content of the folder that contains the run."""
     return {str(path): path.lstat().st_size for path in sorted(folder.glob("*")) if path.name != "tried"}
 
 
 def doctored(victim: Path, chance: random.Random) -> str:
-    """Change one thing in a run, the seals renewed mostly; returns what was changed."""
+    """Change one thing in a run, mostly with renewed seals; return what was changed."""
     told = chance.choice(MUTATIONS)(victim, chance)
     if chance.random() < 0.7:
         for manifest in sorted(victim.glob(f"cells/*/{MANIFEST_FILE}")):
-            with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):  # it was doctored itself
+            with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):  # it was itself changed
                 seal(manifest.parent, json.loads(manifest.read_text(encoding="utf-8")))
     return told
 
 
 def _json_value(victim: Path, chance: random.Random) -> str:
-    """Put something odd in the place of a value of a JSON file, or leave it out."""
+    """Replace a value of a JSON file by something odd, or remove it."""
     path = chance.choice(_files(victim, "*.json"))
     content = json.loads(path.read_text(encoding="utf-8"))
     where = chance.choice(list(_places(content)))
@@ -210,7 +210,7 @@ def _column_kind(victim: Path, chance: random.Random) -> str:
 
 
 def _rows(victim: Path, chance: random.Random) -> str:
-    """Take rows of a table away, or give it some twice."""
+    """Remove or duplicate rows of a table."""
     path, table = _table(victim, chance)
     way = chance.choice(("none", "twice", "one", "reversed"))
     count = table.num_rows
@@ -242,7 +242,7 @@ def _bytes(victim: Path, chance: random.Random) -> str:
 
 
 def _kind_of_file(victim: Path, chance: random.Random) -> str:
-    """Put a folder, a link or nothing in the place of a file or folder."""
+    """Replace a file or folder by a folder, a link or nothing."""
     path = chance.choice([*_files(victim, "*"), *sorted((victim / "cells").iterdir()), victim / "cells"])
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     way = chance.choice(("gone", "folder", "link to itself", "link to nothing", "link elsewhere", "file"))
@@ -257,7 +257,7 @@ def _kind_of_file(victim: Path, chance: random.Random) -> str:
 
 
 def _sheet(victim: Path, chance: random.Random) -> str:
-    """Put something odd into a cell of a CSV file beside the tables."""
+    """Put something odd into a cell of a CSV file next to the tables."""
     path = chance.choice(_files(victim, "*.csv"))
     lines = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
     row = chance.choice(lines)

@@ -1,4 +1,4 @@
-"""Draws values and whole experiments from the schema of experiments, most of them right, some odd."""
+"""Draws values and whole experiments from the schema of experiments, most of them valid, some odd."""
 
 import random
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from simsched.results import METRICS
 
 TYPES = ("t4", "v100", "p100", "k80", "a100", "rtx", "quad")
 APPLICATIONS = ("cifar10", "ncf", "bert", "imagenet", "deepspeech2", "yolov3")
-#: Files that lie beside an experiment, by name.
+#: Files next to an experiment, by name.
 FILES: Mapping[str, str] = {
     "jobs.csv": TRACE,
     "tenants.csv": "submit_time,num_gpus,duration,tenant,status\n"
@@ -28,7 +28,7 @@ FILES: Mapping[str, str] = {
     "pairs.csv": "first,second,first_speed,second_speed\ncifar10,ncf,0.8,0.9\n",
     "empty.csv": "",
 }
-#: What a key that holds a name may hold, beside what the schema says.
+#: Values of keys that hold names, in addition to the schema.
 _KNOWN: Mapping[str, tuple[Any, ...]] = {
     "path": ("jobs.csv", "tenants.csv", "list.csv", "empty.csv", "missing.csv", "."),
     "source": ("philly-synthetic", "jobs.csv", "tenants.csv"),
@@ -48,7 +48,7 @@ _KNOWN: Mapping[str, tuple[Any, ...]] = {
     "diagnostics": ("gap", "nothing"),
     "name": ("fuzz",),
 }
-#: What stands where something else should.
+#: Values in unexpected places.
 ODD: tuple[Any, ...] = (
     None,
     True,
@@ -89,14 +89,14 @@ def schema() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def policies() -> tuple[str, ...]:
-    """Return the names of all policies that ship."""
+    """Return the names of all shipped policies."""
     return POLICIES.names()
 
 
 def value(
     chance: random.Random, spec: Mapping[str, Any], defs: Mapping[str, Any], key: str = "", depth: int = 0
 ) -> Any:
-    """Draw a value that a JSON schema allows; `key` tells which names make sense there."""
+    """Draw a value that a JSON schema allows; `key` selects meaningful names."""
     if "$ref" in spec:
         return value(chance, defs[spec["$ref"].rsplit("/", 1)[1]], defs, key, depth)
     if "anyOf" in spec:
@@ -150,7 +150,7 @@ def _number(chance: random.Random, spec: Mapping[str, Any], *, whole: bool) -> A
 
 
 def params(chance: random.Random, kind: Any, name: str) -> dict[str, Any]:
-    """Draw parameters of a policy or agent of what its constructor's annotations say."""
+    """Draw parameters of a policy or agent from the annotations of its constructor."""
     made = {}
     for one in parameters(kind.load(name)):
         if not one.required and chance.random() > 0.12:
@@ -166,7 +166,7 @@ def params(chance: random.Random, kind: Any, name: str) -> dict[str, Any]:
 
 
 def experiment(chance: random.Random, *, odd: bool = True) -> dict[str, Any]:
-    """Draw an experiment that is right in most of its keys; with `odd`, something else stands in some places."""
+    """Draw an experiment with mostly valid keys; with `odd`, some values are replaced by others."""
     defs = schema()["$defs"]
     made: dict[str, Any] = {
         "name": "fuzz",
@@ -187,7 +187,7 @@ def experiment(chance: random.Random, *, odd: bool = True) -> dict[str, Any]:
 
 
 def policy(chance: random.Random) -> dict[str, Any]:
-    """Draw a policy with parameters, and now and then with an agent and settings of its own."""
+    """Draw a policy with parameters, and sometimes with an agent and its own settings."""
     name = chance.choice(policies())
     made: dict[str, Any] = {"name": name, "params": params(chance, POLICIES, name)}
     if chance.random() < 0.15:

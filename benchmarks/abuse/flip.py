@@ -1,4 +1,4 @@
-"""Bits flipped in stored results are noticed by `verify`, and by whoever reads the tables."""
+"""Bits flipped in stored results are noticed by `verify`, and by every reader of the tables."""
 
 import random
 from pathlib import Path
@@ -23,7 +23,7 @@ def prepare(folder: Path) -> None:
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Flip a bit, have it noticed, and flip it back."""
+    """Flip a bit, check that it is noticed, and flip it back."""
     cell = next((folder / "results/flip/cells").iterdir())
     path = chance.choice(sorted(cell.iterdir()))
     before = path.read_bytes()

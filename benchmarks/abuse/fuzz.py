@@ -14,7 +14,7 @@ from benchmarks.abuse.drawn import FILES, experiment
 from benchmarks.abuse.tries import Ending
 
 LONGEST_S = 30
-#: What a run says that is given up as it goes round in circles, such as one whose rounds are shorter than its restarts.
+#: The message of a run that is given up without progress, such as one whose rounds are shorter than its restarts.
 _GIVEN_UP = "so that the run would not end"
 
 
@@ -50,7 +50,7 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
 
 
 def fault(done: subprocess.CompletedProcess[str]) -> str:
-    """Return what is wrong with how a command ended; empty where nothing is."""
+    """Return what is wrong with the end of a command; empty if nothing is."""
     if "Traceback" in done.stderr or "internal error" in done.stderr:
         return done.stderr.strip()[-600:]
     if done.returncode not in (0, 1, 2):
@@ -63,7 +63,7 @@ def fault(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def unusual(text: str) -> str:
-    """Return what of a text is not JSON; empty where nothing is."""
+    """Return the part of a text that is not JSON; empty if there is none."""
 
     def refuse(name: str) -> float:
         raise ValueError(f"{name} is not JSON")
@@ -81,7 +81,7 @@ def unusual(text: str) -> str:
 
 
 def _limited(folder: Path, text: str) -> Ending:
-    """Run what takes long again, with a limit for each cell: that ends it."""
+    """Rerun slow experiments with a time limit for each cell, which must end them."""
     arguments = ("run", "fuzz.yaml", "--out", "limited", "-j", "1", "--timeout-per-cell", "2", "--json")
     try:
         done = run(folder, *arguments, seconds=3 * LONGEST_S)

@@ -1,4 +1,4 @@
-"""Policies that mean badly: each loses its own cells, in time and with safe text, and no others."""
+"""Malicious policies: each loses its own cells, in time and with safe text, and no others."""
 
 import json
 import random
@@ -67,7 +67,7 @@ report: {plots: false}
 """
 _CELL_S = 8
 
-#: What a policy does at each decision, by what that is called.
+#: What a policy does at each decision, by name.
 # ruff: noqa: E501 - each policy is a line
 POLICIES = {
     "raises": "raise RuntimeError('x')",
@@ -157,7 +157,7 @@ POLICIES = {
     "eats memory": "Hostile.eaten = [bytearray(1 << 24) for _ in range(40)]",
     "removes its own source": "os.path.exists(__file__) and os.rename(__file__, __file__ + '.gone')",
 }  # fmt: skip
-#: What a policy does when its file is imported, and when it is made; nobody's cells are run then.
+#: What a policy does when its file is imported or when it is constructed; no cells run then.
 LOADED = {
     "ends its process with 0": "os._exit(0)",
     "kills its process": "os.kill(os.getpid(), signal.SIGKILL)",
@@ -174,7 +174,7 @@ NAMES = (*POLICIES, *(f"{name} {when}" for when in _AT for name in LOADED))
 
 
 def prepare(folder: Path) -> None:
-    """Run the good cells alone, to compare with."""
+    """Run the good cells alone, as a reference."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "good.py").write_text(_GOOD)
     (folder / "hostile.yaml").write_text(_EXPERIMENT.replace("  - {name: 'bad.py:Hostile', label: bad}\n", ""))
@@ -216,7 +216,7 @@ def attempt(folder: Path, chance: random.Random, name: str) -> Ending:
 
 
 def _source(name: str) -> str:
-    """Write the policy of a name: what it does at each decision, when it is imported or when it is made."""
+    """Write the policy of a name: what it does at each decision, on import or on construction."""
     parts = {"imported": "", "made": "pass"}
     for when, part in _AT.items():
         if name.endswith(when):

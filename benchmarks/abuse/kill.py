@@ -1,4 +1,4 @@
-"""A sweep that is stopped at random moments ends the same as one that is not."""
+"""A sweep that is stopped at random moments gives the same result as an undisturbed one."""
 
 import json
 import os
@@ -29,7 +29,7 @@ WAYS = {
 
 
 def prepare(folder: Path) -> None:
-    """Run the sweep undisturbed, and note how long it takes."""
+    """Run the sweep undisturbed, and measure its duration."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "kill.yaml").write_text(EXPERIMENT)
     begin = time.monotonic()
@@ -38,7 +38,7 @@ def prepare(folder: Path) -> None:
 
 
 def _hear_interrupts() -> None:
-    """Undo what a shell does to its background jobs."""
+    """Restore the signals that a shell ignores for background jobs."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,4 +1,4 @@
-"""Files that are read are changed in every way; each is read, or refused with a message that names it."""
+"""Input files with all kinds of mutations: each is read, or refused with a message that names it."""
 
 import gzip
 import json
@@ -65,7 +65,7 @@ Mutation = Callable[[bytes, random.Random], bytes]
 
 
 def prepare(folder: Path) -> None:
-    """Have every sample read as it is: an attack with a bad sample would try nothing."""
+    """Read every sample unchanged: an attack with a bad sample would test nothing."""
     for sample in SAMPLES:
         ending = _read(folder, sample, sample.text.encode(), sample.file)
         if not ending.outcome.startswith("read"):
@@ -73,7 +73,7 @@ def prepare(folder: Path) -> None:
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Change a sample in one to three ways and have it read."""
+    """Change a sample in one to three ways and read it."""
     sample = chance.choice(SAMPLES)
     content, name, told = sample.text.encode(), sample.file, []
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
@@ -134,7 +134,7 @@ def _called(sample: Sample, path: Path) -> Ending:
 
 
 def _of_a_kind(folder: Path, sample: Sample, name: str, chance: random.Random) -> Ending:
-    """Have something else than a file read."""
+    """Read something other than a file."""
     path = folder / name
     _clear(path)
     kind = chance.choice(("missing", "folder", "pipe", "link to itself", "link to nothing", "device", "locked"))
@@ -198,7 +198,7 @@ def _cell(content: bytes, chance: random.Random) -> bytes:
 
 
 def _value(content: bytes, chance: random.Random) -> bytes:
-    """Put an odd value into a JSON document; into a cell where it is none."""
+    """Put an odd value into a JSON document, or into a cell if it is not JSON."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -231,7 +231,7 @@ def _value(content: bytes, chance: random.Random) -> bytes:
 
 
 def _column(content: bytes, chance: random.Random) -> bytes:
-    """Take away, double, rename or move a column."""
+    """Remove, duplicate, rename or move a column."""
     lines = content.decode("utf-8", errors="replace").split("\n")
     separator = max("|\t,", key=lines[0].count)
     rows = [line.split(separator) for line in lines]
@@ -254,7 +254,7 @@ def _column(content: bytes, chance: random.Random) -> bytes:
 
 
 def _rows(content: bytes, chance: random.Random) -> bytes:
-    """Double, empty, drop or shuffle lines."""
+    """Duplicate, empty, drop or shuffle lines."""
     lines = content.split(b"\n")
     way = chance.choice(("twice", "none", "shuffled", "blank", "comment", "first", "many"))
     if way == "shuffled":

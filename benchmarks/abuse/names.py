@@ -1,4 +1,4 @@
-"""Odd names reach tables, figures, reports and the terminal, and do no harm there."""
+"""Odd names in tables, figures, reports and the terminal, where they must do no harm."""
 
 import csv
 import io
@@ -75,7 +75,7 @@ _LONGEST_S = 120
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Run an experiment with odd labels, job ids, tenants and users, and have everything shown."""
+    """Run an experiment with odd labels, job ids, tenants and users, and show everything."""
     shutil.rmtree(folder / "results", ignore_errors=True)
     with (folder / "jobs.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
@@ -123,7 +123,7 @@ def attempt(folder: Path, chance: random.Random) -> Ending:
 
 
 def _harm(arguments: tuple[str, ...], out: str, err: str) -> str:
-    """Return what a text does to the place where it goes; empty where nothing."""
+    """Return the harm that a text does in its place; empty if none."""
     both = out + err
     if any(one in both for one in "\x1b\x07\x00\u202e"):
         return "a control character reaches the terminal"

@@ -1,4 +1,4 @@
-"""A cell is reused only where a fresh one would have the same bytes: experiments are changed in one value."""
+"""A cell is reused only if a fresh one would have the same bytes: experiments change in one value."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ _SECTIONS = ("cluster", "engine", "failures", "workload", "policies", "seeds", "
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Run an experiment, change it, and compare what the second run gives with what it gives in an empty folder."""
+    """Run an experiment, change it, and compare the second run with one in an empty folder."""
     for name in ("shared", "fresh"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name, text in FILES.items():
@@ -55,7 +55,7 @@ def _ran(folder: Path, chance: random.Random) -> dict[str, Any] | None:
 
 
 def _run(folder: Path, content: dict[str, Any], out: str) -> int | None:
-    """Run an experiment; returns how many cells were reused, None where it was refused or a cell failed."""
+    """Run an experiment; return how many cells were reused, None if it was refused or a cell failed."""
     (folder / "fuzz.yaml").write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
     arguments = ("run", "fuzz.yaml", "--out", out, "--in-process", "--json")
     done = here(folder, *arguments, seconds=_LONGEST_S)
@@ -63,7 +63,7 @@ def _run(folder: Path, content: dict[str, Any], out: str) -> int | None:
 
 
 def _changed(folder: Path, first: dict[str, Any], chance: random.Random) -> tuple[str, dict[str, Any]]:
-    """Change one value of an experiment or one cell of a file that it reads; returns what was changed."""
+    """Change one value of an experiment or one cell of a file that it reads; return what was changed."""
     second = copy.deepcopy(first)
     way = chance.random()
     if way < 0.2:

@@ -1,4 +1,4 @@
-"""A small valid file of every format that simsched reads, and how each is read."""
+"""A small valid file of every format that simsched reads, and how to read it."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _LIST = ("workload", "describe", "{file}", "--json")
 
 @dataclass(frozen=True)
 class Sample:
-    """A valid file, and the command that reads it, or a function where it is read only on the way to something else."""
+    """A valid file, and the command that reads it, or a function if no command reads it directly."""
 
     name: str
     file: str
@@ -147,7 +147,7 @@ SAMPLES = (
     Sample("pods", "pods.csv", _PODS, ("pack", "{file}", "nodes.csv", "--no-plots", "--seeds", "1", "--json")),
     Sample("nodes", "nodes.csv", _NODES, ("pack", "pods.csv", "{file}", "--no-plots", "--seeds", "1", "--json")),
 )
-#: What lies beside the file that is read, where a command needs more than one.
+#: Accompanying files, for commands that need more than one.
 BESIDE = {"pods.csv": _PODS, "nodes.csv": _NODES, "jobs.csv": _PLAIN}
 EXPERIMENT = """\
 name: mutants

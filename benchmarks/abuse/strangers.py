@@ -1,4 +1,4 @@
-"""Files of others, links and locked folders lie where results are removed; only what simsched wrote goes."""
+"""Foreign files, links and locked folders among results to remove; only what simsched wrote is removed."""
 
 import fcntl
 import os
@@ -20,12 +20,12 @@ report: {plots: false}
 
 
 def prepare(folder: Path) -> None:
-    """Make the run among whose cells the files of others are put."""
+    """Create the run that receives foreign files."""
     prepared(folder, "strangers", _EXPERIMENT, "whole")
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Put files of others into a copy of the run, have its cells removed, and look whether they are still there."""
+    """Put foreign files into a copy of the run, remove its cells, and check that the files are still there."""
     results, outside = folder / "results", folder / "outside"
     for place in (results, outside):
         shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What an attack is, and how its tries are made: in processes of their own, with an end to each."""
+"""Attacks and their tries, which run in separate processes with time limits."""
 
 import contextlib
 import importlib
@@ -21,7 +21,7 @@ from benchmarks.abuse.command import TooSlowError
 
 @dataclass(frozen=True)
 class Ending:
-    """How a try ended: an outcome that is counted, and what broke, if anything."""
+    """The end of a try: an outcome to count, and what broke, if anything."""
 
     outcome: str
     broken: str = ""
@@ -29,10 +29,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack: its module, what it does, how many tries make the full number, and when a try counts as hanging.
+    """An attack: its module, what it does, its full number of tries, and when a try counts as hanging.
 
     The module has `attempt(folder, chance) -> Ending`, and may have `prepare(folder)`, which is called once in each
-    process; where it has `NAMES`, each try is told the next of them.
+    process; if it has `NAMES`, each try receives the next one.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Attack:
 
     @property
     def module(self) -> Any:
-        """The module of `benchmarks.abuse` that makes the tries."""
+        """The module of `benchmarks.abuse` with the tries."""
         return importlib.import_module(f"benchmarks.abuse.{self.name}")
 
 
 @dataclass
 class Tally:
-    """What came of an attack."""
+    """The outcomes of an attack."""
 
     attack: Attack
     tries: int = 0
@@ -65,7 +65,7 @@ class Tally:
 
 
 def tried(attack: Attack, seed: int, number: int, folder: Path) -> Ending:
-    """Make one try, which its seed and number determine."""
+    """Run one try, determined by its seed and number."""
     chance = random.Random(f"{seed}/{attack.name}/{number}")
     module = attack.module
     try:
@@ -73,16 +73,16 @@ def tried(attack: Attack, seed: int, number: int, folder: Path) -> Ending:
         ending: Ending = module.attempt(folder, chance, *names[number % len(names) :][:1] if names else ())
     except TooSlowError:
         return Ending("", "too slow")
-    except Exception:  # noqa: BLE001 - the attack goes on, and what was raised is reported
+    except Exception:  # noqa: BLE001 - the attack continues, and the error is reported
         return Ending("", f"the attack itself: {traceback.format_exc().strip()}")
     return ending
 
 
 def make_tries(attack: Attack, rounds: int, seed: int, *, first: int = 0, workers: int = 1) -> Tally:
-    """Make `rounds` tries of an attack in processes of their own, and return what came of them.
+    """Run `rounds` tries of an attack in separate processes, and return their outcomes.
 
-    A try that lasts longer than the attack's limit is ended with all processes that it started; so is one whose
-    process ends. Both count as broken.
+    A try that exceeds the attack's time limit is killed with all processes that it started; so is one whose process
+    ends. Both count as broken.
     """
     tally = Tally(attack)
     numbers = deque(range(first, first + rounds))
@@ -103,7 +103,7 @@ def make_tries(attack: Attack, rounds: int, seed: int, *, first: int = 0, worker
 
 
 class _Hand:
-    """A process that makes tries, one after the other as it is told."""
+    """A process that runs tries one at a time on request."""
 
     def __init__(self, attack: Attack, seed: int, folder: Path) -> None:
         self._attack, self._seed, self._folder = attack, seed, folder
@@ -123,7 +123,7 @@ class _Hand:
         self._ready = False
 
     def looked_after(self, tally: Tally, numbers: deque[int]) -> bool:
-        """Take what the process reports and give it more to do; returns whether it is done."""
+        """Receive the process's report and assign more work; return whether it is done."""
         try:
             while self.connection.poll():
                 ending = self.connection.recv()
@@ -148,7 +148,7 @@ class _Hand:
         return Ending("", f"no end after {self._attack.limit_s:g} s")
 
     def _given_up(self, tally: Tally, numbers: deque[int], why: Ending) -> bool:
-        """Count what was tried as broken, and go on in another process; returns whether nothing is left to do."""
+        """Count the current try as broken, and continue in another process; return whether nothing is left to do."""
         if not self._ready:
             raise RuntimeError(f"{self._attack.name}: its preparation fails")
         tally.add(-1 if self._current is None else self._current, why)
@@ -168,7 +168,7 @@ class _Hand:
 
 
 def _serve(attack: Attack, seed: int, folder: Path, connection: Connection) -> None:
-    os.setsid()  # all that this process starts can be ended with it
+    os.setsid()  # all processes that this one starts can be killed with it
     prepare: Callable[[Path], None] | None = getattr(attack.module, "prepare", None)
     if prepare:
         prepare(folder)

@@ -1,4 +1,4 @@
-"""Nothing that a trace says is left unused without a line about it."""
+"""No information of a trace is ignored without a message."""
 
 import random
 import shutil
@@ -21,7 +21,7 @@ _APPLICATIONS = ("cifar10", "ncf", "bert", "imagenet")
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:
-    """Give a trace that says more than one thing, and look whether the run heeds it, tells it or refuses it."""
+    """Create a trace with additional information, and check whether the run uses, reports or refuses it."""
     shutil.rmtree(folder / "results", ignore_errors=True)
     way = chance.choice((_durations_and_applications, _mixed_clocks, _unknown_column, _doubled_column))
     told, text, durations = way(chance)

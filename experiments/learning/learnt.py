@@ -28,7 +28,7 @@ SCORE = Score(WEIGHTS)
 
 
 class Learnt(Policy):
-    """Runs the jobs with the largest scores that fit, and stops others for them."""
+    """Runs the jobs with the largest scores that fit, preempting others."""
 
     name: ClassVar[str] = "learnt"
     traits: ClassVar[Traits] = Traits(needs={EARLIER_RUNS, *SCORE.needs}, forgets=True)

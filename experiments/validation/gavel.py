@@ -1,10 +1,10 @@
 """Gavel's simulator (OSDI'20, artifact): its own rounds in place of those of `simsched.toolkit.rounds`.
 
 Everything peculiar to it is here: a round lasts until the last of its micro-tasks has ended, a micro-task does whole
-steps, a job of several GPUs with fewer steps left than GPUs does nothing and is given up after five such rounds, and so
-is a job on a type on which it has no rate, the time of a round counts from the end of the one before, and a job that
-came after the last computation of shares takes GPUs but does not run. A round begins after the last job has left, too,
-if others are to come. Jobs run in leases; seconds are doubles, summed in the artifact's order.
+steps, a job of several GPUs with fewer remaining steps than GPUs does nothing and is given up after five such rounds,
+and so is a job on a type without a rate for it, the time of a round counts from the end of the previous one, and a job
+that arrives after the last computation of shares takes GPUs but does not run. A round also starts after the last job
+has left, if others will arrive. Jobs run in leases; seconds are doubles, summed in the artifact's order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, Job
 from simsched.policy import CANCEL, REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit.rounds import Grant, SharesPolicy, Snapshot, Unit
 
-#: GPU types from the first to be filled.
+#: GPU types in the order in which they are filled.
 FAST_FIRST = ("v100", "p100", "k80")
 _MOST_FAILURES = 5
 _TYPE_ORDER_STREAM = 5
@@ -34,9 +34,9 @@ _TYPE_ORDER_STREAM = 5
 
 @dataclass
 class Task:
-    """What a job does in one round: `steps` from `begin_s` to `finish_s`, none where it `failed`.
+    """What a job does in one round: `steps` from `begin_s` to `finish_s`, none if it `failed`.
 
-    `ends` tells that the job is done with it.
+    `ends` means that it completes the job.
     """
 
     begin_s: float
@@ -47,13 +47,13 @@ class Task:
 
     @property
     def idle(self) -> bool:
-        """Whether it fails at once, so that GPUs are held for nothing."""
+        """Whether it fails at once, so that GPUs are held in vain."""
         return self.failed and self.finish_s == self.begin_s
 
 
 @dataclass
 class Books:
-    """The steps that a job has left by the artifact's count, and its failures in a row."""
+    """The remaining steps of a job by the artifact's count, and its consecutive failures."""
 
     id: str
     order: int
@@ -66,18 +66,18 @@ class Books:
 
 
 class TaskAgent(UnlearningAgent, LeasingAgent):
-    """Grants a job its micro-task, and then has it wait for the end of the round."""
+    """Grants a job its micro-task, then lets it wait for the end of the round."""
 
     def __init__(self, artifact: Artifact, job_id: str) -> None:
         self._artifact = artifact
         self._id = job_id
 
     def choose(self, site: Site, epoch: int) -> BatchChoice:
-        """Leave the batch as it is."""
+        """Keep the batch."""
         return NO_BATCH
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Run the micro-task; one that has been run is not run again."""
+        """Run the micro-task, once."""
         books = self._artifact.books[self._id]
         task, done = books.task, books.total - books.left
         assert task is not None
@@ -112,12 +112,12 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return steps left and true rates, too, from which micro-tasks are made."""
+        """Also return the signals of remaining steps and true rates, from which micro-tasks are derived."""
         return super().signals | self.artifact
 
     @property
     def triggers(self) -> Triggers:
-        """Decide at the end of the last micro-task, and at arrivals, which only an idle cluster heeds."""
+        """Decide at the end of the last micro-task, and at arrivals, which matter only in an idle cluster."""
         return Triggers(arrival=True, leases_over=True, quiet=True)
 
     def _more_options(self) -> Mapping[str, bool]:
@@ -128,22 +128,22 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
         self._at_work: list[Grant] = []
         self._previous_s = 0.0
         self._random = Random(self.seed + _TYPE_ORDER_STREAM)
-        #: The type on which a job of the agnostic FIFO is.
+        #: The type of each job under the agnostic FIFO.
         self.on: dict[str, str] = {}
         return {"unallocated_takes_room": True}
 
     def begin(self, cluster: Cluster) -> None:
-        """Start without jobs; where rates are not known, every job is thought to run everywhere."""
+        """Start without jobs; if rates are unknown, every job is assumed to run on every type."""
         super().begin(cluster)
         if self.speeds == "none":
             self._rates = _Ones(len(self._gpus))
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent that grants micro-tasks."""
+        """Create the agent that grants micro-tasks."""
         return TaskAgent(self, request.id)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Leave a round under way alone; arrivals wait for its end. Rounds that take no time follow at once."""
+        """Let a running round finish; arrivals wait for its end. Rounds without duration follow at once."""
         for job in view.arrived:
             left = job[REMAINING_WORK].progress
             self.books[job.id] = Books(job.id, len(self.books), job.num_gpus, left, left, job[TRUE_RATES])
@@ -157,7 +157,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
         return self._carry_out(view)
 
     def _begin_round(self, view: View, rng: np.random.Generator) -> None:
-        """Close the round before, and plan the next."""
+        """Close the previous round, and plan the next."""
         self._settle()
         for books in self._queue:
             self._rounds.add((books.id,), books.num_gpus)
@@ -175,7 +175,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
                 self._at_work += [] if task.idle else [grant]
 
     def _reset(self, view: View, rng: np.random.Generator) -> None:
-        """Compute shares, of which there are none for nobody."""
+        """Compute shares; none without jobs."""
         if self._present(view):
             super()._reset(view, rng)
         else:
@@ -220,7 +220,7 @@ class Artifact(SharesPolicy if TYPE_CHECKING else object):  # type: ignore[misc]
     def _carry_out(self, view: View) -> Decision:
         """Place the micro-tasks, and end the jobs that were given up.
 
-        Grants of jobs without shares, or on a type without a rate, leave GPUs idle.
+        Grants to jobs without shares, or on a type without a rate, leave GPUs idle.
         """
         placed = self._allocator.allocate(self._at_work, view).jobs
         placed = {job_id: at for job_id, at in placed.items() if job_id not in self._given_up}
@@ -245,7 +245,7 @@ class ArtifactMakespan(Artifact, Makespan):
 
 @dataclass
 class ArtifactMaxMin(Artifact, MaxMin):
-    """Max-min fairness in the artifact's rounds; `seed` draws the order of types where rates are not known."""
+    """Max-min fairness in the artifact's rounds; `seed` draws the order of types if rates are unknown."""
 
     name: ClassVar[str] = "gavel-artifact-max-min"
     seed: int = 0
@@ -269,18 +269,17 @@ class ArtifactAlloX(Artifact, AlloX):
 
 @dataclass
 class ArtifactFifo(Artifact, GavelFifo):
-    """FIFO in the artifact's rounds; where rates are not known, types are overbooked.
+    """FIFO in the artifact's rounds; if rates are unknown, types are overbooked.
 
-    A job that some type has room for goes to the last type of the alphabet that is not exactly full. So a job of
-    several GPUs may take more than are left, the type then counts as available until the jobs on it end, and they take
-    turns.
+    If some type has room for a job, it goes to the alphabetically last type that is not exactly full. So a job of
+    several GPUs may take more than are left; the type then counts as available until its jobs end, and they take turns.
     """
 
     name: ClassVar[str] = "gavel-artifact-fifo"
     seed: int = 0
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Give the first jobs all the time of one type, be it one on which they have no rate."""
+        """Give the first jobs all the time of one type, even one on which they have no rate."""
         names = sorted(self._gpus)
         free = dict(zip(self._gpus, snapshot.problem.num_gpus.tolist(), strict=True))
         aware = self.speeds != "none"

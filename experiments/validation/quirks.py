@@ -1,4 +1,4 @@
-"""Pollux with habits of the published simulator that simsched has mended, for `quirks.yaml`."""
+"""Pollux with quirks of the published simulator that simsched has corrected, for `quirks.yaml`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from simsched.toolkit import TypePool
 
 @dataclass
 class QuirkyPollux(Pollux):
-    """Pollux with chosen habits of the published simulator.
+    """Pollux with selected quirks of the published simulator.
 
     `fill_idle` gives idle GPUs to jobs for which they are worth nothing in the round in which they arrive (the
-    published simulator leaves them idle). `match_rows` says how allocations of the last round are handed to the jobs of
-    this one: to the same job, or, as published, to whichever job has the same rank among those that are still there.
-    `fair_share` says on how many nodes a fair share of more GPUs than a node has is thought to be: `one`, as published,
-    or `several`.
+    published simulator leaves them idle). `match_rows` selects how allocations of the last round are assigned to the
+    jobs of this one: to the same job, or, as published, to the job with the same rank among those still present.
+    `fair_share` selects on how many nodes a fair share larger than a node is assumed to be: `one`, as published, or
+    `several`.
     """
 
     name: ClassVar[str] = "quirky-pollux"
@@ -61,7 +61,7 @@ class QuirkyPollux(Pollux):
 
 
 def _renamed(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Give the i-th old job that is still there the name of the i-th new job that was there."""
+    """Give the i-th old job that is still present the name of the i-th new job that was present."""
     staying, known = set(old) & set(new), set(old)
     names = dict(zip((job for job in old if job in staying), (job for job in new if job in known), strict=True))
     return [names.get(job, job) for job in old]

@@ -36,12 +36,12 @@ from simsched.toolkit import play
 from simsched.toolkit.programs import PlanOptions, expected_profile
 from simsched.toolkit.rounds import Grant, Unit
 
-#: A micro-task that took so much less than a round is not charged for a restart.
+#: A micro-task shorter than a round by this much is not charged for a restart.
 _SLACK_S = 5
-#: A solution is of this computation of shares where their times differ by no more.
+#: A solution belongs to this computation of shares if their times differ by at most this.
 _SAME_TIME_S = 1e-6
 _REMEDY = "give the recording of this trace, these rates and this cluster"
-#: The artifact prints fairness ratios with so many digits.
+#: The number of digits of fairness ratios in the artifact.
 _DIGITS = 5
 _NO_REGIMES = BatchRegimes(samples=1, smallest=0, largest=0, doublings={})
 
@@ -50,7 +50,7 @@ _NO_REGIMES = BatchRegimes(samples=1, smallest=0, largest=0, doublings={})
 class Task:
     """What a job does in one round: `steps` until `finish_s`, of which `credit` count, in `seconds` charged.
 
-    `failed` tells that it did nothing at all, `ends` that the job is over with it.
+    `failed` means that it did nothing, `ends` that it completes the job.
     """
 
     begin_s: float
@@ -63,7 +63,7 @@ class Task:
 
 @dataclass
 class Account:
-    """A job in the artifact's books; `pending` is the batch that its rule has asked for."""
+    """A job in the artifact's books; `pending` is the batch requested by its rule."""
 
     order: int
     request: JobRequest
@@ -86,7 +86,7 @@ class Account:
 
     @property
     def regimes(self) -> BatchRegimes:
-        """The regimes of what is trained; without any, nothing but the batch asked for."""
+        """The regimes of the training; without any, only the requested batch."""
         return self.counts.regimes or _NO_REGIMES
 
 
@@ -102,7 +102,7 @@ class TaskAgent(LeasingAgent):
 
     @property
     def stale(self) -> bool:
-        """Whether the batch is not what it was when last asked for."""
+        """Whether the batch has changed since the last call."""
         return self._books.account(self._id).steps.batch != self._chosen
 
     def choose(self, site: Site, epoch: int) -> BatchChoice:
@@ -130,12 +130,12 @@ class TaskAgent(LeasingAgent):
 
 @dataclass
 class Artifact(Recorded):
-    """Plays recorded shares with the habits of Shockwave's artifact, each of which can be switched off.
+    """Replays recorded shares with the quirks of Shockwave's artifact, each of which can be switched off.
 
-    `restart_s` are taken from the credited steps of a job that did not run in the round before (0: restarts are free).
-    A job ends after `deadline_factor` times its profiled duration (0: never so), or after `most_failures` rounds
+    `restart_s` are deducted from the credited steps of a job that did not run in the previous round (0: restarts are
+    free). A job ends after `deadline_factor` times its profiled duration (0: never), or after `most_failures` rounds
     without a step. With `follow_rules` batches change by the jobs' rules, with `whole_epochs` the steps done are then
-    rounded up to whole epochs. `blocking`: a job without a share takes room all the same. `idle_counts`: the first
+    rounded up to whole epochs. `blocking`: a job without a share still takes room. `idle_counts`: the first
     round after an idle cluster is charged from the end of the last one.
     """
 
@@ -167,20 +167,20 @@ class Artifact(Recorded):
 
     @property
     def triggers(self) -> Triggers:
-        """Decide when a round is over, be nobody left, and on arrivals, which only an idle cluster heeds."""
+        """Decide at the end of a round, even without jobs, and at arrivals, which matter only in an idle cluster."""
         return Triggers(arrival=True, leases_over=True, quiet=True)
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn the only GPU type."""
+        """Record the only GPU type."""
         super().begin(cluster)
         self._gpus = cluster.total_gpus
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent that grants a job its rounds."""
+        """Create the agent that grants a job its rounds."""
         return TaskAgent(self, request)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Play all jobs in the books alone, to see that the recording is that of these jobs at these rates."""
+        """Run all jobs in the books alone, to check that the recording belongs to these jobs at these rates."""
         super().check_jobs(jobs, cluster)
         if self._recording is not None:
             play(self, jobs, cluster)
@@ -214,9 +214,10 @@ class Artifact(Recorded):
         return self._plan(now, view)
 
     def _shares_at(self, now: float) -> Mapping[Unit, Sequence[float]]:
-        """Compute shares; refuse a recording whose next solution is of another time, or that has none left.
+        """Compute shares; refuse a recording whose next solution has another time, or that has none left.
 
-        That for nobody may be left out: a recording has it if the next is of now or, without times, of no jobs.
+        The solution without jobs may be missing: a recording has it if the next one is of now or, without times, of no
+        jobs.
         """
         recording, jobs = self._recording, list(self._active)
         if recording is not None:
@@ -304,7 +305,7 @@ class Artifact(Recorded):
         account.steps = steps
 
     def _plan(self, now: float, view: View) -> Decision:
-        """Choose the jobs of the next round, and work out what each of them will do in it."""
+        """Choose the jobs of the next round, and compute what each of them will do in it."""
         gpu_type = self._types[0]
         placed = self._seats.place(self._grants(now), view.up)
         begin_s = self._last_end_s if self.idle_counts else now
@@ -342,9 +343,9 @@ class Artifact(Recorded):
 
 @dataclass
 class Planned(Artifact):
-    """Runs what Shockwave plans, with everything else as in the artifact.
+    """Runs the plans of Shockwave, with everything else as in the artifact.
 
-    `forecast` says what is known of how long a job's regimes last: all ("profile"), or only of those that are over
+    `forecast` selects what is known of the lengths of a job's regimes: all ("profile"), or only those of finished ones
     ("expected"). The others are settings of the plan (`PlanOptions`).
     """
 
@@ -393,7 +394,7 @@ def _task(account: Account) -> Task:
 
 
 def _asked(account: Account) -> int:
-    """Return the batch that the job's rule wants, 0 where that is the present one."""
+    """Return the batch that the job's rule requests, 0 if that is the current one."""
     assert account.rule is not None
     steps, request, regimes = account.steps, account.request, account.regimes
     epoch = epoch_of(steps, regimes)

@@ -1,8 +1,8 @@
 """How each shipped policy was checked, strongest kind first.
 
-*replay*: published runs come out to the second. *oracle*: an independent implementation, written from the paper or a
-description, agrees job by job or value by value. *closed form*: queueing theory says what comes out. *cases*: decisions
-worked by hand from the paper or manual. *direction*: published comparisons come out the same way round.
+*replay*: published runs are reproduced to the second. *oracle*: an independent implementation, written from the paper
+or a description, agrees job by job or value by value. *closed form*: queueing theory gives the result. *cases*:
+decisions are worked by hand from the paper or manual. *direction*: published comparisons have the same sign here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Kind = Literal["replay", "oracle", "closed form", "cases", "direction"]
 
 
 class Evidence(NamedTuple):
-    """One way in which a policy was checked: its kind, what came out, and the page or the test that shows it."""
+    """One check of a policy: its kind, its result, and the page or test that shows it."""
 
     kind: Kind
     said: str

@@ -1,4 +1,4 @@
-"""Schedules and jobs of one cell in formats that other tools open: trace events of Chrome, and Batsim's CSV of jobs."""
+"""Exports the schedule and jobs of a cell to formats of other tools: Chrome trace events, and Batsim's CSV of jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATSIM_COLUMNS = (
     "success", "final_state", "starting_time", "execution_time", "finish_time", "waiting_time", "turnaround_time",
     "stretch", "allocated_resources", "consumed_energy", "metadata",
 )  # fmt: skip
-#: What Batsim calls final states; all others have completed.
+#: Batsim's names of final states; all others have completed.
 _FINAL_STATES: Mapping[str, str] = MappingProxyType(
     {
         "Failed": "COMPLETED_FAILED",
@@ -39,9 +39,9 @@ _COMPLETED = "COMPLETED_SUCCESSFULLY"
 def write_perfetto(cell: Cell, path: Path) -> int:
     """Write the schedule of a cell as trace events, which Perfetto and Chrome open, and return the number of slices.
 
-    A node is a process, a GPU a thread, and a stay of a job on a GPU a slice; the time in which it starts or restarts
-    is a slice within it, and an outage an interval of its node. A name that ends with .gz is compressed. The same cell
-    gives the same bytes. Format: Trace Event Format (Google), object form with complete events.
+    A node is a process, a GPU a thread, and a stay of a job on a GPU a slice; the time during which it starts or
+    restarts is a nested slice, and an outage is an interval of its node. A name that ends with .gz is compressed. The
+    same cell gives the same bytes. Format: Trace Event Format (Google), object form with complete events.
     """
     slices = 0
     with written_aside(path) as aside, aside.open("wb") as file, _packed(file, path) as out:
@@ -55,7 +55,7 @@ def write_perfetto(cell: Cell, path: Path) -> int:
 
 
 def _packed(file: BinaryIO, path: Path) -> TextIO:
-    """Return a text file that writes into another, compressed if the path says so, with no time stamp in it."""
+    """Return a text file that writes into another, compressed if the path ends with .gz, without a time stamp."""
     inner = gzip.GzipFile("", "wb", 6, file, mtime=0) if path.suffix == ".gz" else file
     return io.TextIOWrapper(cast("BinaryIO", inner), encoding="ascii", newline="\n")
 
@@ -123,8 +123,8 @@ def _us(seconds: float) -> int:
 def batsim_jobs(cell: Cell) -> str:
     """Return the jobs of a cell as the CSV that Batsim writes (`_jobs.csv`), in order of completion.
 
-    `execution_time` is `finish_time - starting_time` by Batsim's definition, and so has the pauses of preempted jobs;
-    `allocated_resources` are the GPUs of the last stay, numbered through all nodes. What is not known is -1.
+    `execution_time` is `finish_time - starting_time` by Batsim's definition, and so includes the pauses of preempted
+    jobs; `allocated_resources` are the GPUs of the last stay, numbered across all nodes. Unknown values are -1.
     """
     jobs = cell.table("jobs", [*OCCUPANCY_COLUMNS, "start_time_s"])
     submit, start, end = (jobs[name] for name in ("submit_time_s", "start_time_s", "end_time_s"))
@@ -164,7 +164,7 @@ def _last_gpus(cell: Cell, jobs: pd.DataFrame) -> dict[str, list[int]]:
 
 
 def _intervals(numbers: Sequence[int]) -> str:
-    """Write numbers as Batsim writes sets: `0-3 7`."""
+    """Format numbers in Batsim's notation of sets: `0-3 7`."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and runs[-1][1] == number - 1:

@@ -1,6 +1,6 @@
 """A Markdown page whose tables are filled from results and cannot diverge from them.
 
-A table stands between two comments, and whatever stands there is replaced:
+A table stands between two comments; anything between them is replaced:
 
     <!-- simsched: figures RUN METRIC... -->       means over seeds and files of jobs, published values in brackets
     <!-- simsched: ratios RUN METRIC [over ROW] --> ratios of policies with their verdicts
@@ -43,7 +43,7 @@ _TABLE = re.compile(
     r"(?P<content>.*?)(?=<!-- simsched: end -->)",
     re.DOTALL,
 )
-#: A metric, whose brackets may hold blanks: `rho_above_1[all but ncf]`.
+#: A metric, whose brackets may contain spaces: `rho_above_1[all but ncf]`.
 METRIC = re.compile(r"[^\s\[]+(?:\[[^\]]*\])?")
 
 
@@ -65,8 +65,8 @@ class FilledPage:
 def filled(path: Path, results: Path) -> FilledPage:
     """Fill all tables of a page from a folder of runs.
 
-    A table of a missing run stays as it was, and says so if it was empty. Raises `InputError` for a page that cannot be
-    read or has no table to fill.
+    A table of a missing run stays unchanged, or states that the run is missing if it was empty. Raises `InputError` for
+    a page that cannot be read or has no table to fill.
     """
     page = _read(path)
     found = list(_TABLE.finditer(page))
@@ -141,7 +141,7 @@ def _figures(run: Run, metrics: Sequence[str]) -> TextTable:
 
 
 def ratios_table(found: Sequence[Judged]) -> TextTable:
-    """Set ratios beside the published ones, with interval, verdict and the levels that they are ratios of."""
+    """Show ratios with the published ones, intervals, verdicts and the underlying levels."""
     means = [mean for one in found for mean in one.means if mean is not None]
     shown = shown_unit(found[0].unit if found else "", means)
     headers = ("row", "over", "verdict", "seeds", "ratio", "95 % interval", "published", "ratio of means",
@@ -188,7 +188,7 @@ def order_table(found: Sequence[Ranked]) -> TextTable:
 
 
 def digits_table(rows: Sequence[Row], metric: str) -> TextTable:
-    """Set means beside the published ones, to as many decimals as were published, and say how far they agree."""
+    """Show means with the published ones, to as many decimals as were published, and their agreement."""
     lines = []
     for row in rows:
         estimate, published = row.estimate(metric), row.published.get(metric)
@@ -202,7 +202,7 @@ def digits_table(rows: Sequence[Row], metric: str) -> TextTable:
 def days_table(run: Run, reference: str) -> TextTable:
     """Show how much longer than under the reference the jobs of each day take, in per cent, with 95 % intervals.
 
-    Raises `InputError` where the run has no jobs to compare with that row.
+    Raises `InputError` if the run has no jobs to compare with that row.
     """
     from simsched.report.figures.history import days_data, paired_jobs
 

@@ -1,4 +1,4 @@
-"""A league as tables: standings, who beats whom, contests and what could not run, for a terminal, a paper or a page."""
+"""A league as tables: standings, pairwise wins, contests and what could not run, for a terminal, a paper or a page."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from simsched.results import (
 )
 
 HEADLINE = "jct_mean_s"
-#: The place in a list of contests that stands for all of a class.
+#: The key for all contests of a class.
 EVERYWHERE = "all contests"
 _LEVEL = "the chance of any false separation in the table is at most 5 %"
 _FEWEST = 2
 
 
 def classes(table: LeagueTable) -> tuple[str, ...]:
-    """Return the classes that any policy is in, those that are told least first."""
+    """Return the classes with any policy, those with the least information first."""
     order = ("non-clairvoyant", "learned", "oracle")
     found = {one.league_class for one in table.ran()}
     return tuple(sorted(found, key=lambda name: ([name.startswith(one) for one in order].index(True), "el" in name)))
 
 
 def places_of(table: LeagueTable, league_class: str) -> dict[str, tuple[str, ...]]:
-    """Return the contests that at least two of a class ran: all of them, and those of each workload."""
+    """Return the contests that at least two policies of a class ran: all of them, and those of each workload."""
     shared = [
         place
         for place in table.contests
@@ -60,7 +60,7 @@ def places_of(table: LeagueTable, league_class: str) -> dict[str, tuple[str, ...
 
 
 def standings_table(table: LeagueTable, league_class: str, where: str, *, brief: bool = False) -> TextTable | None:
-    """Show the standings of a class at all its contests or those of a workload; None where fewer than two ran them.
+    """Show the standings of a class in all its contests or those of a workload; None if fewer than two ran them.
 
     `brief` leaves out all measures but the mean JCT, for a paper.
     """
@@ -111,7 +111,7 @@ def _notes(table: LeagueTable, found: Standings, where: str) -> tuple[str, ...]:
 
 
 def beats_table(table: LeagueTable, league_class: str) -> TextTable | None:
-    """Show the share of contests at which the policy of a row is separated from that of a column, for the better."""
+    """Show the share of contests in which the policy of a row is separated from that of a column as the better one."""
     wins = who_beats_whom(table, league_class, HEADLINE)
     names = sorted({one for pair in wins for one in pair}, key=lambda name: (-_share(wins, name), name))
     if len(names) < _FEWEST:
@@ -131,7 +131,7 @@ def _wins(found: tuple[int, int] | None) -> str:
 
 
 def contests_table(table: LeagueTable) -> TextTable:
-    """List the contests: their jobs, the load that was offered, how many ran and whether a bound is known."""
+    """List the contests: their jobs, their offered load, how many policies ran and whether a bound is known."""
     rows = tuple(
         (
             place.name,
@@ -171,7 +171,7 @@ def _cells(entry: Entry) -> list[Cell]:
 
 
 def unable_table(table: LeagueTable) -> TextTable | None:
-    """List who could not run where, and why; None where everybody ran everywhere."""
+    """List which policies could not run where, and why; None if all ran everywhere."""
     why: dict[tuple[str, str], list[str]] = {}
     for one in table.entries:
         if one.reason:
@@ -194,7 +194,7 @@ def _grouped(table: LeagueTable, contests: Sequence[str]) -> str:
 
 
 def becomes_notes(table: LeagueTable) -> list[str]:
-    """Say what policies become without physics that they count on, a sentence each."""
+    """Describe what policies reduce to without the physics that they rely on, one sentence each."""
     told = ((one.shown_policy, {words: words for words in one.becomes}) for one in table.ran())
     return what_policies_become(told)
 
@@ -232,7 +232,7 @@ def league_csv(table: LeagueTable) -> str:
 
 
 def _above(beside: Sequence[Beside], contests: Sequence[str]) -> dict[str, str]:
-    """Return by policy by how many per cent it is above the bounds of these contests: the least and the most."""
+    """Return for each policy the smallest and largest percentage above the bounds of these contests."""
     found: dict[str, list[float]] = {}
     for one in beside:
         if one.contest in contests:
@@ -250,7 +250,7 @@ def _interval(ratio: Estimate) -> str:
 
 
 def _mean(entries: Sequence[Entry], name: str) -> float:
-    """Average a measure over the contests and seeds that have it; NaN where none has."""
+    """Average a measure over the contests and seeds that have it; NaN if none has."""
     values = [value for one in entries for value in one.values.get(name, {}).values()]
     return sum(values) / len(values) if values else math.nan
 

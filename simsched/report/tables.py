@@ -26,19 +26,19 @@ from simsched.results import (
 )
 
 _EFFICIENCY = "statistical_efficiency"
-#: Beyond three times the reference a difference is shown as a factor, as per cent of so little say nothing.
+#: Beyond three times the reference a difference is shown as a factor, since percentages of so little are uninformative.
 _FACTOR = 3.0
-#: Begins a cell that shows a difference in its own unit.
+#: Prefix of a cell that shows a difference in its own unit.
 _ITSELF = "Δ "
-#: A factor beyond this, or below its inverse, is over almost nothing: the difference itself says more.
+#: A factor beyond this, or below its inverse, has a negligible denominator: the difference itself is more informative.
 _NOTHING = 100.0
-#: Tables with more rows are set out by the last swept key, a column for each of its values.
+#: Tables with more rows are pivoted by the last swept key, one column for each of its values.
 _MOST_ROWS = 12
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table ready to be shown; the first `text_columns` columns read as text, the others as numbers."""
+    """A table ready for display; the first `text_columns` columns are text, the others numbers."""
 
     title: str
     headers: tuple[str, ...]
@@ -56,12 +56,12 @@ def comparison_table(
     run: Run | None = None,
     ranges: bool = True,
 ) -> TextTable:
-    """Show metrics policy by policy as `mean ±half of the 95 % interval`, published values in brackets behind.
+    """Show metrics by policy as `mean ±half of the 95 % interval`, followed by published values in brackets.
 
     `metrics` (default: the headline ones, occasional ones, and those with published values) may name a unit, as in
     `makespan_min`; otherwise each column gets the unit that reads best, and efficiency is left out if no job trains.
     With `ranges` a mean whose interval is wider than itself has the range over the seeds instead. The notes say what a
-    `run` was of; policies without any result have rows that say so.
+    `run` was of; policies without any result have marked rows.
     """
     readings = _held(rows, metrics)
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
@@ -84,7 +84,7 @@ def _held(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
 
 
 def seeds_table(row: Row, rows: Sequence[Row]) -> TextTable:
-    """Show the metrics that all `rows` are compared by for each cell of one of them: what its means are of."""
+    """Show the metrics by which all `rows` are compared for each cell of one of them: the values behind its means."""
     readings = _held(rows, None)
     shown = [_shown(reading, rows, False) for reading in readings]
     headers = ("seed", "folder", *(unit.title(one.title) for one, unit in zip(readings, shown, strict=True)))
@@ -126,12 +126,12 @@ def runs_tables(runs: Mapping[str, Sequence[Row]]) -> list[TextTable]:
 
 
 def marks_legend(rows: Iterable[Row], *, signals: bool = True) -> tuple[str, ...]:
-    """Explain the marks behind the labels of policies, a line for each; () where there are none."""
+    """Explain the marks after the labels of policies, a line for each; () if there are none."""
     return legend({row.policy: row.knows for row in rows}, signals=signals)
 
 
 def _trains(rows: Sequence[Row]) -> bool:
-    """Return whether any job trains; those that know only their duration all have an efficiency of 1."""
+    """Return whether any job trains; jobs described only by a duration all have an efficiency of 1."""
     return any(value != 1 for row in rows for value in row.values.get(_EFFICIENCY, {}).values())
 
 
@@ -155,7 +155,7 @@ def _run_notes(run: Run) -> tuple[str, ...]:
     unrun = [name for name in run.missing if name not in run.failed]
     if unrun:
         more = f" and {len(unrun) - 1} more" if len(unrun) > 1 else ""
-        notes.append(f"Not run yet: {unrun[0]}{more}; the same command goes on where the run stopped.")
+        notes.append(f"Not run yet: {unrun[0]}{more}; the same command continues the run.")
     return tuple(notes)
 
 
@@ -166,7 +166,7 @@ def _readings(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Readin
 
 
 def _shown(reading: Reading, rows: Sequence[Row], asked: bool) -> Shown:
-    """Choose the unit of a column: the one in the metric's name if it was asked for by name, else what reads best."""
+    """Choose the unit of a column: the one in the metric's name if requested by name, else the most readable one."""
     if asked and reading.unit != reading.stored_unit:
         return Shown(reading.unit, reading.factor)
     means = [estimate.mean for row in rows if (estimate := row.estimate(reading.key)) is not None]
@@ -185,7 +185,7 @@ def _line(
 
 
 def _estimated(row: Row, key: str, factor: float, *, ranges: bool) -> str:
-    """Write a row's estimate; where the interval is wider than the mean, with the range over the seeds instead."""
+    """Format a row's estimate; if the interval is wider than the mean, with the range over the seeds instead."""
     found = row.estimate(key)
     if found is None or not ranges or not _is_vague(found):
         return estimate_text(found, factor)
@@ -202,7 +202,7 @@ def _range(low: float, high: float) -> str:
 
 
 def estimate_text(estimate: Estimate | None, factor: float = 1, write: Callable[[float], str] = number) -> str:
-    """Write an estimate as `0.76 ±0.05`, without ± where there is no interval, `-` where there is no value."""
+    """Format an estimate as `0.76 ±0.05`, without ± if there is no interval, `-` if there is no value."""
     if estimate is None:
         return "-"
     half = estimate.half_width
@@ -211,7 +211,7 @@ def estimate_text(estimate: Estimate | None, factor: float = 1, write: Callable[
 
 
 def _replication(rows: Sequence[Row]) -> str:
-    """Name what rows are means over: a run of a seed and a workload, where workloads count as well as seeds."""
+    """Name what rows are means over: seeds, or runs of a seed and a workload if workloads count too."""
     return "seed" if all(len({cell.seed for cell in row.cells}) == len(row.cells) for row in rows) else "run"
 
 
@@ -235,7 +235,7 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: boo
         notes.append(f"Every seed gave the same run, which is counted once: {names}.")
     found = [row.estimate(key) for row in rows for key in keys] if ranges else []
     if any(one is not None and _is_vague(one) for one in found):
-        notes.append("In square brackets, where the interval is wider than the mean: the least and the largest of all.")
+        notes.append("In square brackets, if the interval is wider than the mean: the smallest and the largest value.")
     if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
         notes.append(f"A value that some {what} do not have is the mean over the others.")
     if any(key in row.published for row in rows for key in keys):
@@ -246,8 +246,8 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: boo
 def difference_table(found: Sequence[DifferenceRow], metrics: Sequence[str] | None = None) -> TextTable:
     """Show the relative differences from the reference policy in per cent, pair by pair, with 95 % intervals.
 
-    An asterisk marks differences whose interval excludes zero. Where the reference has nothing, or next to it, the
-    difference itself is shown, in the unit that reads best.
+    An asterisk marks differences whose interval excludes zero. If the reference is 0 or nearly so, the difference
+    itself is shown, in the most readable unit.
     """
     wanted = usual_metrics(one.row for one in found) if metrics is None else metrics
     readings = [find_metric(name) for name in wanted]
@@ -299,7 +299,7 @@ def _difference(one: DifferenceRow, key: str, unit: Shown) -> str:
 
 
 def _is_beyond(relative: Estimate | None) -> bool:
-    """Return whether per cent say little: far more than the reference, or an interval down to less than nothing."""
+    """Return whether percentages are uninformative: far above the reference, or with an interval below -100 %."""
     if relative is None:
         return False
     return max(abs(relative.mean), relative.half_width or 0.0) > _FACTOR or (
@@ -308,9 +308,9 @@ def _is_beyond(relative: Estimate | None) -> bool:
 
 
 def pivoted(table: TextTable) -> TextTable:
-    """Set a table of many rows out by its last swept key: a column for each value, a line for each metric and policy.
+    """Pivot a table of many rows by its last swept key: a column for each value, a line for each metric and policy.
 
-    Policies that the key does not concern have the same in all columns. Other tables stay as they are.
+    Policies independent of the key repeat their value in all columns. Other tables are unchanged.
     """
     key = table.text_columns - 1
     values = [value for value in dict.fromkeys(row[key] for row in table.rows) if value]
@@ -332,7 +332,7 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Se
 
     Columns: `policy`, the swept keys, `metric`, `unit`, `mean`, `low`, `high` (the 95 % interval), `seeds`,
     `published`, `knows` (what the policy is told beyond the jobs' requests, each signal with how a real scheduler would
-    come by it). Policies that `failed` have a line each with the metric `failed` and 0 seeds.
+    obtain it). Policies that `failed` have a line each with the metric `failed` and 0 seeds.
     """
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
     held = StringIO()
@@ -361,7 +361,7 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Se
 
 
 def to_latex(table: TextTable) -> str:
-    """Write a table for LaTeX with the package booktabs, numbers aligned right, notes as comments."""
+    """Format a table for LaTeX with the package booktabs, numbers aligned right, notes as comments."""
     columns = "l" * table.text_columns + "r" * (len(table.headers) - table.text_columns)
     lines = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", _latex_row(table.headers), "\\midrule"]
     lines += [*map(_latex_row, table.rows), "\\bottomrule", "\\end{tabular}"]
@@ -373,7 +373,7 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def to_markdown(table: TextTable) -> str:
-    """Write a table as Markdown, numbers aligned right, notes below."""
+    """Format a table as Markdown, numbers aligned right, notes below."""
     rules = ["---" if place < table.text_columns else "---:" for place in range(len(table.headers))]
     lines = [f"| {' | '.join(cells)} |" for cells in (map(markdown_text, table.headers), rules)]
     lines += [f"| {' | '.join(map(markdown_text, row))} |" for row in table.rows]

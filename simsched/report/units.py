@@ -1,4 +1,4 @@
-"""How numbers are shown: the unit that reads best, and only significant digits."""
+"""How numbers are shown: the most readable unit, and only significant digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True)
 class Shown:
-    """A unit for the reader, and the factor that leads to it."""
+    """A display unit, and the factor that converts to it."""
 
     unit: str
     factor: float
@@ -43,7 +43,7 @@ def time_unit(longest_s: float, *, days: bool = True) -> Shown:
 
 
 def number(value: float) -> str:
-    """Write a number with two decimals below 10, one below 100, none above; whole numbers above 100 with commas."""
+    """Format a number with two decimals below 10, one below 100, none above; integers above 100 with commas."""
     size = abs(value)
     if size < 9.995:
         return f"{value:.2f}"

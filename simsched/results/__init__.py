@@ -1,4 +1,4 @@
-"""The result tables: their columns, how they are written and read, and what is computed from them."""
+"""The result tables: their columns, writing and reading them, and the metrics computed from them."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Arrow schemas of the tables, and Arrow arrays of the values of their rows.
 
 `pyarrow.array` loads pandas to check for its types, which takes longer than a short run and more memory than a long
-one. Unexpected values go to it all the same: it has the best error messages.
+one. Unexpected values still go to it, for its error messages.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
-    """Return an array; None for values or a type that are not dealt with here."""
+    """Return an array; None for unsupported values or types."""
     try:
         if kind in _CODES:
             return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array(_CODES[kind], values))])
@@ -83,5 +83,5 @@ def _mappings(values: Sequence[Any], kind: pa.MapType) -> pa.Array | None:
 
 
 def _ends(lengths: Iterable[int]) -> pa.Buffer:
-    """Return where each of several stretches begins, and where the last ends."""
+    """Return the start of each of several runs, and the end of the last."""
     return pa.py_buffer(array("i", accumulate(lengths, initial=0)))

@@ -1,4 +1,4 @@
-"""Reads result tables as Arrow has them, and hands out their columns as arrays: pandas is not needed for either."""
+"""Reads result tables with Arrow and returns their columns as arrays, without pandas."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from simsched.results.metric import Column, Columns
 from simsched.results.rows import LARGEST, SCHEMA_VERSION, TABLES, Column as Declared
 from simsched.results.stored import RUN_AGAIN
 
-#: Tables of more rows are read by several threads, which take longer to start than a short table to read.
+#: Tables with more rows are read by several threads, which take longer to start than a short table takes to read.
 ROWS_FOR_THREADS = 50_000
-#: Rows that are Python's objects at a time.
+#: Rows held as Python objects at a time.
 _AT_ONCE = 65_536
 _LONGEST_SHOWN = 60
 
 
 def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a result table of a cell folder, or some of its columns; those of features that it lacks are left out.
+    """Read a result table of a cell folder, or some of its columns, without those of features that it lacks.
 
     Raises `KeyError` for columns that the table does not declare, and `InputError` for a file that is missing, damaged,
     of another version, or lacks a column of the schema.
@@ -52,14 +52,14 @@ def read_arrow(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 
 
 def arrow_parts(folder: Path, name: str) -> Iterator[pa.Table]:
-    """Yield a table that this process has had written, as much of it at a time as one is written at a time."""
+    """Yield a table written by this process, in batches as written."""
     with pq.ParquetFile(Path(folder) / TABLES[name].file) as file:
         for number in range(file.num_row_groups):
             yield file.read_row_group(number, use_threads=False)
 
 
 def stored_columns(folder: Path, name: str) -> Columns:
-    """Return the columns of a table in a cell folder, each read when it is first asked for; raises as `read_arrow`."""
+    """Return the columns of a table in a cell folder, each read on first access; raises as `read_arrow`."""
     whole = read_arrow(folder, name, ())
     there = pq.read_schema(Path(folder) / TABLES[name].file).names
     names = [column for column in TABLES[name].record._fields if column in there]
@@ -67,7 +67,7 @@ def stored_columns(folder: Path, name: str) -> Columns:
 
 
 def columns_of(table: pa.Table) -> Columns:
-    """Return the columns of a table; each becomes an array when it is first asked for."""
+    """Return the columns of a table; each becomes an array on first access."""
     return Columns(table.schema.names, table.num_rows, lambda column: _array(table.column(column)))
 
 
@@ -88,7 +88,7 @@ def _array(column: pa.ChunkedArray) -> Column:
     return np.fromiter(values, bool if pa.types.is_boolean(kind) else object, len(column))
 
 
-#: How far a difference of two times may fall below 0 through rounding in continuous time.
+#: How far rounding in continuous time may push a difference of two times below 0.
 _ROUNDING = 1e-6
 
 
@@ -110,12 +110,12 @@ def _check_schema(path: Path, name: str, schema: pa.Schema) -> None:
 
 
 def _types(column: Declared) -> tuple[pa.DataType, ...]:
-    """Return the types that a column can have: times need not be whole seconds."""
+    """Return the allowed types of a column: times need not be whole seconds."""
     return (pa.int64(), pa.float64()) if column.type == "int64" else (TYPES[column.type],)
 
 
 def _check_values(path: Path, name: str, table: pa.Table) -> None:
-    """Refuse values that no run gives; what a column can hold is said in the schema."""
+    """Refuse values that no run produces; the schema declares the range of a column."""
     for column in TABLES[name].columns:
         if column.name in table.schema.names:
             fault = _fault_of(table.column(column.name), column)
@@ -124,7 +124,7 @@ def _check_values(path: Path, name: str, table: pa.Table) -> None:
 
 
 def _fault_of(values: pa.ChunkedArray, column: Declared) -> str:
-    """Say what is wrong with the values of a column; empty where nothing is."""
+    """Describe what is wrong with the values of a column; empty if nothing is."""
     if values.null_count:
         return "lacks values"
     if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():

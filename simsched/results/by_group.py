@@ -1,4 +1,4 @@
-"""Who waited, and who used what: a run's jobs by tenant, user, queue or size."""
+"""Waits and usage by group: a run's jobs by tenant, user, queue or size."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pandas as pd
 
 from simsched.results.metric import jain_index
 
-#: Classes of jobs by GPUs asked for: name and largest number of GPUs (None: no bound).
+#: Classes of jobs by requested GPUs: name and largest number of GPUs (None: no bound).
 SIZES: Sequence[tuple[str, int | None]] = (
     ("no GPU", 0), ("1 GPU", 1), ("2-4 GPUs", 4), ("5-8 GPUs", 8), ("9-32 GPUs", 32), ("over 32 GPUs", None),
 )  # fmt: skip
-#: What jobs can be grouped by.
+#: The keys by which jobs can be grouped.
 By = Literal["tenant", "user", "queue", "size"]
-#: Least run time, in seconds, counted in slow-downs, lest tiny jobs dominate them.
+#: Lower bound on the run time in slow-downs, in seconds, so that tiny jobs do not dominate them.
 LEAST_RUN_S = 10.0
 
 
 @dataclass(frozen=True)
 class GroupRow:
-    """The jobs of one group: how many, their waits in seconds, slow-down, GPU-hours and share of all GPU-time.
+    """The jobs of one group: their number, waits in seconds, slow-down, GPU-hours and share of all GPU-time.
 
-    `slowdown` is the mean over jobs of completion time over run time, run times below 10 s counting as 10 s.
+    `slowdown` is the mean over jobs of completion time over run time; run times below 10 s count as 10 s.
     """
 
     group: str
@@ -42,9 +42,9 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class Groups:
-    """All groups, that of all jobs last, and how even they are.
+    """All groups, the one of all jobs last, and their fairness.
 
-    `fairness` is Jain's index of the groups' mean slow-downs: 1 if equal, 1/n if one bears all.
+    `fairness` is Jain's index of the groups' mean slow-downs: 1 if all are equal, 1/n if one group suffers alone.
     """
 
     by: str
@@ -91,6 +91,6 @@ def _row(name: str, jobs: pd.DataFrame, total_gpu_s: float) -> GroupRow:
 
 
 def changes(before: Groups, after: Groups) -> list[tuple[str, GroupRow, GroupRow]]:
-    """Pair the groups of two runs of one log; groups that only one of them has are left out."""
+    """Pair the groups of two runs of one log; groups in only one of them are left out."""
     found: Mapping[str, GroupRow] = {row.group: row for row in after.rows}
     return [(row.group, row, found[row.group]) for row in before.rows if row.group in found]

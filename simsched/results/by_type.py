@@ -1,4 +1,4 @@
-"""What each GPU type of a cluster did, where there are several."""
+"""Metrics by GPU type, for clusters with several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def node_types(groups: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def type_of_placements(placements: pd.Series, groups: Sequence[Mapping[str, Any]]) -> pd.Series:
-    """Return the GPU type of each placement, that of its first node: no job has GPUs of two."""
+    """Return the GPU type of each placement, that of its first node: no job mixes types."""
     types = node_types(groups)
     return placements.str.extract(r"^(\d+)", expand=False).astype("int64").map(dict(enumerate(types)))
 
@@ -28,7 +28,7 @@ def summarise_types(
     """Compute `gpu_utilisation[TYPE]`, `gpu_hours[TYPE]` and `jct_mean_s[TYPE]`; nothing with a single type.
 
     The JCT is that of jobs that got most of their GPU-seconds on the type (on a tie: the first by name). A type whose
-    GPUs nobody held has no JCT.
+    GPUs no job held has no JCT.
     """
     sizes: dict[str, int] = {}
     for group in groups:

@@ -12,7 +12,7 @@ from simsched.results.metrics import HEADLINE, METRICS
 from simsched.results.reader import Cell, Run
 from simsched.results.statistics import Difference, Estimate, estimate, geometric, paired_difference
 
-#: Which replication a cell is: its seed, and the values of swept keys that count as replications.
+#: The replication of a cell: its seed, and the values of swept keys that count as replications.
 Replica = tuple[Hashable, ...]
 
 
@@ -20,8 +20,8 @@ Replica = tuple[Hashable, ...]
 class Row:
     """One policy at one point of the sweep, over all its seeds.
 
-    `values` has one value per replication for each metric of the summaries; `published` the published values, in the
-    units of the summaries.
+    `values` has one value per replication for each metric of the summaries; `published` holds the published values, in
+    the units of the summaries.
     """
 
     policy: str
@@ -33,27 +33,27 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The label, followed by the point of the sweep where there is one: `pollux [load=2.0]`."""
+        """The label, followed by the point of the sweep, if any: `pollux [load=2.0]`."""
         return row_name(self.policy, self.point)
 
     @property
     def shown_name(self) -> str:
-        """The name with the mark of what the policy knows: `srtf † [load=2.0]`."""
+        """The name with the mark of the policy's knowledge: `srtf † [load=2.0]`."""
         return row_name(self.shown_policy, self.point)
 
     @property
     def shown_policy(self) -> str:
-        """The label with the mark of what the policy knows."""
+        """The label with the mark of the policy's knowledge."""
         return self.cells[0].shown_policy if self.cells else self.policy
 
     @property
     def knows(self) -> Mapping[str, str]:
-        """How a real scheduler would come by each signal that the policy reads: `{'remaining_work': 'oracle'}`."""
+        """How a real scheduler would obtain each signal that the policy reads: `{'remaining_work': 'oracle'}`."""
         return self.cells[0].knows if self.cells else {}
 
     @property
     def copies(self) -> bool:
-        """Whether its cells are one run several times: the same jobs with the same results under every seed."""
+        """Whether all its cells are copies of one run: the same jobs with the same results under every seed."""
         first = self.cells[0]
         jobs = first.manifest.get("jobs_hash")
         return len(self.cells) > 1 and all(
@@ -61,10 +61,9 @@ class Row:
         )
 
     def estimate(self, metric: str) -> Estimate | None:
-        """Average a metric (named as in the summaries) over the replications; None where no summary has it.
+        """Average a metric (named as in the summaries) over the replications; None if no summary has it.
 
-        The interval stays within the range of the metric. Ratios are averaged geometrically. Copies of one run count
-        once.
+        The interval stays within the range of the metric. Ratios use the geometric mean. Copies of one run count once.
         """
         values = self.values.get(metric)
         if not values:
@@ -77,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """How one row differs from the reference policy at the same point, metric by metric."""
+    """The difference of a row from the reference policy at the same point, by metric."""
 
     row: Row
     reference: Row
@@ -85,7 +84,7 @@ class DifferenceRow:
 
 
 def short_keys(keys: Collection[str]) -> dict[str, str]:
-    """Shorten swept keys to their last part (`workload.load` to `load`) where that stays unambiguous."""
+    """Shorten swept keys to their last part (`workload.load` to `load`) if that is unambiguous."""
     last = [key.rpartition(".")[2] for key in keys]
     return {key: short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)}
 
@@ -101,9 +100,9 @@ def row_name(policy: str, point: Mapping[str, Any]) -> str:
 def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
     """Gather the cells of a run into rows, one per policy and sweep point, in the order of the grid.
 
-    Swept keys in `replicate_over` (say, a list of workload files) count as replications beside the seed and not as
-    points. Published values are looked up under the name of the row, else under the label of the policy if that has one
-    row only. `InputError` for a key that is not swept.
+    Swept keys in `replicate_over` (for instance a list of workload files) count as replications, like seeds, not as
+    points. Published values are looked up under the name of the row, else under the label of the policy if it has only
+    one row. `InputError` for a key that is not swept.
     """
     unknown = [key for key in replicate_over if key not in run.swept]
     if unknown:
@@ -118,9 +117,9 @@ def comparison(run: Run, replicate_over: Collection[str] = ()) -> list[Row]:
 
 
 def usual_metrics(rows: Iterable[Row]) -> list[str]:
-    """List what a comparison shows unless asked for other metrics: what rows have of the usual ones.
+    """List the default metrics of a comparison: the usual ones that rows have.
 
-    What can be told of a GPU type is there for each type, where there are several.
+    With several GPU types, metrics by type are included for each.
     """
     there = sorted({key for row in rows for key in row.values})
     found: list[str] = []
@@ -162,7 +161,7 @@ def _published(
 
 
 def _with_ratios(rows: list[Row], reference: str) -> list[Row]:
-    """Add, where ratios to the reference policy were published, those of all rows, replication by replication."""
+    """If ratios to the reference policy were published, add those of all rows, by replication."""
     wanted = {ratio_key(key): key for row in rows for key in row.values}
     wanted = {ratio: wanted[ratio] for row in rows for ratio in row.published if ratio in wanted}
     references = [row for row in rows if row.policy == reference]
@@ -185,8 +184,8 @@ def paired_differences(
 ) -> list[DifferenceRow]:
     """Compare every row with the row of the policy labelled `reference` at the same point, seed by seed.
 
-    A reference that a swept key does not concern serves all values of that key. `metrics` are named as in the summaries
-    (default: all). Raises `InputError` where no policy has that label.
+    A reference that does not depend on a swept key serves all values of that key. `metrics` are named as in the
+    summaries (default: all). Raises `InputError` if no policy has that label.
     """
     references = [row for row in rows if row.policy == reference]
     if not references:
@@ -205,12 +204,12 @@ def paired_differences(
 
 
 def reference_of(row: Row, rows: Sequence[Row], reference: str) -> Row | None:
-    """Return the row of the policy labelled `reference` at the point of a row, None where there is none."""
+    """Return the row of the policy labelled `reference` at the point of a row, None if there is none."""
     return next((one for one in rows if one.policy == reference and _same_point(row, one)), None)
 
 
 def _paired(row: Row, other: Row, name: str) -> Difference | None:
-    """Compare two rows seed by seed, once where both are copies of one run."""
+    """Compare two rows seed by seed, only once if both are copies of one run."""
     values, reference = row.values.get(name, {}), other.values.get(name, {})
     if row.copies and other.copies:
         values = dict(list(values.items())[:1])

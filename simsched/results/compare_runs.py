@@ -1,4 +1,4 @@
-"""Sets two runs of the same policies on the same workloads side by side, for example two kinds of physics."""
+"""Compares two runs of the same policies on the same workloads, for example under different physics."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from simsched.errors import input_error
 from simsched.results.metric_names import Reading, find_metric
 from simsched.results.reader import Cell, Run
 
-#: What is compared unless the user names other metrics.
+#: The metrics compared by default.
 COMPARED_METRICS = ("jct_mean_h", "jct_p99_h", "makespan_h")
 _RANKED = "jct_mean_s"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A value in one run and in the other."""
+    """A value in both runs."""
 
     one: float
     other: float
@@ -30,7 +30,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class PolicyLine:
-    """A metric of one policy: the means over all workloads, and the pairs of the workloads one by one."""
+    """A metric of one policy: the means over all workloads, and the pairs for each workload."""
 
     policy: str
     metric: Reading
@@ -39,13 +39,13 @@ class PolicyLine:
 
     @property
     def largest(self) -> float:
-        """The relative difference of the workload where it is largest, with its sign."""
+        """The largest relative difference of any workload, with its sign."""
         return max((pair.relative for pair in self.by_workload.values()), key=abs)
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The policies by mean JCT, best first, in one run and in the other."""
+    """The policies by mean JCT, best first, in both runs."""
 
     workload: str
     one: tuple[str, ...]
@@ -59,16 +59,16 @@ class Ranking:
 
 @dataclass(frozen=True)
 class TwoRuns:
-    """Two runs beside each other; each value is the mean over the seeds that a run has of a policy and a workload."""
+    """A comparison of two runs; each value is the mean over a run's seeds of a policy and a workload."""
 
     lines: tuple[PolicyLine, ...]
     rankings: tuple[Ranking, ...]
 
 
 def compare_runs(one: Run, other: Run, metrics: Sequence[str] = COMPARED_METRICS) -> TwoRuns:
-    """Compare what two runs have in common: policies by their labels, workloads by the names in the manifests.
+    """Compare two runs on what they have in common: policies by label, workloads by their names in the manifests.
 
-    Raises `InputError` for an unknown metric, a run with a sweep, and runs that have nothing in common.
+    Raises `InputError` for an unknown metric, a run with a sweep, and runs without anything in common.
     """
     readings = [find_metric(name) for name in metrics]
     found, beside = _by_workload(one), _by_workload(other)

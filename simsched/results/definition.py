@@ -1,4 +1,4 @@
-"""Tells by which definitions a summary was computed."""
+"""Identifies the definitions by which a summary was computed."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ SUMMARY = "simsched.results.summary"
 
 @cache
 def summary_definition() -> str:
-    """Hash the source of everything that a cell's summary is computed by, in 64 hexadecimal digits."""
+    """Hash the source code that computes a cell's summary, as 64 hexadecimal digits."""
     return closure_of([SUMMARY]).digest

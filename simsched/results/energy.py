@@ -1,8 +1,8 @@
-"""Energy: what the nodes of a cell have drawn, from its tables and the power of its GPU types.
+"""The energy drawn by the nodes of a cell, from its tables and the power of its GPU types.
 
-A GPU draws `busy_w` while held and `idle_w` while it is not but its node is up or coming up; a node draws `node_w`
-besides its GPUs while it is up or coming up, and `asleep_w` in all otherwise. A held GPU counts as fully loaded: energy
-is estimated from above.
+A GPU draws `busy_w` while held, and `idle_w` while free on a node that is up or coming up; a node draws `node_w`
+besides its GPUs while it is up or coming up, and `asleep_w` in total otherwise. A held GPU counts as fully loaded, so
+the energy is an upper estimate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WATT_S_PER_KWH = 3.6e6
 
 
 def energy_kwh(tables: Tables) -> float | None:
-    """Return the energy drawn from second 0 to the last completion; None where power or tables are not known."""
+    """Return the energy drawn from second 0 to the last completion; None if power or tables are unknown."""
     parts = _gpu_seconds(tables)
     if parts is None or tables.power is None:
         return None
@@ -31,7 +31,7 @@ def energy_kwh(tables: Tables) -> float | None:
 
 
 def unused_energy_kwh(tables: Tables) -> float | None:
-    """Return the part of the energy that is not drawn by GPUs that jobs hold."""
+    """Return the energy not drawn by GPUs that jobs hold."""
     parts = _gpu_seconds(tables)
     if parts is None or tables.power is None:
         return None
@@ -39,7 +39,7 @@ def unused_energy_kwh(tables: Tables) -> float | None:
 
 
 def _unused_ws(tables: Tables, power: Power, parts: Mapping[str, tuple[float, float]]) -> float:
-    assert tables.decided is not None  # or there would be no parts
+    assert tables.decided is not None  # otherwise there would be no parts
     span_s = int(makespan_s(tables) or 0)
     up_s = integral(tables.decided, "provisioned_nodes", span_s)
     gpus_ws = ordered_sum(power.idle_w[kind] * idle_s for kind, (_, idle_s) in parts.items())
@@ -47,7 +47,7 @@ def _unused_ws(tables: Tables, power: Power, parts: Mapping[str, tuple[float, fl
 
 
 def _gpu_seconds(tables: Tables) -> dict[str, tuple[float, float]] | None:
-    """Return by type the GPU-seconds that were held and those that were powered and free."""
+    """Return by type the held GPU-seconds, and the powered and free ones."""
     span_s = makespan_s(tables)
     if tables.power is None or tables.held is None or tables.decided is None or span_s is None:
         return None
@@ -77,7 +77,7 @@ def _held_gpu_s(allocations: Columns, power: Power) -> dict[str, float] | None:
 
 
 def _powered_gpu_s(rounds: Columns, power: Power, span_s: float) -> dict[str, float] | None:
-    """Return the GPU-seconds of nodes that were up or coming up, by type; None where the rounds do not tell them."""
+    """Return the GPU-seconds of nodes that were up or coming up, by type; None if the rounds lack them."""
     if len({(make.gpus_per_node, make.gpu_type) for make in power.makes}) == 1:
         make = power.makes[0]
         return {make.gpu_type: float(make.gpus_per_node * integral(rounds, "provisioned_nodes", int(span_s)))}
@@ -94,6 +94,6 @@ ENERGY_METRICS = (
     Metric("energy_kwh", "energy", "kWh", LOWER,
            "integral from second 0 to `makespan_s`: held GPUs * `busy_w`, free GPUs of nodes up or coming up * "
            "`idle_w`, these nodes * `node_w`, all others * `asleep_w` (`cluster.power`)", energy_kwh, shown=IF_THERE),
-    Metric("unused_energy_kwh", "energy of what nobody held", "kWh", LOWER,
+    Metric("unused_energy_kwh", "energy of unheld resources", "kWh", LOWER,
            "`energy_kwh` without the GPUs that jobs held", unused_energy_kwh),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sets a result folder against completion times that it should reproduce exactly."""
+"""Checks a result folder against completion times that it should reproduce exactly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Expected = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class JobDifference:
-    """A job that took another time than expected, in seconds."""
+    """A job whose completion time differs from the expected one, in seconds."""
 
     job: str
     expected_s: int
@@ -34,7 +34,7 @@ class JobDifference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One cell against the expected completion times of the jobs of its workload."""
+    """The check of one cell against the expected completion times of its workload."""
 
     cell: Cell
     workload: str
@@ -45,12 +45,12 @@ class Agreement:
 
     @property
     def largest_difference_s(self) -> int:
-        """Largest difference of any job, in seconds, without its sign."""
+        """Largest absolute difference of any job, in seconds."""
         return max((abs(job.seconds) for job in self.different), default=0)
 
     @property
     def exact(self) -> bool:
-        """Whether every job took exactly the time expected."""
+        """Whether every job took exactly the expected time."""
         return not self.different
 
 
@@ -94,7 +94,7 @@ def _agreement(cell: Cell, expected: Mapping[str, int], path: Path) -> Agreement
 
 
 def _misfits(workload: str, expected: Mapping[str, int], found: Mapping[str, int], path: Path) -> Iterator[Problem]:
-    """Find the jobs that only the list has, with its lines, and those that only the results have."""
+    """Find the jobs that are only in the list, with their lines, and those that are only in the results."""
     remedy = "give the list of the workload that was run, with all of its jobs"
     with path.open(encoding="utf-8", newline="") as file:
         for line, row in enumerate(csv.reader(file), start=1):
@@ -109,7 +109,7 @@ def _misfits(workload: str, expected: Mapping[str, int], found: Mapping[str, int
 
 
 def read_expected(path: Path) -> Expected:
-    """Read a CSV of `workload,job,jct_s`; raises `InputError` that names every row at fault."""
+    """Read a CSV of `workload,job,jct_s`; raises `InputError` naming every invalid row."""
     path = Path(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -132,7 +132,7 @@ def read_expected(path: Path) -> Expected:
 
 
 def _take_row(row: list[str], times: Expected) -> str:
-    """Add one row to `times`; returns what is wrong with it, or nothing."""
+    """Add one row to `times`; return its error, empty if it is valid."""
     if len(row) != len(_HEADER):
         return f"has {len(row)} fields instead of 3"
     workload, job, seconds = (cell.strip() for cell in row)

@@ -1,12 +1,12 @@
 """Finish-time fairness: how long a job took, relative to its fair share of the cluster.
 
-The ratio rho has been defined in at least four ways, here by name. All divide a job's completion time by that of a solo
-run of it, start-up included, and differ in what that run is:
+The ratio rho has at least four definitions, named here. All divide a job's completion time by that of a solo run,
+start-up included, and differ in that run:
 
 * `pollux`: alone on 1/n of the GPUs, n being the mean number of jobs in the system during the job's life (Themis,
-  NSDI'20, section 3; Sia, SOSP'23; taken here for Pollux, OSDI'21, figure 7, where it is not spelt out);
-* `shockwave-static`: alone on the GPUs that it asked for, times the jobs of the whole trace per GPU, if more than 1
-  (Shockwave, NSDI'23);
+  NSDI'20, section 3; Sia, SOSP'23; assumed here for Pollux, OSDI'21, figure 7, which does not define it);
+* `shockwave-static`: alone on its requested GPUs, times the jobs of the whole trace per GPU, if more than 1 (Shockwave,
+NSDI'23);
 * `shockwave-themis`: the same with the mean number of jobs during the job's life in place of those of the trace;
 * `gavel`: the same job in a second run of all jobs under the policy `isolated`, which gives each an equal share of time
   (Gavel, OSDI'20).
@@ -28,18 +28,18 @@ from simsched.results.sheets import read_sheet, write_sheet
 if TYPE_CHECKING:
     import pandas as pd
 
-#: How a share of the GPUs that is not whole is made one.
+#: How a fractional share of the GPUs is rounded.
 Rounding = Literal["floor", "ceil", "interpolate"]
-#: The columns of a file of fairness, one row a finished job.
+#: The columns of a fairness file, one row per finished job.
 COLUMNS = ("job_id", "contention", "solo_s", "rho")
 
 Floats = npt.NDArray[np.float64]
 
 
 def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
-    """Average, over the life of each job, how many jobs are in the system, the job itself included.
+    """Average, over the life of each job, the number of jobs in the system, the job itself included.
 
-    `submit_s` and `end_s` have one value a job, in seconds; a job counts from submission to end.
+    `submit_s` and `end_s` have one value per job, in seconds; a job counts from submission to end.
     """
     submit, end = np.asarray(submit_s, dtype=np.float64), np.asarray(end_s, dtype=np.float64)
     one, life = np.ones(submit.size), end - submit
@@ -51,7 +51,7 @@ def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
 def time_on_share(share: float, seconds: Callable[[int], float], rounding: Rounding = "floor") -> float:
     """Return the seconds of a job alone on `share` GPUs, given its `seconds` on whole numbers of GPUs.
 
-    Below one GPU it is the time on one divided by the share, unless the share is rounded up.
+    Below one GPU it is the time on one GPU divided by the share, unless the share is rounded up.
     """
     low, high = math.floor(share), math.ceil(share)
     if rounding == "ceil" or low == high:
@@ -64,7 +64,7 @@ def time_on_share(share: float, seconds: Callable[[int], float], rounding: Round
 
 
 def exclusive_slowdown(jobs: float, total_gpus: int) -> float:
-    """Return Shockwave's factor on the time alone: the jobs per GPU, at least 1."""
+    """Return Shockwave's factor on the solo time: the jobs per GPU, at least 1."""
     return max(1.0, jobs / total_gpus)
 
 
@@ -74,7 +74,7 @@ def share_above(rho: npt.ArrayLike, limit: float) -> float:
 
 
 def fairness_table(jobs: pd.DataFrame, contention: Floats, solo_s: npt.ArrayLike) -> pd.DataFrame:
-    """Set completion times against solo ones: `job_id, contention, solo_s, rho`, in the order of `jobs`."""
+    """Compare completion times with solo ones: `job_id, contention, solo_s, rho`, in the order of `jobs`."""
     import pandas as pd
 
     solo = np.asarray(solo_s, dtype=np.float64)
@@ -88,12 +88,12 @@ def write_fairness(path: Path, table: pd.DataFrame) -> None:
 
 
 def read_fairness(path: Path) -> pd.DataFrame:
-    """Read the ratios of a cell; `InputError` where the file is missing or damaged."""
+    """Read the ratios of a cell; `InputError` if the file is missing or damaged."""
     return read_sheet(path, COLUMNS)
 
 
 def describe(rule: Mapping[str, str]) -> str:
-    """Return a sentence that says what a run's ratios compare with."""
+    """Return a sentence that defines a run's ratios."""
     batch = {
         "best": "its best batch size",
         "submitted": "the batch size that its policy uses",

@@ -1,4 +1,4 @@
-"""Integrals over time of what holds for intervals: allocations, and the values of successive decisions."""
+"""Integrals over time of piecewise-constant values: allocations, and the values of successive decisions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def integral(rounds: pd.DataFrame | Columns, column: str, until_s: int) -> int:
-    """Integrate a whole-numbered column of the table of rounds from second 0 to `until_s`.
+    """Integrate an integer column of the table of rounds from second 0 to `until_s`.
 
-    The unit is that of the column times seconds; 0 where there is no decision.
+    The unit is that of the column times seconds; 0 without decisions.
     """
     start, end, value = held_between_rounds(rounds, column, until_s)
     end -= start
@@ -29,7 +29,7 @@ def integral(rounds: pd.DataFrame | Columns, column: str, until_s: int) -> int:
 def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: float) -> tuple[Floats, Floats, Floats]:
     """Return start, end (seconds) and value of the intervals up to `until_s` in which a column of the rounds holds.
 
-    A value holds from its decision to the next one, the first from second 0 on; of several decisions in one second the
+    A value holds from its decision to the next one, the first from second 0; of several decisions in one second the
     last counts.
     """
     start = np.array(rounds["time_s"], dtype=np.float64)

@@ -1,6 +1,6 @@
-"""Whether the files of a cell are the ones that were written: sizes and hashes, kept in its manifest.
+"""Checks that the files of a cell are as written, by the sizes and hashes in its manifest.
 
-The manifest names every other file of its folder with size and SHA-256, and holds a hash of itself. The quick check
+The manifest lists every other file of its folder with size and SHA-256, and a hash of itself. The quick check
 reads the manifest, the small files and all sizes; the full one reads everything.
 """
 
@@ -23,15 +23,15 @@ SUMMARY_FILE = "summary.json"
 
 _SEAL = "manifest_sha256"
 _CHUNK = 1 << 20
-#: Files up to so many bytes are hashed by the quick check too.
+#: Files up to this size in bytes are hashed by the quick check too.
 _SMALL = 1 << 16
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
 def seal(folder: Path, manifest: Mapping[str, Any], contents: Mapping[str, bytes] = _NOTHING) -> None:
-    """Write the manifest of a whole cell, with sizes and hashes of the other files; all of it is on disk afterwards.
+    """Write the manifest of a complete cell, with sizes and hashes of the other files; all files are then on disk.
 
-    `contents` are files still to be written, into a folder that nobody else reads yet.
+    `contents` are files still to be written, into a folder that no other process reads yet.
     """
     for name, content in contents.items():
         (folder / name).write_bytes(content)
@@ -47,14 +47,14 @@ def seal(folder: Path, manifest: Mapping[str, Any], contents: Mapping[str, bytes
 
 
 def _listed(path: Path, content: bytes | None) -> dict[str, int | str]:
-    """Return what the manifest says of a file, which is read unless its content is known."""
+    """Return the manifest entry of a file, which is read unless its content is known."""
     if content is None:
         return {"bytes": path.stat().st_size, "sha256": _hash_of(path)}
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def check(folder: Path) -> None:
-    """Raise `InputError` where the quick check of a cell with a sealed manifest finds a fault."""
+    """Raise `InputError` if the quick check of a cell with a sealed manifest finds a fault."""
     fault = quick_fault(folder)
     if fault:
         remedy = "run the experiment again, which repeats only what is missing or damaged"
@@ -67,12 +67,12 @@ def is_sealed(manifest: Mapping[str, Any]) -> bool:
 
 
 def quick_fault(folder: Path) -> str:
-    """Return what is wrong with a cell, as far as visible without reading its tables; empty if nothing."""
+    """Return the faults of a cell that are visible without reading its tables; empty if there are none."""
     return next(_faults(folder, full=False), "")
 
 
 def faults(folder: Path) -> list[str]:
-    """Say all that is wrong with a cell, every file read."""
+    """List all faults of a cell, reading every file."""
     return list(_faults(folder, full=True))
 
 
@@ -119,7 +119,7 @@ def _fault_of(path: Path, known: Mapping[str, Any], *, full: bool) -> Iterator[s
 
 
 def problems_of(cells: Mapping[str, Path]) -> list[Problem]:
-    """Find what is wrong with cells, given by name and folder; every file is read."""
+    """Find the faults of cells, given by name and folder, reading every file."""
     remedy = "run the experiment again, which repeats only what is missing or damaged"
     return [
         Problem(str(path), f"{fault} (cell {name})", remedy) for name, path in cells.items() for fault in faults(path)

@@ -1,4 +1,4 @@
-"""Joins the tables of the shards of a cell, and tells how far cutting changed them."""
+"""Joins the tables of the shards of a cell, and measures how much the cuts changed them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from simsched.results.arrow_tables import arrow_parts, read_arrow
 from simsched.results.rows import TABLES
 from simsched.results.writer import TableWriter
 
-#: The column by which each table is in order, of those whose rows are of a job.
+#: The column that orders each table whose rows belong to a job.
 _ENDS = MappingProxyType({"jobs": "end_time_s", "allocations": "end_s"})
 
 
 @dataclass(frozen=True)
 class Part:
-    """A folder of tables of which count the rows of the jobs `ids` (None: every row of every table).
+    """A folder of tables in which the rows of the jobs `ids` count (None: every row of every table).
 
-    Decisions then count from second `from_s`, at which the first of these jobs comes, to before `until_s`.
+    Decisions then count from second `from_s`, the submission of the first of these jobs, to before `until_s`.
     """
 
     folder: Path
@@ -33,9 +33,9 @@ class Part:
 
 
 def join_tables(parts: Iterable[Part], writer: TableWriter) -> None:
-    """Write the tables of parts that follow each other in time as those of one simulation.
+    """Write the tables of consecutive parts as those of one simulation.
 
-    Holds the rows of one part at a time, and those of jobs that outlast it.
+    Holds in memory the rows of one part at a time, and those of jobs that outlast it.
     """
     held: dict[str, pa.Table] = {}
     for part in parts:
@@ -64,7 +64,7 @@ def _that_count(part: Part, name: str, ids: pa.Array | None) -> Iterator[pa.Tabl
 
 
 def _in_order(name: str, rows: Iterator[pa.Table], held: dict[str, pa.Table], from_s: float) -> Iterator[pa.Table]:
-    """Yield what ends before `from_s` of the rows held, and hold the rest with the new ones, sorted by their ends."""
+    """Yield the held rows that end before `from_s`, and hold the rest with the new ones, sorted by their ends."""
     before = [held[name]] if name in held else []
     for table in before:
         yield table.filter(pc.less(table[_ENDS[name]], from_s))
@@ -74,7 +74,7 @@ def _in_order(name: str, rows: Iterator[pa.Table], held: dict[str, pa.Table], fr
 
 
 def error_of_cutting(cut: Part, uncut: Part) -> dict[str, float]:
-    """Compare the jobs that count in a part with the same jobs where nothing was cut before them.
+    """Compare the jobs that count in a part with the same jobs simulated without a cut before them.
 
     Returns their number, the share with equal ends, the largest difference of two ends, and mean JCT and mean queueing
     of both.

@@ -1,4 +1,4 @@
-"""What a league's policies achieved: one entry for each policy at each contest, as `league.json` has it."""
+"""The results of a league: one entry for each policy in each contest, as in `league.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 LEAGUE_FILE = "league.json"
 _AGAIN = "run the league again, which repeats only what is missing"
-#: The measures of a league: those that summaries have, and the CPU time of a run with its decisions.
+#: The measures of a league: those of the summaries, and the CPU time of a run with its decisions.
 CPU_S = "cpu_s"
 MEASURES = (
     "jct_mean_s", "jct_median_s", "jct_p99_s", "makespan_s", "rho_max", "rho_jain", "queueing_mean_s",
@@ -26,10 +26,10 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class ContestPlace:
-    """A workload under a condition: what its jobs are, the mean load that they offer, and why it was not run, if so.
+    """A workload under a condition: its jobs, their mean offered load, and why it was not run, if so.
 
-    `physics` says what was on. `bounds` has, by seed, the mean JCT in seconds below which no schedule comes;
-    `unbounded` says why there is none.
+    `physics` names the enabled physics. `bounds` has, by seed, a lower bound on the mean JCT of any schedule, in
+    seconds; `unbounded` is the reason why there is none.
     """
 
     workload: str
@@ -49,10 +49,10 @@ class ContestPlace:
 
 @dataclass(frozen=True)
 class Entry:
-    """One policy at one contest: its measures and jobs by seed, or the `reason` for which it has none.
+    """One policy in one contest: its measures and jobs by seed, or the `reason` why it has none.
 
-    `knows` and `rigid` put it in its class, `becomes` says what it is without physics that it counts on, and `code` is
-    a digest of the code that made it.
+    `knows` and `rigid` determine its class, `becomes` is what it reduces to without the physics that it relies on, and
+    `code` is a digest of the code that produced it.
     """
 
     contest: str
@@ -68,7 +68,7 @@ class Entry:
 
     @property
     def shown_policy(self) -> str:
-        """The label with the mark of what the policy knows."""
+        """The label with the mark of the policy's knowledge."""
         return marked(self.policy, self.knows)
 
     @property
@@ -79,9 +79,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class LeagueTable:
-    """All entries of a league; `digest` is that of what it declares and of the simulator's meaning of it.
+    """All entries of a league; `digest` covers its declaration and how the simulator interprets it.
 
-    `told` are sentences about some of its rows: how they were tuned, and that other code made them.
+    `told` are remarks on some of its rows: how they were tuned, and that other code produced them.
     """
 
     name: str
@@ -142,7 +142,7 @@ def league_text(table: LeagueTable) -> str:
 
 
 def read_league_table(place: Path) -> LeagueTable:
-    """Read the league of a results folder, or of its file; raises `InputError` where there is none."""
+    """Read the league of a results folder, or of its file; raises `InputError` if there is none."""
     path = place / LEAGUE_FILE if place.is_dir() else place
     if not path.is_file():
         raise input_error(place, f"holds no league: it has no {LEAGUE_FILE}", "name what `simsched league` wrote")
@@ -165,9 +165,9 @@ def require_same_league(others: LeagueTable, digest: str) -> None:
 
 
 def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
-    """Put a league's entries beside those of others, and in place of their own; of fewer seeds only these count.
+    """Merge a league's entries into those of another, replacing its own; with fewer seeds only these count.
 
-    Raises `InputError` unless both had the same jobs throughout, and what both ran came out the same.
+    Raises `InputError` unless both had the same jobs throughout, and the same results for what both ran.
     """
     require_same_league(others, own.digest)
     if not set(own.seeds) <= set(others.seeds):
@@ -198,7 +198,7 @@ def _of(seeds: Sequence[int], known: Mapping[str, T]) -> dict[str, T]:
 
 
 def _require_alike(own: Entry, other: Entry | None) -> None:
-    """Raise `InputError` where a policy that ships comes out otherwise than it did; one of a file may have changed."""
+    """Raise `InputError` if the results of a shipped policy changed; a policy from a file may have changed."""
     if other is None or other.reason or (":" in own.policy_name and own.policy_name == other.policy_name):
         return
     if own.policy_name != other.policy_name:

@@ -1,4 +1,4 @@
-"""What a metric is: a pure function of the tables of one cell."""
+"""The definition of a metric: a pure function of the tables of one cell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SECONDS_PER_HOUR = 3600
-#: The greatest values in units that have one.
+#: The greatest values of bounded units.
 _GREATEST = MappingProxyType({"share": 1.0, "%": 100.0})
 #: Which values of a metric are better.
 LOWER, HIGHER = "lower", "higher"
@@ -30,7 +30,7 @@ IF_THERE: Literal["if there"] = "if there"
 #: The percentiles that metrics name.
 PERCENTS = (50, 90, 95, 99)
 
-#: Rows of a table of which few columns are kept, and how many are.
+#: The number of rows above which a table keeps few columns, and how many.
 _LONG, _KEPT_OF_LONG = 500_000, 2
 
 #: A column of numbers, truth values or texts, without gaps.
@@ -38,13 +38,13 @@ Column = npt.NDArray[Any]
 
 
 class Columns:
-    """A table as arrays by name, quicker than a short DataFrame. A column is read on first use, and kept.
+    """A table as arrays by name, faster than a short DataFrame. A column is read on first use, and kept.
 
     Of a table of over `_LONG` rows only the last few read are kept.
     """
 
     def __init__(self, names: Collection[str], rows: int, read: Callable[[str], Column]) -> None:
-        """Take the names of the columns, the number of rows, and what returns a column."""
+        """Take the names of the columns, the number of rows, and a function that returns a column."""
         self._names = names
         self._rows = rows
         self._read = read
@@ -53,7 +53,7 @@ class Columns:
 
     @classmethod
     def of(cls, table: pd.DataFrame | Columns) -> Columns:
-        """Return the columns of a DataFrame; columns stay what they are."""
+        """Return the columns of a DataFrame unchanged."""
         return (
             table if isinstance(table, Columns) else cls(table.columns, len(table), lambda name: table[name].to_numpy())
         )
@@ -66,7 +66,7 @@ class Columns:
 
     def percentile(self, name: str, percent: float) -> float:
         """Return a percentile of a column of numbers, interpolated linearly; `percent` is one of `PERCENTS`."""
-        if name not in self._percentiles:  # all of them at once take hardly longer than one
+        if name not in self._percentiles:  # computing all at once takes hardly longer than one
             found = np.percentile(self[name], PERCENTS)
             self._percentiles[name] = dict(zip(PERCENTS, found.tolist(), strict=True))
         return self._percentiles[name][percent]
@@ -84,7 +84,7 @@ class Columns:
         return name in self._names
 
     def __getitem__(self, name: str) -> Column:
-        """Return a column; `KeyError` where there is none."""
+        """Return a column; `KeyError` if there is none."""
         if name not in self._arrays:
             if name not in self._names:
                 raise KeyError(name)
@@ -94,16 +94,16 @@ class Columns:
         return self._arrays[name]
 
 
-#: A table that nothing is asked of.
+#: An empty table.
 NO_ROWS = Columns((), 0, dict[str, Column]().__getitem__)
 
 
-#: Rows that are lists of Python's numbers at a time.
+#: Rows held as lists of Python numbers at a time.
 _AT_ONCE = 65_536
 
 
 def means_by(names: Column, values: Column) -> dict[str, float]:
-    """Return the mean of the values that stand beside each name, with compensated sums (Kahan 1965)."""
+    """Return the mean of the values of each name, with compensated sums (Kahan 1965)."""
     found: dict[str, tuple[Any, Any, int]] = {}
     for at in range(0, len(names), _AT_ONCE):
         some = slice(at, at + _AT_ONCE)
@@ -116,7 +116,7 @@ def means_by(names: Column, values: Column) -> dict[str, float]:
 
 
 class LossTable(NamedTuple):
-    """The normalised loss of an application at ascending progress; straight lines between."""
+    """The normalised loss of an application at ascending progress, interpolated linearly."""
 
     progress: Sequence[float]
     loss: Sequence[float]
@@ -124,10 +124,10 @@ class LossTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one cell, None where not recorded, and the number of GPUs in the cluster.
+    """The tables of one cell, None if not recorded, and the number of GPUs in the cluster.
 
     Metrics read the tables as arrays: `done`, `held` and `decided` are those of jobs, allocations and rounds.
-    `node_price_per_h` is what a node costs an hour, `gpu_price_per_h` what a GPU of each node does (empty: unknown),
+    `node_price_per_h` is the price of a node-hour, `gpu_price_per_h` that of a GPU-hour on each node (empty: unknown),
     `power` what GPUs and nodes draw, `accuracies` are those of the trials of hyper-parameter tuning, in per cent, `rho`
     the ratios of finish-time fairness, and `losses` those of the applications over progress; None if there are none.
     """
@@ -164,9 +164,9 @@ class Metric:
     """One number about a cell.
 
     `unit` is `s`, `GPU h`, `node h`, `1/h`, `$`, `kWh`, `%`, `share` (of 1) or empty (a plain count); `better` is
-    `lower`, `higher` or empty where neither is. `compute` gives None where the tables do not allow the metric.
-    `greatest` is the greatest possible value, unless the unit tells it. `shown` says whether comparisons show it by
-    default. `of` lists what else than whole runs it exists for, in brackets behind its name.
+    `lower`, `higher` or empty if neither is. `compute` returns None if the tables do not allow the metric. `greatest`
+    is the greatest possible value, unless the unit implies it. `shown` says whether comparisons show it by default.
+    `of` lists the parts of runs for which it exists too, in brackets after its name.
     """
 
     name: str
@@ -181,17 +181,17 @@ class Metric:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The values that it can have: shares up to 1, percentages up to 100, none below 0."""
+        """The range of its values: shares up to 1, percentages up to 100, none below 0."""
         return 0.0, _GREATEST.get(self.unit, self.greatest)
 
 
 def ratio(above: float, below: float) -> float | None:
-    """Return a ratio, None where there is nothing below."""
+    """Return a ratio, None if the denominator is 0."""
     return above / below if below > 0 else None
 
 
 def makespan_s(tables: Tables) -> float | None:
-    """Return the second of the last completion, None where no job has finished."""
+    """Return the second of the last completion, None if no job has finished."""
     return float(tables.done["end_time_s"].max()) if len(tables.done) else None
 
 

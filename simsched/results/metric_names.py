@@ -1,4 +1,4 @@
-"""Metrics as somebody names them: in hours, of one application, over the reference policy's."""
+"""Metrics as users name them: in hours, of one application, relative to the reference policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
 class Reading:
     """A metric as a user named it.
 
-    Summaries have it under `key`, in `stored_unit`; times `factor` it is in the `unit` asked for.
+    Summaries store it under `key`, in `stored_unit`; multiplied by `factor` it is in the requested `unit`.
     """
 
     key: str
@@ -31,10 +31,10 @@ class Reading:
 
 
 def find_metric(name: str) -> Reading:
-    """Look a metric up by the name that a user wrote.
+    """Look up a metric by the name that a user wrote.
 
-    The end of a time's name gives its unit (seconds, minutes or hours): `makespan_h` reads `makespan_s` divided by
-    3600. A bracket picks an application, a tenant or a GPU type, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
+    The suffix of a time gives its unit (seconds, minutes or hours): `makespan_h` reads `makespan_s` divided by
+    3600. A bracket selects an application, a tenant or a GPU type, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
     `rho_above_1[all but ncf]`. The unit `_ratio` divides by the reference policy's: `makespan_ratio`. Raises
     `InputError` on other names.
     """
@@ -56,12 +56,12 @@ def find_metric(name: str) -> Reading:
 
 
 def _can_be_of(metric: Metric, part: str) -> bool:
-    """Return whether a metric can be had of a part of a run."""
+    """Return whether a metric exists for a part of a run."""
     return bool(metric.of) and part.startswith("all but ") == (metric.of == "all but an application")
 
 
 def range_of(key: str) -> Range:
-    """Return the values that a metric of the summaries can have, that of one application, tenant or type included."""
+    """Return the range of a metric of the summaries, including metrics of one application, tenant or type."""
     metric = METRICS.get(key.partition("[")[0])
     return ANY_VALUE if metric is None else metric.range
 

@@ -1,9 +1,9 @@
-"""What is computed from the result tables: every metric with its name, unit, formula and direction.
+"""The metrics computed from the result tables, each with its name, unit, formula and direction.
 
 A metric is a pure function of the tables of one cell and of the number of GPUs in the cluster. `summarise` computes all
-that the tables allow. Means per application and per tenant are added under `jct_mean_s[NAME]`: what Table 2 of the
-Pollux paper prints as the 99th percentile is the mean JCT of its ImageNet jobs, `jct_mean_s[imagenet]` here. A time
-divided by that of the reference policy under the same seed is called `_ratio`, as in `jct_mean_ratio`.
+metrics that the tables allow. Means per application and per tenant are added under `jct_mean_s[NAME]`: the 99th
+percentile in Table 2 of the Pollux paper is the mean JCT of its ImageNet jobs, `jct_mean_s[imagenet]` here. A time
+divided by that of the reference policy under the same seed ends in `_ratio`, as in `jct_mean_ratio`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ALL = (
 #: The metrics by name, in the order in which tables show them.
 METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ALL})
 
-#: The metrics of a comparison unless others are asked for; those that only some runs have come last.
+#: The default metrics of a comparison; those that only some runs have come last.
 HEADLINE = tuple(metric.name for how in (ALWAYS, IF_THERE) for metric in _ALL if metric.shown == how)
 
 
@@ -75,8 +75,8 @@ def summarise(
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 
-    If nodes or jobs may fail, that of each final state too (`jct_mean_s[Failed]`). A metric without a value (no job, no
-    table) is left out rather than NaN. Percentiles are interpolated linearly.
+    If nodes or jobs may fail, also that of each final state (`jct_mean_s[Failed]`). A metric without a value (no job,
+    no table) is left out rather than NaN. Percentiles are interpolated linearly.
     """
     tables = Tables(
         jobs, allocations, rounds, total_gpus, node_price_per_h, accuracies, None, losses, power, gpu_price_per_h
@@ -90,7 +90,7 @@ def summarise(
 
 
 def metrics_markdown() -> str:
-    """Write the metrics as a markdown table, as it stands in `docs/results.md`."""
+    """Format the metrics as the Markdown table in `docs/results.md`."""
     lines = ["| metric | unit | better | formula |", "|---|---|---|---|"]
     lines += [f"| `{m.name}` | {m.unit} | {m.better} | {m.meaning} |" for m in METRICS.values()]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Metrics that are there only where nodes or jobs may fail, or where jobs have deadlines."""
+"""Metrics of runs in which nodes or jobs may fail, or jobs have deadlines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simsched.results.metric import HIGHER, IF_THERE, LOWER, SECONDS_PER_HOUR, C
 
 
 def _if_failing(compute: Callable[[Columns], float | None]) -> Callable[[Tables], float | None]:
-    """Return a metric of the jobs that is there only where nodes or jobs may fail."""
+    """Return a metric of the jobs that exists only if nodes or jobs may fail."""
     return lambda tables: compute(tables.done) if "failures" in tables.done and len(tables.done) else None
 
 
@@ -20,7 +20,7 @@ def _effective(jobs: Columns) -> float | None:
 
 
 def _productive_gpus(jobs: Columns) -> float | None:
-    """Return the mean number of GPUs that did work that lasted, over the makespan."""
+    """Return the mean number of GPUs that did lasting work, over the makespan."""
     held_s = np.where(jobs["held_s"] > 0, jobs["held_s"], 1)
     gpus = jobs["attained_gpu_s"] / held_s
     idle_gpu_s = gpus * (jobs["restart_s"] + jobs["checkpoint_s"])
@@ -89,7 +89,7 @@ DEADLINE_METRICS = (
            "share of the jobs with a deadline that is not `declined` whose `jct_s` is at most `deadline_s`",
            _of_deadlines(lambda jobs: _met(jobs.where(~jobs["declined"]))), shown=IF_THERE),
     Metric("tardiness_mean_s", "mean tardiness", "s", LOWER,
-           "mean of `jct_s - deadline_s`, or 0 where that is negative, over the jobs with a deadline",
+           "mean of `jct_s - deadline_s`, or 0 if that is negative, over the jobs with a deadline",
            _of_deadlines(_tardiness_s), shown=IF_THERE),
     Metric("late_gpu_share", "GPU time of late jobs", "share", LOWER,
            "`attained_gpu_s` of the jobs that miss their deadline / that of all jobs with a deadline",

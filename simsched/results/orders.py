@@ -1,10 +1,10 @@
 """Whether policies rank as published, at each point of a sweep, by a rule that can fail.
 
-Two policies are compared if their published values lie further apart than `APART`: means closer to each other than a
-simulator comes to its own prints rank nothing. A pair is *separated* if the 95 % interval of its ratio, paired by seed,
-excludes 1; all other pairs are undecided, whatever their means. The order `differs` if a separated pair stands the
-other way round than published. It `matches` if none does and at least `ENOUGH` of the pairs are separated, and is
-`undecided` if fewer are: pairs that nobody can tell apart match nothing.
+Two policies are compared if their published values differ by more than `APART`: closer means, within the
+reproducibility of a simulator's own printed values, give no ranking. A pair is *separated* if the 95 % interval of its
+ratio, paired by seed, excludes 1; all other pairs are undecided, whatever their means. The order `differs` if a
+separated pair is reversed relative to the published one. It `matches` if none is and at least `ENOUGH` of the pairs are
+separated, and is `undecided` if fewer are: indistinguishable pairs match nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from simsched.results.reader import Run
 from simsched.results.statistics import ratio
 from simsched.results.verdicts import DIFFERS, MATCHES, UNDECIDED
 
-#: How far apart two published values must be, relative to the smaller. Today's code of Gavel's artifact is up to 3.5 %
-#: away from what its notebooks print.
+#: Required distance of two published values, relative to the smaller. The current code of Gavel's artifact deviates by
+#: up to 3.5 % from its notebooks.
 APART = 0.05
-#: Which share of the pairs must be separated for their order to match.
+#: The share of the pairs that must be separated for their order to match.
 ENOUGH = 0.5
 
 
@@ -30,8 +30,8 @@ ENOUGH = 0.5
 class Ranked:
     """The pairs of policies at one point of a sweep whose order was published.
 
-    Of `pairs`, `in_order` are separated and stand as published, `reversed_pairs` are separated and reversed (as `first
-    > second` where the first should be less), and `undecided_pairs` are not separated.
+    Of `pairs`, `in_order` are separated and as published, `reversed_pairs` are separated and reversed (`first > second`
+    although the first should be less), and `undecided_pairs` are not separated.
     """
 
     point: str
@@ -43,7 +43,7 @@ class Ranked:
 
     @property
     def separated(self) -> int:
-        """Count the pairs whose ratio has an interval beyond 1."""
+        """Count the pairs whose interval of the ratio excludes 1."""
         return self.in_order + len(self.reversed_pairs)
 
     @property

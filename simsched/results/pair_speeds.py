@@ -1,4 +1,4 @@
-"""How fast jobs were that shared a GPU in pairs."""
+"""The speeds of jobs that shared a GPU in pairs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HELD = ("job_id", "start_s", "end_s", "gpus", "placement", "restarting", "neigh
 
 
 def pair_speeds(cells: Iterable[Cell]) -> pd.DataFrame:
-    """Gather the pairs of single-GPU jobs that shared a GPU, both ways round, by application, batch and GPU type.
+    """Gather the pairs of single-GPU jobs that shared a GPU, in both orders, by application, batch and GPU type.
 
-    `speed` is that of the first beside the other, relative to alone, on average over the seconds in which they shared a
-    GPU; `sum` that of both. Sorted by type and pair.
+    `speed` is that of the first job of the pair, relative to running alone, averaged over the seconds in which they
+    shared a GPU; `sum` is that of both. Sorted by type and pair.
     """
     parts = [_shared(cell) for cell in cells]
     seen = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=[*COLUMNS[:5], "worth", "s"])])
@@ -33,7 +33,7 @@ def pair_speeds(cells: Iterable[Cell]) -> pd.DataFrame:
 
 
 def _shared(cell: Cell) -> pd.DataFrame:
-    """Return the intervals of a cell in which a job of one GPU had one neighbour."""
+    """Return the intervals of a cell in which a job of one GPU shared it with one other."""
     held = cell.table("allocations", _HELD)
     held = held[(held["gpus"] == 1) & ~held["restarting"] & (held["neighbours"] != "")]
     held = held[~held["neighbours"].str.contains(" ", regex=False)]

@@ -1,4 +1,4 @@
-"""Metrics of placement, where recorded: unusable free GPUs, and jobs spread over domains."""
+"""Metrics of placement, if recorded: unusable free GPUs, and jobs spread over domains."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _FRAGMENTATION = tuple(
     )
 )
 
-#: The metrics of this page.
+#: The metrics of this module.
 PLACEMENT_METRICS = (
     *_FRAGMENTATION,
     Metric("crossing_share", "time across domains", "share", LOWER,

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NodeMake:
-    """So many equal nodes."""
+    """A number of equal nodes."""
 
     nodes: int
     gpus_per_node: int
@@ -28,7 +28,7 @@ class Power:
 
     @classmethod
     def of(cls, cluster: Iterable[Mapping[str, Any]], power: Mapping[str, Any]) -> Power:
-        """Take it from the sections `cluster` and `power` of a cell's manifest."""
+        """Read it from the sections `cluster` and `power` of a cell's manifest."""
         makes = tuple(NodeMake(run["nodes"], run["gpus_per_node"], run["gpu_type"]) for run in cluster)
         idle_w, busy_w = ({kind: gpu[state] for kind, gpu in power["gpus"].items()} for state in ("idle_w", "busy_w"))
         return cls(makes, idle_w, busy_w, power["node_w"], power["asleep_w"])

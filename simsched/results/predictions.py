@@ -1,4 +1,4 @@
-"""How accurate the predictions were that a policy left beside its results."""
+"""The accuracy of the predictions that a policy stored with its results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def has_predictions(cell: Cell) -> bool:
 
 
 def prediction_errors(cell: Cell) -> pd.DataFrame:
-    """Return the errors of a cell's predictions, in their order.
+    """Return the errors of a cell's predictions, in order.
 
     Columns: `job_id`, `application`, `done` (share of the training done at the time), `end_error` (of the progress at
     completion), `gpus` (given), `step_error` (of the seconds of a step on these; NaN if the job never ran on them).

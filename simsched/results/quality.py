@@ -1,7 +1,7 @@
-"""How far the losses of jobs have fallen, and when: metrics for experiments that record `losses`.
+"""Metrics of the losses of jobs, for experiments that record `losses`.
 
-A loss is normalised: 1 before training, 0 at its end. A file beside the tables of a cell has the loss by progress of
-each application; the table of allocations has the progress.
+A loss is normalised: 1 before training, 0 at its end. A file next to the tables of a cell has the loss of each
+application by progress; the table of allocations has the progress.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LOSSES_FILE = "losses.json"
 QUALITY_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s")
 LIFE_COLUMNS = ("job_id", "start_s", "end_s", "progress", "rate")
 
-_POINTS = 200  # of a job's life, at which its loss is looked at for a mean
+_POINTS = 200  # points of a job's life at which its loss is sampled for a mean
 
 
 class Life(NamedTuple):
-    """A job that reports losses: its time in the system, and its progress at the begin and end of every interval."""
+    """A job that reports losses: its time in the system, and its progress at the start and end of every interval."""
 
     submit_s: float
     end_s: float
@@ -45,12 +45,12 @@ class Life(NamedTuple):
     table: LossTable
 
     def loss_at(self, times_s: Floats) -> Floats:
-        """Return the normalised loss at some times."""
+        """Return the normalised loss at given times."""
         progress = np.interp(times_s, self.times_s, self.progress)
         return np.asarray(np.interp(progress, self.table.progress, self.table.loss), dtype=np.float64)
 
     def time_to(self, share: float) -> float:
-        """Return the seconds from submission until the loss has fallen by a share; to its end, if it never does."""
+        """Return the seconds from submission until the loss has fallen by a share, or to the job's end if never."""
         wanted = float(np.interp(share, 1 - np.asarray(self.table.loss), self.table.progress))
         reached = np.flatnonzero(self.progress >= wanted)
         if not len(reached) or not reached[0]:
@@ -67,7 +67,7 @@ def write_losses(folder: Path, tables: Mapping[str, LossTable]) -> None:
 
 
 def read_losses(folder: Path) -> Mapping[str, LossTable] | None:
-    """Read the losses of a cell's applications, None where none were recorded; `InputError` where damaged."""
+    """Read the losses of a cell's applications, None if none were recorded; `InputError` if damaged."""
     path = Path(folder) / LOSSES_FILE
     if not path.is_file():
         return None
@@ -80,7 +80,7 @@ def read_losses(folder: Path) -> Mapping[str, LossTable] | None:
 
 
 def lives(jobs: pd.DataFrame, allocations: pd.DataFrame, losses: Mapping[str, LossTable]) -> list[Life]:
-    """Return the jobs whose applications report losses, in the order of their completion."""
+    """Return the jobs whose applications report losses, in order of completion."""
     own = {str(job_id): part for job_id, part in allocations.groupby("job_id", sort=False)}
     found = []
     for job_id, application, submit_s, end_s in jobs[list(QUALITY_COLUMNS)].itertuples(index=False, name=None):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 
 
-#: Sections of an experiment whose change makes published values those of something else.
+#: Sections of an experiment whose change invalidates published values.
 _COMPARED = ("workload", "cluster", "engine", "policies", "applications", "tuning")
 _EXTENT = ("available_gpus", "provisioned_nodes")
 
@@ -48,7 +48,7 @@ class Cell:
     """The results of one policy under one seed at one point of the sweep.
 
     `policy` is the label under which the policy is shown, `policy_name` the policy itself; `point` maps swept keys to
-    their values, and `own` the conditions of this policy alone. The tables are read on first use and kept; `table`
+    their values, and `own` the conditions specific to this policy. The tables are read on first use and kept; `table`
     reads without keeping.
     """
 
@@ -64,20 +64,20 @@ class Cell:
 
     @property
     def workload_name(self) -> str:
-        """Name of the workload (for a CSV file its stem), from the manifest; empty where it has none."""
+        """Name of the workload (for a CSV file its stem), from the manifest; empty if it has none."""
         workload = self.manifest.get("workload")
         name = workload.get("name", "") if isinstance(workload, Mapping) else workload
         return str(name or "")
 
     @property
     def knows(self) -> Mapping[str, str]:
-        """How a real scheduler would come by each signal that the policy reads, from the manifest."""
+        """How a real scheduler would obtain each signal that the policy reads, from the manifest."""
         found = self.manifest.get("policy_knows")
         return {str(signal): str(known) for signal, known in found.items()} if isinstance(found, Mapping) else {}
 
     @property
     def shown_policy(self) -> str:
-        """The label with the mark of what the policy knows: `srtf †`."""
+        """The label with the mark of the policy's knowledge: `srtf †`."""
         return marked(self.policy, self.knows)
 
     def has(self, table: str) -> bool:
@@ -85,19 +85,19 @@ class Cell:
         return (self.folder / TABLES[table].file).is_file()
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Read a table, or only some of its columns; an occasional one that is not there is empty."""
+        """Read a table, or only some of its columns; a missing occasional one is empty."""
         if TABLES[name].occasional and not self.has(name):
             empty = arrow_schema(TABLES[name]).empty_table()
             return frame_of(empty if columns is None else empty.select(list(columns)))
         return read_table(self.folder, name, columns)
 
     def columns(self, name: str, columns: Sequence[str]) -> Columns:
-        """Read some columns of a table as arrays, quicker than a DataFrame where a run has many cells."""
+        """Read some columns of a table as arrays, faster than a DataFrame for runs with many cells."""
         return columns_of(read_arrow(self.folder, name, columns))
 
     @cached_property
     def extent(self) -> Mapping[str, tuple[int, int]]:
-        """The least and the most of the GPUs available and of the nodes provisioned; empty without decisions."""
+        """The minimum and maximum of available GPUs and of provisioned nodes; empty without decisions."""
         found = self.columns("rounds", _EXTENT)
         return {name: (int(found[name].min()), int(found[name].max())) for name in _EXTENT if len(found[name])}
 
@@ -118,12 +118,12 @@ class Cell:
 
     @cached_property
     def outages(self) -> pd.DataFrame:
-        """The intervals during which a node was out of use; empty where no node ever was."""
+        """The intervals during which a node was out of use; empty if none ever was."""
         return self.table("outages")
 
     @cached_property
     def waits(self) -> Mapping[str, str]:
-        """Why each job waited, and at how many decisions; empty where reasons were not kept."""
+        """Why each job waited, and at how many decisions; empty if reasons were not kept."""
         said = self.table("reasons", ["job_id", "gpus", "why", "rank"])
         told: dict[str, list[str]] = {}
         for (job_id, why), rows in said[said["gpus"] == 0].groupby(["job_id", "why"], sort=True):
@@ -138,10 +138,10 @@ class Run:
     """All cells of an experiment, in the order of its grid.
 
     `published` maps the label of a row to metrics and their published values, from `published_source`; `experiment` is
-    the resolved specification. `fairness` says what the ratios of finish-time fairness compare with and where they are
-    stored; it is empty without any. `changed` are the settings that differ from the experiment's file, as `key=value`.
-    `failed` says by cell why it has no results, and `missing` names all cells without any; `published_left_out` tells
-    that published values were dropped because a change makes them values of something else.
+    the resolved specification. `fairness` defines the ratios of finish-time fairness and where they are stored; empty
+    without any. `changed` are the settings that differ from the experiment's file, as `key=value`. `failed` gives by
+    cell the reason why it has no results, and `missing` names all cells without any; `published_left_out` marks that
+    published values were dropped because a change invalidates them.
     """
 
     folder: Path
@@ -164,25 +164,25 @@ class Run:
 
     @property
     def shown_policies(self) -> tuple[str, ...]:
-        """The labels of the policies as tables and figures show them, with marks, in the order of the grid."""
+        """The labels of the policies with marks, as in tables and figures, in the order of the grid."""
         return tuple(dict.fromkeys(cell.shown_policy for cell in self.cells))
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Labels of the policies that failed and have no result in any cell."""
+        """Labels of the policies that failed without a result in any cell."""
         labels = dict.fromkeys(name.rpartition(", seed ")[0] for name in self.failed)
         return tuple(label for label in labels if label not in self.policies)
 
     @property
     def reference(self) -> str | None:
-        """Label of the policy that the experiment compares the others with, None where it names none."""
+        """Label of the policy with which the experiment compares the others, None if it names none."""
         report = self.experiment.get("report")
         label = report.get("reference") if isinstance(report, Mapping) else None
         return None if label is None else str(label)
 
     @property
     def swept(self) -> tuple[str, ...]:
-        """Swept keys, in the order in which the cells name them."""
+        """Swept keys, in the order of the cells."""
         return tuple(dict.fromkeys(key for cell in self.cells for key in cell.point))
 
     @property
@@ -200,14 +200,14 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
-    """Return a result table as pandas has it."""
+    """Return a result table as a DataFrame."""
     threads = table.num_rows > ROWS_FOR_THREADS
     frame: pd.DataFrame = table.to_pandas(maps_as_pydicts="strict", use_threads=threads)
     return frame
 
 
 def read_cell(folder: Path) -> Cell:
-    """Read the folder of one cell; its tables are read on first use. `InputError` where there is none.
+    """Read the folder of one cell; its tables are read on first use. `InputError` if there is none.
 
     Policy, seed and point come from the manifest if it names them (`policy`, `policy_name`, `seed`, `point`).
     """
@@ -239,7 +239,7 @@ _SLACK = 1e-2
 
 
 def _read_summary(path: Path) -> dict[str, float]:
-    """Read the metrics of a cell, each within the range that it can have."""
+    """Read the metrics of a cell, each checked against its range."""
     summary = read_json(path, Summary)
     for name, value in summary.items():
         low, high = range_of(name)
@@ -252,7 +252,7 @@ def _read_summary(path: Path) -> dict[str, float]:
 def read_run(folder: Path) -> Run:
     """Read the folder of a run: `run.json` and every cell that it lists.
 
-    Raises `InputError` that names every missing or damaged cell.
+    Raises `InputError` naming every missing or damaged cell.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -301,7 +301,7 @@ def read_run(folder: Path) -> Run:
 def published_values_hold(changed: Iterable[str]) -> bool:
     """Return whether published values apply to a run with these `key=value` changes.
 
-    They do not if workload, cluster, engine, applications or policies differ from those they were published for.
+    They do not if workload, cluster, engine, applications or policies differ from the published ones.
     """
     keys = [change.partition("=")[0].strip() for change in changed]
     return not any(key.split(".")[0] in _COMPARED for key in keys)

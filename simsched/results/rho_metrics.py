@@ -1,4 +1,4 @@
-"""How fair completion times are, where jobs are compared with solo runs."""
+"""Fairness of completion times, relative to solo runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RHO_METRICS = (
     Metric("rho_above_2", "jobs with rho > 2", "share", LOWER, "share of the jobs with `rho` > 2",
            _rho(lambda rho: share_above(rho, 2)), of="all but an application"),
     Metric("rho_jain", "Jain's index of rho", "", "higher",
-           "Jain's index of `rho`, (sum rho)^2 / (n sum rho^2): 1 where all jobs fare alike", _rho(jain_index),
+           "Jain's index of `rho`, (sum rho)^2 / (n sum rho^2): 1 if all jobs fare alike", _rho(jain_index),
            greatest=1.0),
 )  # fmt: skip
 
@@ -41,10 +41,10 @@ def summarise_rho(rho: Sequence[float] | pd.Series) -> dict[str, float]:
 
 
 def summarise_rho_without(rho: pd.DataFrame) -> dict[str, float]:
-    """Compute the shares of rho above 1 and 2 among the jobs of all applications but one, for each of these.
+    """Compute, for each application, the shares of rho above 1 and 2 among the jobs of all other applications.
 
-    `rho` has the columns `application` and `rho`, a row a job. An application limited to one GPU takes as long alone as
-    under load; where it makes up much of a workload it hides the others.
+    `rho` has the columns `application` and `rho`, one row per job. An application limited to one GPU takes as long
+    alone as under load; if it makes up much of a workload it hides the others.
     """
     found: dict[str, float] = {}
     partial = [metric.name for metric in RHO_METRICS if metric.of]

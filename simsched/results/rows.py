@@ -1,8 +1,8 @@
 """The result tables, each declared once: a class whose fields are its columns.
 
-A field says its type, what it means, its unit and the feature that brings it. The engine fills these rows; the schema
-of the files, their writer and reader, the tables of `simsched.simulate` and `docs/results.md` follow from them. All
-times are seconds from the start of the workload, whole ones if the tick is a second.
+A field declares its type, meaning, unit and the feature that adds it. The engine fills these rows; the schema of the
+files, their writer and reader, the tables of `simsched.simulate` and `docs/results.md` are derived from them. All times
+are seconds from the start of the workload, integers if the tick is a second.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ SHARING, FINE_TIME, FAILURES, DEADLINES, QUEUES, TOPOLOGY, FRAGMENTATION, MAKES,
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what it tells, its unit (empty for names and plain counts), and the feature that brings it, if any.
+    """One column: its meaning, its unit (empty for names and plain counts), and the feature that adds it, if any.
 
-    Numbers are at least 0, and finite unless the column is `endless`; texts match the regular expression `form`. `name`
-    and `type`, the name of an Arrow type, are those of its field.
+    Numbers are at least 0, and finite unless the column is `endless`; texts match the regular expression `form`.
+    `name`, and `type`, the name of an Arrow type, come from its field.
     """
 
     meaning: str
@@ -69,16 +69,14 @@ class JobRecord(NamedTuple):
 
     job_id: Annotated[Text, Column("name of the job, unique within the workload")]
     application: Annotated[Text, Column("what the job trains, or `fixed-duration`")]
-    tenant: Annotated[Text, Column("tenant or virtual cluster; empty where unknown")]
-    user: Annotated[Text, Column("submitting user; empty where unknown")]
+    tenant: Annotated[Text, Column("tenant or virtual cluster; empty if unknown")]
+    user: Annotated[Text, Column("submitting user; empty if unknown")]
     status: Annotated[
         Text,
-        Column(
-            "final state in the trace, `TimeLimit` if killed there, `Cancelled` if by the policy; empty where unknown"
-        ),
+        Column("final state in the trace, `TimeLimit` if killed there, `Cancelled` if by the policy; empty if unknown"),
     ]
     num_gpus: Annotated[Count, Column("GPUs that the user asked for", "GPU")]
-    batch_size: Annotated[Count, Column("total batch size that the user asked for; 0 where not given", "examples")]
+    batch_size: Annotated[Count, Column("total batch size that the user asked for; 0 if not given", "examples")]
     submit_time_s: Annotated[Seconds, Column("time of submission", "s")]
     start_time_s: Annotated[Seconds, Column("time at which the job first held GPUs", "s")]
     end_time_s: Annotated[Seconds, Column("time of completion", "s")]
@@ -101,21 +99,21 @@ class JobRecord(NamedTuple):
     checkpoint_s: Annotated[Seconds, Column("time spent writing checkpoints, the job pausing", "s", FAILURES)] = 0
     deadline_s: Annotated[
         Number,
-        Column("deadline, counted from `submit_time_s`; infinite where there is none", "s", DEADLINES, endless=True),
+        Column("deadline, counted from `submit_time_s`; infinite without one", "s", DEADLINES, endless=True),
     ] = math.inf
     declined: Annotated[Truth, Column("whether the policy ever declined to promise that deadline", "", DEADLINES)] = (
         False
     )
-    queue: Annotated[Text, Column("queue or partition asked for; empty where the job names none", "", QUEUES)] = ""
+    queue: Annotated[Text, Column("queue or partition asked for; empty if the job names none", "", QUEUES)] = ""
 
 
 class AllocationRecord(NamedTuple):
     """One interval during which nothing about a job's run changed, in the order of the ends."""
 
     job_id: Annotated[Text, Column("the job")]
-    start_s: Annotated[Seconds, Column("begin of the interval", "s")]
+    start_s: Annotated[Seconds, Column("start of the interval", "s")]
     end_s: Annotated[
-        Seconds, Column("end of the interval, later than its begin (equal for a lease in which nothing was done)", "s")
+        Seconds, Column("end of the interval, later than its start (equal for a lease in which nothing was done)", "s")
     ]
     gpus: Annotated[Count, Column("GPUs held", "GPU")]
     nodes: Annotated[Count, Column("nodes over which they are spread")]
@@ -134,7 +132,7 @@ class AllocationRecord(NamedTuple):
         Column("total batch: `gpus * local_bsz * (accum_steps + 1)`, with a plan its d instead of `gpus`", "examples"),
     ]
     epoch: Annotated[Count, Column("epoch, counted from 0")]
-    progress: Annotated[Number, Column("progress at the begin of the interval", "iterations or s")]
+    progress: Annotated[Number, Column("progress at the start of the interval", "iterations or s")]
     rate: Annotated[Number, Column("progress per second; 0 while restarting", "1/s")]
     efficiency: Annotated[Number, Column("statistical efficiency in (0, 1]; 0 while restarting")]
     throughput: Annotated[Number, Column("examples per second, slow-downs included; 0 while restarting", "examples/s")]
@@ -142,7 +140,7 @@ class AllocationRecord(NamedTuple):
     gpu_share: Annotated[
         Number,
         Column(
-            "mean share of its GPUs, split evenly among their holders; the part that it takes of each where jobs take "
+            "mean share of its GPUs, split evenly among their holders; the part that it takes of each if jobs take "
             "parts",
             "",
             SHARING,
@@ -210,8 +208,8 @@ class OutageRecord(NamedTuple):
     """One interval during which a node was out of use, in the order of the ends; those of one node may overlap."""
 
     node: Annotated[Count, Column("the node, counted from 0")]
-    start_s: Annotated[Seconds, Column("begin of the interval", "s")]
-    end_s: Annotated[Seconds, Column("end of the interval, or of the run where that comes first", "s")]
+    start_s: Annotated[Seconds, Column("start of the interval", "s")]
+    end_s: Annotated[Seconds, Column("end of the interval, or of the run if that comes first", "s")]
     kind: Annotated[
         Text,
         Column(
@@ -230,7 +228,7 @@ class ReasonRecord(NamedTuple):
     gpus: Annotated[Count, Column("GPUs held; 0 while it waits", "GPU")]
     rank: Annotated[Count, Column("place in the policy's order (of its GPU type or queue), 1 first; 0 without order")]
     score: Annotated[
-        Text, Column("numbers that order it, as the policy has them, separated by spaces; empty where there are none")
+        Text, Column("numbers that order it, as the policy has them, separated by spaces; empty if there are none")
     ]
     why: Annotated[
         Text,
@@ -244,7 +242,7 @@ class ReasonRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """One result table: its name and the class of its rows. An `occasional` one is there only where it has a row."""
+    """One result table: its name and the class of its rows. An `occasional` one exists only if it has a row."""
 
     name: str
     record: Any
@@ -257,13 +255,13 @@ class Table:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """All columns in order, each with the name and the type of its field."""
+        """All columns in order, with the names and types of their fields."""
         hints = get_type_hints(self.record, include_extras=True)
         fields = ((name, *hints[name].__metadata__) for name in self.record._fields)
         return tuple(replace(column, name=name, type=kind) for name, kind, column in fields)
 
     def written(self, features: Collection[str] = ()) -> tuple[Column, ...]:
-        """Return the columns that are there with some features, in order."""
+        """Return the columns with these features, in order."""
         return tuple(column for column in self.columns if column.feature is None or column.feature in features)
 
     def frame(self, rows: Iterable[Any], features: Collection[str] = ()) -> pd.DataFrame:
@@ -279,7 +277,7 @@ class Table:
         lines = [
             f"### {self.file}",
             "",
-            f"A row is {row}" + (" Only where there is one." if self.occasional else ""),
+            f"A row is {row}" + (" The file exists only if there is one." if self.occasional else ""),
             "",
             "| column | type | unit | meaning |",
             "|---|---|---|---|",
@@ -305,5 +303,5 @@ TABLES: Mapping[str, Table] = MappingProxyType({table.name: table for table in _
 
 
 def schema_markdown() -> str:
-    """Write the tables as Markdown, one section each, as they stand in `docs/results.md`."""
+    """Format the tables as Markdown, one section each, as in `docs/results.md`."""
     return "\n".join(table.markdown() for table in TABLES.values())

@@ -1,9 +1,9 @@
 """How many seeds a comparison needs: a rule that adds seeds while it runs, and a plan from a pilot.
 
-The rule looks at the paired ratios after 8, 16, 32, ... seeds, up to a budget. With L looks planned and m comparisons,
-each interval at each look has confidence 1 - 0.05 / (m L). By Bonferroni's inequality all of them hold at once with a
-chance of at least 95 %, whenever one stops, so that looking again costs no error. A comparison is decided when its
-interval lies on one side of 1, or within `margin` of 1; what is decided stays so.
+The rule looks at the paired ratios after 8, 16, 32, ... seeds, up to a budget. With L planned looks and m comparisons,
+each interval at each look has confidence 1 - 0.05 / (m L). By Bonferroni's inequality all of them hold jointly with a
+probability of at least 95 %, whenever the rule stops, so repeated looks do not inflate the error. A comparison is
+decided when its interval lies on one side of 1, or within `margin` of 1; decisions are final.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from simsched.results.metric_names import find_metric
 from simsched.results.reader import Run
 from simsched.results.statistics import FIRST_LOOK, Estimate, ratio, student_t
 
-#: The chance of any false decision.
+#: The probability of any false decision.
 LEVEL = 0.05
-#: The chance that a planned comparison finds a difference that is there, and that the pilot's spread is bounded.
+#: The power of a planned comparison, and the confidence of the bound on the pilot's spread.
 POWER, SPREAD_CONFIDENCE = 0.8, 0.8
 _MOST_PLANNED = 100_000
 
@@ -30,7 +30,7 @@ LOWER, HIGHER, ALIKE, OPEN = "lower", "higher", "alike", "open"
 
 
 def looks(most: int) -> tuple[int, ...]:
-    """Return the numbers of seeds after which the rule looks, the budget last."""
+    """Return the numbers of seeds of the looks, the budget last."""
     found = [FIRST_LOOK]
     while found[-1] < most:
         found.append(min(2 * found[-1], most))
@@ -39,7 +39,7 @@ def looks(most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class SeedDecision:
-    """The ratio of a row's metric to the reference's at a look, and what it decides: `OPEN` where nothing yet."""
+    """The ratio of a row's metric to the reference's at a look, and the decision: `OPEN` if there is none yet."""
 
     row: str
     reference: str
@@ -50,7 +50,7 @@ class SeedDecision:
 def decide(run: Run, metric: str, planned: Sequence[int], margin: float) -> list[SeedDecision]:
     """Decide each comparison of a run with its reference at one of the `planned` looks.
 
-    A ratio that does not exist stays open. Raises `InputError` where nothing is compared.
+    An undefined ratio stays open. Raises `InputError` if nothing is compared.
     """
     pairs = _pairs(run, metric)
     confidence = 1 - LEVEL / (len(pairs) * len(planned))
@@ -63,7 +63,7 @@ def decide(run: Run, metric: str, planned: Sequence[int], margin: float) -> list
 
 
 def kept(before: Sequence[SeedDecision], now: Sequence[SeedDecision]) -> list[SeedDecision]:
-    """Return the decisions of a look, with the verdicts of earlier ones where they had one."""
+    """Return the decisions of a look, keeping the verdicts of earlier ones."""
     known = {one.row: one.verdict for one in before if one.verdict != OPEN}
     return [replace(one, verdict=known.get(one.row, one.verdict)) for one in now]
 
@@ -87,7 +87,7 @@ def _pairs(run: Run, metric: str) -> list[tuple[Row, Row]]:
 
 @dataclass(frozen=True)
 class Planned:
-    """How many seeds a comparison needs to tell a difference, from a pilot of `seeds`; None where that says nothing.
+    """The seeds that a comparison needs to detect a difference, from a pilot of `seeds`; None if unknown.
 
     `spread` is the standard deviation of the logarithms of the paired ratios.
     """
@@ -101,11 +101,11 @@ class Planned:
 
 
 def plan(run: Run, metric: str, difference: float) -> list[Planned]:
-    """Return how many seeds each comparison of a pilot needs to find that two means differ by a share `difference`.
+    """Return how many seeds each comparison of a pilot needs to detect that two means differ by a share `difference`.
 
-    All at once at `LEVEL` (Bonferroni), each with a chance of `POWER`. The spread is the upper confidence bound of the
-    pilot's (Browne, Statistics in Medicine 14, 1995), as that of few seeds is as often too low as too high; the effect
-    is the one that matters and not the pilot's, which is not known to be there.
+    Jointly at `LEVEL` (Bonferroni), each with power `POWER`. The spread is the upper confidence bound of the
+    pilot's (Browne, Statistics in Medicine 14, 1995), since an estimate from few seeds is too low as often as too high;
+    the effect is the one of interest rather than the pilot's, which may not be real.
     """
     pairs = _pairs(run, metric)
     key = find_metric(metric).key
@@ -125,7 +125,7 @@ def plan(run: Run, metric: str, difference: float) -> list[Planned]:
 def seeds_needed(spread: float, pilot: int, difference: float, level: float) -> int | None:
     """Return the least n with sqrt(n) log(1 + difference) / s >= t(1 - level / 2) + t(POWER), n - 1 degrees.
 
-    s is the upper bound of the `spread` of a `pilot` of so many seeds. None where that takes very many.
+    s is the upper bound of the `spread` of a `pilot` with this many seeds. None if n would be very large.
     """
     from scipy.special import chdtri  # slow to load
 
@@ -149,5 +149,5 @@ def seeds_needed(spread: float, pilot: int, difference: float, level: float) -> 
 
 
 def undecided(found: Sequence[SeedDecision]) -> Mapping[str, SeedDecision]:
-    """Return the decisions that are open, by row."""
+    """Return the open decisions, by row."""
     return {one.row: one for one in found if one.verdict == OPEN}

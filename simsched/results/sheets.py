@@ -1,4 +1,4 @@
-"""The CSV files beside the tables of a cell, and published curves, read off a figure."""
+"""The CSV files next to the tables of a cell, and published curves digitised from figures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read_sheet(path: Path, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def write_sheet(path: Path, sheet: pd.DataFrame) -> None:
-    """Write a CSV file, whole or not at all, its texts as `csv_cell` has them."""
+    """Write a CSV file atomically, with texts quoted by `csv_cell`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_aside(path) as aside:
         sheet.map(csv_cell).to_csv(aside, index=False, lineterminator="\n")
@@ -57,7 +57,7 @@ class CurvePoint(NamedTuple):
 
 
 def read_curves(path: Path) -> tuple[CurvePoint, ...]:
-    """Read a CSV of `figure,panel,series,x,y`, `#` beginning a comment; `InputError` names every row at fault."""
+    """Read a CSV of `figure,panel,series,x,y` with `#` comments; `InputError` names every invalid row."""
     import pandas as pd  # slow to load
 
     remedy = "give a CSV with the columns figure,panel,series,x,y"

@@ -1,14 +1,14 @@
-"""Ranks policies by paired differences of logarithms, with an error rate that holds for all comparisons at once.
+"""Ranks policies by paired differences of logarithms, with a family-wise error rate over all comparisons.
 
-A measure of two policies under the same seed is compared as the logarithm of the ratio, so that no workload counts for
-more because its jobs are longer. The contests are fixed and the seeds random: for each seed the logarithms are averaged
-over the contests, and Student's t is applied to these averages.
+A measure of two policies under the same seed is compared as the logarithm of the ratio, so that longer jobs give a
+workload no greater weight. The contests are fixed and the seeds random: for each seed the logarithms are averaged over
+the contests, and Student's t is applied to these averages.
 
-- Who is separated from whom is decided by Holm's step-down procedure (Scand. J. Statist. 6, 1979) over all pairs of a
-  table at `LEVEL`: the chance of any false separation is at most that, whatever the dependence between the pairs, which
-  is strong here, and no pair is decided less often than by Bonferroni's.
-- The intervals shown are Bonferroni's over the same pairs, as Holm's procedure has none of so simple a form. They hold
-  all at once; a pair can be separated by Holm though its interval contains 1.
+- Pairs are separated by Holm's step-down procedure (Scand. J. Statist. 6, 1979) over all pairs of a
+  table at `LEVEL`: the probability of any false separation is at most that, whatever the dependence between the pairs,
+  which is strong here, and the procedure is at least as powerful as Bonferroni's.
+- The intervals shown are Bonferroni's over the same pairs, as Holm's procedure has no simple intervals. They hold
+simultaneously; Holm may separate a pair whose interval contains 1.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from simsched.results.league import CPU_S, Entry, LeagueTable
 from simsched.results.metrics import METRICS
 from simsched.results.statistics import Estimate, student_t
 
-#: The half-width of a ratio's logarithm beyond which an interval tells nothing: a factor of 1,000 either way.
+#: The half-width of a ratio's logarithm beyond which an interval is uninformative: a factor of 1,000 either way.
 _WIDEST = math.log(1000)
-#: The chance of any false separation in a table.
+#: The probability of any false separation in a table.
 LEVEL = 0.05
 
 Logs = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ class Standing:
     """A policy's place in a table.
 
     `ratio` is its measure over that of the first, with the simultaneous interval; its rank is between `best` and
-    `worst`, those that are separated from it counted. `mean` is over contests and seeds, geometrically.
+    `worst`, by the policies separated from it. `mean` is the geometric mean over contests and seeds.
     """
 
     policy: str
@@ -51,9 +51,9 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of a class at some contests; `apart` are its pairs that are separated, the better first.
+    """The table of a class over some contests; `apart` are its separated pairs, the better first.
 
-    `elsewhere` are those of the class that did not run all of these contests, with the number that they ran.
+    `elsewhere` are the policies of the class that did not run all of these contests, with the number that they ran.
     """
 
     league_class: str
@@ -65,7 +65,7 @@ class Standings:
 
     @property
     def cliques(self) -> tuple[tuple[str, ...], ...]:
-        """The longest runs of rows of which no two are separated, for the bars of a critical-difference picture."""
+        """The maximal runs of rows without a separated pair, for the bars of a critical-difference diagram."""
         names = [row.policy for row in self.rows]
         runs = []
         for first in range(len(names)):
@@ -82,7 +82,7 @@ class Standings:
 def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
     """Return which hypotheses Holm's procedure rejects.
 
-    The k-th smallest of m, counted from 0, is rejected while all up to it are at most level / (m - k).
+    The k-th smallest of m p-values, counted from 0, is rejected if each up to it is at most level / (m - k).
     """
     rejected = [False] * len(p_values)
     for step, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -95,7 +95,7 @@ def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
 def p_value(differences: Logs) -> float:
     """Return the two-sided p-value of Student's t that the mean of paired differences is 0.
 
-    Where all are alike it is 1 if they are 0 and 0 otherwise; a single one says nothing and has 1.
+    If all are equal it is 1 if they are 0, and 0 otherwise; a single difference has 1.
     """
     n, mean = len(differences), float(differences.mean())
     if n < 2 or mean == 0:
@@ -141,7 +141,7 @@ def _standing(
 
 
 def _ratio(differences: Logs, rows: int) -> Estimate:
-    """Return the geometric mean ratio with an interval that holds for all pairs of so many rows at once."""
+    """Return the geometric mean ratio with an interval that holds simultaneously for all pairs of this many rows."""
     n, mean = len(differences), float(differences.mean())
     if n < 2:
         return Estimate(math.exp(mean), n)
@@ -153,7 +153,7 @@ def _ratio(differences: Logs, rows: int) -> Estimate:
 
 
 def separated(logs: Mapping[str, Logs], level: float = LEVEL) -> frozenset[tuple[str, str]]:
-    """Return the pairs, the lower first, whose values by seed are told apart by Holm's procedure over all pairs."""
+    """Return the pairs, lower first, whose values by seed Holm's procedure separates, over all pairs."""
     pairs = list(combinations(sorted(logs), 2))
     differences = [logs[one] - logs[other] for one, other in pairs]
     rejected = holm([p_value(one) for one in differences], level)
@@ -164,9 +164,9 @@ def separated(logs: Mapping[str, Logs], level: float = LEVEL) -> frozenset[tuple
 def who_beats_whom(
     table: LeagueTable, league_class: str, metric: str = "jct_mean_s"
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return for each pair of a class at how many contests the first is separated from the second, and of how many.
+    """Return for each pair of a class in how many contests the first is separated from the second, and of how many.
 
-    Those at which both ran. Error rates hold at each contest by itself.
+    Only contests with both count. Error rates hold for each contest separately.
     """
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for place in table.contests:
@@ -194,9 +194,9 @@ def _lower_is_better(metric: str) -> bool:
 
 @dataclass(frozen=True)
 class Beside:
-    """A policy beside the best possible at a contest: at most so far above it, and the way from FIFO covered.
+    """A policy relative to the best possible in a contest: an upper bound on the gap, and the covered way from FIFO.
 
-    Both are shares; `way` is None without FIFO, or where FIFO is at the bound.
+    Both are shares; `way` is None without FIFO, or if FIFO is at the bound.
     """
 
     contest: str
@@ -207,7 +207,7 @@ class Beside:
 
 
 def beside_the_bound(table: LeagueTable, first_come: str = "fifo") -> list[Beside]:
-    """Set the mean JCTs of all policies beside the bounds of the contests that have them, summed over the seeds."""
+    """Compare the mean JCTs of all policies with the bounds of the contests that have them, summed over the seeds."""
     found = []
     for place in table.contests:
         seeds = list(place.bounds)

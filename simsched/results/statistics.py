@@ -1,4 +1,4 @@
-"""Means over seeds with their uncertainty, and differences between policies seed by seed."""
+"""Means over seeds with their uncertainty, and paired differences between policies by seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 CONFIDENCE = 0.95
-#: Seeds of the first look of `seeds: auto`, doubled from look to look.
+#: Seeds of the first look of `seeds: auto`, doubled at every look.
 FIRST_LOOK = 8
 
 Replica = TypeVar("Replica", bound=Hashable)
@@ -19,7 +19,7 @@ Replica = TypeVar("Replica", bound=Hashable)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over `n` replications and, from two of them on, its confidence interval.
+    """A mean over `n` replications and, for two or more, its confidence interval.
 
     `low` and `high` are None without an interval.
     """
@@ -31,28 +31,28 @@ class Estimate:
 
     @property
     def half_width(self) -> float | None:
-        """How far the interval reaches from the mean, to the farther end where it is cut off; None without interval."""
+        """The distance from the mean to the farther end of the interval; None without interval."""
         return None if self.low is None or self.high is None else max(self.high - self.mean, self.mean - self.low)
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether there is an interval and it leaves zero out."""
+        """Whether there is an interval that excludes zero."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much a policy differs from a reference on the same seeds.
+    """The difference of a policy from a reference on the same seeds.
 
     `absolute` estimates value - reference, `relative` estimates (value - reference) / reference, each seed by seed;
-    `relative` is None where the reference is zero for some seed.
+    `relative` is None if the reference is zero for some seed.
     """
 
     absolute: Estimate
     relative: Estimate | None
 
 
-#: The least and the greatest value that something can have.
+#: The smallest and the largest possible value.
 Range = tuple[float, float]
 ANY_VALUE: Range = (-math.inf, math.inf)
 
@@ -61,9 +61,8 @@ def estimate(values: Iterable[float], confidence: float = CONFIDENCE, within: Ra
     """Average one value per seed, with the interval of Student's t.
 
     The interval is mean +- t(n - 1) * s / sqrt(n), s being the standard deviation with n - 1 in the denominator. It
-    holds if the seeds are independent and their values not too far from normal. It is clipped to the range `within`
-    which all values are: the true mean cannot be outside, and coverage stays. One value has no interval; no value
-    raises `ValueError`.
+    assumes independent seeds with roughly normal values. It is clipped to the range `within` which all values lie: the
+    true mean cannot be outside, so coverage is unaffected. One value has no interval; no values raise `ValueError`.
     """
     sample = np.asarray(list(values), dtype=float)
     n = sample.size
@@ -80,11 +79,11 @@ def estimate(values: Iterable[float], confidence: float = CONFIDENCE, within: Ra
 def ratio(
     values: Mapping[Replica, float], reference: Mapping[Replica, float], confidence: float = CONFIDENCE
 ) -> Estimate | None:
-    """Estimate by which factor `values` differ from `reference` on the replications that both have; None without one.
+    """Estimate the factor between `values` and `reference` on their common replications; None without any.
 
     The geometric mean of the ratios by replication, with the interval of Student's t for the mean of their logarithms:
-    what the jobs of a seed have in common cancels out, and no interval reaches below 0. If a value is not above 0 it is
-    `ratio_of_means`, or None where that does not exist either.
+    effects common to the jobs of a seed cancel out, and no interval reaches below 0. If a value is not above 0 it is
+    `ratio_of_means`, or None if that does not exist either.
     """
     pairs = _pairs(values, reference)
     if not pairs:
@@ -95,7 +94,7 @@ def ratio(
 
 
 def geometric(ratios: Iterable[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Average ratios, all above 0, geometrically: `estimate` of their logarithms, taken back."""
+    """Return the geometric mean of positive ratios: `estimate` of their logarithms, exponentiated."""
     logs = estimate((math.log(one) for one in ratios), confidence)
     low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
     return Estimate(math.exp(logs.mean), logs.n, low, high)
@@ -104,11 +103,11 @@ def geometric(ratios: Iterable[float], confidence: float = CONFIDENCE) -> Estima
 def ratio_of_means(
     values: Mapping[Replica, float], reference: Mapping[Replica, float], confidence: float = CONFIDENCE
 ) -> Estimate | None:
-    """Estimate mean(values) / mean(reference) over the replications that both have; None where there is none.
+    """Estimate mean(values) / mean(reference) over their common replications; None without any.
 
     The interval is that of the ratio estimator (Cochran, Sampling Techniques, 1977, equation 6.13): with R the ratio
-    and e = value - R reference, R +- t(n - 1) s(e) / (sqrt(n) mean(reference)). What all jobs of a seed have in common
-    is in e only as far as it moves the ratio.
+    and e = value - R reference, R +- t(n - 1) s(e) / (sqrt(n) mean(reference)). Effects common to all jobs of a seed
+    enter e only as far as they change the ratio.
     """
     pairs = _pairs(values, reference)
     above, below = (np.array([pair[i] for pair in pairs], dtype=float) for i in (0, 1))
@@ -128,7 +127,7 @@ def _pairs(values: Mapping[Replica, float], reference: Mapping[Replica, float]) 
 
 @cache
 def student_t(degrees: int, confidence: float) -> float:
-    """Return within how many standard errors of its mean a share `confidence` of Student's t distribution lies."""
+    """Return the two-sided critical value of Student's t distribution for `confidence`."""
     from scipy.special import stdtrit  # slow to load, and a single seed has no interval
 
     return float(stdtrit(degrees, 0.5 + confidence / 2))
@@ -137,9 +136,9 @@ def student_t(degrees: int, confidence: float) -> float:
 def paired_difference(
     values: Mapping[Replica, float], reference: Mapping[Replica, float], confidence: float = CONFIDENCE
 ) -> Difference | None:
-    """Compare two policies on the seeds that both have run; None where there is no such seed.
+    """Compare two policies on their common seeds; None without any.
 
-    Under one seed both faced the same jobs, so the difference varies far less than either value does.
+    Under one seed both face the same jobs, so the difference varies far less than either value.
     """
     pairs = _pairs(values, reference)
     if not pairs:

@@ -1,4 +1,4 @@
-"""Which job held which GPUs when, and how many jobs waited: what occupancy figures show."""
+"""Which job held which GPUs when, and how many jobs waited: the data of occupancy figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.results.integrals import Floats, integrals
 from simsched.words import counted
 
 _HOUR_S = 3600
-#: The kind of outage of a node that the policy has let go; nodes of all others are out of order.
+#: The kind of outage of a node that the policy released; all other kinds are failures.
 OFF = "off"
 #: The columns of the tables that are needed here.
 HELD_COLUMNS = ("job_id", "start_s", "end_s", "placement", "restarting")
@@ -23,9 +23,9 @@ OCCUPANCY_COLUMNS = ("job_id", "application", "tenant", "status", "num_gpus", "s
 
 @dataclass(frozen=True)
 class Stay:
-    """One job on neighbouring GPUs of one node for as long as its placement stays; `first_gpu` counts from 0.
+    """One job on adjacent GPUs of one node while its placement lasts; `first_gpu` counts from 0.
 
-    It makes no progress before `ready_s`, while it starts or restarts; `ended` tells that it completed here.
+    It makes no progress before `ready_s`, while it starts or restarts; `ended` means that it completed here.
     """
 
     job_id: str
@@ -40,12 +40,12 @@ class Stay:
 
 
 def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = None) -> list[Stay]:
-    """Put the intervals of a cell onto the GPUs of its nodes (the first `nodes`, by default all), in order of start.
+    """Assign the intervals of a cell to the GPUs of its nodes (the first `nodes`, by default all), in order of start.
 
-    The tables say how many GPUs a job holds on a node, not which: it gets the lowest free ones, side by side if such a
-    gap exists. Jobs that share GPUs get places beyond those of the node. `number` counts the placements of a job from
-    1: a stay with a higher one follows a restart; if `jobs` has the number of `restarts`, pauses within one placement,
-    as for checkpoints, are told apart from restarts.
+    The tables record how many GPUs a job holds on a node, not which: it gets the lowest free ones, adjacent if
+    possible. Jobs that share GPUs get places beyond those of the node. `number` counts the placements of a job from 1:
+    a stay with a higher one follows a restart; if `jobs` has the number of `restarts`, pauses within one placement,
+    such as checkpoints, are distinguished from restarts.
     """
     restarts = dict(zip(jobs["job_id"], jobs["restarts"], strict=True)) if "restarts" in jobs else None
     ends = dict(zip(jobs["job_id"], jobs["end_time_s"], strict=True))
@@ -82,10 +82,10 @@ def placements(
 
 
 def _begins(own: Sequence[_Held], restarts: int | None) -> list[int]:
-    """Find where the placements of one job begin, one more than `restarts` (None: unknown).
+    """Find the starts of the placements of one job, one more than `restarts` (None: unknown).
 
-    One begins with other GPUs and after a gap. A pause on the same GPUs may be a restart or, for instance, a
-    checkpoint: as many count as restarts as are missing, those that last about as long as the job's first start.
+    One starts with other GPUs and after a gap. A pause on the same GPUs may be a restart or, for instance, a
+    checkpoint: as many as are missing count as restarts, those that last about as long as the job's first start.
     """
     found, pauses = [0], []
     for place, (before, row) in enumerate(pairwise(own), start=1):
@@ -101,7 +101,7 @@ def _begins(own: Sequence[_Held], restarts: int | None) -> list[int]:
 
 
 def _places(busy: list[float], gpus: int, start: float, end: float) -> list[tuple[int, int]]:
-    """Take the lowest free places of a node; `busy` has for each when it is free again. Returns (first, count)."""
+    """Take the lowest free places of a node; `busy` has the time when each is free again. Returns (first, count)."""
     open_places = [place for place, until in enumerate(busy) if until <= start]
     gap = next((run for run in _runs(open_places) if len(run) >= gpus), None)
     chosen = gap[:gpus] if gap is not None else open_places[:gpus]
@@ -137,7 +137,7 @@ def node_sizes(cluster: object, intervals: Iterable[pd.DataFrame]) -> list[int]:
 
 
 def outages_told(outages: pd.DataFrame) -> str:
-    """Say how often nodes were out of use, why, and for how many node-hours in all."""
+    """Describe how often nodes were out of use, why, and for how many node-hours in total."""
     hours = (outages["end_s"] - outages["start_s"]).groupby(outages["kind"]).agg(["size", "sum"])
     return ", ".join(
         f"{kind} {counted(int(times), 'time')} ({seconds / _HOUR_S:,.1f} node-hours)"
@@ -146,7 +146,7 @@ def outages_told(outages: pd.DataFrame) -> str:
 
 
 def waiting_by(jobs: pd.DataFrame, allocations: pd.DataFrame, groups: Mapping[str, str], edges: Floats) -> pd.DataFrame:
-    """Return the mean number of jobs that wait in each bin, one column a group.
+    """Return the mean number of waiting jobs in each bin, one column per group.
 
     A job waits while it is in the system and holds no GPU, before its first start and between runs. `groups` maps job
     ids to the names of the columns; `edges` are those of the bins, in seconds.
@@ -168,7 +168,7 @@ def _integral(table: pd.DataFrame, start: str, end: str, edges: Floats) -> Float
 
 
 def colour_groups(jobs: pd.DataFrame, most: int = 7) -> tuple[str, dict[str, str]]:
-    """Say by what jobs are told apart, and the group of each: by application, by tenant, or one by one.
+    """Return how jobs are grouped, and the group of each: by application, by tenant, or individually.
 
     The smallest of more than `most` groups are called `others`.
     """

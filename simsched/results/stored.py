@@ -1,4 +1,4 @@
-"""The format of a run's JSON files, which are checked against it when read.
+"""The format of a run's JSON files, which are checked when read.
 
 Unknown keys are ignored. Numbers are finite, and paths stay below the folder of the run.
 """
@@ -30,24 +30,24 @@ from simsched.outlets import one_line, shortened
 from simsched.reading import MOST_DOCUMENT_BYTES, open_bytes
 from simsched.results.sheets import CurvePoint
 
-#: The key of a point under which the files of a folder of workloads stand; these count as replications.
+#: The key of a point for the files of a folder of workloads, which count as replications.
 WORKLOAD_FILE = "workload"
 RUN_AGAIN = "run the experiment again, which repeats only what is missing or damaged"
-#: Exceeds any result in any unit; arithmetic on two such numbers stays finite.
+#: Larger than any result in any unit; arithmetic on two such numbers stays finite.
 _LARGEST = 1e30
 _LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Within:
-    """The least and the largest value that a number can have."""
+    """The range of a number."""
 
     least: float
     most: float
 
 
 class Below:
-    """A text that names a file or a folder below that of the run."""
+    """A path of a file or folder below that of the run."""
 
 
 Count = Annotated[int, Within(0, 10**9)]
@@ -63,14 +63,14 @@ class _Entry(TypedDict):
 
 
 class CellEntry(_Entry, total=False):
-    """What `run.json` says of a cell."""
+    """A cell in `run.json`."""
 
     policy_name: str
     own: dict[str, Any]
 
 
 class Fairness(TypedDict):
-    """What `run.json` says of the ratios of finish-time fairness."""
+    """The ratios of finish-time fairness in `run.json`."""
 
     definition: Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
     rounding: Literal["floor", "ceil", "interpolate"]
@@ -162,7 +162,7 @@ class _Environment(TypedDict, total=False):
 
 
 class File(TypedDict):
-    """What a manifest says of another file of its folder."""
+    """Another file of the folder in a manifest."""
 
     bytes: Annotated[int, Within(0, 2**63)]
     sha256: str
@@ -198,7 +198,7 @@ class Manifest(TypedDict, total=False):
 
 
 class Losses(TypedDict):
-    """What `losses.json` says of an application."""
+    """An application in `losses.json`."""
 
     progress: list[float]
     loss: list[float]
@@ -209,9 +209,9 @@ Summary = dict[str, float]
 
 
 def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:
-    """Read a JSON object of a shape, one of those of this module.
+    """Read a JSON object of one of the shapes of this module.
 
-    Raises `InputError` for a file that is missing, is not a JSON object, or has invalid values; names every place.
+    Raises `InputError` for a file that is missing, is not a JSON object, or has invalid values, naming every place.
     """
     try:
         content = json.loads(_text(Path(path)), parse_constant=_no_number)
@@ -243,7 +243,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def faults(value: object, kind: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Return where a value is not of a kind (a place like `cells[0].seed`) and what is wrong there."""
+    """Return where a value violates its type (a place like `cells[0].seed`), and how."""
     if kind is Any:
         return
     origin, inner = _parts(kind)
@@ -283,7 +283,7 @@ def _keys_at_fault(value: Any, kind: Any, place: str) -> Iterator[tuple[str, str
 
 
 def _inside(place: str, key: object, found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield faults of what is held by a key, whose name is only written where there is one."""
+    """Yield the faults of the value of a key, named only if there is a fault."""
     for inner, fault in found:
         yield f"{_below(place, key)}{'.' * (inner[:1] not in ('', '['))}{inner}", fault
 
@@ -301,7 +301,7 @@ def _leads_below(path: str) -> bool:
 
 
 def _is(value: object, kind: Any) -> bool:
-    if kind is str:  # half a pair is no text: no file and no table could hold it
+    if kind is str:  # a lone surrogate is not text: no file and no table could hold it
         return isinstance(value, str) and (value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value))
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
@@ -335,7 +335,7 @@ def _below(place: str, key: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Show a value as JSON has it, if it is short."""
+    """Show a value as JSON, if it is short."""
     if isinstance(value, (dict, list)) and value:
         return "a mapping" if isinstance(value, dict) else "a list"
     return shortened(one_line(json.dumps(value, ensure_ascii=False)), _LONGEST_SHOWN)

@@ -1,4 +1,4 @@
-"""The story of a job: when it waited, and for what, read from the tables of its cell."""
+"""The history of a job: when it waited, and for what, from the tables of its cell."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _JOB_COLUMNS = ("job_id", "num_gpus", "submit_time_s", "end_time_s", "restarts",
 
 @dataclass(frozen=True)
 class Passage:
-    """A stretch of a job's life, from `time_s` to `until_s`: what happens to it, and why or where.
+    """A period of a job's life, from `time_s` to `until_s`: what happens to it, and why or where.
 
-    `rank` and `score` are its place in the policy's order as it begins to wait, where reasons are kept (else 0 and "").
+    `rank` and `score` are its position in the policy's order when it starts to wait, if reasons are kept (else 0 and
+    "").
     """
 
     time_s: float
@@ -34,11 +35,11 @@ class Passage:
 
 
 def story(cell: Cell, job_id: str) -> list[Passage]:
-    """Tell a finished job's life: where it runs and, while it waits, what stands in its way at the decisions.
+    """Return a finished job's history: where it runs and, while it waits, what prevents its start at the decisions.
 
-    With `engine.reasons` the reasons are the policy's. Else the tables say what was free after a decision, not what the
-    policy thought: of a job for which there was room it is only said that the policy let it wait. Raises `InputError`
-    for a job that the cell does not have.
+    With `engine.reasons` the reasons are the policy's. Otherwise the tables only show what was free after a decision:
+    if there was room for a job, the reason is only that the policy let it wait. Raises `InputError` for a job that the
+    cell does not have.
     """
     jobs = cell.table("jobs", _JOB_COLUMNS)
     own = jobs[jobs["job_id"] == job_id]
@@ -64,7 +65,7 @@ def story(cell: Cell, job_id: str) -> list[Passage]:
 
 
 class _Reason(NamedTuple):
-    """Why a job waits, in a word and in numbers, and where it stands."""
+    """Why a job waits, in a word and in numbers, and its position."""
 
     why: str
     detail: str
@@ -73,14 +74,14 @@ class _Reason(NamedTuple):
 
 
 class _Others:
-    """What a job's cluster looks like to it: nodes, who else holds them, and since when the others are there."""
+    """The cluster from a job's point of view: nodes, their holders, and since when the other jobs are there."""
 
     def __init__(self, cell: Cell, held: pd.DataFrame, jobs: pd.DataFrame, job: pd.Series) -> None:
-        """Read the decisions, the outages and what was said of a job of a cell."""
+        """Read the decisions, the outages and the reasons of a job of a cell."""
         self._gpus, submit_s = int(job["num_gpus"]), float(job["submit_time_s"])
         said = cell.table("reasons", ["job_id", "time_s", "why", "detail", "rank", "score"])
         said = said[said["job_id"] == job["job_id"]]
-        #: The last word on the job at each decision, where reasons are kept.
+        #: The last reason of the job at each decision, if reasons are kept.
         self._said = {time: _Reason(*rest) for _, time, *rest in said.itertuples(index=False, name=None)}
         self._decisions = np.unique(cell.table("rounds", ["time_s"])["time_s"].to_numpy(dtype=np.float64))
         self._sizes = np.array(node_sizes(cell.manifest.get("cluster"), [held]), dtype=np.int64)
@@ -96,7 +97,7 @@ class _Others:
         self._outages = cell.table("outages", ["node", "start_s", "end_s"]).to_numpy(dtype=np.float64)
 
     def waiting(self, begin_s: float, end_s: float) -> Iterator[Passage]:
-        """Yield why a job waits from one second to another; decisions with the same reason are one passage."""
+        """Yield why a job waits from one second to another; consecutive decisions with the same reason are merged."""
         times = self._decisions[(self._decisions >= begin_s) & (self._decisions < end_s)].tolist()
         first_s = times[0] if times else end_s
         if first_s > begin_s:
@@ -110,7 +111,7 @@ class _Others:
                 yield Passage(time, until, "waits", why, found.rank, found.score)
 
     def _reason(self, near: np.ndarray[Any, Any], time_s: float) -> _Reason:
-        """Return what stands in the way after the decision at a second, in a word and in numbers."""
+        """Return what prevents the start after the decision at a second, in a word and in numbers."""
         there = near[(near[:, 2] <= time_s) & (near[:, 3] > time_s)]
         used = np.bincount(there[:, 0].astype(np.int64), there[:, 1], minlength=len(self._sizes))
         free = np.maximum(self._sizes - used.astype(np.int64), 0)
@@ -123,7 +124,7 @@ class _Others:
 
 
 def at(told: Sequence[Passage], time_s: float) -> Passage:
-    """Return the passage of a story to which a second belongs; raises `InputError` for one before the job."""
+    """Return the period of a history that contains a second; raises `InputError` for one before the job."""
     before = [passage for passage in told if passage.time_s <= time_s]
     if not before:
         raise input_error("--at", f"{time_s:g} s is before the job's submission", f"from {told[0].time_s:g} s on")

@@ -34,9 +34,9 @@ def summarise_folder(
 ) -> dict[str, float]:
     """Compute every metric that the files in `folder` allow (the table of jobs must be there).
 
-    Tables `at_hand`, because they have just been written, are not read. `node_price_per_h` is what a rented node costs
-    and `power` what is drawn, None if not asked for; `gpu_price_per_h` is what an hour of a GPU of each node costs,
-    empty if free. With several GPU types in `groups`, the cluster's, each is summarised by itself.
+    Tables `at_hand`, which have just been written, are not read. `node_price_per_h` is the price of a rented node and
+    `power` what is drawn, None if not requested; `gpu_price_per_h` is the price of a GPU-hour on each node, empty if
+    free. With several GPU types in the cluster's `groups`, each is also summarised separately.
     """
     trials = read_trials(folder)
     accuracies = None if trials is None else trials["accuracy"].tolist()
@@ -49,7 +49,7 @@ def summarise_folder(
         return stored_columns(folder, name) if there else None
 
     jobs, allocations, rounds = (table(name) for name in ("jobs", "allocations", "rounds"))
-    assert jobs is not None  # a missing table of jobs has been refused
+    assert jobs is not None  # a missing table of jobs was refused earlier
     by_type = {} if allocations is None else summarise_types(jobs, allocations, groups)
     return by_type | summarise(
         jobs,

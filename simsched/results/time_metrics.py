@@ -39,7 +39,7 @@ def _restart_rate(tables: Tables) -> float | None:
     return ratio(total(tables, "restarts") * SECONDS_PER_HOUR, total(tables, "held_s"))
 
 
-#: When jobs were done.
+#: Completion times.
 COMPLETION_METRICS = (
     Metric("jct_mean_s", "mean JCT", "s", LOWER, "mean of `jct_s` over the finished jobs", _mean("jct_s"), shown=ALWAYS,
            of="groups and types"),
@@ -54,7 +54,7 @@ COMPLETION_METRICS = (
            "largest `end_time_s`: from second 0 of the workload to the last completion", makespan_s, shown=ALWAYS),
 )  # fmt: skip
 
-#: How long they waited, and what restarts took of them.
+#: Waiting times and restarts.
 WAITING_METRICS = (
     Metric("queueing_mean_s", "mean queueing", "s", LOWER, "mean of `queueing_s`", _mean("queueing_s"), shown=ALWAYS),
     Metric("queueing_median_s", "median queueing", "s", LOWER, "median of `queueing_s`", _percentile("queueing_s", 50)),
@@ -70,7 +70,7 @@ WAITING_METRICS = (
            "sum of `restart_s` / sum of `held_s`; the first start counts", _restart_share),
 )  # fmt: skip
 
-#: How long they held GPUs.
+#: Holding times.
 RUNNING_METRICS = (
     Metric("held_mean_s", "mean running", "s", LOWER, "mean of `held_s`, restarting included", _mean("held_s")),
     Metric("restart_mean_s", "mean restarting", "s", LOWER, "mean of `restart_s`", _mean("restart_s")),

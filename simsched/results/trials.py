@@ -1,4 +1,4 @@
-"""The trials of hyper-parameter tuning, in a file of their own beside the tables, and what the best reached."""
+"""The trials of hyper-parameter tuning, in a file next to the tables, and the accuracies of the best."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COLUMNS = ("job_id", "submit_time_s", "end_time_s", "accuracy")
 
 
 def write_trials(folder: Path, trials: pd.DataFrame) -> None:
-    """Write the trials of a cell in the order of their completion, whole or not at all."""
+    """Write the trials of a cell in order of completion, atomically."""
     write_sheet(Path(folder) / TRIALS_FILE, trials)
 
 
 def read_trials(folder: Path) -> pd.DataFrame | None:
-    """Read the trials of a cell, None if it is not a tuning run; `InputError` where the file is damaged."""
+    """Read the trials of a cell, None if it is not a tuning run; `InputError` if the file is damaged."""
     path = Path(folder) / TRIALS_FILE
     return read_sheet(path, COLUMNS) if path.is_file() else None
 

@@ -1,4 +1,4 @@
-"""What GPUs and nodes did: utilisation, efficiency, hours and what they cost, where they have prices."""
+"""Usage of GPUs and nodes: utilisation, efficiency, hours, and costs if they have prices."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _utilisation(tables: Tables) -> float | None:
 
 
 def _provided(tables: Tables, column: str) -> int | None:
-    """Integrate what decisions say of the cluster until the last completion; None where nothing ends or is said."""
+    """Integrate a column of the decisions until the last completion; None without completions or the column."""
     span_s = makespan_s(tables)
     return None if tables.decided is None or span_s is None else integral(tables.decided, column, int(span_s))
 
 
 def _held_gpu_s(tables: Tables) -> float:
-    """Return the GPU-seconds for which anybody held a GPU: of one that is shared each holder counts its share."""
+    """Return the GPU-seconds for which any job held a GPU; each holder of a shared GPU counts its share."""
     intervals = tables.held
     if intervals is None or "gpu_share" not in intervals:
         return total(tables, "attained_gpu_s")
@@ -53,12 +53,12 @@ def _efficiency(tables: Tables) -> float | None:
 
 
 def _speed_per_gpu(tables: Tables) -> float | None:
-    """Return the sum of the relative speeds of the jobs on a GPU, over all GPUs and seconds for which any holds it."""
+    """Return the summed relative speeds of the jobs on a GPU, over all GPUs and seconds during which it is held."""
     intervals = tables.held
     if intervals is None or "relative_speed" not in intervals:
         return None
     if _takes_parts(intervals):
-        return None  # how long a GPU is held by anybody is not told
+        return None  # the time for which any job holds a GPU is unknown
     gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
     achieved = float((gpu_s * intervals["relative_speed"])[~intervals["restarting"]].sum())
     return ratio(achieved, _held_gpu_s(tables))
@@ -101,7 +101,7 @@ def _cost(tables: Tables) -> float | None:
 
 
 def _gpu_cost(tables: Tables) -> float | None:
-    """Return the dollars for all GPU time held; of a GPU that is shared each holder pays its share."""
+    """Return the cost in dollars of all held GPU time; each holder of a shared GPU pays its share."""
     intervals = tables.held
     if intervals is None or not len(tables.gpu_price_per_h):
         return None
@@ -116,7 +116,7 @@ def _gpu_cost(tables: Tables) -> float | None:
 UTILISATION_METRICS = (
     Metric("gpu_utilisation", "GPU utilisation", "share", HIGHER,
            "sum of `attained_gpu_s` / `available_gpus` integrated over the makespan (GPUs of the cluster * "
-           "`makespan_s` where none come and go); a GPU counts while a job holds it; of a GPU type "
+           "`makespan_s` if none come and go); a GPU counts while a job holds it; of a GPU type "
            "(`gpu_utilisation[v100]`): its GPU seconds held / (its GPUs * `makespan_s`)",
            _utilisation, shown=ALWAYS, of="types"),
     Metric("statistical_efficiency", "statistical efficiency", "share", HIGHER,
@@ -147,10 +147,10 @@ HOURS_METRICS = (
            _gpu_cost, shown=IF_THERE),
 )  # fmt: skip
 
-#: What jobs that share GPUs achieve together.
+#: Joint speed of jobs that share GPUs.
 SHARING_METRICS = (
     Metric("speed_per_gpu", "sum of speeds per GPU", "", HIGHER,
            "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
-           "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 where none is shared; "
-           "not there where jobs take parts of GPUs", _speed_per_gpu, shown=IF_THERE),
+           "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 if none is shared; "
+           "absent if jobs take parts of GPUs", _speed_per_gpu, shown=IF_THERE),
 )  # fmt: skip

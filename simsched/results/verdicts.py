@@ -1,7 +1,7 @@
-"""Whether a ratio of two policies is the published one, by a rule that can fail.
+"""Checks whether a ratio of two policies is the published one, by a rule that can fail.
 
-A mean over few workloads says little: single jobs move it by half. What can be compared is the ratio of two policies
-that faced the same jobs, seed by seed, and its 95 % interval (`simsched.results.statistics.ratio`):
+A mean over few workloads says little: single jobs can change it by half. What can be compared is the ratio of two
+policies on the same jobs, seed by seed, and its 95 % interval (`simsched.results.statistics.ratio`):
 
 - `differs`: it lies on the other side of 1 than the published ratio, or it contains 1 and excludes the published ratio;
 - `matches`: it is narrower than 10 % of the ratio and contains the ratio that the published simulator gives (nothing
@@ -9,7 +9,7 @@ that faced the same jobs, seed by seed, and its 95 % interval (`simsched.results
 - `same direction`: it lies on the published side of 1 and contains the published ratio;
 - `direction right, ratio excluded`: it lies on the published side of 1, without the published ratio;
 - `undecided`: there is none (one seed), it is wider than 20 % of the ratio, or it contains both 1 and the published
-  ratio. Width excuses no interval that lies on the wrong side of 1.
+  ratio. Width does not excuse an interval on the wrong side of 1.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from simsched.results.statistics import Estimate, ratio, ratio_of_means
 
 MATCHES, SAME_DIRECTION, DIFFERS, UNDECIDED = "matches", "same direction", "differs", "undecided"
 EXCLUDED = "direction right, ratio excluded"
-#: What an interval may span, relative to the ratio, if the ratio is to match.
+#: The widest interval, relative to the ratio, for a match.
 NARROW = 0.1
 #: The widest interval, relative to the ratio, that can decide in favour.
 WIDE = 0.2
-#: What the published values of an experiment come from for a ratio to match them.
+#: The source of published values that a ratio can match.
 SIMULATOR = "simulator"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The ratio of a metric of one row to that of another, beside the published ratio.
+    """The ratio of a metric of one row to that of another, with the published ratio.
 
     `ratio` and `of_means` may be None. `means` are the means of the metric of the two rows and `published_levels` their
-    published values, None where only a ratio was published, in `unit`.
+    published values, None if only a ratio was published, in `unit`.
     """
 
     row: str
@@ -52,7 +52,7 @@ class Judged:
 
     @property
     def doubt(self) -> str:
-        """Why it is undecided; empty where it is not."""
+        """Why it is undecided; empty if it is not."""
         if self.verdict != UNDECIDED:
             return ""
         if self.ratio is None:
@@ -67,7 +67,7 @@ class Judged:
 
 
 def verdict(found: Estimate | None, published: float, *, simulated: bool) -> str:
-    """Judge a ratio by its interval; `simulated` says that the published one comes from a simulator."""
+    """Judge a ratio by its interval; `simulated` if the published one comes from a simulator."""
     if found is None or found.low is None or found.high is None:
         return UNDECIDED
     contains_published, contains_1 = found.low <= published <= found.high, found.low <= 1 <= found.high
@@ -87,7 +87,7 @@ def judge(run: Run, metric: str, over: str | None = None) -> list[Judged]:
     """Judge all rows of a run for which a ratio of a metric is published.
 
     Seeds and the files of a folder of workloads are replications. Each row is divided by the row named `over` or, by
-    default, by the reference policy at the same point of the sweep. Raises `InputError` where there is no such row.
+    default, by the reference policy at the same point of the sweep. Raises `InputError` if there is no such row.
     """
     rows = comparison(run, run.replicated_over)
     if over is not None and over not in {row.name for row in rows}:
@@ -98,7 +98,7 @@ def judge(run: Run, metric: str, over: str | None = None) -> list[Judged]:
 
 
 def _judged(run: Run, metric: str, row: Row, other: Row) -> Judged | None:
-    """Judge the ratio of two rows, None where none is published."""
+    """Judge the ratio of two rows, None if none is published."""
     reading = find_metric(metric)
     key = reading.key
     levels = row.published.get(key), other.published.get(key)

@@ -1,4 +1,4 @@
-"""What a run was of, derived from its cells and the settings that were changed, and how to make it again."""
+"""Describes a run from its cells and changed settings, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from simsched.words import counted, duration
 if TYPE_CHECKING:
     from simsched.results.reader import Cell
 
-#: The metrics of which policies that cannot differ have the same, and the wait among them.
+#: The metrics in which indistinguishable policies agree, and the wait among them.
 _TIMES, _WAIT = ("jct_", "queueing_", "makespan_"), "queueing_mean_s"
 _HOUR_S = 3600
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What makes a run again: a command, and the text of the experiment file that it reads unless that is shipped."""
+    """How to repeat a run: a command, and the text of its experiment file unless that is shipped."""
 
     command: str
     file_name: str = ""
@@ -26,10 +26,10 @@ class Reproduction:
 
 
 def what_was_run(cells: Sequence[Cell], changed: Sequence[str] = ()) -> str:
-    """Say in a line what was run: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
+    """Describe a run in one line: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
-    It tells which physics was on and which off, `restart delay 30 s, no failures`, and conditions of one policy alone,
-    `gandiva alone with engine.restart_delay_s=1`; and whether replays and lists of jobs are whole, and what was left
+    It names the enabled and disabled physics, `restart delay 30 s, no failures`, and conditions of one policy alone,
+    `gandiva alone with engine.restart_delay_s=1`; whether replays and lists of jobs are complete, and what was left
     out.
     """
     jobs = sorted({int(cell.manifest["jobs"]) for cell in cells if isinstance(cell.manifest.get("jobs"), int)})
@@ -47,9 +47,9 @@ def what_was_run(cells: Sequence[Cell], changed: Sequence[str] = ()) -> str:
 
 
 def who_cannot_differ(cells: Iterable[Cell]) -> list[str]:
-    """Say, a sentence each, which policies gave every seed the same completion times and waits at a point of the sweep.
+    """List, as sentences, the policies with equal completion times and waits under every seed at a point of the sweep.
 
-    Told too whether no job ever waited, so that nothing was there to be scheduled.
+    Also states whether no job ever waited, so that there was nothing to schedule.
     """
     at_point: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
     for cell in cells:
@@ -74,7 +74,7 @@ def _at(points: Sequence[str]) -> str:
 
 
 def _offered(loads: Sequence[object]) -> str:
-    """Say which load was offered, where it is known of all cells."""
+    """Describe the offered load, if known for all cells."""
     known = sorted(load for load in loads if isinstance(load, int | float))
     if not known or len(known) < len(loads):
         return ""
@@ -83,9 +83,9 @@ def _offered(loads: Sequence[object]) -> str:
 
 
 def physics_of(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """Say which physics runs were under: `t4, restart delay 30 s, no failures, no sharing, no contention`.
+    """Describe the physics of runs: `t4, restart delay 30 s, no failures, no sharing, no contention`.
 
-    What differs between them is joined by `or`; "" where a manifest does not tell.
+    Differing values are joined by `or`; "" if a manifest lacks them.
     """
     engines = [manifest.get("engine") or {} for manifest in manifests]
     if not engines or not all("restart_delay_s" in engine for engine in engines):
@@ -98,7 +98,7 @@ def physics_of(manifests: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _own(conditions: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """Say which policies were run under conditions of their own."""
+    """List the policies that ran under specific conditions."""
     values: dict[str, dict[str, dict[str, None]]] = {}
     for policy, own in conditions:
         for key, value in own.items():
@@ -111,9 +111,9 @@ def _own(conditions: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
 
 
 def what_policies_become(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """Say, a sentence each, what policies become in a run without the physics that they count on.
+    """Describe, one sentence each, what policies reduce to in a run without the physics that they rely on.
 
-    `told` has, for each cell, the label of its policy and what its manifest says under `without`.
+    `told` has, for each cell, the label of its policy and the entry `without` of its manifest.
     """
     labels: dict[str, dict[str, None]] = {}
     for label, without in told:
@@ -123,7 +123,7 @@ def what_policies_become(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[
 
 
 def _left_out(told: Sequence[object]) -> str:
-    """Say what the cells of a replay left out of their traces, by reason."""
+    """List what the cells of a replay left out of their traces, by reason."""
     counts = [one for one in told if isinstance(one, Mapping)]
     if not counts or len(counts) < len(told):
         return ""
@@ -153,7 +153,7 @@ def _types(groups: object) -> list[str]:
 
 
 def _failures(manifest: Mapping[str, Any]) -> str:
-    """Say what fails and how often."""
+    """Describe what fails and how often."""
     told = manifest.get("failures") or {}
     said = [f"each {noun} fails every {told[key] / _HOUR_S:g} h" for key, noun in _FAILING.items() if told.get(key)]
     said += [counted(told["listed_outages"], "listed outage")] if told.get("listed_outages") else []
@@ -163,7 +163,7 @@ def _failures(manifest: Mapping[str, Any]) -> str:
 
 
 def _sharing(manifest: Mapping[str, Any]) -> str:
-    """Say how many jobs may share a GPU, and by which model."""
+    """Describe how many jobs may share a GPU, and by which model."""
     most, told = manifest["engine"].get("max_jobs_per_gpu", 1), manifest.get("sharing") or {}
     model = f" ({told['model']})" if "model" in told else ""
     return f"up to {most} jobs on a GPU{model}" if most > 1 else ""
@@ -178,9 +178,9 @@ def _interference(manifest: Mapping[str, Any]) -> str:
     return f"{100 * share:g} % interference" if share else ""
 
 
-#: What fails, by the key of a manifest that has its mean seconds between failures.
+#: What fails, by the manifest key of its mean seconds between failures.
 _FAILING = {"node_mtbf_s": "node", "gpu_mtbf_s": "GPU", "rack_mtbf_s": "rack"}
-#: What may be on besides restarts: how a manifest says that it is, "" where it is off.
+#: Optional physics besides restarts: how a manifest describes it, "" if it is off.
 _PHYSICS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "failures": _failures,
     "sharing": _sharing,

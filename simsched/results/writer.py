@@ -22,12 +22,12 @@ from simsched.results.rows import ROUNDS, TABLES, Table
 
 #: Rows that are held in memory before they go to disk as one row group.
 ROW_GROUP_ROWS = 65_536
-#: Values of a column that Arrow writes at a time: parts of so many leave the same pages as one array of all.
+#: Values of a column that Arrow writes at a time: chunks of this size give the same pages as one array.
 _WRITTEN_AT_ONCE = 1024
 #: Rows kept as tuples before they become columns, which take less memory.
 _ROWS_AS_THEY_CAME = _WRITTEN_AT_ONCE
-#: Tables of at most so many rows are neither compressed nor dictionary-encoded: that would dominate the time to write
-#: them, and save at most a quarter of some kilobytes.
+#: Tables with at most this many rows are neither compressed nor dictionary-encoded: that would dominate the time to
+#: write them, and save at most a quarter of a few kilobytes.
 _ROWS_TOO_FEW_TO_COMPRESS = 32
 
 Row = Sequence[Any]
@@ -39,12 +39,12 @@ class TableWriter:
     """Streams records to `jobs.parquet`, `allocations.parquet`, `rounds.parquet` and the like in a folder.
 
     A context manager that takes the engine's records as tuples in the order of the schema. At most `row_group_rows`
-    rows of each table wait in memory. The files get their names when the block ends well; an exception leaves none of
-    them. The same records give the same bytes. Records of tables not among `tables` are dropped. An occasional table
-    has no file without a record.
+    rows of each table are held in memory. The files get their final names when the block succeeds; an exception leaves
+    none of them. The same records give the same bytes. Records of tables not among `tables` are dropped. An occasional
+    table without records has no file.
 
-    With `keep_short`, files of one row group at most are not written: the caller writes their `contents`, and need not
-    read them back for a hash.
+    With `keep_short`, files of at most one row group are not written: the caller writes their `contents` and need not
+    read them back to hash them.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class TableWriter:
         """Take a decision; its mappings are copied, keys sorted."""
         if self._rounds is not None:
             row = record
-            if row[_DIAGNOSTICS] or row[_PROVISIONED]:  # empty mappings are as good as no pairs
+            if row[_DIAGNOSTICS] or row[_PROVISIONED]:  # empty mappings equal no pairs
                 row = list(record)
                 row[_DIAGNOSTICS] = sorted(row[_DIAGNOSTICS].items())
-                if row[_PROVISIONED] is not self._provisioned:  # another mapping only where nodes come or go
+                if row[_PROVISIONED] is not self._provisioned:  # a new mapping only if nodes come or go
                     self._provisioned = row[_PROVISIONED]
                     self._provisioned_pairs = sorted(self._provisioned.items())
                 row[_PROVISIONED] = self._provisioned_pairs
@@ -129,7 +129,7 @@ class TableWriter:
             self._reasons.add(record)
 
     def extend(self, name: str, rows: pa.Table) -> None:
-        """Take rows of a table from another file of its kind; columns that this one lacks hold their defaults."""
+        """Take rows of a table from another file of this kind; missing columns hold their defaults."""
         table = self._tables[name]
         if table is not None:
             table.extend(rows)
@@ -155,7 +155,7 @@ class TableWriter:
 
 
 class _TableFile:
-    """One Parquet file: written under a temporary name, or, where it has one row group at most, kept in memory."""
+    """One Parquet file: written under a temporary name, or kept in memory if it has at most one row group."""
 
     def __init__(
         self, folder: Path, table: Table, features: Collection[str], row_group_rows: int, keep_short: bool
@@ -169,10 +169,10 @@ class _TableFile:
         self._limit = row_group_rows
         self._rows: list[Row] = []
         self._most_rows = min(_ROWS_AS_THEY_CAME, row_group_rows)
-        #: The arrays of each column that wait, one for so many rows each.
+        #: The pending arrays of each column, one per chunk of rows.
         self._columns: list[list[pa.Array]] = [[] for _ in self._schema]
         self._in_columns = 0
-        #: The table and its file's content, None where it is not short.
+        #: The table and its file's content, None if it is not short.
         self.whole: pa.Table | None = None
         self.content: bytes | None = None
         self._staged: StagedFile | None = None
@@ -227,13 +227,13 @@ class _TableFile:
                 self._staged.discard()
 
     def _make_columns(self) -> None:
-        """Turn the rows that came into columns, and write those that fill a row group."""
+        """Convert the pending rows to columns, and write full row groups."""
         rows, self._rows = self._rows, []
         if rows:
             columns = list(zip(*rows, strict=True))
             for kept, at, field in zip(self._columns, self._places, self._schema, strict=True):
                 array = arrow_array(columns[at], field.type)
-                # Most columns say the same of all jobs of a long trace.
+                # Most columns are constant over the jobs of a long trace.
                 kept.append(kept[-1] if kept and _same_bytes(kept[-1], array) else array)
             self._in_columns += len(rows)
         if self._in_columns == self._limit:
@@ -248,7 +248,7 @@ class _TableFile:
             self._writer.write_table(self._taken(), row_group_size=self._limit)
 
     def _keep(self) -> None:
-        """Make the content of a file of one row group, or of none."""
+        """Return the content of a file of one row group, or of none."""
         sink = pa.BufferOutputStream()
         table = self._taken()
         with self._open(sink, few=table.num_rows <= _ROWS_TOO_FEW_TO_COMPRESS) as writer:
@@ -260,7 +260,7 @@ class _TableFile:
             self._staged.path.write_bytes(self.content)
 
     def _taken(self) -> pa.Table:
-        """Return the columns, and start over with none."""
+        """Return the pending columns, and clear them."""
         columns, self._columns, self._in_columns = self._columns, [[] for _ in self._schema], 0
         whole = [pa.chunked_array(parts, field.type) for parts, field in zip(columns, self._schema, strict=True)]
         even = all(len(part) % _WRITTEN_AT_ONCE == 0 for part in columns[0][:-1])
@@ -275,7 +275,7 @@ class _TableFile:
 
 
 def _same_bytes(one: pa.Array, other: pa.Array) -> bool:
-    """Return whether two arrays of a type have the same buffers, and the same part of them."""
+    """Return whether two arrays of a type have the same slice of the same buffers."""
     return (one.offset, len(one)) == (other.offset, len(other)) and all(
         mine is theirs or (mine is not None and theirs is not None and mine.equals(theirs))
         for mine, theirs in zip(one.buffers(), other.buffers(), strict=True)
@@ -284,7 +284,7 @@ def _same_bytes(one: pa.Array, other: pa.Array) -> bool:
 
 @lru_cache(maxsize=64)
 def _layout(name: str, features: frozenset[str]) -> tuple[pa.Schema, tuple[int, ...]]:
-    """Return the schema of a table's file, and the places of its columns in a record."""
+    """Return the schema of a table's file, and the positions of its columns in a record."""
     table = TABLES[name]
     written = table.written(features)
     return arrow_schema(table, features), tuple(
@@ -293,10 +293,10 @@ def _layout(name: str, features: frozenset[str]) -> tuple[pa.Schema, tuple[int, 
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write JSON with sorted keys, whole or not at all. NaN and infinity raise `ValueError`: they are not JSON."""
+    """Write JSON with sorted keys atomically. NaN and infinity raise `ValueError`: they are not JSON."""
     write_text(Path(path), json_text(content))
 
 
 def json_text(content: object) -> str:
-    """Return JSON with sorted keys, as all files have it; raises as `write_json` does."""
+    """Return JSON with sorted keys, as in all files; raises as `write_json`."""
     return outlets.json_text(content, indent=2, sort_keys=True, allow_nan=False) + "\n"

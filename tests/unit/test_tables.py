@@ -73,7 +73,7 @@ def test_a_comparison_has_a_row_per_policy_with_intervals_and_published_values()
     assert table.notes[:2] == (
         "Mean over 3 seeds ±95 % interval (Student's t).", "Every seed gave the same run, which is counted once: q.",
     )  # fmt: skip
-    assert table.notes[2].startswith("In square brackets, where the interval is wider than the mean: the least and")
+    assert table.notes[2].startswith("In square brackets, if the interval is wider than the mean: the smallest and")
     assert table.notes[3] == "In brackets: published values."
 
 

@@ -1,9 +1,9 @@
-"""The books of ElasticFlow's artifact, and how the engine carries them out.
+"""The bookkeeping of ElasticFlow's artifact, and its execution by the engine.
 
-The artifact looks up to a slot ahead (a decision waits for what comes within it, unless nothing else follows), and
-notices ends late. So the books are kept for all jobs before the first decision, and jobs then run in leases: until they
-end, or until the next decision. The engine checks that GPUs suffice at each instant. A job that is over, and preempted
-before that is noticed, ends in the log while it waits: the engine ends it as cancelled at that second.
+The artifact looks up to a slot ahead (a decision waits for events within it, unless nothing follows), and notices ends
+late. The books are therefore computed for all jobs before the first decision, and jobs then run in leases: until they
+end, or until the next decision. The engine checks that GPUs suffice at each instant. A job that is finished but
+preempted before its end is noticed ends in the log while it waits: the engine ends it as cancelled at that second.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from simsched.toolkit import place_consolidated
 SLOT_S = 240
 #: The numbers of GPUs that an elastic policy gives a job.
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
-#: In every so many decisions all jobs restart, which takes so many seconds more.
+#: All jobs restart every this many decisions, which takes this many additional seconds.
 RESTART_EVERY, RESTART_S = 240, 27
 
 _COLUMNS = (
@@ -51,7 +51,7 @@ _COLUMNS = (
 class Account:
     """A job in the artifact's books: `left` counts iterations, `rates` iterations a second by the number of GPUs.
 
-    `noticed_s` is when its end is noticed, `end_s` the end that is logged.
+    `noticed_s` is when its end is noticed, `end_s` its logged end.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Account:
     preemptions: int = 0
 
     def __post_init__(self) -> None:
-        """Begin with everything to do."""
+        """Start with all work remaining."""
         self.left = self.total
 
     def most_gpus(self, bound: int) -> int:
@@ -80,13 +80,13 @@ class Account:
         return max(level for level in LEVELS if level <= min(bound, self.batch_size))
 
     def floor(self, gpus: float, most: int) -> int:
-        """Return the largest level within `most` and what is free, 0 where there is none."""
+        """Return the largest level within `most` and the free GPUs, 0 if there is none."""
         return max((level for level in LEVELS if level <= min(gpus, most)), default=0)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A decision: the GPUs that jobs hold from now on, and what each has left."""
+    """A decision: the GPUs that jobs hold from now, and the remaining work of each."""
 
     now_s: float
     gpus: Mapping[str, int]
@@ -95,45 +95,45 @@ class Turn:
 
 @dataclass
 class Books:
-    """What has been decided, and the jobs in the order in which their ends were noticed."""
+    """The decisions, and the jobs in the order in which their ends were noticed."""
 
     turns: list[Turn] = field(default_factory=list)
     log: list[Account] = field(default_factory=list)
 
     def turn(self, now_s: float, active: Iterable[Account]) -> None:
-        """Note a decision, at which those jobs are active that have not been seen to end."""
+        """Record a decision, at which the jobs without a noticed end are active."""
         known = list(active)
         gpus = {account.id: account.gpus for account in known if account.gpus}
         self.turns.append(Turn(now_s, gpus, {account.id: account.left for account in known}))
 
     @property
     def restarts(self) -> bool:
-        """Return whether all jobs restart in the decision that is noted next."""
+        """Return whether all jobs restart in the next recorded decision."""
         return len(self.turns) > 0 and len(self.turns) % RESTART_EVERY == 0
 
     def runs_at_its_end(self, account: Account) -> bool:
-        """Return whether a job runs when it ends by the log; else it was over, and preempted before that was seen."""
+        """Return whether a job runs at its logged end; otherwise it was preempted before its end was noticed."""
         turn = max((turn for turn in self.turns if turn.now_s < account.end_s), key=lambda turn: turn.now_s)
         return account.id in turn.gpus
 
     def end(self, account: Account, noticed_s: float) -> None:
-        """Note that a job's end is noticed."""
+        """Record that a job's end is noticed."""
         account.noticed_s = noticed_s
         self.log.append(account)
 
 
 def stand_still_s(gpus: int) -> float:
-    """Return the seconds for which a job stands still that is put on so many GPUs."""
+    """Return the seconds for which a job pauses when placed on this many GPUs."""
     return 2 + 2 * (math.log2(gpus) + 1) + (20 if gpus >= 256 else 0)
 
 
 def aligned(now_s: float, time_s: float) -> float:
-    """Return the first of now, a slot later, two slots later ... that is not before a time."""
+    """Return the first of now, now plus one slot, plus two slots ... that is not before a time."""
     return now_s + SLOT_S * math.ceil((time_s - now_s) / SLOT_S)
 
 
 def gathered(now_s: float, times_s: Iterable[float]) -> float:
-    """Return when the next decision is, if things happen at these times: not within a slot, but for the last of all."""
+    """Return the next decision time given these events: not within a slot, except for the last one."""
     coming = sorted(set(times_s))
     return now_s + SLOT_S if len(coming) > 1 and coming[0] <= now_s + SLOT_S else coming[0]
 
@@ -152,7 +152,7 @@ class Bookkeeper(NoBatchAgent, LeasingAgent):
 
 @dataclass
 class Artifact(Policy):
-    """What the policies of the artifact have in common: they keep books, and carry them out decision by decision."""
+    """The common part of the artifact's policies: they keep books, and execute them decision by decision."""
 
     traits: ClassVar[Traits] = Traits(needs={STEPS, RECORDED_DURATION, COMING_JOBS})
 
@@ -162,11 +162,11 @@ class Artifact(Policy):
 
     @property
     def triggers(self) -> Triggers:
-        """Decide when the books say so, and look at arrivals to know when that is."""
+        """Decide at the times in the books, and at arrivals to learn these times."""
         return Triggers(arrival=True)
 
     def keep(self, accounts: Sequence[Account], gpus: int) -> Books:
-        """Keep the books of all jobs, in the order of submission, from the first to the last decision."""
+        """Compute the books of all jobs, in order of submission, from the first to the last decision."""
         raise NotImplementedError
 
     def begin(self, cluster: Cluster) -> None:
@@ -178,7 +178,7 @@ class Artifact(Policy):
         return Bookkeeper(self, request.id)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Refuse jobs whose rates are not known."""
+        """Refuse jobs with unknown rates."""
         for job in jobs:
             _account(job, cluster.gpu_types[0])
 
@@ -192,12 +192,12 @@ class Artifact(Policy):
         return books
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Carry out what the books say of now, and ask to be asked again at their next decision."""
+        """Execute the current decision of the books, and request a call at the next one."""
         if self._books is None:
             self._books = self._keep([*view.arrived, *view[COMING_JOBS]()])
         turns, before = self._books.turns, self._turn
         while self._until_s <= view.now_s:
-            self._turn += 1  # by more than one where nobody was active in between
+            self._turn += 1  # by more than one if no job was active in between
         over = [job_id for end_s, job_id in self._over if end_s <= view.now_s and job_id in view.jobs]
         next_s = min([self._until_s, *(end_s for end_s, _ in self._over if end_s > view.now_s)])
         wake_at_s = next_s if math.isfinite(next_s) else None
@@ -216,7 +216,7 @@ class Artifact(Policy):
         return turns[self._turn + 1].now_s if self._turn + 1 < len(turns) else math.inf
 
     def lease(self, job_id: str) -> Lease:
-        """Return how a job runs until the next decision; its progress is what the books have at both."""
+        """Return how a job runs until the next decision; its progress is that of the books at both."""
         assert self._books is not None
         turns, total, until_s = self._books.turns, self._totals[job_id], self._until_s
         begin_s, done = turns[self._turn].now_s, total - turns[self._turn].left[job_id]
@@ -241,7 +241,7 @@ class Artifact(Policy):
 
 
 def _account(job: JobView, gpu_type: str) -> Account:
-    """Open an account; raises `InputError` for a job whose rates or deadline are not known."""
+    """Open an account; raises `InputError` for a job with unknown rates or deadline."""
     steps, request = job[STEPS], job.request
     if steps is None:
         message = f"job '{job.id}' has no table of rates"

@@ -1,4 +1,4 @@
-"""Earliest deadline first as ElasticFlow's artifact plays it: each job takes all the GPUs that it can use."""
+"""Earliest deadline first in ElasticFlow's artifact: each job takes all the GPUs that it can use."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .books import LEVELS, Account, Artifact, Books, aligned, gathered
 
 
 class Edf(Artifact):
-    """Plans jobs in the order of their deadlines on what earlier ones leave, at every arrival and end."""
+    """Plans jobs in order of deadline on the GPUs that earlier ones leave, at every arrival and end."""
 
     name: ClassVar[str] = "elasticflow-artifact-edf"
     traits: ClassVar[Traits] = replace(Artifact.traits, rigid=False)
 
     def keep(self, accounts: Sequence[Account], gpus: int) -> Books:
-        """Decide at arrivals and ends, until all jobs have been seen to end."""
+        """Decide at arrivals and ends, until all ends have been noticed."""
         books, coming, active = Books(), list(accounts), list[Account]()
         last_s = now_s = accounts[0].submit_s
         while True:
@@ -40,7 +40,7 @@ class Edf(Artifact):
 
 
 def train(account: Account, now_s: float, last_s: float) -> None:
-    """Train since the last decision; a job that is through before its predicted end ends when it is."""
+    """Train since the last decision; a job that finishes before its predicted end ends when it finishes."""
     if not account.gpus:
         return
     trained_s = now_s - last_s - max(0, now_s - account.end_s)
@@ -51,7 +51,7 @@ def train(account: Account, now_s: float, last_s: float) -> None:
 
 
 def _plan(active: Sequence[Account], gpus: int, now_s: float) -> None:
-    """Find what each job gets now and when it ends, the earliest deadline first."""
+    """Find what each job gets now and when it ends, earliest deadline first."""
     free = {now_s: gpus}  # from which time on
     for account in active:
         _fill(account, free, now_s)

@@ -1,4 +1,4 @@
-"""Gandiva as ElasticFlow's artifact plays it: sets of nodes for jobs of one size, which train in turns within a set."""
+"""Gandiva in ElasticFlow's artifact: sets of nodes for jobs of one size, which train in turns within a set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from simsched.policy import JobView
 
 from .books import LEVELS, RESTART_S, SLOT_S, Account, Artifact, Books, gathered, stand_still_s
 
-#: Those who train in a set change at decisions at multiples of so many seconds, and at no others.
+#: The training jobs of a set change only at decisions at multiples of this many seconds.
 _TURN_S = 60
 
 
 class Gandiva(Artifact):
-    """Deals out sets of nodes by the demand of each size, at arrivals, and once nobody comes any more every slot."""
+    """Distributes sets of nodes by the demand of each size, at arrivals, and every slot after the last arrival."""
 
     name: ClassVar[str] = "elasticflow-artifact-gandiva"
 
@@ -33,13 +33,13 @@ class Gandiva(Artifact):
                 raise input_error("workload", message, f"the sizes are {', '.join(map(str, LEVELS))}")
 
     def keep(self, accounts: Sequence[Account], gpus: int) -> Books:
-        """Decide until all jobs have been seen to end."""
+        """Decide until all ends have been noticed."""
         return _Nodes(list(accounts), gpus, len(self._cluster.nodes)).keep()
 
 
 @dataclass(eq=False)
 class _Member:
-    """A job, what it has trained, and for how long it stands still first when it trains next."""
+    """A job, what it has trained, and how long it pauses before it next trains."""
 
     account: Account
     trained_s: float = 0.0
@@ -48,7 +48,7 @@ class _Member:
 
 @dataclass(eq=False)
 class _Set:
-    """Nodes of which `room` jobs have the use at once; `load` counts those who came, and not those who end."""
+    """Nodes that `room` jobs use at once; `load` counts jobs that joined, and ignores ends."""
 
     nodes: int
     room: int
@@ -78,7 +78,7 @@ def _order(sets: list[_Set]) -> None:
 
 
 def _deal(sets: list[_Set], jobs: Sequence[_Member]) -> None:
-    """Let each job join the least loaded set, which keeps its place among those that are now its equals."""
+    """Let each job join the least loaded set, which keeps its position among sets of equal load."""
     for job in jobs:
         sets[0].take(job)
         _order(sets)
@@ -86,7 +86,7 @@ def _deal(sets: list[_Set], jobs: Sequence[_Member]) -> None:
 
 @dataclass
 class _Nodes:
-    """All sets by the size of their jobs, each list in an order of its own: by load when somebody joined last."""
+    """All sets by the size of their jobs, each list ordered by load at the last join."""
 
     coming: list[Account]
     gpus: int
@@ -113,7 +113,7 @@ class _Nodes:
             now_s = gathered(now_s, [one.submit_s for one in self.coming]) if self.coming else now_s + SLOT_S
 
     def _train(self, now_s: float, elapsed_s: float) -> bool:
-        """Train, and free the sets without jobs; returns whether there were any."""
+        """Train, and free the sets without jobs; return whether there were any."""
         freed = 0
         for sets in self.sets.values():
             for one in sets:
@@ -130,12 +130,12 @@ class _Nodes:
             if not self._place(job, now_s):
                 self.waiting.append(job)
         if freed:
-            for job in self.waiting:  # the artifact removes while it goes through the list, and so passes over the next
+            for job in self.waiting:  # the artifact removes while iterating over the list, and so skips the next
                 if self._place(job, now_s):
                     self.waiting.remove(job)
 
     def _place(self, job: _Member, now_s: float) -> bool:
-        """Put a job into a set that has room for two more, else into a new one, else into the next; or into none."""
+        """Put a job into a set with room for two more, else into a new one, else into the next one, or into none."""
         size = job.account.asked_gpus
         sets = self.sets[size]
         if not sets or sets[0].load + 1 >= sets[0].room:
@@ -151,7 +151,7 @@ class _Nodes:
         return True
 
     def _claim(self, size: int, count: int) -> list[_Set]:
-        """Return so many empty sets, or as many as there are nodes for."""
+        """Return this many empty sets, or as many as the nodes allow."""
         nodes = math.ceil(size / self.node_gpus)
         made = min(count, self.free_nodes // nodes)
         self.free_nodes -= made * nodes
@@ -164,7 +164,7 @@ class _Nodes:
                 job.still_s = stand_still_s(size) + restart_s
 
     def _adjust(self) -> None:
-        """Bring the sets of each size nearer to its share of the GPUs; new ones stay empty, and go, unless dealt to."""
+        """Adjust the sets of each size towards its share of the GPUs; new sets that stay empty are removed."""
         demand = {size: size * sum(len(one.jobs) for one in sets) for size, sets in self.sets.items()}
         for size, sets in self.sets.items():
             if not sets:
@@ -187,13 +187,13 @@ class _Nodes:
         _deal(sets, jobs)
 
     def _dissolve(self, sets: list[_Set], count: int) -> None:
-        """Dissolve the first sets, and deal their jobs to the others."""
+        """Dissolve the first sets, and distribute their jobs over the others."""
         gone, sets[:] = sets[:count], sets[count:]
         self.free_nodes += sum(one.nodes for one in gone)
         _deal(sets, [job for one in gone for job in one.jobs])
 
     def _note(self, now_s: float) -> bool:
-        """Note the decision if it changes anything, and return whether any job has not been seen to end."""
+        """Record the decision if it changes anything, and return whether any end has not been noticed."""
         active = [job.account for job in self.waiting]
         for one in (one for sets in self.sets.values() for one in sets):
             for place, job in enumerate(one.jobs):

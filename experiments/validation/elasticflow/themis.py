@@ -1,4 +1,4 @@
-"""Themis as ElasticFlow's artifact plays it, where its program decides nothing because every job finds room."""
+"""Themis in ElasticFlow's artifact, for workloads in which every job finds room and its program decides nothing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from .books import SLOT_S, Account, Artifact, Books, aligned
 
 
 class Themis(Artifact):
-    """Jobs run on the GPUs asked for, from the slot after they arrive to the end of the slot in which they end."""
+    """Jobs run on their requested GPUs, from the slot after they arrive to the end of the slot in which they end."""
 
     name: ClassVar[str] = "elasticflow-artifact-themis"
 
     def keep(self, accounts: Sequence[Account], gpus: int) -> Books:
-        """Decide at the slots at which somebody comes or goes.
+        """Decide at the slots in which a job arrives or leaves.
 
-        Raises `InputError` where more GPUs are wanted than there are: a program decides who gets them, and it is not
-        known.
+        Raises `InputError` if jobs ask for more GPUs than there are: the program that allocates them is not known.
         """
         books, coming, active = Books(), list(accounts), list[Account]()
         now_s = aligned(0, coming[0].submit_s)

@@ -1,4 +1,4 @@
-"""Tiresias (`dlas-gpu`) as ElasticFlow's artifact plays it: three queues, GPUs without places, ends noticed late."""
+"""Tiresias (`dlas-gpu`) in ElasticFlow's artifact: three queues, GPUs without placement, ends noticed late."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Served:
     still_s: float = 0.0
 
     def limit_s(self) -> float:
-        """Return the seconds that are missing to the limit of its queue, as the artifact divides them."""
+        """Return the seconds missing to the limit of its queue, divided as in the artifact."""
         missing = _LIMITS_GPU_S[self.queue] - self.attained_s if self.queue < len(_LIMITS_GPU_S) else math.inf
         return math.ceil(missing / self.account.asked_gpus) if math.isfinite(missing) else math.inf
 
@@ -41,13 +41,13 @@ class Tiresias(Artifact):
     ends_together: bool = False
 
     def keep(self, accounts: Sequence[Account], gpus: int) -> Books:
-        """Decide at arrivals, jumps to the next queue and ends, until all jobs have been seen to end."""
+        """Decide at arrivals, jumps to the next queue and ends, until all ends have been noticed."""
         return _Queues(list(accounts), gpus, self.ends_together).keep()
 
 
 @dataclass
 class _Queues:
-    """The queues, and all active jobs in an order of their own: the largest first."""
+    """The queues, and all active jobs, largest first."""
 
     coming: list[Account]
     gpus: int
@@ -120,7 +120,7 @@ class _Queues:
         self.active.sort(key=lambda served: -served.account.asked_gpus)
 
     def _predict(self, now_s: float, *, restart: bool) -> None:
-        """Find the next end and jump; a stand-still counts in an end only where everybody restarts."""
+        """Find the next end and jump; a pause counts in an end only if all jobs restart."""
         self.ending, self.ends_s = [], math.inf
         running = [served for served in self.active if served.running]
         for served in running:

@@ -1,4 +1,4 @@
-"""AntMan as Muri's artifact plays it: gangs that reserve GPUs, and opportunistic jobs in their gaps."""
+"""AntMan in Muri's artifact: gangs that reserve GPUs, and opportunistic jobs in their gaps."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Gpu = tuple[int, int]
 
 
 class Gpus:
-    """Who holds each GPU, and its utilisation, in the order of nodes."""
+    """The holder and utilisation of each GPU, in node order."""
 
     def __init__(self, nodes: Sequence[int]) -> None:
-        """Begin with empty nodes of so many GPUs."""
+        """Start with empty nodes of this many GPUs."""
         self._of_node = [[(node, gpu) for gpu in range(gpus)] for node, gpus in enumerate(nodes)]
         self.holders: dict[Gpu, list[Account]] = {gpu: [] for node in self._of_node for gpu in node}
         self.held: dict[Account, list[Gpu]] = {}
@@ -47,12 +47,12 @@ class Gpus:
         self._reopen(gpus)
 
     def complete(self, account: Account) -> None:
-        """Note that a guaranteed job has all its GPUs."""
+        """Record that a guaranteed job has all its GPUs."""
         for gpu in self.held[account]:
             self._utilisation[gpu] += _DRIFT
 
     def release(self, account: Account) -> None:
-        """Take a job's GPUs away."""
+        """Release a job's GPUs."""
         gpus = self.held.pop(account)
         for gpu in gpus:
             self.holders[gpu].remove(account)
@@ -72,17 +72,17 @@ class AntMan(Artifact):
     together_s: ClassVar[float] = TOLERANCE_S
 
     def begin(self, cluster: Cluster) -> None:
-        """Begin with empty GPUs."""
+        """Start with empty GPUs."""
         super().begin(cluster)
         self._gpus = Gpus(self._nodes)
         self._pending: list[Account] = []
 
     def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
-        """Place what can be placed; opportunistic jobs run as fast as their neighbours of now let them."""
+        """Place the jobs that fit; opportunistic jobs run as fast as their current neighbours allow."""
         for account in ended:
             self._gpus.release(account)
         self._pending = sorted([*self._pending, *arrived], key=_rank)
-        # Jobs run on in the order in which they started: the first of two ends names the time of both.
+        # Jobs continue in order of start: the first of two ends gives the time of both.
         before = [account for account in self._active if account.running]
         started = [account for account in self._pending if self._place(account)]
         for account in started:
@@ -122,7 +122,7 @@ class AntMan(Artifact):
         return complete
 
     def _reserve_on_one_node(self, account: Account) -> None:
-        """Take GPUs of the first node with enough, or else all of the one with most, and stay there."""
+        """Take GPUs of the first node with enough, otherwise all of the one with most, permanently."""
         gpus, held = self._gpus, self._gpus.held.get(account, [])
         if held:
             node = held[0][0]
@@ -141,7 +141,7 @@ class AntMan(Artifact):
                 self._gpus.take(account, free[:missing], _GUARANTEED - _DRIFT)
 
     def _iteration_s(self, account: Account) -> float:
-        """Compute seconds of an iteration: the slowest of what the neighbours on any GPU leave."""
+        """Compute the seconds of an iteration, limited by the slowest GPU given its neighbours."""
         longest_s = account.iteration_s
         if account.request.guaranteed:
             return longest_s

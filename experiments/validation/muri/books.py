@@ -1,9 +1,9 @@
-"""The books of Muri's artifact: progress, events and the ends that are predicted.
+"""The bookkeeping of Muri's artifact: progress, events and predicted ends.
 
-Time is continuous, and sums are made in the artifact's order, because ties depend on the last bit. Whenever jobs arrive
+Time is continuous, and sums follow the artifact's order, because ties depend on the last bit. Whenever jobs arrive
 or end, a running job is credited with the time since the last such event, less one restart overhead, while its end is
-predicted without the overhead; `charge_every_event: false` leaves the charge out. Jobs run in leases: the jobs that end
-next until then, the others until the next event.
+predicted without the overhead; `charge_every_event: false` removes the charge. Jobs run in leases: the jobs that end
+next until their end, the others until the next event.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Site
 from simsched.policy import RECORDED_DURATION, REMAINING_WORK, Action, Decision, Policy, Traits, View
 
-#: What a decision says of jobs.
+#: The changes of a decision.
 Jobs = dict[str, Allocation | Action]
 
-#: Iterations are so much longer under the scheduler.
+#: The factor by which iterations are longer under the scheduler.
 ALONE = 1.015
-#: Seconds that a restart costs, on 1, 2, 4, 8, 16 and 32 GPUs; 10 for every other model.
+#: Seconds of a restart on 1, 2, 4, 8, 16 and 32 GPUs; 10 for every other model.
 _COUNTS = (1, 2, 4, 8, 16, 32)
 _OVERHEAD_S = {
     "vgg16": (7, 7, 8, 9, 9, 10),
@@ -63,42 +63,42 @@ class Account:
 
     @property
     def gpus(self) -> int:
-        """GPUs that the job asks for."""
+        """Requested GPUs."""
         return self.request.num_gpus
 
     def done(self, now_s: float) -> float:
-        """Return the iterations done by a second since the last event."""
+        """Return the iterations done since the last event, at a given second."""
         since = max(now_s - self.checked_s - self.now_overhead_s, 0) / self.now_iteration_s if self.running else 0.0
         return max(0.0, min(self.total - self.remaining + since, self.total))
 
     def advance(self, now_s: float) -> None:
-        """Credit a running job with the time since it was last looked at, less one overhead."""
+        """Credit a running job with the time since its last update, minus one overhead."""
         elapsed_s = now_s - self.checked_s
         self.executed_s = self.executed_s + now_s - self.checked_s
         self.checked_s = now_s
         self.remaining -= max(elapsed_s - self.now_overhead_s, 0) / self.now_iteration_s
 
     def run(self, now_s: float, iteration_s: float, overhead_s: float) -> None:
-        """Run from now on at so many seconds an iteration."""
+        """Run from now at this many seconds per iteration."""
         self.checked_s, self.running = now_s, True
         self.now_iteration_s, self.now_overhead_s = iteration_s, overhead_s
 
 
 class Bookkeeper(NoBatchAgent, LeasingAgent):
-    """Runs a job until the second that the books name."""
+    """Runs a job until the second given by the books."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
-        """Return the time until the job ends, or until something else happens."""
+        """Return the time until the job ends, or until the next event."""
         account = self._account
         return Lease(account.ends_s, account.done, completes=account.ends_s < math.inf)
 
 
 @dataclass
 class Artifact(Policy):
-    """What the policies of the artifact have in common: the events, and the credit for time."""
+    """The common part of the artifact's policies: events, and the credit for time."""
 
     traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK, RECORDED_DURATION})
 
@@ -110,7 +110,7 @@ class Artifact(Policy):
     charge_every_event: bool = True
 
     def begin(self, cluster: Cluster) -> None:
-        """Begin with empty books."""
+        """Start with empty books."""
         self._nodes = tuple(node.gpus for node in cluster.nodes)
         self._accounts: dict[str, Account] = {}
         self._active: list[Account] = []
@@ -122,8 +122,8 @@ class Artifact(Policy):
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Open an account.
 
-        Raises `InputError` for a job without a profile of its stages, and for one that is submitted so shortly after
-        another that the artifact would have it arrive with that one, before its time.
+        Raises `InputError` for a job without a profile of its stages, and for one submitted so shortly after another
+        that in the artifact both would arrive together.
         """
         if request.profile is None:
             message = f"job '{request.id}' has no profile of its stages"
@@ -147,7 +147,7 @@ class Artifact(Policy):
         return Bookkeeper(account)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Bring the books up to now, schedule, and predict who ends next."""
+        """Update the books, schedule, and predict the next ends."""
         now_s = view.now_s
         for job in view.arrived:
             account = self._accounts[job.id]
@@ -155,7 +155,7 @@ class Artifact(Policy):
             account.duration_s = job[RECORDED_DURATION]
             self._arrived.append(account)
         if not (view.finished or self._arrived or now_s == self._wake_s):
-            return Decision.change({})  # the job that was to be looked at now has been looked at since
+            return Decision.change({})  # the job due for an update has been updated since
         for account in self._active:
             if account.running:
                 account.advance(now_s)
@@ -170,16 +170,16 @@ class Artifact(Policy):
         return Decision(jobs, renew_leases=True, wake_at_s=self._wake_s)
 
     def due(self) -> tuple[float, list[str]]:
-        """Return when jobs end next, as things stand, and the ids of those."""
+        """Return the next predicted end, and the ids of the jobs that end then."""
         ends_s = self._ending[0].ends_s if self._ending else math.inf
         return ends_s, [account.request.id for account in self._ending]
 
     def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
-        """Choose who runs and how fast, and set when to be asked again; returns what happens to the jobs."""
+        """Choose the running jobs and their speeds, and set the next call; return the changes."""
         raise NotImplementedError
 
     def event_s(self, end_s: float, view: View) -> float:
-        """Return the time of the event at which jobs that end at a second are taken to end."""
+        """Return the time of the event at which jobs that end at a second count as ended."""
         return end_s
 
     def _predict(self, view: View) -> None:
@@ -204,7 +204,7 @@ class Artifact(Policy):
 
 
 def _milliseconds(seconds: float) -> float:
-    """Return the number of milliseconds with the fewest digits that are so many seconds."""
+    """Return the number of milliseconds with the fewest digits that equals this many seconds."""
     exact = seconds * 1000
     return next((ms for digits in range(17) if (ms := round(exact, digits)) / 1000 == seconds), exact)
 
@@ -212,7 +212,7 @@ def _milliseconds(seconds: float) -> float:
 def first_fit(free: list[int], whole: int, gpus: int) -> Allocation:
     """Take GPUs from `free`: the first node with room, or the first empty nodes and one more for the rest.
 
-    `whole` is what a node has. Returns () and takes nothing where the job does not fit.
+    `whole` is the size of a node. Returns () and takes nothing if the job does not fit.
     """
     if gpus <= whole:
         node = next((node for node, count in enumerate(free) if count >= gpus), -1)

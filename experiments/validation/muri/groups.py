@@ -1,4 +1,4 @@
-"""Muri-S and Muri-L as their artifact plays them."""
+"""Muri-S and Muri-L as in their artifact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simsched.toolkit.grouping import exact_matching, groups as grouping
 from .books import ALONE, TOLERANCE_S, Account, Artifact, Jobs, first_fit
 from .recorded import Matchings
 
-#: An iteration of a group of so many jobs is so much longer than their pipeline.
+#: The factor by which an iteration of a group is longer than its pipeline, by number of jobs.
 _TOGETHER = {2: 1.33, 3: 1.5, 4: 1.37}
 _UNMATCHED_FOUR = 1.3
 
@@ -25,9 +25,9 @@ _UNMATCHED_FOUR = 1.3
 class Muri(Artifact):
     """Muri: jobs of one size in groups of up to four, grouped and placed again at every event.
 
-    `order` is by the service left (Muri-S) or attained (Muri-L). `split_slow` undoes groups that are slower than their
-    members one after the other (the artifact's autopack), `worst_order` takes the worst order in a group. `matchings`
-    names a file of matchings in the order in which they were made, instead of making them.
+    `order` is by remaining (Muri-S) or attained (Muri-L) service. `split_slow` splits groups that are slower than their
+    members in sequence (the artifact's autopack), `worst_order` takes the worst order in a group. `matchings` names a
+    file of recorded matchings, in order, to use instead of computing them.
     """
 
     name: ClassVar[str] = "muri-artifact"
@@ -42,21 +42,21 @@ class Muri(Artifact):
     _known: dict[tuple[tuple[float, float, float], ...], float] = field(default_factory=dict, init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> None:
-        """Read the matchings, if such are named."""
+        """Read the matchings, if any are given."""
         super().begin(cluster)
         self._match: grouping.Matcher = exact_matching if self.matchings is None else Matchings(self.matchings)
         self._placed: dict[tuple[str, ...], Allocation] = {}
         self._rules = grouping.Rules(sum(self._nodes), most_jobs=self.most_jobs, both_ways=True)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Play all jobs in the books alone, to see that the recorded matchings are those of these jobs."""
+        """Run all jobs in the books alone, to check that the recorded matchings belong to these jobs."""
         if self.matchings is not None:
             self.begin(cluster)
             play(self, jobs, cluster)
             cast("Matchings", self._match).refuse_more()
 
     def event_s(self, end_s: float, view: View) -> float:
-        """Return the time of an arrival that is one event with the end, be it before or after."""
+        """Return the time of an arrival that coincides with the end, before or after it."""
         arrives_s = view[NEXT_ARRIVAL]()
         return arrives_s if abs(arrives_s - end_s) <= TOLERANCE_S else end_s
 

@@ -19,7 +19,7 @@ class Shortest(Artifact):
     name: ClassVar[str] = "muri-artifact-shortest"
 
     def __init__(self, by_service: bool = False, charge_every_event: bool = True) -> None:
-        """Order jobs by seconds left, or by GPU-seconds left."""
+        """Order jobs by remaining seconds, or by remaining GPU-seconds."""
         super().__init__(charge_every_event)
         self.by_service = by_service
 
@@ -42,19 +42,19 @@ class Shortest(Artifact):
 
 
 class Queues(Artifact):
-    """Tiresias-L: three queues by attained GPU time, GPUs without places, and a wake-up that is late for gangs."""
+    """Tiresias-L: three queues by attained GPU time, GPUs without placement, and a wake-up that is late for gangs."""
 
     name: ClassVar[str] = "muri-artifact-queues"
     together: ClassVar[float] = 0.0
 
     def begin(self, cluster: Cluster) -> None:
-        """Begin with empty queues."""
+        """Start with empty queues."""
         super().begin(cluster)
         self._queues: list[list[Account]] = [[], [], []]
         self._held: dict[str, Allocation] = {}
 
     def schedule(self, arrived: Sequence[Account], ended: Sequence[Account], now_s: float) -> Jobs:
-        """Demote, then serve the queues in order as far as GPUs go."""
+        """Demote, then serve the queues in order while GPUs last."""
         for account in ended:
             self._queues[account.queue].remove(account)
         self._queues[0] += arrived
@@ -69,7 +69,7 @@ class Queues(Artifact):
                     account.run(now_s, account.iteration_s, account.overhead_s)
             queue.sort(key=lambda account: not account.running)
         running = [account for account in self._active if account.running]
-        # The seconds of a gang are not multiplied by its GPUs here, as they are where it is demoted.
+        # Here the seconds of a gang are not multiplied by its GPUs, unlike at its demotion.
         looks = [
             math.ceil(_LIMITS_GPU_S[one.queue] / one.gpus) - one.executed_s + now_s for one in running if one.queue < 2
         ]
@@ -77,14 +77,14 @@ class Queues(Artifact):
         if self._wake_s is not None and self._wake_s <= now_s:
             if self._round(running, now_s):
                 return self.schedule((), (), now_s)
-            self._wake_s = math.nextafter(now_s, math.inf)  # the artifact would not end
+            self._wake_s = math.nextafter(now_s, math.inf)  # the artifact would loop forever
         self._held = self._places(running)
         return self._held
 
     def _round(self, running: Sequence[Account], now_s: float) -> bool:
-        """Hold the event that is due at this very instant; returns whether it changes anything.
+        """Process the event due at this instant; return whether it changes anything.
 
-        A job is short of its limit by less than the clock can tell, and adding no time at all may round that away.
+        A job may miss its limit by less than the clock's resolution, and adding zero time may round that away.
         """
         before_s = [account.executed_s for account in running]
         for account in running:
@@ -99,7 +99,7 @@ class Queues(Artifact):
             self._queues[account.queue].append(account)
 
     def _places(self, running: Iterable[Account]) -> dict[str, Allocation]:
-        """Leave jobs where they are, and put the others on the GPUs that are left, node by node."""
+        """Keep placed jobs where they are, and place the others on the remaining GPUs, node by node."""
         ids = {account.request.id: account.gpus for account in running}
         places = {job_id: held for job_id, held in self._held.items() if job_id in ids}
         free = list(self._nodes)

@@ -1,4 +1,4 @@
-"""Matchings recorded from Muri's artifact, and whether they are those of the jobs at hand."""
+"""Matchings recorded from Muri's artifact, and a check that they belong to the given jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from simsched.toolkit import Recording
 from simsched.toolkit.grouping import exact_matching
 
-#: Two matchings whose weights differ by no more than this part are both of maximum weight.
+#: Two matchings whose weights differ by at most this share both have maximum weight.
 _SAME = 1e-9
 _REMEDY = "give the matchings of this trace and of these settings"
 

@@ -1,11 +1,11 @@
-"""Optimus with an oracle: one GPU after the other to the job whose completion it brings forward most.
+"""Optimus with an oracle: gives each GPU in turn to the job whose completion it brings forward most.
 
 Idea: greedy marginal gains in remaining time (Peng et al., EuroSys'18, section 4.1). This is the "Optimus+Oracle" that
 Pollux compares with (section 5.1 there): one knob, the number of GPUs, instead of workers and parameter servers; true
-step times and true remaining iterations at the submitted batch size. It keeps habits of its simulator on which the
-published results depend: the estimate of remaining iterations leaves out the epoch in progress, one GPU is predicted
-with at least two micro-batches, and placement is taken to be consolidated. Parameters mend the first two
-(docs/validation.md says what that is worth). With several GPU types it runs on each separately
+step times and true remaining iterations at the submitted batch size. It keeps the quirks of Pollux's simulator on which
+the published results depend: the estimate of remaining iterations leaves out the epoch in progress, one GPU is
+predicted with at least two micro-batches, and placement is taken to be consolidated. Parameters correct the first two
+(docs/validation.md gives the effect). With several GPU types it runs on each separately
 (`simsched.toolkit.type_pools`).
 """
 
@@ -48,7 +48,7 @@ class Optimus(Policy):
     _step_times: dict[tuple[str, str, int, int], float] = field(default_factory=dict, init=False, repr=False)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted; refuse jobs that know only a duration."""
+        """Keep the batch size submitted; refuse jobs described only by a duration."""
         required_limits(self.name, "step times", request, facts)
         return fixed_agent(request, facts)
 
@@ -77,7 +77,7 @@ class Optimus(Policy):
         return counts
 
     def _gain(self, job: JobView, gpus: int, pool: TypePool) -> float:
-        """Return the seconds that one GPU more saves, 0 where the job cannot use it."""
+        """Return the seconds that one more GPU saves, 0 if the job cannot use it."""
         limits = job.limits
         assert limits is not None  # `agent` refuses jobs without
         batch = fixed_batch(job)

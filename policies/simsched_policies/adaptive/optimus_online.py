@@ -1,20 +1,21 @@
-"""Optimus as published: predicts the rest of a training from its losses, and its speed from measurements.
+"""Optimus as published: predicts the remaining epochs of a job from its losses, and its speed from measurements.
 
 Idea: Peng et al., "Optimus: An efficient dynamic resource scheduler for deep learning clusters", EuroSys'18. Losses,
-divided by the first and freed of outliers, follow 1/(b0 k + b1) + b2 (section 3.1); a job has converged when its loss
-falls by less than a threshold in several epochs in a row. A step of a batch of M examples on w workers takes M/w t0 +
-t1 + t3 w seconds (section 3.2; all-reduce, hence without the terms in parameter servers). Both are refitted by
-non-negative least squares at every report and measurement. Each job gets a worker, then each further worker goes to the
-job whose completion it brings forward most; savings of young jobs count 0.95 (section 4.1).
+normalised by the first and cleaned of outliers, follow 1/(b0 k + b1) + b2 (section 3.1); a job has converged when its
+loss falls by less than a threshold in several epochs in a row. A step of a batch of M examples on w workers takes M/w
+t0 + t1 + t3 w seconds (section 3.2; with all-reduce the terms for parameter servers drop out). Both are refitted by
+non-negative least squares at every report and measurement. Each job gets one worker; each further worker goes to the
+job whose completion it brings forward most, the savings of young jobs weighted by 0.95 (section 4.1).
 
-Published: decisions every 10 minutes, short runs of each job in five configurations to start the fit of its speed,
-thresholds of 1 to 5 %. Ours: a threshold of 1 % over 3 epochs; the five are 1, 2, 4, 8 and 16 workers, as far as a job
-can use them.
+Published: decisions every 10 minutes, short runs of each job in five configurations to initialise its speed model,
+thresholds of 1 to 5 %. Our choices: a threshold of 1 % over 3 epochs; the five are 1, 2, 4, 8 and 16 workers, as far as
+a job can use them.
 
-Deviations: there are workers only, hence no dominant resource to divide by and no placement of servers; the five runs
-are read off the application's profile (signal `offline_profiles`) and cost nothing. k counts epochs. Before its fourth
-report a job is expected to end at epoch `prior_epochs`; one that outlives its prediction, with the next epoch. Jobs end
-after the epochs of their application, whatever threshold their users would set. Placement is that of `optimus`.
+Deviations: there are no parameter servers, hence no dominant resource to divide by and no servers to place; the five
+runs are read from the application's profile (signal `offline_profiles`) and cost nothing. k counts epochs. Before its
+fourth report a job is expected to end at epoch `prior_epochs`; a job that outlives its prediction, at the next epoch.
+Jobs end after the epochs of their application, regardless of any threshold that users would set. Placement is that of
+`optimus`.
 
 `convergence: oracle` and `speed: oracle` read the truth, as `optimus` does; with both it decides as `optimus`.
 `convergence_error` and `speed_error` perturb the estimates by that share, up for half of the jobs and down for the
@@ -70,10 +71,10 @@ PREDICTIONS_FILE = "predictions.csv"
 
 @dataclass
 class OptimusOnline(Optimus):
-    """Gives every job a GPU, then each further one to the largest predicted gain in remaining time.
+    """Gives every job one GPU, then each further GPU to the job with the largest predicted gain in remaining time.
 
     A job has converged when its loss falls by less than `threshold` (relative) in each of `calm_epochs` epochs in a
-    row. Its speed is known beforehand on `initial_samples` numbers of workers.
+    row. Its speed is profiled beforehand on `initial_samples` numbers of workers.
     """
 
     name: ClassVar[str] = "optimus-online"
@@ -96,7 +97,7 @@ class OptimusOnline(Optimus):
     _log: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse thresholds and errors that leave nothing to estimate."""
+        """Check the thresholds and errors."""
         if self.threshold < 0 or self.calm_epochs < 1 or self.prior_epochs <= 0 or self.initial_samples < 0:
             raise ValueError("calm_epochs and prior_epochs must be above 0, threshold and initial_samples not below it")
         if not (0 <= self.convergence_error < 1 and 0 <= self.speed_error < 1):
@@ -104,7 +105,7 @@ class OptimusOnline(Optimus):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the signals of the estimates chosen."""
+        """Return the signals that the chosen estimates need."""
         found = set(self.traits.needs)
         found |= {REMAINING_WORK} if self.convergence == "oracle" else set()
         if self.speed == "oracle":
@@ -112,7 +113,7 @@ class OptimusOnline(Optimus):
         return frozenset(found | {OFFLINE_PROFILES} if self.initial_samples else found)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted; refuse jobs that report no losses where these are needed."""
+        """Keep the batch size submitted; refuse jobs that report no losses if losses are needed."""
         if self.convergence == "fitted":
             refuse_without_losses(self.name, request, facts)
         return super().agent(request, facts)
@@ -120,8 +121,8 @@ class OptimusOnline(Optimus):
     def artifacts(self) -> Mapping[str, str]:
         """Return the predictions, a row for each job at each decision that changed it.
 
-        Columns: `time_s, job_id, progress, end` (progress by now, and predicted at completion), `gpus, step_s` (given,
-        and the seconds of a step predicted there).
+        Columns: `time_s, job_id, progress, end` (progress by now, and predicted at completion), `gpus, step_s` (the
+        GPUs given, and the predicted seconds of a step on them).
         """
         if not self._log:
             return {}
@@ -154,7 +155,7 @@ class OptimusOnline(Optimus):
         return dict(zip(pool.jobs, counts, strict=True))
 
     def _step_s(self, job: JobView, pool: TypePool, most: int, gpus: int) -> float:
-        """Return the seconds of a step on GPUs of the pool, infinite on more than the job can use."""
+        """Return the seconds of a step on this many GPUs of the pool, infinite on more than the job can use."""
         limits = job.limits
         assert limits is not None  # `agent` refuses jobs without
         return self._step_time(job, limits, fixed_batch(job), gpus, pool) if gpus <= most else inf
@@ -166,7 +167,7 @@ class OptimusOnline(Optimus):
         own = {site: speed for site, speed in job[MEASURED_SPEEDS].items() if site.gpu_type == pool.gpu_type}
         samples = {sample.workers: sample for sample in self._initial(job, limits, batch, pool)}
         samples |= {sample.workers: sample for sample in samples_of(own)}
-        if not samples:  # nothing is known: no second GPU saves anything
+        if not samples:  # without samples, no second GPU saves anything
             return 1.0
         ordered = tuple(samples[workers] for workers in sorted(samples))
         return self._models.of(job.id, ordered, batch).step_s(gpus) / error

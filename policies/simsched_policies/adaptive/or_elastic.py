@@ -1,18 +1,18 @@
-"""Or-elastic: adds workers while each step adds enough throughput, whatever an example is worth.
+"""Or-elastic: adds workers while each step adds enough throughput, ignoring statistical efficiency.
 
 Idea: resource elasticity driven by throughput (Or, Zhang and Freedman, "Resource elasticity in distributed deep
 learning", MLSys'20). A job begins on a few workers and measures its throughput R on k of them. The scaling efficiency
-of a step from k' to k workers is s = ((R - R') / (k - k')) / (R' / k'); above 0.1 another step follows, otherwise the
-step is undone. The batch is chosen for throughput alone: the largest per GPU that fits, up to the largest in all.
-Progress still follows the true statistical efficiency. It is the baseline of autoscaling in Pollux (OSDI'21, section
-5.4).
+of a step from k' to k workers is s = ((R - R') / (k - k')) / (R' / k'). If s exceeds 0.1 another step follows;
+otherwise the step is undone. The batch is chosen for throughput alone: the largest per GPU that fits, up to the largest
+in all. Progress still follows the true statistical efficiency. It is the baseline of autoscaling in Pollux (OSDI'21,
+section 5.4).
 
 Published defaults: steps of 4 workers from 4 workers, 100 batches measured at each size, threshold 0.1. Which of them
 Pollux used is not published; its Figure 9 shows 4 nodes of 4 GPUs for 0.9 ks and then all 16 nodes.
 
 Deviations: workers come in whole nodes, provisioned when needed and released when their job is done; steps count nodes;
-measurements have no noise, hence no straggler detection or averaging. The rule is for one job; several are served in
-order of arrival, each growing into free nodes, with several GPU types into those of one.
+measurements have no noise, hence no straggler detection or averaging. The paper's rule covers one job; here several are
+served in order of arrival, and each grows into the free nodes of one GPU type.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ThroughputAgent(UnlearningAgent):
     """Runs a job at the batch with the largest throughput: as many examples on each GPU as fit."""
 
     def __init__(self, limits: BatchLimits, fixed_batch_size: int | None) -> None:
-        """Choose within limits, or keep to the only batch size."""
+        """Choose within the batch limits, or keep the only batch size."""
         self.limits = limits
         self.fixed_batch_size = fixed_batch_size
 
@@ -56,7 +56,7 @@ class ThroughputAgent(UnlearningAgent):
 
 @dataclass
 class _Growth:
-    """How far a job has been scaled out: the nodes wanted, since when, and whether that is final."""
+    """How far a job is scaled out: the nodes wanted, since when, and whether that is final."""
 
     nodes: int
     since_s: float
@@ -82,7 +82,7 @@ class OrElastic(Policy):
     _growth: dict[str, _Growth] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse steps of nothing."""
+        """Check the parameters."""
         if self.start_nodes < 1 or self.step_nodes < 1:
             raise ValueError("start_nodes and step_nodes must be at least 1")
         if self.min_batches < 0 or not 0 <= self.threshold <= 1:
@@ -94,14 +94,14 @@ class OrElastic(Policy):
         return Triggers(interval_s=self.interval_s, node_change=True)
 
     def begin(self, cluster: Cluster) -> None:
-        """Refuse a first step of more nodes than there are of any type."""
+        """Refuse a first step of more nodes than any GPU type has."""
         most = max(sum(node.gpu_type == kind for node in cluster.nodes) for kind in cluster.gpu_types)
         if self.start_nodes > most:
             message = f"start_nodes is {self.start_nodes}, and the cluster has {most} nodes of one GPU type"
             raise input_error("policy 'or-elastic'", message, f"give at most {most}")
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Let every job run at its largest throughput; refuse jobs that know only a duration."""
+        """Let every job run at its largest throughput; refuse jobs described only by a duration."""
         limits = required_limits(self.name, "a batch-size model", request, facts)
         return ThroughputAgent(limits, facts.fixed_batch_size)
 
@@ -127,7 +127,7 @@ class OrElastic(Policy):
         return Decision(allocations, nodes=wanted or [0])
 
     def _nodes(self, job: JobView, view: View, untaken: list[int]) -> list[int]:
-        """Pick the nodes for a job, its own first, and take them from those that nobody has."""
+        """Pick the nodes of a job, those it holds first, and remove them from the free ones."""
         own = [node for node, _ in job.allocation]
         growth = self._growth.get(job.id)
         if growth is None:
@@ -142,7 +142,7 @@ class OrElastic(Policy):
         return found
 
     def _grow(self, job: JobView, growth: _Growth, view: View, room: int) -> None:
-        """Make one more step, take the last one back, or leave things as they are."""
+        """Take one more step, undo the last one, or change nothing."""
         speeds = {site.gpus: speed for site, speed in job[MEASURED_SPEEDS].items()}
         gpus = sum(count for _, count in job.allocation)
         if not gpus or len(job.allocation) != min(growth.nodes, room):
@@ -170,7 +170,7 @@ def scaling_efficiency(speeds: Mapping[int, Speed], fewer: int, more: int) -> fl
 
 
 def _untaken(pool: TypePool) -> list[int]:
-    """List the nodes of a type that no job holds, those that are up first."""
+    """List the free nodes of a type, those that are up first."""
     taken = {node for job in pool.jobs.values() for node, _ in job.allocation}
     rest = [node for node in pool.nodes if node not in taken]
     return sorted(rest, key=lambda node: (not pool.view.up[node], node))

@@ -1,18 +1,18 @@
-"""Sia: every round, each job gets the GPU type and the number of GPUs that serve all jobs' goodputs best.
+"""Sia: every round, each job gets the GPU type and the number of GPUs that maximise the goodput of all jobs together.
 
-Idea: GPUs come in few sensible configurations, powers of two inside a node and whole nodes beyond, few enough for an
+Idea: the sensible configurations of GPUs, powers of two inside a node and whole nodes beyond, are few enough for an
 integer program to choose one for each job every minute, over GPU types and numbers at once (Jayaram Subramanya et al.,
 SOSP'23, section 3). A configuration is worth the goodput that the job's own model predicts, relative to the job's
 least, to the power of `fairness`, discounted by past restarts if it is a change. A job starts from a profile on one GPU
 of each type, at most doubles its GPUs, and on a type where it never ran is taken to scale as on one where it did. A job
-that trains by plans (hybrid, section 5.3) is scaled by whole replicas: stages and tensor ranks stay those of the plan
-asked for, or of the best plan on the fewest GPUs of a type that any plan fits. Other jobs without a batch size are
-rigid: they get what they asked for, on any type.
+that trains by plans (hybrid, section 5.3) is scaled by whole replicas: stages and tensor ranks stay those of the
+requested plan, or of the best plan on the fewest GPUs of a type that fit any plan. Other jobs without a batch size are
+rigid: they get the GPUs they asked for, on any type.
 
-Deviations: if all jobs are rigid, rounds are skipped until a job or node comes or goes; plans are known beforehand on
-any number of GPUs and keep the global batch, whereas Sia profiles the smallest and has every replica add to the batch;
-the program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and splits it only
-where none does.
+Deviations: if all jobs are rigid, rounds are skipped until a job or node arrives or leaves; plans are known beforehand
+on any number of GPUs and keep the global batch, whereas Sia profiles the smallest and has every replica add to the
+batch; the program is solved to 1e-4 by HiGHS; a placement packs a job on the fullest nodes that hold it, and splits it
+only if none does.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from simsched.toolkit.programs import (
     values,
 )
 
-#: GPU types as the program sees them: nodes that their GPUs would fill, and GPUs of a node.
+#: GPU types as the program sees them: whole nodes that their GPUs would fill, and GPUs per node.
 Groups = Mapping[str, tuple[int, int]]
 
 
 @dataclass
 class Sia(Policy):
-    """Chooses configurations every `interval_s` seconds; `penalty` weighs a job that is left without GPUs.
+    """Chooses configurations every `interval_s` seconds; `penalty` is the cost of leaving a job without GPUs.
 
     No job gets more than `most_gpus` GPUs.
     """
@@ -89,24 +89,24 @@ class Sia(Policy):
     _curves: PlanCurves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what the program cannot use."""
+        """Check the parameters of the program."""
         if self.fairness == 0 or self.most_gpus < 1:
             raise ValueError("fairness must not be 0, and most_gpus at least 1")
-        if self.fairness < 0 and self.penalty <= 1:  # the worth of the configuration that a job runs worst on is 1
+        if self.fairness < 0 and self.penalty <= 1:  # the worth of a job's worst configuration is 1
             raise ValueError("penalty must be more than 1 where fairness is negative, or jobs may wait for ever")
 
     def begin(self, cluster: Cluster) -> None:
-        """Know nothing yet of how plans scale."""
+        """Start without any rates of plans."""
         self._curves = PlanCurves(cluster)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Adapt the batch to the goodput, where there is a batch."""
+        """Adapt the batch to the goodput if the job has a batch."""
         if facts.limits is None:
             return fixed_agent(request, facts)
         return goodput_agent(request, facts, shared=self._shared)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Value every configuration of every job, choose, and place what was chosen."""
+        """Value every configuration of every job, choose one for each, and place them."""
         groups = _groups(view)
         if not view.jobs or not groups:
             self._seen = None
@@ -183,7 +183,7 @@ class Sia(Policy):
         return known[1], known[2]
 
     def _replica(self, job: JobView, kind: str, most: int) -> Plan | None:
-        """Return the plan of a replica: of the plan asked for, else of the best on the fewest GPUs that any fits."""
+        """Return the plan of a replica: of the requested plan, else of the best one on the fewest GPUs that fit any."""
         plan = job.request.plan
         if plan is None:
             counts = self._curves.counts(most, kind)
@@ -218,7 +218,7 @@ class Sia(Policy):
         return [one for one, keep in zip(allowed, kept, strict=True) if keep], known[1][kept]
 
     def _goodputs(self, job: JobView, kinds: Sequence[Configuration]) -> Floats:
-        """Predict the goodput of configurations, by the job's own models as far as it has any."""
+        """Predict the goodput of configurations from the job's own models, as far as it has any."""
         found = np.zeros(len(kinds))
         report = job[GOODPUT]
         profiled = [kind for kind in sorted(report.types) if report.on(kind).max_profiled_gpus > 0]
@@ -238,7 +238,7 @@ class Sia(Policy):
         return found
 
     def _of_one(self, job: JobView, gpu_type: str) -> float:
-        """Return the goodput on one GPU of a type, as profiled when the application was new; 1 where it was not."""
+        """Return the goodput on one GPU of a type, as profiled at submission; 1 without a profile."""
         what = job.facts.name, gpu_type
         if what not in self._alone:
             prior: Prior | None = job[OFFLINE_PROFILES].get(gpu_type)
@@ -260,7 +260,7 @@ def _is_rigid(job: JobView) -> bool:
 
 
 def _groups(view: View) -> dict[str, tuple[int, int]]:
-    """Return the whole nodes that each type's GPUs would fill, and the GPUs of its largest node; types that are up."""
+    """Return, for types that are up, the whole nodes that their GPUs would fill and the GPUs of their largest node."""
     found = {}
     for gpu_type in sorted({node.gpu_type for node in view.nodes}):
         sizes = [node.gpus for node, up in zip(view.nodes, view.up, strict=True) if up and node.gpu_type == gpu_type]

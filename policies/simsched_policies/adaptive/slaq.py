@@ -1,24 +1,22 @@
-"""SLAQ: GPUs go where they are expected to lower the loss most in the next epoch of scheduling.
+"""SLAQ: GPUs go to the jobs whose loss they are predicted to reduce most in the next scheduling epoch.
 
 Idea: quality-driven scheduling (Zhang, Stafman, Or and Freedman, "SLAQ: Quality-driven scheduling for distributed
-machine learning", SoCC'17). Falls in loss are made comparable between jobs by dividing by the largest one that the job
-has seen so far. The loss of the next epoch is predicted by the closer of two families, sublinear 1/(a k^2 + b k + c) +
+machine learning", SoCC'17). Loss reductions are normalised by the largest one that the job has seen so far, which makes
+jobs comparable. The loss of the next epoch is predicted by the closer of two families, sublinear 1/(a k^2 + b k + c) +
 d and linear or superlinear mu^(k - b) + c, fitted with weights that favour recent losses exponentially. Every job gets
-one unit, then each further unit goes to the job whose predicted normalised fall grows most by it. The time of an
-iteration is inverse to the number of units. For concave gains this is optimal among allocations that give every job a
-unit. With fewer units than jobs, those that gain most with one get one each, though fewer jobs with several units may
-gain more.
+one unit; each further unit goes to the job whose predicted normalised reduction grows most. The time of an iteration is
+inversely proportional to the number of units. For concave gains this is optimal among allocations that give every job a
+unit. With fewer units than jobs, the jobs that gain most from one unit get one each, although fewer jobs with several
+units may gain more.
 
-Published: the two families, the greedy rule, epochs of about 3 s for tasks of Spark on cores. Ours: epochs of 60 s, for
-GPUs; weights of 0.9 to the power of the age in reports, as the paper names no rate; "the largest fall seen" is that
-between two reports.
-
-Deviations: k counts the epochs trained, parts included, since a deep-learning job may report only now and then. Until
-its fourth report a job is predicted to follow the first family with a = d = 0 and b = c = 1: half of its loss in one
-epoch. With `speed: fitted` the time of an iteration is that of Optimus' model, fitted to the job's measurements, with
-diminishing returns in speed too. GPUs from which no job is expected to gain are shared evenly. A change of placement is
-free in the paper and to this policy, though the engine charges for it. Batches stay as submitted. With several GPU
-types it runs on each separately (`simsched.toolkit.type_pools`).
+Published: the two families, the greedy rule, epochs of about 3 s for Spark tasks on cores. Our choices: epochs of 60 s,
+for GPUs; weights of 0.9 to the power of the age in reports, as the paper names no rate; "the largest reduction seen" is
+that between two reports. Deviations: k counts the epochs trained, including fractions, since a deep-learning job may
+report rarely. Until its fourth report a job is predicted to follow the first family with a = d = 0 and b = c = 1: half
+of its loss in one epoch. With `speed: fitted` the time of an iteration is that of Optimus' model, fitted to the job's
+measurements, with diminishing returns in speed too. GPUs from which no job is predicted to gain are shared evenly. A
+change of placement is free in the paper and to this policy, though the engine charges for it. Batches stay as
+submitted. With several GPU types it runs on each separately (`simsched.toolkit.type_pools`).
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ from simsched.toolkit import (
 
 #: Reports that a fit uses; with the default weights earlier ones weigh less than 5 % of the last.
 _WINDOW = 30
-#: What is expected of a job that has reported too little: 1/(epochs + 1).
+#: The predicted loss of a job with too few reports: 1/(epochs + 1).
 _UNKNOWN = Fit("sublinear", (0.0, 1.0, 1.0, 0.0), 0.0)
 
 
@@ -63,9 +61,9 @@ Rate = Callable[[int], float]
 
 @dataclass
 class Slaq(Policy):
-    """Gives every job a GPU, then each further one to the largest predicted fall of normalised loss.
+    """Gives every job a GPU, then each further one to the largest predicted reduction of normalised loss.
 
-    It decides every `interval_s`; `decay` is the weight of a report relative to that of the next. `speed` says how
+    It decides every `interval_s`; `decay` is the weight of a report relative to that of the next. `speed` selects how
     speed grows with GPUs: `linear` as published, or `fitted` to what the job has measured.
     """
 
@@ -111,14 +109,14 @@ class Slaq(Policy):
         """Return the predicted normalised fall of the loss in the next epoch, by the number of GPUs."""
         reports = job[LOSSES]
         assert reports is not None  # `agent` refuses jobs without
-        if rate is None:  # it has never run: one GPU before any other's second
+        if rate is None:  # it has never run: its first GPU comes before any other job's second
             return lambda gpus: float(min(gpus, 1))
         known = len(reports.losses) >= FEWEST
         fit = self._fit(job.id, reports) if known else _UNKNOWN
         return partial(_gain, fit, reports, _largest_fall(reports) if known else 1.0, rate, self.interval_s, most)
 
     def _fit(self, job_id: str, reports: LossReports) -> Fit:
-        """Return the fit to what the job has reported, refitted after new reports."""
+        """Return the fit to the job's reports, refitted after new ones."""
         count, fit = self._fits.get(job_id, (0, _UNKNOWN))
         if count != len(reports.losses):
             fit = fit_slaq(reports.epochs[-_WINDOW:], reports.losses[-_WINDOW:], self.decay)
@@ -153,6 +151,6 @@ def _fastest(rate: Rate | None, most: int) -> int:
 
 
 def _largest_fall(reports: LossReports) -> float:
-    """Return the largest fall between two reports, 1 where the loss has never fallen."""
+    """Return the largest reduction between two reports, 1 if the loss has never fallen."""
     falls = -np.diff(reports.losses)
     return float(falls.max()) if falls.max() > 0 else 1.0

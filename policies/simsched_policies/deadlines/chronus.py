@@ -1,16 +1,16 @@
-"""Chronus: jobs with deadlines reserve leases before they are admitted, the others run on what is left.
+"""Chronus: jobs with deadlines reserve leases before they are admitted; the others run on the remaining GPUs.
 
 Idea: Gao et al., Chronus, SoCC'21. Time is cut into leases. A job with a deadline is admitted if enough leases can be
-reserved for it before its deadline beside those of the jobs admitted before (a mixed-integer program,
-`simsched.toolkit.programs.leases`); in its leases nothing preempts it. Jobs without a deadline, and those that are not
-admitted, run on unreserved GPUs, in short slots.
+reserved for it before its deadline, in addition to those of the jobs admitted earlier (a mixed-integer program,
+`simsched.toolkit.programs.leases`); during its leases nothing preempts it. Jobs without a deadline, and those that are
+not admitted, run on unreserved GPUs, in short slots.
 
-Published (artifact): leases of 60 minutes, slots of 5 minutes. Deviations: jobs without a lease run in the order of the
-GPU-time left (no source at hand says in which); work left is an oracle (from memory: the paper profiles jobs
-beforehand); a job is charged a restart in every lease, which overestimates consecutive leases; an admitted job that can
-no longer be in time is given up and runs on what is left; plans look at most `horizon_leases` ahead; the program is
-solved only where reserving the earliest leases by deadline fails, and only while it is small. With several GPU types it
-runs on each separately.
+Published (artifact): leases of 60 minutes, slots of 5 minutes. Deviations: jobs without a lease run in order of
+remaining GPU-time (no available source gives the order); remaining work is an oracle (from memory: the paper profiles
+jobs beforehand); a job is charged a restart in every lease, which overestimates consecutive leases; an admitted job
+that can no longer meet its deadline loses its leases and runs on the remaining GPUs; plans look at most
+`horizon_leases` ahead; the program is solved only if reserving the earliest leases by deadline fails, and only while it
+is small. With several GPU types it runs on each separately.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from simsched.toolkit.programs import reserve, usable_seconds
 
 @dataclass
 class Chronus(Policy):
-    """Reserves leases for jobs with deadlines, and lets the others use the GPUs that are left slot by slot."""
+    """Reserves leases for jobs with deadlines, and gives the remaining GPUs to the others slot by slot."""
 
     name: ClassVar[str] = "chronus"
     traits: ClassVar[Traits] = Traits(
         interval="slot_s",
         needs={REMAINING_WORK},
-        wants={DEADLINES: Becomes("gives nobody a lease: the least GPU-time left goes first, in slots")},
+        wants={DEADLINES: Becomes("gives no job a lease: the least remaining GPU-time goes first, in slots")},
     )
 
     lease_s: int = 3600
@@ -47,12 +47,12 @@ class Chronus(Policy):
     _began_s: float = field(default=-1, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse leases that do not end with a slot."""
+        """Refuse leases that are not a whole number of slots."""
         if self.slot_s < 1 or self.lease_s < self.slot_s or self.lease_s % self.slot_s or self.horizon_leases < 1:
             raise ValueError(f"lease_s ({self.lease_s}) must be a multiple of slot_s ({self.slot_s}), both at least 1")
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Renew the leases where a period begins, judge the jobs that have arrived, and fill what is left."""
+        """Renew the leases at the start of a period, admit or decline new jobs, and fill the remaining GPUs."""
         for job_id in view.finished:
             self._admitted.pop(job_id, None)
         began_s = view.now_s // self.lease_s * self.lease_s
@@ -73,7 +73,7 @@ class Chronus(Policy):
         return Decision(allocations | {job_id: Decline(allocations.get(job_id, ())) for job_id in declined})
 
     def _plan(self, pool: TypePool, new: Sequence[JobView]) -> list[str]:
-        """Decide who is admitted and who holds the lease under way; return those declined."""
+        """Decide which jobs are admitted and which hold the current lease; return the declined ones."""
         admitted = [job for job in pool.jobs.values() if self._admitted.get(job.id, False)]
         kept, plan = admitted, self._reserved(admitted, pool)
         if plan is None:
@@ -91,7 +91,7 @@ class Chronus(Policy):
         pool: TypePool,
         plan: Mapping[str, NDArray[np.bool_]] | None = None,
     ) -> tuple[list[JobView], Mapping[str, NDArray[np.bool_]], list[JobView]]:
-        """Admit one job after the other for which leases can be reserved; return all admitted, the plan, the rest."""
+        """Admit, in turn, the jobs for which leases can be reserved; return the admitted jobs, the plan, the rest."""
         admitted, declined, plan = list(before), [], plan or {}
         for job in others:
             found = self._reserved([*admitted, job], pool)
@@ -103,7 +103,7 @@ class Chronus(Policy):
         return admitted, plan, declined
 
     def _reserved(self, jobs: Sequence[JobView], pool: TypePool) -> Mapping[str, NDArray[np.bool_]] | None:
-        """Return the leases of each job, the one under way first; None where somebody cannot be in time."""
+        """Return the leases of each job, the current one first; None if a job cannot meet its deadline."""
         if not jobs:
             return {}
         view = pool.view
@@ -119,7 +119,7 @@ class Chronus(Policy):
         need = np.array([job[REMAINING_WORK].seconds for job in order])
         room = np.full(count, available_gpus(view))
         for at, job in enumerate(order):
-            if job.id in self._holders:  # it holds the lease under way until that ends, whatever is planned
+            if job.id in self._holders:  # it holds the current lease until that ends, whatever is planned
                 need[at] -= max(min(end[0], _deadline_s(job)) - view.now_s, 0) + 1
                 room[0] -= job.num_gpus
                 usable[at, 0] = 0

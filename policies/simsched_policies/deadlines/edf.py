@@ -1,8 +1,9 @@
 """Earliest deadline first (Liu and Layland, JACM 20(1), 1973): the baseline of policies that know deadlines.
 
-With `elastic` it is the baseline of ElasticFlow (ASPLOS'23, from memory): the job whose deadline is next gets the power
-of two GPUs on which it is fastest, however little the last of them adds, the next job what is left, and so on;
-placement and restarts are as in ElasticFlow. The time left on any number of GPUs is an oracle there as here.
+With `elastic` it is the baseline of ElasticFlow (ASPLOS'23, from memory): the job with the earliest deadline gets the
+power-of-two number of GPUs on which it is fastest, however little the last doubling adds; the next job chooses among
+the remaining GPUs, and so on. Placement and restarts are as in ElasticFlow. The remaining time on any number of GPUs is
+an oracle in both.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from simsched.toolkit import (
 
 @dataclass
 class Edf(Policy):
-    """Runs the jobs whose deadline is next, preempting others; those without one come last, in order of submission.
+    """Runs the jobs with the earliest deadlines, preempting others; jobs without one come last, in order of submission.
 
-    Nobody is refused, and a late job keeps its place. Jobs that do not fit are skipped. With `elastic` jobs get as many
-    GPUs as make them fastest, and `preempts` and `placement` have no effect.
+    No job is refused, and a late job keeps its position. Jobs that do not fit are skipped. With `elastic` jobs get the
+    number of GPUs on which they are fastest, and `preempts` and `placement` have no effect.
     """
 
     name: ClassVar[str] = "edf"
@@ -60,11 +61,11 @@ class Edf(Policy):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the work left where jobs are scaled, and nothing otherwise."""
+        """Return the signal of remaining work if jobs are scaled, otherwise none."""
         return frozenset({REMAINING_WORK}) if self.elastic else super().signals
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch asked for; where jobs are scaled, refuse those that know only a duration."""
+        """Keep the requested batch; if jobs are scaled, refuse those described only by a duration."""
         if not self.elastic:
             return super().agent(request, facts)
         required_limits(self.name, "step times", request, facts)
@@ -82,7 +83,7 @@ class Edf(Policy):
 
 
 def _widest(pool: TypePool) -> dict[str, Allocation]:
-    """Serve the jobs of a type by deadline, each on as many GPUs as make it fastest."""
+    """Serve the jobs of a type by deadline, each on the number of GPUs on which it is fastest."""
     gpus = left = available_gpus(pool.view)
     counts: dict[str, int] = {}
     for job in sorted(pool.jobs.values(), key=_key):

@@ -1,21 +1,21 @@
-"""ElasticFlow: jobs with deadlines get as few GPUs as keep them in time, and spare GPUs go where they save most.
+"""ElasticFlow: jobs get the fewest GPUs that meet their deadlines, and spare GPUs go where they save most.
 
 Idea: Gu et al., ElasticFlow, ASPLOS'23, section 4. Time is cut into slots. A job is admitted if it and all jobs
-admitted before can be in time, each on its minimum satisfactory share; GPUs left over in this slot double the share of
-the job with the greatest marginal return, GPU-time saved per extra GPU. Jobs without a deadline first get one GPU each,
-as far as any are left over; they, and then those that were not admitted, use what remains.
+admitted earlier can meet their deadlines, each on its minimum satisfactory share; GPUs left over in this slot double
+the share of the job with the greatest marginal return, the GPU-time saved per extra GPU. Jobs without a deadline first
+get one of the leftover GPUs each; they, and then the jobs that were not admitted, use the remainder.
 
-Published defaults: slots of 60 s, sizes that are powers of two, placement on as few nodes as hold a job, by migrating
-others. Deviations: a job that is not admitted is not dropped but runs as best effort: every job finishes and late ones
-are counted; the time left on any number of GPUs, at the batch size submitted, is an oracle (the paper profiles it
-beforehand). Because scaling costs a restart here, plans pay for each, with `spare_restarts` in reserve; jobs keep what
-they hold while there is room; they grow, or move for others, only if they then end sooner, and in time; and if not all
-can be replanned, plans stand: admitted jobs stay in time unless GPUs are lost. Plans look at most `horizon_slots` slots
-ahead. With several GPU types it runs on each separately. A job that trains by plans is as fast on any number of GPUs
-as its best plan there, and is never given fewer than one fits.
+Published defaults: slots of 60 s, sizes that are powers of two, placement of a job on as few nodes as possible, by
+migrating others. Deviations: a job that is not admitted is not dropped but runs as best effort: every job finishes and
+late ones are counted; the remaining time on any number of GPUs, at the batch size submitted, is an oracle (the paper
+profiles it beforehand). Because scaling costs a restart here, plans account for each, with `spare_restarts` in reserve;
+jobs keep their GPUs while there is room; they grow, or move for others, only if they then end sooner and in time; and
+if not all can be replanned, the old plans stand: admitted jobs meet their deadlines unless GPUs are lost. Plans look at
+most `horizon_slots` slots ahead. With several GPU types it runs on each separately. A job that trains by plans runs the
+best plan on any number of GPUs, and never gets fewer than some plan fits.
 
-The simulator published with the paper differs in two ways, both available: GPUs left over go to the job whose GPU time
-grows most for them (`spare_to: most-growth`), and the jobs that arrive in one slot are admitted or declined together
+The simulator published with the paper differs in two ways, both available: spare GPUs go to the job whose GPU time they
+increase most (`spare_to: most-growth`), and the jobs that arrive in one slot are admitted or declined together
 (`admit_together`).
 """
 
@@ -51,13 +51,13 @@ from simsched.toolkit import (
 
 @dataclass
 class ElasticFlow(Policy):
-    """Admits jobs whose deadline can be met, and scales them slot by slot."""
+    """Admits jobs whose deadlines can be met, and scales them slot by slot."""
 
     name: ClassVar[str] = "elasticflow"
     traits: ClassVar[Traits] = Traits(
         interval="slot_s",
         needs={REMAINING_WORK},
-        wants={DEADLINES: Becomes("admits nobody: every job is best effort and gets what GPUs save most time")},
+        wants={DEADLINES: Becomes("admits no job: all are best effort and get the GPUs that save most time")},
         rigid=False,
     )
 
@@ -75,12 +75,12 @@ class ElasticFlow(Policy):
     _ranges: dict[tuple[str, int, str, int], tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse slots and restarts that cannot be planned with."""
+        """Check the parameters."""
         if self.slot_s < 1 or self.horizon_slots < 1 or self.spare_restarts < 0 or self.rounding_s < 0:
             raise ValueError("slot_s and horizon_slots must be at least 1, spare_restarts and rounding_s at least 0")
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted, by the best plan if any; refuse jobs that know only a duration."""
+        """Keep the batch size submitted, with the best plan if any; refuse jobs described only by a duration."""
         if facts.plans is None:
             required_limits(self.name, "step times", request, facts)
         return fixed_agent(request._replace(plan=None), facts)
@@ -123,9 +123,9 @@ class ElasticFlow(Policy):
         return place_consolidated(counts, pool.view, names, may_move)
 
     def _plan(self, jobs: list[DeadlineJob], gpus: int) -> list[DeadlineJob]:
-        """Plan the jobs admitted and admit new ones; return those that are planned.
+        """Plan the admitted jobs and admit new ones; return the planned ones.
 
-        An admitted job that cannot be in time after all, because nodes have failed, becomes best effort.
+        An admitted job that can no longer meet its deadline, because nodes have failed, becomes best effort.
         """
         old = [one for one in jobs if one.id in self._promised]
         new = [one for one in jobs if one.id not in self._promised]
@@ -161,9 +161,9 @@ class ElasticFlow(Policy):
         )
 
     def _usable(self, job: JobView, pool: TypePool, gpus: int) -> tuple[int, int]:
-        """Return the fewest and the most of `gpus` GPUs that a job runs on; of powers of two, if it runs by plans.
+        """Return the fewest and the most of `gpus` GPUs that a job runs on; powers of two if it trains by plans.
 
-        The fewest are more than there are where no plan fits.
+        If no plan fits, the fewest exceed `gpus`.
         """
         if job.limits is not None:  # `agent` refuses jobs with neither batch sizes nor plans
             return 1, usable_gpus(job, gpus)
@@ -174,10 +174,10 @@ class ElasticFlow(Policy):
         return self._ranges[what]
 
     def _rate(self, job: JobView, pool: TypePool, least: int, gpus: int) -> float:
-        """Return what a slot does on some GPUs, in seconds on the `least`.
+        """Return the work of a slot on some GPUs, in seconds on the `least`.
 
-        The ratio of the time left on these and on those is looked up once an epoch. Each epoch counts `rounding_s`
-        longer than it is, because a clock of whole seconds may round it up by so much.
+        The ratio of the remaining times on the two is computed once per epoch. Each epoch counts as `rounding_s`
+        longer, because a clock of whole seconds may round it up by that much.
         """
         if gpus < least:
             return 0.0
@@ -193,7 +193,7 @@ class ElasticFlow(Policy):
 
 
 def _planned_beside(plans: dict[str, Counts], jobs: list[DeadlineJob], gpus: int) -> dict[str, Counts] | None:
-    """Plan jobs on what plans leave, the earliest deadline first; None if one of them cannot be in time."""
+    """Plan jobs on the GPUs that plans leave free, earliest deadline first; None if one cannot meet its deadline."""
     found = dict(plans)
     for job in sorted(jobs, key=lambda job: (job.slots, job.id)):
         own = plan_beside(found, job, gpus)

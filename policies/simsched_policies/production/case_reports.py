@@ -1,4 +1,4 @@
-"""What became of the cases of other schedulers' own test tables, as text."""
+"""Reports, as text, on the cases of other schedulers' own test tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one case; `detail` says why it was left out, or what was expected and found."""
+    """The result of one case; `detail` is why it was skipped, or what was expected and found."""
 
     name: str
     result: Literal["equal", "different", "left out"]
@@ -20,7 +20,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """The cases of a file and their verdicts, in the order of the file; `remark` says what was taken for granted."""
+    """The cases of a file and their verdicts, in the order of the file; `remark` states what was assumed."""
 
     path: Path
     verdicts: tuple[Verdict, ...]
@@ -32,13 +32,13 @@ class Report:
 
     @property
     def share_equal(self) -> float:
-        """Return the part of the covered cases that came out equal; 1 where none is covered."""
+        """Return the share of the covered cases that are equal; 1 if none is covered."""
         covered = len(self.verdicts) - self.count("left out")
         return self.count("equal") / covered if covered else 1.0
 
 
 def described(reports: Sequence[Report]) -> str:
-    """Write reports as text: a line for each file and for all, then what was left out and why, then what differs."""
+    """Format reports: a line for each file and for the total, then skipped cases with reasons, then differences."""
     every = Report(Path("all"), tuple(verdict for report in reports for verdict in report.verdicts))
     width = max(len(report.path.name) for report in (*reports, every))
     lines = [f"{'file':{width}}  cases  equal  different  left out  share equal"]

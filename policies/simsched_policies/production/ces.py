@@ -1,15 +1,15 @@
-"""CES: idle nodes sleep, and wake before or when jobs need them, under any order of jobs.
+"""CES: idle nodes sleep, and wake before or when jobs need them, under any queueing policy.
 
 Idea: the cluster energy saving service of Helios (Hu et al., SC'21, section 4.3). Two checks control the nodes. When
-waiting jobs do not fit on the nodes awake, as many nodes as they need wake, and `spare_nodes` more. Every
-`check_interval_s`, if no job waits, the nodes in use have risen by less than `recent_rise` over the last `recent_s` and
-are forecast to rise by less than `future_rise` over the next `ahead_s` (0: no forecast), all free nodes but
-`spare_nodes` go to sleep. The order of jobs is that of another policy, which sees only the nodes awake.
+waiting jobs do not fit on the nodes that are awake, the nodes that they need wake, plus `spare_nodes`. Every
+`check_interval_s`, all free nodes but `spare_nodes` go to sleep if no job waits, and if the number of nodes in use has
+risen by less than `recent_rise` over the last `recent_s` and is forecast to rise by less than `future_rise` over the
+next `ahead_s` (0: no forecast). Another policy orders the jobs and sees only the nodes that are awake.
 
 Deviations: the paper forecasts the nodes in use by gradient-boosted trees on the time of day and past values; here the
-forecast is the use a day before, at today's level (`simsched.toolkit.node_demand`). Nodes forecast to be needed stay
-awake, too. All defaults but the ten minutes between checks are ours. A job waits `engine.node_start_s` for the nodes
-woken for it; nodes sleep at once. Only jobs' GPUs count, not what runs on processors.
+forecast is the use one day earlier, scaled to today's level (`simsched.toolkit.node_demand`). Nodes that the forecast
+needs also stay awake. All defaults but the ten minutes between checks are ours. A job waits `engine.node_start_s` for
+the nodes woken for it; nodes sleep at once. Only GPUs count, not CPU jobs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ORDERS: Mapping[str, type[Fifo] | type[Sjf] | type[Qssf]] = MappingProxyType({"f
 
 @dataclass
 class Ces(Policy):
-    """Runs jobs in the order of another policy on as few nodes awake as the demand for nodes and its forecast allow."""
+    """Runs jobs in the order of another policy, on as few awake nodes as the demand and its forecast allow."""
 
     name: ClassVar[str] = "ces"
     traits: ClassVar[Traits] = Traits(scales=True)
@@ -55,7 +55,7 @@ class Ces(Policy):
     _starting: set[int] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse windows of nothing."""
+        """Check the parameters."""
         if self.spare_nodes < 0 or self.recent_rise < 0 or self.future_rise < 0:
             raise ValueError("spare_nodes, recent_rise and future_rise must not be negative")
         if self.check_interval_s <= 0 or self.recent_s <= 0 or self.ahead_s <= 0 or self.season_s < self.ahead_s:
@@ -65,26 +65,26 @@ class Ces(Policy):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Read what the order reads."""
+        """Return the signals of the ordering policy."""
         return self._inner.signals
 
     @property
     def triggers(self) -> Triggers:
-        """Decide whenever something happens, and at every check, also while no job is there."""
+        """Decide at every event and at every check, also while the system is empty."""
         return Triggers(
             interval_s=self.check_interval_s, arrival=True, completion=True, node_change=True, quiet=True
         )  # fmt: skip
 
     def begin(self, cluster: Cluster) -> None:
-        """Tell the order's policy the cluster."""
+        """Pass the cluster on to the ordering policy."""
         self._inner.begin(cluster)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Leave agents to the order's policy."""
+        """Return the agent of the ordering policy."""
         return self._inner.agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start jobs on the nodes awake, wake nodes for those that wait, and at a check put free ones to sleep."""
+        """Start jobs on awake nodes, wake nodes for waiting jobs, and at a check put free nodes to sleep."""
         awake = self._take_in(view)
         decision = self._inner.decide(view, rng)
         free = list(view.free)
@@ -110,7 +110,7 @@ class Ces(Policy):
         return decision._replace(nodes=sorted(awake), diagnostics=numbers)
 
     def _take_in(self, view: View) -> set[int]:
-        """Return the nodes that are to be awake, and notice which of them have come up."""
+        """Return the nodes that should be awake, and note which of them have come up."""
         up = {node.index for node in view.nodes if view.up[node.index]}
         if self._awake is None:
             self._awake = set(up)
@@ -118,7 +118,7 @@ class Ces(Policy):
         return self._awake
 
     def _woken(self, view: View, decision: Decision, free: list[int], awake: set[int]) -> set[int]:
-        """Return the nodes to wake for the jobs that wait, with the spare ones."""
+        """Return the nodes to wake for the waiting jobs, including spare ones."""
         asleep = [node.index for node in view.nodes if node.index not in awake]
         waiting = [job for job in view.jobs.values() if not job.running and job.id not in decision.jobs]
         if not asleep or not waiting:
@@ -127,14 +127,14 @@ class Ces(Policy):
         needed = nodes_to_wake(waiting, view.nodes, room, asleep)
         if not needed:
             stands_still = len(waiting) == len(view.jobs) and not self._starting
-            return set(asleep) if stands_still else set()  # the placer wants more than room
+            return set(asleep) if stands_still else set()  # the placer has further constraints than room
         rest = [node for node in asleep if node not in needed]
         return {*needed, *rest[: self.spare_nodes]}
 
     def _slept(self, view: View, decision: Decision, free: list[int], awake: set[int], rise: int) -> set[int]:
         """Return the free nodes to put to sleep at a check, those of the highest index first.
 
-        `rise` is by how much the forecast exceeds what is in use.
+        `rise` is the forecast minus the nodes in use.
         """
         if any(not job.running and job.id not in decision.jobs for job in view.jobs.values()):
             return set()

@@ -29,37 +29,37 @@ _CONVERSIONS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in
     "string",
     "new",
 }
-#: Helpers that make a pointer of a value, by package.
+#: Helpers that take the address of a value, by package.
 _POINTERS = {"ptr", "pointer"}
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name that the reader has no value for, with its package: `corev1.ResourceCPU`."""
+    """A name without a known value, with its package: `corev1.ResourceCPU`."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Composite:
-    """A struct, or a literal of a named type: fields by name (or key), and items without one."""
+    """A struct, or a literal of a named type: fields by name (or key), and unnamed items."""
 
     type: str
     fields: dict[Any, Value]
     items: tuple[Value, ...] = ()
 
     def __hash__(self) -> int:
-        """Hash the type and the keys, so that a struct can be the key of a map."""
+        """Hash the type and the keys, since a struct may be the key of a map."""
         return hash((self.type, tuple(self.fields)))
 
     def get(self, name: str, default: Value = None) -> Value:
-        """Return a field, the default where it is not given."""
+        """Return a field, or the default if it is missing."""
         return self.fields.get(name, default)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call: of a function of a package (the receiver is a `Name`), of a method, or of a plain function.
+    """A call of a function of a package (the receiver is a `Name`), of a method, or of a plain function.
 
     A later assignment to a field of the result is a call of `field.path=` on it.
     """
@@ -69,14 +69,14 @@ class Call:
     args: tuple[Value, ...] = ()
 
     def chain(self) -> list[Call]:
-        """Return the calls of a builder from its first: `MakeX("a").Y(1).Obj()` is MakeX, Y, Obj."""
+        """Return the calls of a builder in order: `MakeX("a").Y(1).Obj()` is MakeX, Y, Obj."""
         before = self.receiver.chain() if isinstance(self.receiver, Call) else []
         return [*before, self]
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the file: its parameters and where its body lies."""
+    """A function of the file: its parameters and the position of its body."""
 
     name: str
     parameters: tuple[str, ...]
@@ -85,7 +85,7 @@ class Function:
 
 
 class Expressions(Cursor):
-    """A place in a text of Go from which expressions are read, with the values of names."""
+    """A position in Go source from which expressions are read, with the values of names."""
 
     _scope: dict[str, Value]
     _branched: bool
@@ -267,9 +267,9 @@ class Expressions(Cursor):
         return self._literal(of) if self._peek() == "{" else self._expression()
 
     def _key(self, of: str, key_type: str) -> Value:
-        """Read a key: a field where a bare name stands in a struct, else a value.
+        """Read a key: a field if it is a bare name in a struct, otherwise a value.
 
-        A type of another package has fields with capitals only: in its literal a small name is a variable.
+        Fields of a type of another package start with a capital: a lower-case name in its literal is a variable.
         """
         (kind, word), (_, after) = self._tokens[self._at : self._at + 2]
         if kind == "name" and after == ":" and not of.startswith("map[") and ("." not in of or word[0].isupper()):

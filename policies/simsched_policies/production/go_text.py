@@ -1,4 +1,4 @@
-"""The text of a Go file as tokens, with a cursor that passes over brackets and reads types."""
+"""The tokens of a Go file, with a cursor that skips brackets and reads types."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OPEN, CLOSE = {"(", "[", "{"}, {")", "]", "}"}
 
 
 class NotReadError(Exception):
-    """What stands here is none of the values that are read."""
+    """The text at this position is not a supported value."""
 
 
 class Cursor:
-    """A place in the tokens of a text of Go."""
+    """A position among the tokens of Go source."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
@@ -54,7 +54,7 @@ class Cursor:
             raise NotReadError
 
     def _skip(self) -> None:
-        """Pass over a token, or over a bracket and all that is in it."""
+        """Skip a token, or a bracket with its contents."""
         if self._next() in OPEN:
             while self._peek() not in CLOSE:
                 self._skip()
@@ -71,7 +71,7 @@ class Cursor:
             self._skip()
 
     def _parameters(self) -> tuple[str, ...]:
-        """Read the names of parameters; that of one that takes all further arguments begins with `...`."""
+        """Read the names of parameters; the name of a variadic one begins with `...`."""
         self._expect("(")
         names = []
         while not self._take(")"):
@@ -90,7 +90,7 @@ class Cursor:
         return found
 
     def _type(self) -> str:
-        """Read a type as text: `[]` and the type of items, `map[keys]` and the type of values, or a name."""
+        """Read a type as text: `[]` and the item type, `map[keys]` and the value type, or a name."""
         word = self._next()
         if word == "*":
             return self._type()
@@ -119,7 +119,7 @@ class Cursor:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Yield kinds and texts; a line that may end a statement ends in a `;`, as Go has it."""
+    """Yield kinds and texts; a line that may end a statement ends in a `;`, as in Go."""
     ends = False
     for found in _TOKEN.finditer(text):
         kind, word = str(found.lastgroup), found[0]
@@ -134,13 +134,13 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def unquoted(word: str) -> str:
-    """Return the text of a string in quotes."""
+    """Return the value of a quoted string."""
     escapes = {"n": "\n", "t": "\t", "r": "\r"}
     return re.sub(r"\\(.)", lambda found: escapes.get(found[1], found[1]), word[1:-1])
 
 
 def parts_of_type(of: str) -> tuple[str, str]:
-    """Return the types of the keys and of the values of a literal's type, empty where it has none."""
+    """Return the key type and the value type of a literal's type, empty if it has none."""
     if of.startswith("[]"):
         return "", of[2:]
     if not of.startswith("map["):

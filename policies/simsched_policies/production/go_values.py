@@ -1,10 +1,10 @@
 """The values in tables of Go tests: literals, calls of builders and simple variables, as plain Python values.
 
 Schedulers of Kubernetes come with tests whose tables hold the input and the expected outcome as Go literals.
-`read_go` reads such a file without running it: `GoFile.values("TestX")` gives the variables of a function. A slice is a
-tuple, a map a dict, a struct a `Composite`, a call a `Call`; `nil` is None, pointers are what they point to, names
-with a known value are that value. A helper function that declares, assigns and returns is expanded; one that branches
-stays a `Call`. Loops and conditions in the function itself are passed over.
+`read_go` reads such a file without running it: `GoFile.values("TestX")` returns the variables of a function. A slice
+becomes a tuple, a map a dict, a struct a `Composite`, a call a `Call`; `nil` becomes None, a pointer its target, and a
+name with a known value that value. A helper function that declares, assigns and returns is expanded; one that branches
+stays a `Call`. Loops and conditions in the function itself are skipped.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from simsched_policies.production.go_text import BRANCHES, KEYWORDS, NotReadErro
 
 __all__ = ["Call", "Composite", "Function", "GoFile", "Name", "Value", "read_go"]
 
-#: Calls within calls that are followed.
+#: Largest depth of nested calls.
 _DEEPEST = 20
 
 
 class GoFile(Expressions):
-    """A file of Go, of which values are read; see `read_go`."""
+    """A Go file from which values are read; see `read_go`."""
 
     def __init__(self, text: str, known: Mapping[str, Value]) -> None:
         super().__init__(text)
@@ -36,18 +36,18 @@ class GoFile(Expressions):
 
     @property
     def functions(self) -> list[str]:
-        """Return the names of the functions of the file, in its order."""
+        """Return the names of the functions in file order."""
         return [name for name, value in self.globals.items() if isinstance(value, Function)]
 
     def values(self, function: str) -> dict[str, Value]:
-        """Return the variables of a function by name, what it returns as `return`, a loop's table by its variable."""
+        """Return the variables of a function by name, its result as `return`, and a loop's table by its variable."""
         found = self.globals.get(function)
         if not isinstance(found, Function):
             raise input_error(f"function {function}", "is not in the file", f"one of {', '.join(self.functions)}")
         return self._run(found, ())
 
     def built(self, function: str, builders: tuple[str, ...]) -> tuple[Value, ...]:
-        """Return what builders of packages, by the start of their names, make in a function, in loops and cases too."""
+        """Return the objects that builders, given by name prefixes, make in a function, including loops and cases."""
         of = self.globals[function]
         self._at = of.body - 1
         self._skip()
@@ -150,7 +150,7 @@ class GoFile(Expressions):
             self._scope[name] = values[number] if several else Call("result", values[0], (number,))
 
     def _type_declaration(self) -> None:
-        """Keep the names of a struct's fields, which its literals may leave out."""
+        """Keep the names of a struct's fields, which its literals may omit."""
         name = self._name()
         if self._peek() == "struct":
             self._at += 2
@@ -164,7 +164,7 @@ class GoFile(Expressions):
             self._type()
 
     def _loop(self) -> None:
-        """Run a loop over a number or a list; a table that is written into a loop is kept by the loop's variable."""
+        """Run a loop over a number or a list; a table written into a loop is stored under the loop's variable."""
         self._at += 1
         names = self._names()
         self._expect(":=")
@@ -200,7 +200,7 @@ class GoFile(Expressions):
         return ((number, number) for number in range(first, end))
 
     def _primary_of_header(self) -> Value:
-        """Read a number or a variable before a loop's body, whose bracket is none of a literal."""
+        """Read a number or a variable before a loop's body, whose bracket does not open a literal."""
         kind, word = self._tokens[self._at]
         found = self._scope.get(self._next()) if kind == "name" else int(word) if kind == "number" else None
         if kind == "number":
@@ -211,7 +211,7 @@ class GoFile(Expressions):
 
 
 def read_go(path: Path, known: Mapping[str, Value] | None = None) -> GoFile:
-    """Read a file of Go; `known` has values of names and constants of other packages (`corev1.ResourceCPU`)."""
+    """Read a Go file; `known` maps names and constants of other packages (`corev1.ResourceCPU`) to values."""
     try:
         return GoFile(path.read_text(encoding="utf-8"), known or {})
     except (NotReadError, OSError, UnicodeDecodeError) as error:

@@ -1,15 +1,15 @@
 """Volcano: gangs, queues that deserve GPUs in proportion to their weights, and packed nodes.
 
 Idea: a job starts whole or not at all (plugin gang); each queue deserves a part of the cluster in proportion to its
-weight, at most what it asks for, the rest going to those that ask for more (plugin proportion); within a queue,
-priority goes first and then those who hold least (plugin drf); nodes are filled up (plugin binpack). A job may stop
-jobs of lower priority of its own queue (action preempt), and a queue takes back what it deserves from those that hold
-more than they do (action reclaim). With the plugin capacity a queue deserves what is written down for it, and borrows
-up to its capability; queues form a tree, of which the nearest relatives make way first. HyperNodes are the domains of
-the cluster's levels. Source: Volcano documentation, "Actions", "Plugins", "Queue" and "Network Topology Aware
+weight, at most what it asks for, and the rest goes to queues that ask for more (plugin proportion); within a queue,
+jobs go by priority, then those of the users who hold least (plugin drf); nodes are packed (plugin binpack). A job may
+stop jobs of lower priority of its own queue (action preempt), and a queue takes back what it deserves from those that
+hold more than they do (action reclaim). With the plugin capacity a queue deserves a declared amount, and borrows up to
+its capability; queues form a tree, in which the nearest relatives are reclaimed from first. HyperNodes are the domains
+of the cluster's levels. Source: Volcano documentation, "Actions", "Plugins", "Queue" and "Network Topology Aware
 Scheduling". Deviations: GPUs are the only resource and hence the dominant one; drf compares what the users of a queue
-hold, because a waiting gang holds nothing; gangs are stopped whole and keep their progress; of a tenant with others
-below it, jobs of its own count at that place of the tree; network topology is hard; ancestorReclaimLevel is 0.
+hold, because a waiting gang holds nothing; gangs are stopped whole and keep their progress; the own jobs of a tenant
+with others below it count at its node of the tree; network topology is hard; ancestorReclaimLevel is 0.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ class Volcano(Policy):
     or more waits; within one, higher priority goes first, then the user who holds least, then age. A job that does not
     fit is skipped. With `preempt`, it stops jobs of lower priority of its own queue; with `reclaim`, a job that leaves
     its queue within what it deserves stops jobs of queues that hold more than that, unless its tenant's `reclaims` is
-    false. Jobs of the lowest priority are stopped first, of these the last submitted, and nobody in vain.
+    false. Jobs of the lowest priority are stopped first, of these the last submitted, and none in vain.
 
-    With `queues: capacity`, a queue deserves its own GPUs and may grow to `max_gpus`; of its own GPUs those that it
-    does not lend are guaranteed, and out of reach for others. Parents count, too: limits hold for all below them.
-    With a `highest_tier` jobs stay within one HyperNode of at most this tier, 1 being the lowest level above the nodes.
+    With `queues: capacity`, a queue deserves its own GPUs and may grow to `max_gpus`; those of its own GPUs that it
+    does not lend are guaranteed, and unavailable to others. Parents count too: their limits hold for all queues below
+    them. With a `highest_tier` jobs stay within one HyperNode of at most this tier, 1 being the lowest level above the
+    nodes.
     """
 
     name: ClassVar[str] = "volcano"
@@ -78,7 +79,7 @@ class Volcano(Policy):
     highest_tier: int = 0
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start what the queues deserve."""
+        """Start the jobs whose queues deserve it."""
         session = _Session(view, self)
         session.allocate()
         if self.preempt:
@@ -91,7 +92,7 @@ class Volcano(Policy):
 
 
 class _Session:
-    """One decision: what queues and users hold, what queues deserve, and who waits."""
+    """One decision: what queues and users hold, what queues deserve, and the waiting jobs."""
 
     def __init__(self, view: View, policy: Volcano) -> None:
         self._free = Capacity.of(view)
@@ -145,7 +146,7 @@ class _Session:
                 del asking[queue]
 
     def tell(self, reasons: Reasons) -> None:
-        """Say in which order jobs wait in their queues, and of which queues hold all that they may, or deserve."""
+        """Return the order of waiting jobs in their queues, and which queues hold all that they may or deserve."""
         for queue, jobs in self._waiting.items():
             reasons.order({job.id: self._urgency(job) for job in sorted(jobs, key=self._urgency)})
             full = not self._capacity and self._held[queue] >= self._due[queue]
@@ -171,7 +172,7 @@ class _Session:
                     self._take(job, others, reclaimed=True)
 
     def _take(self, job: JobView, candidates: Iterable[JobView], *, reclaimed: bool = False) -> None:
-        """Stop candidates until a job fits and start it; stop nobody where it will not."""
+        """Stop candidates until a job fits and start it; stop none if it cannot fit."""
         victims: list[JobView] = []
         allocation = self._fitting(job)
 
@@ -197,19 +198,19 @@ class _Session:
         self._place(job, allocation)
 
     def _beside_guarantees(self, queue: str, total: int) -> int:
-        """Return what a queue may hold beside what its siblings are guaranteed, of all that is above them."""
+        """Return what a queue may hold, given the guarantees of its siblings at every level above."""
         above = self._lineage(queue)[1:2]
         siblings = (name for name in self._most if name != queue and self._lineage(name)[1:2] == above)
         return (self._most[above[0]] if above else total) - sum(self._guaranteed[name] for name in siblings)
 
     def _gives(self, victim: JobView) -> bool:
-        """Return whether a queue holds more than it deserves, and without a job still what it is guaranteed."""
+        """Return whether a queue holds more than it deserves, and keeps its guarantee without a job."""
         queue = victim.request.tenant
         left = self._held[queue] - gpus_of(victim.allocation)
         return self._held[queue] > self._due[queue] + 1e-9 and left >= self._guaranteed[queue]
 
     def _standing(self, queue: str) -> tuple[tuple[float, bool, str], ...]:
-        """Rank a queue among others: by the share of what it deserves that it holds, of ancestors before its own."""
+        """Rank a queue among others: by held over deserved GPUs, those of its ancestors first."""
         return tuple(self._share(name) for name in reversed(self._lineage(queue)))
 
     def _share(self, queue: str) -> tuple[float, bool, str]:
@@ -217,7 +218,7 @@ class _Session:
         return (self._held.get(queue, 0) / due if due else none, not due, queue)
 
     def _lineage(self, queue: str) -> list[str]:
-        """Return a queue and those above it; queues that divide in proportion have none above them."""
+        """Return a queue and its ancestors; queues of the plugin proportion have none."""
         found = [queue]
         while (above := self._above.get(found[-1], "")) in self._above:
             found.append(above)
@@ -236,7 +237,7 @@ class _Session:
         return self._free.choose(self._placer.within(job.request.shape), job.num_gpus, self._free.fitting(job.facts))
 
     def _in_hypernode(self, job: JobView) -> Allocation | None:
-        """Choose GPUs in the lowest tier that has room, and there in the HyperNode that they fill most."""
+        """Choose GPUs in the lowest tier that has room, in the HyperNode that they fill most."""
         shape = job.request.shape or NodeShape(0, Amount(job.num_gpus))
         tiers = self._tiers if shape.within is None else self._tiers[: shape.within + 1]
         kinds = tuple(self._free.types[kind] for kind in self._free.fitting(job.facts))

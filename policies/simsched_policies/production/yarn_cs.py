@@ -1,11 +1,11 @@
 """YARN's capacity scheduler, as clusters of deep-learning jobs have used it: queues with shares.
 
 Idea: every tenant has a queue with a share of the cluster; within a queue jobs start first in, first out, on as few
-machines as possible, and the one at the head blocks those behind it (Jeon et al., ATC'19, section 2; Gu et al.,
-Tiresias, NSDI'19, section 5.1, where there is one queue). With `preemption`, a queue below its share takes GPUs back
-from those above theirs, from the jobs started last, as YARN's monitor does (Hadoop documentation, "Capacity Scheduler",
-preemption), once it has waited `preemption_wait_s` (15 s by YARN's default). A gang is stopped whole. The limit on what
-is taken back in a round, and giving up locality after some retries, are left out: no source gives figures.
+machines as possible, and the head blocks those behind it (Jeon et al., ATC'19, section 2; Gu et al., Tiresias, NSDI'19,
+section 5.1, with one queue). With `preemption`, a queue below its share takes GPUs back from those above
+theirs, from the jobs started last, as YARN's monitor does (Hadoop documentation, "Capacity Scheduler", preemption),
+once it has waited `preemption_wait_s` (15 s by YARN's default). A gang is stopped whole. The limit on reclaiming per
+round, and relaxing locality after some retries, are left out: no source gives figures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simsched.toolkit import PLACERS, PlacerName
 _OTHERS = ""
 
 
-#: Shares that sum to one do so but for rounding, which may not cost a queue a GPU.
+#: Shares sum to one up to rounding, which must not cost a queue a GPU.
 _ROUNDING_GPUS = 1e-6
 
 
@@ -44,11 +44,11 @@ class _Queue:
         self.share = share
         self.waiting: deque[_Waiting] = deque()
         self.used = 0
-        #: When the head was first refused GPUs that are within the share, None where it was not.
+        #: When the head was first refused GPUs within the share, None if it was not.
         self.short_since_s: float | None = None
 
     def gpus_of(self, capacity: int) -> int:
-        """Return how many of so many GPUs the share is."""
+        """Return the share in GPUs, of this many in all."""
         return floor(self.share * capacity + _ROUNDING_GPUS)
 
 
@@ -61,10 +61,10 @@ _ONE_QUEUE = Becomes(
 class YarnCs(Policy):
     """Starts the head of the queue that uses least of its share, if it can be placed; else the next queue's head.
 
-    `capacities` gives tenants their shares of the cluster, above 0 and at most 1 in all; tenants not named share one
-    queue with the rest; without it there is one queue for all. A queue may use more than its share while GPUs are free,
-    unless not `elastic`: then a job larger than its queue's share of the whole cluster is refused. With `preemption` a
-    job that leaves its queue within its share stops jobs of queues above theirs, once it has waited for
+    `capacities` gives tenants their shares of the cluster, above 0 and at most 1 in all; undeclared tenants share one
+    queue with the rest; without `capacities` there is one queue for all. A queue may use more than its share while GPUs
+    are free, unless not `elastic`: then a job larger than its queue's share of the whole cluster is refused. With
+    `preemption` a job that leaves its queue within its share stops jobs of queues above theirs, once it has waited for
     `preemption_wait_s` as the head of its queue.
     """
 
@@ -82,7 +82,7 @@ class YarnCs(Policy):
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Open the queues; refuse invalid shares."""
+        """Create the queues; refuse invalid shares."""
         rest = 1 - ordered_sum(self.capacities.values())
         if rest < -1e-9 or any(not 0 < share <= 1 for share in self.capacities.values()):
             raise ValueError(f"capacities must be above 0 and at most 1 in all, not {dict(self.capacities)}")
@@ -92,15 +92,15 @@ class YarnCs(Policy):
 
     @property
     def counts_on(self) -> Wants:
-        """Return GPUs of tenants, where `capacities` gives them none."""
+        """Return the GPUs of tenants, unless `capacities` are given."""
         return {} if self.capacities else {QUOTAS: _ONE_QUEUE}
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn how many GPUs there are to share."""
+        """Record the number of GPUs to share."""
         self._cluster_gpus = sum(node.gpus for node in cluster.nodes)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted; refuse jobs that no share will ever let run."""
+        """Keep the batch size submitted; refuse jobs that their queue's share never lets run."""
         if request.tenant not in self._queues and _OTHERS not in self._queues:
             remedy = "name its tenant in 'capacities', or leave a rest for those not named"
             raise input_error(f"job '{request.id}'", f"tenant '{request.tenant}' has no share of the cluster", remedy)
@@ -111,7 +111,7 @@ class YarnCs(Policy):
         return fixed_agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start what can be started from the heads of the queues."""
+        """Start the heads of the queues as far as possible."""
         self._update(view)
         start: dict[str, Allocation] = {}
         stop: dict[str, None] = {}
@@ -138,7 +138,7 @@ class YarnCs(Policy):
         return Decision.change(start, list(stop), wake_at_s=self._wake(view.now_s))
 
     def _tell(self, reasons: Reasons) -> None:
-        """Say in which order jobs wait in their queues, who is beyond the share, and whom the head blocks."""
+        """Return the order of waiting jobs in their queues, with those beyond the share or blocked by the head."""
         for queue in self._queues.values():
             reasons.order({job.id: queue.used / queue.share for job in queue.waiting})
             share = queue.gpus_of(self._capacity)
@@ -158,7 +158,7 @@ class YarnCs(Policy):
     ) -> Allocation | None:
         """Stop the youngest jobs of queues above their share until the head of a queue within its own fits.
 
-        Nobody is stopped where that does not help.
+        No job is stopped if that does not help.
         """
         _, gpus, types, shape = queue.waiting[0]
         placer = PLACERS[self.placement].within(shape)

@@ -20,7 +20,7 @@ from simsched.toolkit import ANY, PriorityScheduler
 class BestEffort(Policy):
     """Starts jobs in order of arrival on any free GPUs, without preemption; the head blocks those behind it.
 
-    With `backfill` later jobs that fit go first.
+    With `backfill` later jobs that fit overtake it.
     """
 
     name: ClassVar[str] = "best-effort"

@@ -1,4 +1,4 @@
-"""Policies that are one key: the jobs with the smallest keys that fit run; ties go to the job submitted first."""
+"""Policies defined by a sort key: the jobs with the smallest keys that fit run; ties go to the first submitted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Fifo(Policy):
 class Sjf(Policy):
     """Shortest job first: starts the shortest waiting jobs that fit; a running job keeps its GPUs until it finishes.
 
-    The duration is the true one, on the GPUs asked for.
+    The duration is the true one, on the requested GPUs.
     """
 
     name: ClassVar[str] = "sjf"
@@ -72,15 +72,15 @@ class Sjf(Policy):
     )
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start the shortest."""
+        """Start the shortest jobs."""
         return _admit(self._scheduler, view, _time_left, self.placement)
 
 
 @dataclass
 class Srtf(Policy):
-    """Shortest remaining time first: runs the jobs with the least time left, preempting others.
+    """Shortest remaining time first: runs the jobs with the least remaining time, preempting others.
 
-    Source: the baseline of Tiresias, section 5.1. The time left is the true one, on the GPUs asked for.
+    Source: the baseline of Tiresias, section 5.1. The remaining time is the true one, on the requested GPUs.
     """
 
     name: ClassVar[str] = "srtf"
@@ -90,15 +90,16 @@ class Srtf(Policy):
     _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by time left."""
+        """Admit by remaining time."""
         return _admit(self._scheduler, view, _time_left, self.placement, falls=True)
 
 
 @dataclass
 class Srsf(Policy):
-    """Shortest remaining service first: runs the jobs with the least GPU-time left, preempting others.
+    """Shortest remaining service first: runs the jobs with the least remaining GPU-time, preempting others.
 
-    Source: the ideal of Tiresias's two-dimensional policies (section 3.1, Table 1): time left times GPUs asked for.
+    Source: the ideal of Tiresias's two-dimensional policies (section 3.1, Table 1): remaining time times requested
+    GPUs.
     """
 
     name: ClassVar[str] = "srsf"
@@ -108,7 +109,7 @@ class Srsf(Policy):
     _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by GPU-time left."""
+        """Admit by remaining GPU-time."""
         return _admit(self._scheduler, view, _service_left, self.placement, falls=True)
 
 
@@ -132,7 +133,7 @@ class SmallestFirst(Policy):
         self._scheduler = PriorityScheduler(preempts=self.preempt)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by GPUs asked for."""
+        """Admit by requested GPUs."""
         return _admit(self._scheduler, view, _gpus, self.placement)
 
 
@@ -140,8 +141,8 @@ class SmallestFirst(Policy):
 class Las(Policy):
     """Least attained service: runs the jobs with the fewest GPU-seconds so far, compared every `quantum_s` seconds.
 
-    Between quanta only arrivals and completions change who runs. Approximates sharing the GPUs infinitely finely among
-    jobs of equal service. Source: 2D-LAS, Tiresias (NSDI'19), section 3.2.1.
+    Between quanta only arrivals and completions change which jobs run. Approximates sharing the GPUs infinitely finely
+    among jobs of equal service. Source: 2D-LAS, Tiresias (NSDI'19), section 3.2.1.
     """
 
     name: ClassVar[str] = "las"
@@ -172,6 +173,6 @@ class Las(Policy):
 def _admit(
     scheduler: PriorityScheduler, view: View, key: Callable[[JobView], Key], placement: PlacerName, falls: bool = False
 ) -> Decision:
-    """Run the jobs of the smallest keys; with `falls` the keys of running jobs are read again at each decision."""
+    """Run the jobs with the smallest keys; with `falls` the keys of running jobs are updated at each decision."""
     scheduler.take_in(view, key, PLACERS[placement])
     return Decision.change(*scheduler.schedule((lambda job_id: key(view.jobs[job_id])) if falls else None))

@@ -1,13 +1,14 @@
-"""Crux: jobs that keep the most GPUs busy for each second on the network communicate first.
+"""Crux: the jobs with the most GPU computation per second of communication communicate first.
 
 Source: Crux (SIGCOMM'24), section 4. The intensity of a job is its computation divided by the time that its traffic
-takes on the slowest link. By falling intensity each job gets, at each level, the path whose uplinks are least busy with
-those before it; where jobs meet all the same, the one of higher intensity is served first. Levels are few: a job gets
-the level after those of higher intensity that it meets, up to the last, which the rest share.
+takes on the slowest link. In order of decreasing intensity each job gets, at each level, the path whose uplinks are
+least busy with earlier jobs; if jobs still share an uplink, the one of higher intensity is served first. Priority
+levels are few: a job gets the level after those of higher intensity that it meets, up to the last, which the rest
+share.
 
 Deviations: how busy a job keeps an uplink is the share of its steps that wait for it, as if it were alone. The factor
 that favours short steps and little overlap is not published as a formula and is left out; only exposed traffic counts.
-Which jobs start is decided as first come, first served.
+Jobs start first come, first served.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from simsched.model import Allocation, Cluster, site_of
 from simsched.policy import PLANS, Decision, JobView, Place, Traits, View
 from simsched_policies.queues.by_key import Fifo
 
-#: How urgent a job's communication is, 0 most, and the path that it takes at each level.
+#: The priority of a job's communication (0 is the highest), and its path at each level.
 _Route = tuple[int, tuple[int, ...]]
 
 
@@ -39,11 +40,11 @@ class Crux(Fifo):
     _routes: dict[str, _Route] = field(default_factory=dict, init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn which uplinks there are."""
+        """Record the uplinks."""
         self._cluster = cluster
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start the longest waiting, and route all that run over the uplinks that they share."""
+        """Start the longest-waiting jobs, and route all running jobs over their shared uplinks."""
         decision = super().decide(view, rng)
         cluster = self._cluster
         if cluster is None or not cluster.tiered or (not decision.jobs and not view.finished and not view.lost):
@@ -78,14 +79,14 @@ class Crux(Fifo):
 
 
 def _uplinks(at: Allocation, cluster: Cluster) -> Iterator[list[tuple[Hashable, ...]]]:
-    """Yield for each level the uplinks that an allocation crosses by each path, none within one domain."""
+    """Yield for each level the uplinks that an allocation crosses on each path, none within one domain."""
     for place, level in enumerate(cluster.levels):
         by_path = [cluster.uplinks(at, place, path) for path in range(level.paths)]
         yield [links if len(links) > 1 else () for links in by_path]
 
 
 def _least_busy(uplinks: Sequence[Sequence[Hashable]], busy: Mapping[Hashable, float]) -> int:
-    """Return the path whose busiest uplink has most time left, the first of equals."""
+    """Return the path whose busiest uplink has the most idle time; ties go to the first."""
     most = [max((busy.get(one, 0.0) for one in path), default=0.0) for path in uplinks]
     return most.index(min(most))
 

@@ -1,4 +1,4 @@
-"""Fair sharing: all jobs get equally many GPUs, as far as they can use them.
+"""Fair sharing: all jobs get the same number of GPUs, as far as they can use them.
 
 Idea: max-min fairness over GPUs, work-conserving: what one job cannot use goes to the others. It is the fair scheduler
 that SLAQ (Zhang et al., SoCC'17) compares with, which divides the cores of the cluster equally among the jobs.
@@ -30,7 +30,7 @@ class FairShare(Policy):
     interval_s: int = 60
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch as submitted; raises `InputError` for a job that can only have the GPUs asked for."""
+        """Keep the batch as submitted; raises `InputError` for a job that can only run on its requested GPUs."""
         refuse_unknown_counts(self.name, request, facts)
         return super().agent(request, facts)
 

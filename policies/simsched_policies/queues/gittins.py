@@ -1,8 +1,9 @@
-"""The Gittins index in two dimensions, without queues: the job most likely to finish for the service it takes runs.
+"""The Gittins index in two dimensions, without queues: runs the jobs most likely to finish per unit of service.
 
-Idea: if the distribution of service is known, but not that of a single job, the index says which job to serve (Gu et
-al., Tiresias, NSDI'19, section 3.2.1, 2D-Gittins). The distribution comes from samples, from a file, or from finished
-jobs; never from a job's own future. The index of the running jobs is read again every `quantum_s` while any job waits.
+Idea: if the distribution of service is known, but not the service of a single job, the index tells which job to serve
+(Gu et al., Tiresias, NSDI'19, section 3.2.1, 2D-Gittins). The distribution comes from samples, from a file, or from
+finished jobs; never from a job's own future. The index of the running jobs is read again every `quantum_s` while any
+job waits.
 """
 
 from __future__ import annotations

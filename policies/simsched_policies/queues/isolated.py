@@ -1,9 +1,9 @@
-"""Isolated: every job gets an equal share of the cluster's time, as if the others were not there.
+"""Isolated: every job gets an equal share of the cluster's time, as if it ran in its own partition.
 
-Idea: with n jobs in the system, one that asked for g of G GPUs should run for a share G / (n g) of the time, at most
-all of it; time beyond the shares is given away. Gavel measures the fairness of other policies against it (Narayanan et
-al., OSDI'20, section 4.2), and realises the shares in rounds, as here: those jobs run that have received least of what
-they should have (section 5).
+Idea: with n jobs in the system, a job that asks for g of G GPUs should run for a share G / (n g) of the time, at most
+1; time beyond the shares is given away. Gavel measures the fairness of other policies against it (Narayanan et al.,
+OSDI'20, section 4.2), and realises the shares in rounds, as here: the jobs that have received the smallest part of
+their due run (section 5).
 
 Deviations: none that matter; on a cluster of several GPU types the share counts all GPUs alike.
 """
@@ -30,7 +30,7 @@ class Isolated(Policy):
     round_s: int = 360
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by how far jobs are behind."""
+        """Admit by how far jobs are behind their share."""
         gpus = available_gpus(view)
         jobs = list(view.jobs.values())
 
@@ -41,6 +41,6 @@ class Isolated(Policy):
 
 
 def _behind(job: JobView, fair_gpus: float) -> float:
-    """Return Gavel's priority: the share of the time that is due / the share received, infinite if that is nothing."""
+    """Return Gavel's priority: the due share of time over the received share, infinite if the latter is 0."""
     due = min(fair_gpus / job.num_gpus, 1.0)
     return due * job.age_s / job.held_s if job.held_s else math.inf

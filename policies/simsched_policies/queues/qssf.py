@@ -1,12 +1,11 @@
-"""QSSF: the jobs that are expected to take least GPU-time first, by the durations of similar jobs.
+"""QSSF: the jobs with the least expected GPU-time first, estimated from the durations of similar jobs.
 
 Idea: quasi-shortest-service-first (Hu et al., Helios, SC'21, section 4.2): priority is the expected duration times the
-GPUs asked for, without preemption. A job is expected to take as long as finished jobs of the same user, name and size
+requested GPUs, without preemption. The expected duration is that of finished jobs of the same user, name and size
 (`simsched.toolkit.estimates`).
 
-Deviations: the paper estimates by a gradient-boosted tree on user, name and time besides a rolling mean of similar
-jobs; here it is the rolling mean alone, learned during the run. `window` and `prior_s` are ours. Only the
-application is known of a job's name.
+Deviations: the paper combines a gradient-boosted tree on user, name and time with a rolling mean of similar jobs; here
+the rolling mean alone is learned during the run. `window` and `prior_s` are ours. The name of a job is its application.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from simsched.toolkit import PLACERS, DurationHistory, Key, LearnedDurations, Pl
 
 @dataclass
 class Qssf(Policy):
-    """Starts the jobs with the least expected GPU-time first; what runs is never stopped."""
+    """Starts the jobs with the least expected GPU-time first; running jobs are never stopped."""
 
     name: ClassVar[str] = "qssf"
     traits: ClassVar[Traits] = Traits(
@@ -41,7 +40,7 @@ class Qssf(Policy):
         self._scheduler = PriorityScheduler(preempts=False)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Learn from the jobs that have finished, then start others."""
+        """Learn from finished jobs, then start others."""
         self._expected.learn(view)
         self._scheduler.take_in(view, self._key, PLACERS[self.placement])
         if view.finished:

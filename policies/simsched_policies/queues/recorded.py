@@ -1,8 +1,8 @@
-"""Recorded: plays shares of time that were computed elsewhere through the mechanism of rounds.
+"""Recorded: replays shares of time computed elsewhere through the mechanism of rounds.
 
-Idea: a policy of Gavel's kind (Narayanan et al., OSDI'20) computes what share of time each job should have on each GPU
-type, and a mechanism turns shares into rounds (section 5). Shares from a file isolate the mechanism: its cost, and
-whether it agrees with another implementation.
+Idea: a policy like Gavel's (Narayanan et al., OSDI'20) computes the share of time of each job on each GPU type, and a
+mechanism turns shares into rounds (section 5). Shares from a file isolate the mechanism: its cost, and whether it
+agrees with another implementation.
 
 Deviations: none from section 5. Without a file every job has an equal share of time, as under Gandiva's fair sharing.
 """
@@ -28,9 +28,9 @@ class Recorded(Policy):
     """Runs, in rounds of `round_s` seconds, the jobs that are furthest behind the shares in a file.
 
     `shares_path` names a JSON file with a list `allocations`; the `x` of its n-th entry holds the shares of the n-th
-    computation, by job: a number where the cluster has one GPU type, else a mapping from GPU types. Shares are computed
-    when jobs came or ended, at least `min_reset_s` seconds apart. An entry may give its second as `t`. Every job of the
-    workload must have shares, in the first entry after its submission if times are given, and no other job may.
+    computation, by job: a number if the cluster has one GPU type, else a mapping from GPU types. Shares are computed
+    after arrivals and completions, at least `min_reset_s` seconds apart. An entry may give its second as `t`. Every job
+    of the workload must have shares, in the first entry after its submission if times are given, and no other job may.
     """
 
     name: ClassVar[str] = "recorded"
@@ -54,7 +54,7 @@ class Recorded(Policy):
 
     @property
     def longest_pause_s(self) -> float:
-        """Return the time between two computations of shares, for which jobs that came in between wait."""
+        """Return the time between two computations of shares, for which new jobs wait."""
         return self.min_reset_s
 
     def begin(self, cluster: Cluster) -> None:
@@ -67,7 +67,7 @@ class Recorded(Policy):
         self._seats = Seats(nodes)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Refuse a recording that was made with other jobs, or for other GPU types."""
+        """Refuse a recording of other jobs or other GPU types."""
         recording = self._recording
         if recording is None:
             return
@@ -116,7 +116,7 @@ class Recorded(Policy):
         return Decision({unit[0]: allocation for unit, allocation in placed.items()})
 
     def _account(self, view: View) -> None:
-        """Count the time received; a job that has ended is counted with a whole round."""
+        """Count the received time; a finished job counts a whole round."""
         for unit, gpu_type in self._ran.items():
             job = view.jobs.get(unit[0])
             seconds = self.round_s if job is None else job.held_s - self._held_s[job.id]
@@ -125,7 +125,7 @@ class Recorded(Policy):
             self._rounds.remove(job_id)
 
     def _next_shares(self, jobs: Sequence[str], gpus: int) -> dict[Unit, Sequence[float]]:
-        """Return the next recorded solution for the jobs that it names and that are there; the last one stays."""
+        """Return the next recorded solution, for its jobs that are present; the last one remains in force."""
         if self._recording is None:
             return {(job,): (min(1.0, gpus / len(jobs)) / len(self._types),) * len(self._types) for job in jobs}
         entries = self._recording.entries

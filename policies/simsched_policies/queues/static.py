@@ -1,10 +1,10 @@
 """Static: every job runs on the same fixed number of GPUs of one node, first come, first served.
 
-Idea: what a tuner of hyper-parameters does without a scheduler that knows it: each trial gets its share of the cluster
-for life, at the batch size submitted. It is the baseline of Pollux's search for hyper-parameters (Qiao et al., OSDI'21,
-section 5.4 and Table 3: four GPUs on one node a trial, at a fixed batch for each GPU).
+Idea: hyper-parameter tuning without support from the scheduler: each trial keeps a fixed share of the cluster, at the
+batch size submitted. It is the baseline of Pollux's search for hyper-parameters (Qiao et al., OSDI'21, section 5.4 and
+Table 3: four GPUs on one node per trial, at a fixed batch per GPU).
 
-Deviations: none that matter; a job that cannot use so many GPUs at its batch gets as many as it can.
+Deviations: none that matter; a job that cannot use that many GPUs at its batch gets as many as it can.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from simsched.toolkit import refuse_unknown_counts
 
 @dataclass
 class Static(Policy):
-    """Gives every job `gpus` GPUs on one node, in order of arrival; the first that finds no room holds up the rest.
+    """Gives every job `gpus` GPUs on one node, in order of arrival; the first that finds no room blocks the rest.
 
-    If no node has so many GPUs, it gets all of the largest. The total batch is `batch_per_gpu` for each of the `gpus`
+    If no node has that many GPUs, it gets all of the largest. The total batch is `batch_per_gpu` for each of the `gpus`
     (None: as submitted), within what the application accepts.
     """
 
@@ -36,7 +36,7 @@ class Static(Policy):
     _largest: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse shares of nothing."""
+        """Check the parameters."""
         if self.gpus < 1:
             raise ValueError(f"gpus must be at least 1, not {self.gpus}")
         if self.batch_per_gpu is not None and self.batch_per_gpu < 1:
@@ -60,7 +60,7 @@ class Static(Policy):
         return min(max(wanted, limits.init_batch_size), limits.max_batch_size)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start waiting jobs while there is room; what runs stays."""
+        """Start waiting jobs while there is room; running jobs stay."""
         if view.reasons is not None:
             view.reasons.order({job.id: job.request.submit_time_s for job in view.jobs.values()})
         free = list(view.free)

@@ -1,8 +1,8 @@
-"""Time slicing, as in Gandiva: all jobs take turns on the GPUs, none is more urgent than another.
+"""Time slicing, as in Gandiva: all jobs take turns on the GPUs, with equal priority.
 
 Idea: suspending and resuming jobs at short intervals gives every job early feedback (Xiao et al., Gandiva, OSDI'18,
-section 3.2), but long jobs slow short ones down (Tiresias, section 5.3). Jobs run in turn, first in first out; at the
-end of a slice those that ran go behind those that wait. Gandiva's packing of two jobs on a GPU and its migration are
+section 3.2), but long jobs slow short ones down (Tiresias, section 5.3). Jobs run in turn, first in, first out; at the
+end of a slice the running jobs go behind the waiting ones. Gandiva's packing of two jobs on a GPU and its migration are
 left out, as they are in the comparison of Tiresias.
 """
 
@@ -36,7 +36,7 @@ class TimeSlicing(Policy):
         self._quantum = Quantum(self.name, self.quantum_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Put the jobs that have run behind those that wait."""
+        """Move the jobs that have run behind those that wait."""
         scheduler = self._scheduler
         scheduler.take_in(view, lambda job: (next(self._turns),), PLACERS[self.placement])
         if self._quantum.over(view) and scheduler.waits:

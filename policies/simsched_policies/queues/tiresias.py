@@ -1,24 +1,25 @@
 """Tiresias: least attained service in two dimensions, discretised into queues (Tiresias-L).
 
-Idea: a job's priority falls in steps as its attained service (GPUs x time) grows: short jobs overtake long ones without
-known durations, and long jobs do not preempt each other all the time (Gu et al., NSDI'19, sections 3.2 and 3.3).
+Idea: a job's priority falls in steps as its attained service (GPUs x time) grows: short jobs overtake long ones
+although durations are unknown, and long jobs do not preempt each other constantly (Gu et al., NSDI'19, sections 3.2 and
+3.3).
 
-Two ways of running it, by `interval_s`:
+It runs in two ways, by `interval_s`:
 
 - With an interval (the default, 60 s) it is the variant that Pollux compares with (OSDI'21, section 5.1, and its
-  simulator): queues are examined every `interval_s`, where demotions take effect; a queue is ordered by who entered it
-  first; promotion is off; and a starting job takes the nodes with most free GPUs.
-- Without one (`interval_s: null`) it is the paper's: decisions at every arrival and completion and at the very second
-  at which a job crosses a threshold; in a queue, jobs that have run come before those that have not, the former ordered
-  by their first start and the latter by arrival: nobody is preempted for a job of the same queue that has yet to start.
+  simulator): queues are examined every `interval_s`, where demotions take effect; a queue is ordered by time of entry;
+  promotion is off; and a starting job takes the nodes with most free GPUs.
+- Without one (`interval_s: null`) it is the paper's: decisions at every arrival and completion and at the second in
+which a job crosses a threshold; in a queue, jobs that have run come before those that have not, the former ordered
+  by their first start and the latter by arrival: no job is preempted for one of the same queue that has yet to start.
   The paper's own setting is one threshold of 3,200 GPU-seconds, no promotion and `placement: skew`.
 
 Service counts restarts, as it does in both sources. With promotion, a job that reaches the first threshold while still
 restarting (threshold / GPUs below the delay) cycles without progress: take thresholds well above the delay times the
 GPUs of the largest jobs.
 
-Deviations: the profiler is not simulated, the skew of a model is known when its job arrives; a job that comes back from
-a promotion keeps its place by first start, which the paper leaves open.
+Deviations: the profiler is not simulated, the skew of a model is known when its job arrives; a promoted job keeps its
+position by first start, which the paper leaves open.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from simsched.toolkit import Key, Levels, PlacementName, PriorityScheduler, Skew
 
 @dataclass
 class Tiresias(Policy):
-    """Two-dimensional least attained service with K queues, first in first out within a queue.
+    """Two-dimensional least attained service with K queues, first in, first out within a queue.
 
     `queue_thresholds_gpu_s` are the K - 1 ascending limits on attained service in GPU-seconds (16 GPU-hours in Pollux's
     evaluation, 3,200 GPU-seconds in the Tiresias testbed). A job that has waited `promote_knob` times as long as it has
@@ -66,11 +67,11 @@ class Tiresias(Policy):
 
     @property
     def counts_on(self) -> Wants:
-        """Return the tensors of models where placement goes by them."""
+        """Return the signal of model tensors if placement uses them."""
         return self._placement.wants
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted, and note the skew of the model."""
+        """Keep the batch size submitted, and record the skew of the model."""
         self._placement.note(request, facts)
         return fixed_agent(request, facts)
 
@@ -103,7 +104,7 @@ class Tiresias(Policy):
         return Decision.change(start, stop, watch=self._watch(moved), wake_at_s=levels.next_promotion_s())
 
     def _demote(self, view: View) -> list[str]:
-        """Move jobs down that have reached the limit of their queue, in the order of arrival."""
+        """Demote the jobs that have reached the limit of their queue, in order of arrival."""
         levels = self._levels
         if self.interval_s is None:
             crossed = [job for job in view.reached_threshold if job.id in levels]
@@ -112,12 +113,12 @@ class Tiresias(Policy):
         return [job.id for job in crossed if levels.demote(job.id, job.attained_gpu_s)]
 
     def _watch(self, job_ids: Sequence[str]) -> dict[str, float]:
-        """Ask to be told when jobs reach the limits of their queues."""
+        """Request a decision when jobs reach the limits of their queues."""
         limits = {job_id: self._levels.limit_gpu_s(job_id) for job_id in job_ids}
         return {job_id: limit for job_id, limit in limits.items() if limit is not None}
 
     def _key(self, job: JobView, *, runs: bool) -> Key:
-        """Order by queue, then by entering it, or by first start and arrival."""
+        """Order by queue, then by time of entry, or by first start and arrival."""
         level = self._levels.level(job.id)
         if self.interval_s is not None:
             return (level, next(self._entries))

@@ -1,15 +1,15 @@
 """Tiresias with a known distribution: the Gittins index in two dimensions, discretised into queues (Tiresias-G).
 
-Idea: as in Tiresias-L a job goes down a queue when its attained service (GPUs x time) crosses a threshold; within a
-queue the job comes first that is most likely to finish for the service it takes, judged by the service of past jobs (Gu
-et al., NSDI'19, sections 3.2 and 3.3). The index of queue i takes the queue's upper threshold as its service quantum;
-the last queue is first in, first out.
+Idea: as in Tiresias-L a job is demoted by one queue when its attained service (GPUs x time) crosses a threshold; within
+a queue the job most likely to finish per unit of service comes first, judged by the service of past jobs (Gu et al.,
+NSDI'19, sections 3.2 and 3.3). The index of queue i takes the queue's upper threshold as its service quantum; the last
+queue is first in, first out.
 
 The distribution comes from samples, from a file, or from finished jobs; never from a job's own future. Indices are
 precomputed. A job is ranked when it enters a queue, when it loses its GPUs, and, while it runs, at `ranks` points of
-each queue; the paper does not say how often it ranks. The more often, the more jobs of one queue preempt each other: on
-the testbed's mix, once is the same as Tiresias-L, and 4 times doubles the preemptions, where the paper counts a third
-more. Ties, and the last queue, go by first start, then by arrival.
+each queue; the paper does not say how often it ranks. Frequent ranking makes jobs of one queue preempt each other: on
+the testbed's mix, ranking once equals Tiresias-L, and ranking 4 times doubles the preemptions, whereas the paper counts
+a third more. Ties, and the last queue, go by first start, then by arrival.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class TiresiasG(Policy):
             self._tables = _tables(self._history.distribution, self._levels.limits_gpu_s, self.ranks)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch size submitted, and note the skew of the model."""
+        """Keep the batch size submitted, and record the skew of the model."""
         self._placement.note(request, facts)
         return fixed_agent(request, facts)
 
     @property
     def counts_on(self) -> Wants:
-        """Return the tensors of models where placement goes by them."""
+        """Return the signal of model tensors if placement uses them."""
         return self._placement.wants
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -126,7 +126,7 @@ class TiresiasG(Policy):
         return (level, -index, *start_order(job, runs=runs))
 
     def _watch(self, job_ids: Sequence[str], view: View) -> dict[str, float]:
-        """Watch for the next point at which a job is ranked, or the limit of its queue."""
+        """Request a decision when a job is next ranked, or reaches the limit of its queue."""
         levels = self._levels
         watch: dict[str, float] = {}
         for job_id in job_ids:
@@ -144,7 +144,7 @@ class TiresiasG(Policy):
 
 
 def _tables(distribution: ServiceDistribution, limits_gpu_s: Sequence[int], ranks: int) -> list[IndexTable]:
-    """Compute the index of each queue but the last at points that lie closer where the service is small."""
+    """Compute the index of each queue but the last, at points that are denser for small service."""
     tables = []
     low = 0
     for limit in limits_gpu_s:

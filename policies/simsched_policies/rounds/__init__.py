@@ -1,1 +1,1 @@
-"""Policies that share out time in rounds: shares from a program, plans over rounds, auctions."""
+"""Policies that divide time in rounds: shares from a program, plans over rounds, auctions."""

@@ -1,10 +1,10 @@
-"""Shockwave: plans rounds ahead, by a forecast of how each job's batch, and so its speed, will change.
+"""Shockwave: plans rounds ahead, using a forecast of how each job's batch, and so its speed, will change.
 
-Idea: jobs whose batch changes by a rule finish sooner than their present speed says; a policy that ignores this treats
-them and others unfairly (Zheng et al., NSDI'23). Over a window of rounds a plan maximises the mean log utility of
-progress less the weighted longest remaining time, with every job within its fair completion time; where that is
-impossible, unfairly treated jobs weigh more (sections 4 and 5). It is renewed when jobs come, end or change their
-batch, and every few rounds; GPUs that it leaves idle go to the longest jobs (program:
+Idea: jobs whose batch changes by a rule finish sooner than their current speed suggests; a policy that ignores this is
+unfair to them and to others (Zheng et al., NSDI'23). Over a window of rounds a plan maximises the mean log utility of
+progress less the weighted longest remaining time, with every job within its fair completion time; if that is
+impossible, unfairly treated jobs weigh more (sections 4 and 5). The plan is renewed when jobs arrive, end or change
+their batch, and every few rounds; GPUs that it leaves idle go to the longest jobs (program:
 `simsched.toolkit.programs.shockwave`).
 
 Deviations: the forecast is the profile of the job's batch rule, in place of the paper's posterior over regimes; jobs
@@ -36,13 +36,13 @@ from simsched.toolkit.programs import (
     uniform_share,
 )
 
-#: What a job that outlives its forecast still has to gain: once the batch has changed it must run again to end.
+#: What a job that outlives its forecast still gains: once the batch has changed it must still run to finish.
 _LEAST = 1e-3
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """A job at a round: the forecast seconds of its epochs, epochs done, and its batch.
+    """A job in a round: the forecast seconds of its epochs, its finished epochs, and its batch.
 
     `left_s` replaces the forecast once its epochs are done.
     """
@@ -57,7 +57,7 @@ class Outlook:
 
 
 class Planner:
-    """Says which jobs run in each round; replans when jobs or batches change, or every `replan_rounds`."""
+    """Chooses the jobs of each round; replans when jobs or batches change, or every `replan_rounds`."""
 
     def __init__(self, options: PlanOptions) -> None:
         self._options = options
@@ -68,7 +68,7 @@ class Planner:
         self._used = 0
 
     def choose(self, jobs: Sequence[Outlook], num_gpus: int) -> list[str]:
-        """Return the ids of the jobs that run in the coming round, in the order given."""
+        """Return the ids of the jobs that run in the next round, in the given order."""
         if not jobs or num_gpus < 1:
             return []
         known = [(job.id, job.batch) for job in jobs], num_gpus

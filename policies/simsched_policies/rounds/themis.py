@@ -8,17 +8,17 @@ product of bids, and each application keeps the part of it that makes truthful b
 goes to the others, one GPU at a time.
 
 rho of a waiting application: with no GPUs it never finishes, and T_sh is infinite; with those that it can use, T_sh is
-its age and the time left on them. Which of the two the paper ranks by is not known here: `waiting` is `served` for the
-latter or `infinite` for the former, with ties ranked by the latter. The page of results compares them.
+its age and the time left on them. It is not known here by which of the two the paper ranks: `waiting` is `served` for
+the latter or `infinite` for the former, with ties ranked by the latter. The page of results compares them.
 
-Ties: equal rhos fall in the order of submission; of allocations of equal products the one of fewer GPUs wins, then the
-one that gives the less fairly treated more.
+Ties: equal rhos fall in the order of submission; among allocations with equal products the one with fewer GPUs wins,
+then the one that gives more to the less fairly treated.
 
 Published defaults: fairness 0.8, leases of 20 minutes (the latter from memory). Deviations: leases of all applications
-end together: auctions are held every `lease_s`, and GPUs that become free in between are handed out at arrivals and
-completions without an auction; jobs are rigid: an application (the jobs of one `group`, a job without one by itself)
+end together: auctions are held every `lease_s`, and GPUs that become free in between are allocated at arrivals and
+completions without an auction; jobs are rigid: an application (the jobs of one `group`, or a single job without one)
 bids by the jobs that its GPUs would let run, running ones first, then the shortest; what it keeps is rounded down to
-whole jobs, but a payment that would cost it all the jobs that it has won is waived; what is left goes to whole jobs,
+whole jobs, but a payment that would cost it all the jobs that it has won is waived; the remainder goes to whole jobs,
 the least fairly treated of the other applications first; remaining work is an oracle; placement is not part of the bid.
 `Themis` and `themis-rho` differ: the latter serves the largest rho first without an auction, as other simulators do.
 """
@@ -36,13 +36,13 @@ from simsched.arithmetic import ordered_sum
 from simsched.policy import GROUPS, REMAINING_WORK, Becomes, Decision, JobView, Policy, Quantum, Traits, View
 from simsched.toolkit import available_gpus, bid_of, finish_time_ratio, least_fair, partial_allocation, run_in_order
 
-#: The GPUs with which a waiting application is ranked: all that it can use, or none.
+#: The GPUs by which a waiting application is ranked: all that it can use, or none.
 Waiting = Literal["served", "infinite"]
 
 
 @dataclass(frozen=True)
 class _Application:
-    """The jobs of a group, in the order of submission, with what each of them has left."""
+    """The jobs of a group, in order of submission, with the remaining work of each."""
 
     name: str
     jobs: tuple[JobView, ...]
@@ -57,7 +57,7 @@ class _Application:
         return sum(job.num_gpus for job in self.jobs)
 
     def fitting(self, gpus: int) -> list[JobView]:
-        """List the jobs that so many GPUs let run: those that run first, then the shortest."""
+        """List the jobs that this many GPUs let run: running ones first, then the shortest."""
         chosen = []
         for job in sorted(self.jobs, key=lambda job: (not job.running, self.remaining_s[job.id])):
             if job.num_gpus <= gpus:
@@ -66,7 +66,7 @@ class _Application:
         return chosen
 
     def left_s(self, gpus: int) -> float:
-        """Return the seconds left on so many GPUs, shared in proportion to the work; infinite where no job fits."""
+        """Return the remaining seconds on this many GPUs, shared in proportion to the work; infinite if no job fits."""
         used = sum(job.num_gpus for job in self.fitting(gpus))
         if not used:
             return math.inf
@@ -108,7 +108,7 @@ def _ratios(applications: Sequence[_Application], gpus: int, waiting: Waiting) -
 
 @dataclass
 class ThemisRho(Policy):
-    """Serves the applications with the largest rho first, every `interval_s` seconds while anybody waits.
+    """Serves the applications with the largest rho first, every `interval_s` seconds while any job waits.
 
     `waiting` says whether a waiting application's rho is that of being `served` now, or `infinite`.
     """
@@ -125,7 +125,7 @@ class ThemisRho(Policy):
         self._quantum = Quantum(self.name, self.interval_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Order all jobs at the end of the leases, and waiting ones in between."""
+        """Rank all jobs at the end of the leases, and waiting ones in between."""
         applications = _applications(view)
         ratios = _ratios(applications, max(available_gpus(view), 1), self.waiting)
         order = sorted(applications, key=lambda one: ratios[one.name], reverse=True)
@@ -158,11 +158,11 @@ class Themis(Policy):
 
     def __post_init__(self) -> None:
         """Start without leases."""
-        least_fair({}, self.fairness)  # refuses what is no share
+        least_fair({}, self.fairness)  # refuses values that are not shares
         self._quantum = Quantum(self.name, self.lease_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Hold the auction, or hand out what is free."""
+        """Hold the auction, or allocate free GPUs."""
         gpus = available_gpus(view)
         applications = _applications(view)
         ratios = _ratios(applications, max(gpus, 1), self.waiting)
@@ -186,7 +186,7 @@ class Themis(Policy):
         share = gpus / len(urgent)
         bids = [bid_of(one.age_s, one.left_s, one.alone_s(share), min(one.gpus, gpus)) for one in bidders]
         outcome = partial_allocation(bids, gpus)
-        # First the jobs that payments leave to those that won, then those of winners that would be left with none.
+        # First the jobs that winners keep after payments, then those of winners that would keep none.
         won = dict(zip((one.name for one in bidders), zip(outcome.kept, outcome.won, strict=True), strict=True))
         kept = [job for one in bidders for job in one.fitting(won[one.name][0])]
         waived = [job for one in bidders if not one.fitting(won[one.name][0]) for job in one.fitting(won[one.name][1])]

@@ -1,1 +1,1 @@
-"""Policies that put several jobs on one GPU, in turns or side by side."""
+"""Policies that put several jobs on one GPU, in turns or concurrently."""

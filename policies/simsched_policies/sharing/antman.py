@@ -1,19 +1,19 @@
-"""AntMan: guaranteed jobs run as if alone, opportunistic ones use what these leave of the GPUs.
+"""AntMan: guaranteed jobs run as if alone; opportunistic ones use the idle time of their GPUs.
 
 Idea: two classes of jobs (Xiao et al., AntMan, OSDI'20, sections 4 and 5). A guaranteed job waits for GPUs that no
 guaranteed job holds, and reserves them as they become free; opportunistic jobs on them stay. An opportunistic job
-starts where the GPU is idle, or busy for less than 80 % of the time with a guaranteed job. Nobody is preempted. The
+starts where the GPU is idle, or busy for less than 80 % of the time with a guaranteed job. No job is preempted. The
 engine decides the joint speed of two jobs on a GPU (`engine.sharing`); the guaranteed one gets its full speed and the
 other the rest (`guaranteed_first`), which is the paper's local scheduler.
 
 With tenants, a job that asks for a guarantee has one only within its tenant's own GPUs, and is opportunistic beyond
-them. As soon as enough of the quota is free it is upgraded, the first submitted first; a running job stays where it is,
-and is not upgraded while a guaranteed job shares its GPUs or others have reserved them. Nobody is ever downgraded.
-Without tenants everybody who asks is guaranteed.
+them. It is upgraded as soon as enough of the quota is free, in order of submission; a running job stays where it is,
+and is not upgraded while a guaranteed job shares its GPUs or others have reserved them. No job is ever downgraded.
+Without tenants every job that asks is guaranteed.
 
 Published default: busy below 80 %. Deviations: how busy a job keeps its GPUs comes from its profile (the paper measures
 it over 10 s), and a job without a profile counts as below the limit; memory is not spilled to the host: jobs share a
-GPU only if both fit. Without shared GPUs the classes only queue apart.
+GPU only if both fit. Without shared GPUs the classes only queue separately.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from simsched.toolkit import MOST_FREE, GpuMemory, available_gpus, type_pools
 
 @dataclass
 class AntMan(Policy):
-    """Starts guaranteed jobs first, in order of submission, then opportunistic ones beside them.
+    """Starts guaranteed jobs first, in order of submission, then opportunistic ones next to them.
 
-    With `tenants`, each one's quota is its own GPUs, 0 for those not named.
+    With `tenants`, a quota is the tenant's own GPUs, 0 for undeclared tenants.
     """
 
     name: ClassVar[str] = "antman"
@@ -70,11 +70,11 @@ class AntMan(Policy):
     _memory: GpuMemory = field(default=GpuMemory(), init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn how much memory the GPUs have."""
+        """Record the memory of the GPUs."""
         self._memory = GpuMemory.of(cluster)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start what can start; nothing is ever taken away."""
+        """Start the jobs that can start; no GPUs are ever taken away."""
         start: dict[str, Allocation] = {}
         beside: dict[str, list[str]] = {}
         waiting = {job.id for job in view.jobs.values() if not job.running}
@@ -108,7 +108,7 @@ class AntMan(Policy):
         )
 
     def _tell(self, jobs: Sequence[JobView], view: View) -> None:
-        """Say who is served first, and of opportunistic jobs for whom GPUs are reserved."""
+        """Return the order of waiting jobs, and for which jobs GPUs are reserved from opportunistic ones."""
         if view.reasons is None:
             return
         order = sorted(jobs, key=lambda job: job.id not in self._guaranteed)
@@ -118,7 +118,7 @@ class AntMan(Policy):
             view.reasons.wait(job.id, Why.RESERVED, ", ".join(f"{gpus} GPUs for {name}" for name, gpus in kept.items()))
 
     def _classify(self, view: View) -> dict[str, bool]:
-        """Settle who is guaranteed, and return the jobs whose class is not, or not any more, the one they asked for."""
+        """Update the classes of jobs, and return those whose class is not, or no longer, the one they asked for."""
         asking = [job for job in view.jobs.values() if job.request.guaranteed]
         if not self.tenants:
             self._guaranteed = {job.id for job in asking}
@@ -149,7 +149,7 @@ class AntMan(Policy):
         return Capacity.idle(view, [*held, *self._reserved.values()])
 
     def _keep_reservation(self, job_id: str, board: _Board) -> None:
-        """Count what a job has reserved as taken, or drop it where a node is gone."""
+        """Count a job's reserved GPUs as taken, or drop the reservation if a node is gone."""
         held = self._reserved.get(job_id, NOTHING)
         if board.guaranteed.holds(held):
             board.guaranteed.take(held)
@@ -157,7 +157,7 @@ class AntMan(Policy):
             del self._reserved[job_id]
 
     def _reserve(self, job: JobView, board: _Board) -> Allocation:
-        """Reserve GPUs that no guaranteed job has, for a job that fits on a node all of them on one."""
+        """Reserve GPUs without guaranteed jobs, all on one node if the job fits on a node."""
         held = dict(self._reserved.get(job.id, NOTHING))
         free = board.guaranteed.free
         missing = job.num_gpus - sum(held.values())
@@ -177,13 +177,13 @@ class AntMan(Policy):
         return self._reserved[job.id]
 
     def _neighbours(self, job: JobView, board: _Board, gpu_type: str) -> list[JobView]:
-        """List the guaranteed jobs beside which a job may run."""
+        """List the guaranteed jobs with which a job may share GPUs."""
         idle = (other for other in board.running if other.id in self._guaranteed and _busy(other) < self.max_busy)
         return [other for other in idle if self._memory.holds(gpu_type, job, other)]
 
 
 class _Board:
-    """Who holds which GPUs while a decision is made; without `sharing` both classes are served from the same GPUs."""
+    """The holders of GPUs during a decision; without `sharing` both classes are served from the same GPUs."""
 
     def __init__(self, view: View, guaranteed: Collection[str], *, sharing: bool) -> None:
         self.sharing = sharing
@@ -198,7 +198,7 @@ class _Board:
                 self.start(job, job.allocation)
 
     def start(self, job: JobView, allocation: Allocation, *, reserved: bool = False) -> None:
-        """Note that a job holds GPUs, unless it has taken them by reserving them."""
+        """Record that a job holds GPUs, unless its reservation already did."""
         self.running.append(job)
         self.held[job.id] = allocation
         if not reserved:

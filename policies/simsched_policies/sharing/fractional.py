@@ -1,11 +1,11 @@
-"""Parts of GPUs: jobs start in order of arrival, and those that want a part of a GPU share one.
+"""Parts of GPUs: jobs start in order of arrival, and jobs that ask for a part of a GPU share one.
 
 Idea: a job that asks for a quarter of a GPU gets a quarter of one, as on Alibaba's clusters (Weng et al., MLaaS in the
-Wild, NSDI'22). Best fit chooses the fullest GPU with enough left, FGD the place that leaves least that the usual jobs
-cannot use (Weng et al., Beware of Fragmentation, ATC'23). Published default: FGD. Deviations: GPUs alone are counted,
-not cores or memory; FGD's usual jobs are those that have come so far, and one that wants more GPUs than a node has
-wants all of it. Where the engine lets nobody share (`engine.sharing.max_jobs` of 1), every job gets whole GPUs, and
-this is first in, first out.
+Wild, NSDI'22). Best fit chooses the fullest GPU with enough room, FGD the place that leaves the least room unusable by
+typical jobs (Weng et al., Beware of Fragmentation, ATC'23). Published default: FGD. Deviations: only GPUs are counted,
+not cores or memory; FGD's typical jobs are those that have arrived so far, and one that asks for more GPUs than a node
+has counts as asking for a whole node. If the engine does not share GPUs (`engine.sharing.max_jobs` of 1), every job
+gets whole GPUs, and this is first in, first out.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from simsched.toolkit import PLACERS, PlacerName
 
 
 class UsualJobs:
-    """The most frequent requests so far: GPUs, the part wanted of each, and the share of jobs that want this."""
+    """The most frequent requests so far: GPUs, the part of each, and the share of jobs with this request."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[int, float]] = Counter()
         self._classes: list[tuple[int, float, float]] | None = None
 
     def note(self, gpus: int, part: float) -> None:
-        """Count a job in."""
+        """Count a job."""
         self._counts[gpus, part] += 1
         self._classes = None
 
     def classes(self) -> Sequence[tuple[int, float, float]]:
-        """Return the most frequent requests, until they are 95 % of all, with shares that add up to 1."""
+        """Return the most frequent requests that cover 95 % of all, with shares that sum to 1."""
         if self._classes is None:
             self._classes = [(gpus, part, share) for (gpus, part), share in usual_requests(self._counts)]
         return self._classes
 
     def unusable(self, left: Sequence[float], size: int) -> float:
-        """Return how much of what is left of a node's GPUs a usual job cannot use, in GPUs, on average.
+        """Return how much of a node's free GPU capacity a typical job cannot use, in GPUs, on average.
 
-        `left` is what is left of each GPU of a node of `size`. All of it counts for a job that does not fit on the
-        node, for others the GPUs with less left than they want.
+        `left` is the free part of each GPU of a node of `size`. All of it counts for a job that does not fit on the
+        node; for others, only GPUs with less than they ask for.
         """
         lost, total = 0.0, ordered_sum(left)
         for gpus, part, share in self.classes():
@@ -54,7 +54,7 @@ class UsualJobs:
         return lost
 
     def growth(self, left: Sequence[float], taken: Sequence[float], part: float, size: int) -> float:
-        """Return the growth of `unusable` when a job takes `part` of GPUs of which `taken` is left."""
+        """Return the growth of `unusable` if a job takes `part` of GPUs of which `taken` is left."""
         after = list(left)
         for one in taken:
             after.remove(one)
@@ -72,7 +72,7 @@ class _Wish(NamedTuple):
 
 @dataclass(eq=False)
 class _SharedGpu:
-    """A GPU that jobs hold parts of: its node, its type, and the part of each job, the first to come first."""
+    """A shared GPU: its node, its type, and the part of each job, in order of arrival."""
 
     node: int
     kind: int
@@ -87,10 +87,10 @@ class _SharedGpu:
 class Fractional(Policy):
     """Starts jobs in order of arrival, without preemption, and puts parts of GPUs together.
 
-    By `rule` a part goes to the GPU with enough left that has least left (`best-fit`), to the one with most left
+    By `rule` a part goes to the GPU with the least sufficient room (`best-fit`), to the one with most room
     (`worst-fit`), a free one if there is one, or to the one that was shared first (`first-fit`). Whole GPUs are chosen
     by `placement`. With `fgd` parts, and whole GPUs of one node, go where the fragmentation grows least. A job at the
-    head that does not fit blocks those behind it, unless `backfill` lets later ones that fit go first.
+    head that does not fit blocks those behind it, unless `backfill` lets later ones that fit overtake it.
     """
 
     name: ClassVar[str] = "fractional"
@@ -132,14 +132,14 @@ class Fractional(Policy):
         return Decision.change({**start, **{job_id: Place(start[job_id], onto=host) for job_id, host in onto.items()}})
 
     def _tell(self, view: View, behind: str) -> None:
-        """Say that whoever waits behind a job does so because of it."""
+        """Return the job at the head as the reason for all jobs behind it."""
         if view.reasons is not None:
             line = list(self._waiting)
             for job_id in line[line.index(behind) + 1 :]:
                 view.reasons.wait(job_id, Why.ANOTHER_FIRST, f"{behind} waits before it")
 
     def _place(self, job_id: str, wish: _Wish, most: int, onto: dict[str, str]) -> Allocation | None:
-        """Choose GPUs, or a GPU that is shared, for a job, and note that it holds them; None where it must wait."""
+        """Choose GPUs, or a shared GPU, for a job, and record that it holds them; None if it must wait."""
         types = wish.types
         whole = wish.part >= 1 or wish.gpus > 1 or most == 1
         least = self._least_growth(wish, most, whole=whole) if self.rule == "fgd" else None
@@ -166,7 +166,7 @@ class Fractional(Policy):
         return ((shared.node, 1),)
 
     def _least_growth(self, wish: _Wish, most: int, *, whole: bool) -> tuple[Allocation, _SharedGpu | None] | None:
-        """Choose the node, and the shared GPU on it if any, whose fragmentation grows least; None where none fits."""
+        """Choose the node, and the shared GPU on it if any, whose fragmentation grows least; None if none fits."""
         on_node: dict[int, list[_SharedGpu]] = {}
         for gpu in self._shared:
             on_node.setdefault(gpu.node, []).append(gpu)
@@ -191,7 +191,7 @@ class Fractional(Policy):
         return chosen
 
     def _fitting(self, wish: _Wish, most: int) -> _SharedGpu | None:
-        """Choose the shared GPU that a part goes to, None where it fits on none."""
+        """Choose the shared GPU for a part, None if it fits on none."""
         room = (gpu for gpu in self._shared if gpu.kind in wish.types and len(gpu.parts) < most)
         fitting = ((gpu, left) for gpu in room if (left := gpu.left) + SLACK >= wish.part)
         if self.rule == "first-fit":
@@ -201,7 +201,7 @@ class Fractional(Policy):
         return None if best is None else best[0]
 
     def _look(self, view: View) -> None:
-        """Take note of what came, ended, was lost, and of nodes that went down or came up."""
+        """Record arrivals, completions and losses, and nodes that went down or came up."""
         lost = {job.id: job for job in view.lost}
         for job_id in [*view.finished, *lost]:
             self._waiting.pop(job_id, None)
@@ -217,7 +217,7 @@ class Fractional(Policy):
         return _Wish(job.num_gpus, job.request.gpu_share, self._free.fitting(job.facts))
 
     def _let_go(self, job_id: str) -> None:
-        """Count what a job held as free."""
+        """Release what a job held."""
         whole = self._whole.pop(job_id, None)
         if whole is not None:
             self._free.give_back(whole)

@@ -1,14 +1,14 @@
-"""Horus: jobs share GPUs if their predicted utilisations add up to no more than one GPU.
+"""Horus: jobs share GPUs if their predicted utilisations sum to at most one GPU.
 
 Idea: Yeung et al., Horus, IEEE TPDS 33(1), 2022: how busy a job keeps its GPUs is predicted before it runs, from its
-model; a job goes where the predicted utilisations interfere least. All of this is from memory: no source was at hand
-that gives the rule, and no number of the paper is checked here.
+model; a job goes where the predicted utilisations interfere least. All of this is from memory: no available source
+gives the rule, and no number of the paper is checked here.
 
-Here: jobs wait in the order of expected duration x GPUs, learned from finished jobs (`simsched.toolkit.estimates`), and
-are not preempted. A job without GPUs of its own shares those of a job that has as many and runs alone there, the one of
-the least predicted utilisation, if both together stay within `most_busy` and the memory suffices. Deviations: the
-prediction is the job's profile, or `assumed_busy` without one; the paper's fairness between queues of sizes is left
-out.
+Here jobs wait in order of expected duration x GPUs, learned from finished jobs (`simsched.toolkit.estimates`), and
+are not preempted. A job that finds no free GPUs shares those of a job that has the same number and runs alone there,
+the one with the least predicted utilisation, if both together stay within `most_busy` and the memory suffices.
+Deviations: the prediction is the job's profile, or `assumed_busy` without one; the paper's fairness between queues of
+sizes is left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from simsched.toolkit import MOST_FREE, DurationHistory, GpuMemory, LearnedDurat
 
 @dataclass
 class Horus(Policy):
-    """Starts jobs by expected GPU-time, beside others where their predicted utilisations leave room."""
+    """Starts jobs by expected GPU-time, sharing GPUs if the predicted utilisations allow it."""
 
     name: ClassVar[str] = "horus"
     traits: ClassVar[Traits] = Traits(
@@ -63,11 +63,11 @@ class Horus(Policy):
         self._expected = LearnedDurations(DurationHistory(prior_s=self.prior_s, window=self.window))
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn how much memory the GPUs have."""
+        """Record the memory of the GPUs."""
         self._memory = GpuMemory.of(cluster)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Learn from the jobs that have finished, then start others."""
+        """Learn from finished jobs, then start others."""
         self._expected.learn(view)
         start: dict[str, Allocation | Action] = {}
         for pool in type_pools(view, rigid=True):
@@ -91,7 +91,7 @@ class Horus(Policy):
         return Decision.change(start)
 
     def _host(self, job: JobView, hosts: Iterable[str], pool: TypePool) -> str | None:
-        """Return the job that is predicted to disturb another least, None if all disturb it too much."""
+        """Return the job with the least predicted interference with another, None if all interfere too much."""
         fitting = [
             host
             for host in map(pool.jobs.__getitem__, hosts)

@@ -1,18 +1,17 @@
-"""Lucid: jobs are profiled on a few nodes first, then start by expected GPU-time, in pairs that do not hurt.
+"""Lucid: jobs are profiled on a few nodes first, then start by expected GPU-time, in non-intrusive pairs.
 
 Idea: Hu et al., Lucid, ASPLOS'23. A new job runs for a while on the profiling nodes, smallest jobs first; short ones
-finish there. Its profile gives it a share score: 0 (tiny), 1 (medium) or 2 (jumbo). After that jobs wait in the order
-of expected duration x GPUs and are not preempted. A job without GPUs of its own shares those of a job that has as many,
-runs alone there, and is expected to take at least half as long, if the scores add up to at most 2 and the memory
-suffices. While few jobs are expected to arrive, nobody shares, and the first job that does not fit keeps the others
-waiting.
+finish there. Its profile gives it a share score: 0 (tiny), 1 (medium) or 2 (jumbo). Then jobs wait in order of expected
+duration x GPUs and are not preempted. A job that finds no free GPUs shares those of a job that has the same number,
+runs alone there, and is expected to take at least half as long, if the scores sum to at most 2 and the memory suffices.
+While few jobs are expected to arrive, no jobs share, and the first job that does not fit blocks the others.
 
 Published defaults (its simulator): profiles of at most 500 s, shares of jobs of up to 8 GPUs, sharing while more than 2
-jobs are expected. From memory: that these are jobs an hour. Ours: one profiling node in each GPU type, the bounds of
-the scores (a decision tree there, on utilisation and memory), a job without a profile counts as medium, as many
-arrivals are expected as in the hour before. Deviations: expected durations are means of similar finished jobs (an
-additive model there, `simsched.toolkit.estimates`); a job that leaves the profiling nodes keeps its progress and pays a
-restart; jobs too large for the other nodes may use all.
+jobs are expected. From memory: these are jobs per hour. Our choices: one profiling node in each GPU type, the bounds of
+the scores (a decision tree there, on utilisation and memory), a job without a profile counts as medium, the expected
+arrivals are those of the previous hour. Deviations: expected durations are means of similar finished jobs (an additive
+model there, `simsched.toolkit.estimates`); a job that leaves the profiling nodes keeps its progress and pays a restart;
+jobs too large for the other nodes may use all.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _MEDIUM = 1
 
 @dataclass
 class _Changes:
-    """What a decision changes."""
+    """The changes of a decision."""
 
     start: dict[str, Allocation | Action] = field(default_factory=dict)
     stop: list[str] = field(default_factory=list)
@@ -86,11 +85,11 @@ class Lucid(Policy):
         self._expected = LearnedDurations(DurationHistory(prior_s=self.prior_s, window=self.window))
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn how much memory the GPUs have."""
+        """Record the memory of the GPUs."""
         self._memory = GpuMemory.of(cluster)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """End profiles that are over, begin others, then serve the queue of each GPU type."""
+        """End finished profiles, start others, then serve the queue of each GPU type."""
         self._update(view)
         changes = _Changes()
         shares = self.packing and view.max_jobs_per_gpu > 1 and len(self._arrivals_s) > self.least_jobs_per_h
@@ -134,7 +133,7 @@ class Lucid(Policy):
         return job.num_gpus <= min(self.profiled_gpus, _capacity(view, profiling))
 
     def _begin_profiles(self, pool: TypePool, profiling: Collection[int], free: Capacity, changes: _Changes) -> None:
-        """Profile the jobs that have not been, fewest GPUs first."""
+        """Profile new jobs, fewest GPUs first."""
         view = pool.view
         placer = most_free_among(profiling)
         new = [job for job in pool.jobs.values() if not job.running and job.id not in self._profiled]
@@ -155,7 +154,7 @@ class Lucid(Policy):
         *,
         shares: bool,
     ) -> None:
-        """Start jobs in the order of expected GPU-time, on GPUs of their own or beside others."""
+        """Start jobs in order of expected GPU-time, on free or shared GPUs."""
         gpu_time = {job.id: self._expected.gpu_time_gpu_s(job) for job in queue}
         main = [node for node in pool.nodes if node not in profiling]
         largest = _capacity(pool.view, main)
@@ -177,7 +176,7 @@ class Lucid(Policy):
                 changes.start[job.id] = Place(hosts.pop(host.id), onto=host.id)
 
     def _hosts(self, pool: TypePool, queue: Iterable[JobView]) -> dict[str, Allocation]:
-        """Return the GPUs of the jobs that run alone on them and stay there."""
+        """Return the GPUs of jobs that run alone and stay there."""
         others = {job.id for job in queue} | self._profiling.keys()
         running = (job for job in pool.jobs.values() if job.running and not job.neighbours)
         return {job.id: job.allocation for job in running if job.id not in others}

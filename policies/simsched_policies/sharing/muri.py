@@ -2,13 +2,13 @@
 
 Idea: the stages of an iteration (loading, GPU, network) of several jobs interleave (Zhao et al., Muri, SIGCOMM'22,
 section 4). Jobs are taken in order of priority, up to four times as many as fit; those that ask for the same number of
-GPUs are matched in pairs, and pairs of pairs, to keep the resources as busy as possible, and only while the cluster is
-too small for all. Muri-S takes the jobs with the least service left first (an oracle), Muri-L those with the least
+GPUs are matched in pairs, and pairs of pairs, to keep the resources as busy as possible, only while the cluster is too
+small for all. Muri-S takes the jobs with the least remaining service first (an oracle), Muri-L those with the least
 attained service.
 
 Deviations: decisions are made every `interval_s` (its simulator decides at every event, and charges every job for a
 restart each time); unchanged groups stay where they are, the others go to the nodes with the most free GPUs. A job
-without profiled stages runs alone, and so does everybody where GPUs may not be shared. Speeds in a group are those of
+without profiled stages runs alone, and so do all jobs if GPUs may not be shared. Speeds in a group are those of
 `engine.sharing.model: stages`.
 """
 
@@ -62,15 +62,15 @@ class _Candidate:
         return self.view[STAGE_TIMES]
 
 
-#: What Muri becomes where jobs cannot be grouped.
-UNGROUPED = Becomes("merges nobody, as with most_jobs: 1", params={"most_jobs": 1})
+#: What Muri becomes if jobs cannot be grouped.
+UNGROUPED = Becomes("groups no jobs, as with most_jobs: 1", params={"most_jobs": 1})
 
 
 class _Muri(Policy):
-    """What both have in common."""
+    """The common part of both variants."""
 
     traits: ClassVar[Traits] = Traits(
-        interval="interval_s", wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("merges nobody")}
+        interval="interval_s", wants={SHARED_GPUS: UNGROUPED, STAGES: Becomes("groups no jobs")}
     )
 
     def __init__(self, interval_s: int = 360, most_jobs: int = 4) -> None:
@@ -83,7 +83,7 @@ class _Muri(Policy):
 
     @property
     def counts_on(self) -> Wants:
-        """Return what grouping takes, where jobs are grouped."""
+        """Return the signals that grouping needs, if jobs are grouped."""
         return {} if self.most_jobs == 1 else self.traits.wants
 
     @abstractmethod
@@ -102,7 +102,7 @@ class _Muri(Policy):
         return Decision(jobs)
 
     def _places(self, pool: TypePool, most: int) -> list[tuple[tuple[_Candidate, ...], Allocation, bool]]:
-        """Return the groups that run, where, and whether they have been there together before."""
+        """Return the groups that run, their places, and whether they were already there together."""
         free = Capacity.idle(pool.view)
         capacity = free.total
         order = sorted((_Candidate(job, self.key(job)) for job in pool.jobs.values()), key=lambda one: one.key)
@@ -130,24 +130,24 @@ class _Muri(Policy):
 
 
 class MuriS(_Muri):
-    """Muri that knows how long jobs take: least GPU-time left first."""
+    """Muri with known durations: least remaining GPU-time first."""
 
     name: ClassVar[str] = "muri-s"
     traits: ClassVar[Traits] = replace(_Muri.traits, needs={REMAINING_WORK, STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
-        """Return the GPU-seconds left."""
+        """Return the remaining GPU-seconds."""
         return job[REMAINING_WORK].seconds * job.num_gpus
 
 
 class MuriL(_Muri):
-    """Muri that does not know how long jobs take: least attained GPU-time first."""
+    """Muri with unknown durations: least attained GPU-time first."""
 
     name: ClassVar[str] = "muri-l"
     traits: ClassVar[Traits] = replace(_Muri.traits, needs={STAGE_TIMES})
 
     def key(self, job: JobView) -> float:
-        """Return the GPU-seconds attained."""
+        """Return the attained GPU-seconds."""
         return job.attained_gpu_s
 
 
@@ -156,7 +156,7 @@ def _kind(group: Sequence[_Candidate]) -> tuple[tuple[float, ...], ...]:
 
 
 def _counter(gpus: int) -> Callable[[int], bool]:
-    """Return a counter of GPUs left that takes as many as asked for, or tells that there are too few."""
+    """Return a function that takes GPUs from the free ones, or reports that too few are left."""
     left = gpus
 
     def fits(wanted: int) -> bool:
@@ -170,6 +170,6 @@ def _counter(gpus: int) -> Callable[[int], bool]:
 
 
 def _together(group: Sequence[_Candidate]) -> bool:
-    """Return whether a group runs as it is, on GPUs that it shares with nobody else."""
+    """Return whether a group already runs as it is, on GPUs that it shares with no other job."""
     ids = {one.view.id for one in group}
     return all(one.view.running and {one.view.id, *one.view.neighbours} == ids for one in group)

@@ -1,4 +1,4 @@
-"""Schedulers in panels, with a line for each agent that adapts the batches of their jobs."""
+"""Schedulers in panels, with a line for each batch-adapting agent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_
 from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, value_axis, values_in_order
 from simsched.results import Replica, Row
 
-#: What is drawn, a row of panels each; the ratio where there is a reference, because seeds differ more than agents.
+#: The metrics, one row of panels each; ratios if there is a reference, because seeds differ more than agents.
 METRICS = ("jct_mean_ratio", "jct_mean_s", "statistical_efficiency")
 OWN_AGENT = "batch as submitted"
 _WIDEST = 9.0
 
 
 def agents_of(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Return policy and agent by label as figures show it ("" for the policy's own agent)."""
+    """Return policy and agent by the label in figures ("" for the policy's own agent)."""
     found = {}
     for row in rows:
         agent = row.cells[0].manifest.get("agent")
@@ -27,13 +27,13 @@ def agents_of(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
 
 
 def compares_agents(rows: Sequence[Row]) -> bool:
-    """Return whether a policy is there with its own agent and with others."""
+    """Return whether a policy appears with its own agent and with others."""
     pairs = agents_of(rows).values()
     return any((policy, "") in pairs for policy, agent in pairs if agent)
 
 
 def agents_data(rows: Sequence[Row], key: str, reference: str = "") -> pd.DataFrame:
-    """Gather what `agents_panels` draws: that of `sweep_data`, with columns `panel` and `line`.
+    """Gather the data of `agents_panels`: those of `sweep_data`, with columns `panel` and `line`.
 
     Policies that only run with their own agent are a line in all panels. If the label `reference` is among the rows,
     times are relative to its at the same point and seed.
@@ -69,7 +69,7 @@ def agents_panels(
 ) -> Drawn:
     """Draw a column of panels for each policy and a row for each metric, over the swept key.
 
-    `reference` is named where values are relative to it.
+    `reference` is given if values are relative to it.
     """
     names, metrics = list(dict.fromkeys(data["panel"])), list(dict.fromkeys(data["metric"]))
     styles = styles or looks(data["policy"])

@@ -13,12 +13,12 @@ from simsched.report.units import Shown, number, shown_unit
 from simsched.results import Row, find_metric
 
 _COLUMNS = ["policy", "metric", "unit", "mean", "low", "high", "seeds", "published"]
-#: More panels than these do not fit a page beside each other.
+#: More panels than these do not fit side by side on a page.
 _BESIDE = 2
 
 
 def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
-    """Gather what `metric_bars` draws: a line for each policy and metric, in the units of the summaries."""
+    """Gather the data of `metric_bars`: a line for each policy and metric, in the units of the summaries."""
     lines = []
     for metric in metrics:
         reading = find_metric(metric)
@@ -42,7 +42,7 @@ def metric_bars(
     """Draw one panel per metric, two side by side, and one bar per policy.
 
     `data` has the columns `policy, metric, unit, mean, low, high, seeds, published`; `low` and `high` are missing with
-    one seed, `published` where nothing was published. Policies that `failed` have rows that say so.
+    one seed, `published` if nothing was published. Policies that `failed` have marked rows.
     """
     labels = [*dict.fromkeys(data["policy"]), *failed]
     metrics = list(dict.fromkeys(data["metric"]))
@@ -92,7 +92,7 @@ def _panel(axes: Axes, part: pd.DataFrame, labels: Sequence[str], styles: Mappin
 
 
 def _bar(axes: Axes, row: object, place: int, shown: Shown, look: Look) -> float:
-    """Draw one bar with its whisker and diamond, its value at the right; returns how far to the right they reach."""
+    """Draw one bar with its whisker and diamond, and its value at the right; return their right edge."""
     mean, low, high, published = (getattr(row, name) * shown.factor for name in ("mean", "low", "high", "published"))
     axes.barh(place, mean, height=0.66, color=look.colour)
     reach: float = mean

@@ -1,4 +1,4 @@
-"""How GPUs and batch sizes of chosen jobs follow the load of the cluster and the training itself."""
+"""How GPUs and batch sizes of selected jobs follow the cluster load and the training progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simsched.report.figures.timeline import LIFE_COLUMNS as LIFE_COLUMNS
 from simsched.report.units import HOUR_S
 from simsched.results import CurvePoint, integrals
 
-#: The columns of `jobs` that are needed here; those of `allocations` are `LIFE_COLUMNS`.
+#: The required columns of `jobs`; those of `allocations` are `LIFE_COLUMNS`.
 JOB_COLUMNS = ("job_id", "application", "submit_time_s", "end_time_s", "attained_gpu_s")
 
 _BIN_S = 600
@@ -30,7 +30,7 @@ _MARKS = ("o", "s", "^", "v", "P", "X")
 def chosen_jobs(jobs: pd.DataFrame, wanted: Mapping[str, int]) -> list[str]:
     """Choose jobs to follow: the one with the most service of each application, or a spread of one application.
 
-    A spread is even in the order of submission, the first and the last included.
+    A spread is even in order of submission, including the first and the last job.
     """
     chosen: list[str] = []
     for application, count in wanted.items():
@@ -44,7 +44,7 @@ def chosen_jobs(jobs: pd.DataFrame, wanted: Mapping[str, int]) -> list[str]:
 
 
 def adaptation_data(jobs: pd.DataFrame, allocations: pd.DataFrame, followed: Sequence[str]) -> pd.DataFrame:
-    """Bin the lives of the jobs followed, and the number of jobs in the system, in means over ten minutes.
+    """Bin the lives of the selected jobs, and the number of jobs in the system, as ten-minute means.
 
     Columns: `series` (a job or `all`), `panel`, `time_s` (the middle of the bin), `value`. Batch size and efficiency
     average over the time in which the job makes progress; bins without any are left out.

@@ -70,7 +70,7 @@ def cdf_data(times_s: Mapping[str, Sequence[Times]]) -> pd.DataFrame:
     runs = [np.asarray(run) for seeds in times_s.values() for run in seeds if len(run)]
     lowest, highest = (min(run.min() for run in runs), max(run.max() for run in runs)) if runs else (1, 10)
     grid = np.geomspace(max(lowest, 1), max(highest, 2), _POINTS)
-    grid[-1] = max(highest, 2)  # geomspace may end a rounding error short of the largest
+    grid[-1] = max(highest, 2)  # geomspace may end slightly below the largest because of rounding
     frames = []
     for label, seeds in times_s.items():
         shares = [share_within(run, grid) for run in seeds if len(run)]

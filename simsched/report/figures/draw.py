@@ -1,4 +1,4 @@
-"""Picks and draws the figures that fit a run."""
+"""Selects and draws the figures that fit a run."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from simsched.results import (
     short_keys,
 )
 
-#: More rows than this (policies times sweep points) are not told apart in one figure.
+#: More rows than this (policies times sweep points) are indistinguishable in one figure.
 MOST_ROWS = 8
 _MOST_LIVES = 4
 _MOST_SYSTEMS = 16
-#: More panels or bars than these are not told apart on a page.
+#: More panels or bars than these are indistinguishable on a page.
 _MOST_PANELS = 4
 _MOST_BARS = 5000
 
@@ -64,10 +64,10 @@ def draw_run(
 ) -> list[Path]:
     """Draw a run into `folder` and return the files written.
 
-    Up to eight rows are compared as bars, distributions and over time, with rented nodes and hyper-parameter tuning if
-    there are any; of more, those of the middle point of the sweep as distributions. A job's timeline is drawn if
-    nothing is swept, figures of each swept key with two values or more, and a map of two. Swept keys in
-    `replicate_over` count as replications beside the seed, as in `simsched.results.compare.comparison`.
+    Up to eight rows are compared as bars, as distributions and over time, with rented nodes and hyper-parameter tuning
+    if any; of more rows, those of the middle point of the sweep appear as distributions. A job's timeline is drawn if
+    nothing is swept; each swept key with two or more values has its figures, and two swept keys a map. Swept keys in
+    `replicate_over` count as replications, like seeds, as in `simsched.results.compare.comparison`.
     """
     paths: list[Path] = []
     for name, drawn in run_figures(run, replicate_over):
@@ -75,34 +75,34 @@ def draw_run(
     return paths
 
 
-#: What can be drawn of a run, and what each shows; not every figure fits every run.
+#: The figures of a run with their descriptions; not every figure fits every run.
 FIGURES = MappingProxyType(
     {
         "bars": "metrics of the policies with intervals and published values",
         "jct-cdf": "distribution of job completion times",
         "over-time": "GPUs allocated and statistical efficiency over time",
-        "gpu-types": "how busy each GPU type was and how long its jobs took, where there are several",
-        "pairs": "speeds of the pairs of jobs that shared a GPU, where these were measured in pairs",
+        "gpu-types": "how busy each GPU type was and how long its jobs took, if there are several",
+        "pairs": "speeds of the pairs of jobs that shared a GPU, if these were measured in pairs",
         "occupancy": "nodes down, time across: which job held which GPUs, and nodes out of use (first seed)",
         "queue-over-time": "waiting jobs over time, by tenant (first seed)",
         "job-timeline": "GPUs, batch size and efficiency of the largest job",
-        "nodes-over-time": "nodes rented or up, where they come and go",
+        "nodes-over-time": "nodes rented or up, if they vary",
         "trials": "hyper-parameter tuning as it proceeds",
         "sweep-KEY": "metrics against the values of a swept key",
         "ratios-KEY": "mean JCT over the reference's, seed by seed, against the values of the only swept key",
         "map-KEY-KEY": "mean JCT over two swept keys, a map for each policy",
         "rho-cdf": "distribution of finish-time fairness",
         "co-adaptation": "jobs that the experiment asks to follow",
-        "placement": "mean JCT, time across racks and fragmentation, where these are recorded",
-        "quality": "how the losses of jobs fall, where they are recorded",
+        "placement": "mean JCT, time across racks and fragmentation, if these are recorded",
+        "quality": "how the losses of jobs fall, if they are recorded",
         "predictions": "how true a policy's predictions of completion and speed were",
         "jct-parts": "what completion times consist of, over a sweep",
         "deadlines": "deadlines met, those of admitted jobs met, and deadlines declined",
         "deadlines-KEY": "the same against the values of a swept key",
         "agents": "schedulers in panels, a line for each agent that adapts batches",
-        "tenants": "mean waits by tenant and size, where the experiment has tenants",
-        "quotas": "quota, borrowed and reclaimed GPUs by queue over time, where a policy records them",
-        "by-LEVEL": "share of the GPUs in use over time by rack or island, where these are listed",
+        "tenants": "mean waits by tenant and size, if the experiment has tenants",
+        "quotas": "quota, borrowed and reclaimed GPUs by queue over time, if a policy records them",
+        "by-LEVEL": "share of the GPUs in use over time by rack or island, if these are listed",
         "sharing": "what GPUs achieve that are shared, completion times and utilisation",
     }
 )
@@ -114,9 +114,9 @@ def figure_names(run: Run, replicate_over: Collection[str] = ()) -> tuple[str, .
 
 
 def draw_figure(run: Run, name: str, replicate_over: Collection[str] = (), metrics: Sequence[str] = ()) -> Drawn:
-    """Draw one figure of a run; raises `InputError` where none of that name fits it.
+    """Draw one figure of a run; raises `InputError` if none of that name fits it.
 
-    `metrics` are for `bars` and the figures of sweeps, by default the usual ones; other figures refuse them.
+    `metrics` apply to `bars` and the figures of sweeps, by default the usual ones; other figures refuse them.
     """
     plans = dict(_plans(run, replicate_over, metrics))
     if name not in plans:
@@ -128,13 +128,13 @@ def draw_figure(run: Run, name: str, replicate_over: Collection[str] = (), metri
 
 
 def run_figures(run: Run, replicate_over: Collection[str] = ()) -> Iterator[tuple[str, Drawn]]:
-    """Draw the figures that fit a run one after the other, each with the name of its files."""
+    """Draw the figures that fit a run in turn, each with the name of its files."""
     for name, plan in _plans(run, replicate_over, ()):
         yield name, _explained(run, plan())
 
 
 def _explained(run: Run, drawn: Drawn) -> Drawn:
-    """Say in a figure's caption what the marks mean behind the labels of the policies that it shows."""
+    """Explain in a figure's caption the marks after the labels of its policies."""
     figure, data = drawn
     words = [
         figure.texts[0].get_text(),
@@ -182,7 +182,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
 
 
 def placements(cell: Cell) -> float:
-    """Return how often the jobs of a cell were placed, each of which is a bar at least."""
+    """Return how often the jobs of a cell were placed; each placement is at least one bar."""
     return cell.summary.get("finished_jobs", 0) * (1 + cell.summary.get("restarts_per_job", 0))
 
 
@@ -211,7 +211,7 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
 
 
 def _row_styles(run: Run, rows: Sequence[Row]) -> dict[str, Look]:
-    """Return the looks of rows: a ramp where one number alone tells them apart, else a colour for each policy."""
+    """Return the styles of rows: a ramp if they differ by one number alone, else a colour for each policy."""
     keys = {key for row in rows for key in row.point}
     if len({row.policy for row in rows}) == 1 < len(rows) and len(keys) == 1:
         (key,) = keys
@@ -222,7 +222,7 @@ def _row_styles(run: Run, rows: Sequence[Row]) -> dict[str, Look]:
 
 
 def _point_plans(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
-    """Find the figures of the middle point of a sweep with too many rows to tell apart."""
+    """Find the figures of the middle point of a sweep with too many rows to distinguish."""
     points = list({str(row.point): row.point for row in rows}.values())
     chosen = [row for row in rows if row.point == points[len(points) // 2]]
     if len(rows) <= MOST_ROWS or not 1 < len(chosen) <= MOST_ROWS:
@@ -249,7 +249,7 @@ def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> 
 
 
 def _named(run: Run, rows: Sequence[Row]) -> tuple[str, dict[str, Row]]:
-    """Return the title of a figure and the names of its rows; a point of the sweep that all share is in the title."""
+    """Return the title of a figure and the names of its rows; a point of the sweep common to all is in the title."""
     point = rows[0].point
     if len(rows) > 1 and all(row.point == point for row in rows):
         return row_name(run.name, point), {row.shown_policy: row for row in rows}
@@ -279,7 +279,7 @@ def _queue(run: Run, rows: Sequence[Row]) -> Drawn:
 
 
 def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
-    """Draw the nodes rented over time, where they come and go."""
+    """Draw the rented nodes over time, if they vary."""
     if not all(cell.has("rounds") and cell.has("allocations") for cell in run.cells):
         return {}
     if not any(least < most for cell in run.cells for least, most in [cell.extent.get("provisioned_nodes", (0, 0))]):
@@ -299,7 +299,7 @@ def _rental(cell: Cell) -> Rental:
 
 
 def _trials(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
-    """Draw how hyper-parameter tuning proceeds, where there is one."""
+    """Draw the progress of hyper-parameter tuning, if any."""
     found = {row.shown_name: [read_trials(cell.folder) for cell in row.cells] for row in rows}
     trials = {name: [one for one in frames if one is not None] for name, frames in found.items()}
     if not trials or not all(trials.values()):
@@ -325,13 +325,13 @@ def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Dra
 
 
 def _intervals(row: Row) -> Iterator[Columns]:
-    """Read the intervals of one cell after the other, lest large runs fill the memory."""
+    """Read the intervals of one cell at a time, so that large runs do not fill the memory."""
     for cell in row.cells:
         yield cell.columns("allocations", INTERVAL_COLUMNS)
 
 
 def _total_gpus(cells: Sequence[Cell]) -> int | None:
-    """Find the size of the cluster, where all cells have the same; None where it is unknown."""
+    """Find the size of the cluster if all cells share it; None if it is unknown."""
     if not all(cell.has("rounds") for cell in cells):
         return None
     sizes = {cell.extent["available_gpus"][1] for cell in cells if cell.extent}
@@ -339,7 +339,7 @@ def _total_gpus(cells: Sequence[Cell]) -> int | None:
 
 
 def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
-    """Draw the job that took most GPU time under the first policy and its first seed, under each policy that ran it."""
+    """Draw the job with the most GPU time under the first policy and seed, under each policy that ran it."""
     first = rows[0].cells[0]
     jobs = first.table("jobs", ["job_id", "attained_gpu_s"])
     job_id = str(jobs["job_id"].iloc[int(jobs["attained_gpu_s"].to_numpy().argmax())])

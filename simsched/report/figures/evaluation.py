@@ -1,4 +1,4 @@
-"""The figures of a run that need more than its tables: fairness, jobs to follow, a sweep of one policy."""
+"""The figures of a run that need more than its tables: fairness, selected jobs, a sweep of one policy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_FORESEEN = 2
 
 
 def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw the figures that a run's experiment asks for beyond the usual ones."""
+    """Draw the additional figures that a run's experiment requests."""
     if len(rows) <= _MOST_ROWS and all(cell.fairness_file for row in rows for cell in row.cells):
         yield "rho-cdf", _rho(run, rows)
     if len(rows) <= _MOST_ROWS and all(read_losses(cell.folder) for row in rows for cell in row.cells):
@@ -61,7 +61,7 @@ def _lives(cell: Cell) -> list[Life]:
 
 
 def curves_of(run: Run, figure: str, rows: Sequence[Row]) -> tuple[CurvePoint, ...]:
-    """Return the published curves that belong to a figure, those of rows by the names that figures show."""
+    """Return the published curves of a figure; those of rows by their names in figures."""
     shown = {row.name: row.shown_name for row in rows}
     return tuple(
         point._replace(series=shown.get(point.series, point.series))

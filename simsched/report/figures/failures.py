@@ -20,7 +20,7 @@ _INTERVAL = "failures.checkpoint_interval_s"
 
 
 def failure_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw who suffers how much from failures, over each swept key; over the checkpoint interval with its optimum."""
+    """Draw the losses from failures over each swept key; over the checkpoint interval, with its optimum."""
     if not any(_RATIO in row.values for row in rows):
         return
     styles = looks(run.shown_policies)
@@ -41,7 +41,7 @@ def checkpoint_interval(
     """Draw the effective training time over the checkpoint interval, one line per policy.
 
     With `physics` (`mtbf_s`, `cost_s`, `restart_s`) of jobs on one node each, the expected value and the optima of
-    Young (1974) and Daly (2006) are drawn in; they hold for exponential failures of nodes that are repaired at once.
+    Young (1974) and Daly (2006) are included; they hold for exponential failures of nodes with immediate repair.
     """
     names = dict.fromkeys(data["line"])
     styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
@@ -90,13 +90,13 @@ def _closed_forms(axes: Axes, physics: Mapping[str, float], low: float, high: fl
 
 
 def _written(seconds: float) -> str:
-    """Write a time with its unit as a person would: `15.5 min`."""
+    """Format a time with a readable unit: `15.5 min`."""
     unit = time_unit(seconds)
     return f"{number(seconds * unit.factor)} {unit.unit}"
 
 
 def _single(rows: Sequence[Row]) -> dict[str, float] | None:
-    """Return the physics of a run whose cells all have the same, with jobs of one node; None otherwise."""
+    """Return the physics of a run if all its cells share it and jobs use one node; None otherwise."""
     found = set()
     for cell in (cell for row in rows for cell in row.cells):
         failures, engine = cell.manifest.get("failures") or {}, cell.manifest.get("engine") or {}

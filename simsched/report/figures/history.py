@@ -1,7 +1,7 @@
-"""What knowledge of earlier jobs is worth: completion times with a prior, relative to those without.
+"""The value of knowledge about earlier jobs: completion times with a prior, relative to those without.
 
-For runs whose policies have a parameter `prior`, one of them with the value `none`: the reference for the others, job
-by job under the same seed and at the same point of the sweep.
+For runs whose policies have a parameter `prior`; the one with the value `none` is the reference of the others, by job,
+under the same seed and at the same point of the sweep.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PUBLISHED_AT = ("", "load 1", "load 1.0")
 ALL = "all jobs"
 _JOBS = ["job_id", "application", "submit_time_s", "end_time_s", "jct_s"]
 _GAIN = ["policy", "point", "group", "mean", "low", "high", "seeds", "jobs"]
-#: Upper bounds of the classes by number of jobs that the pool has learnt from: 0, 1, 2 to 3, 4 to 7, ...
+#: Upper bounds of the classes by number of jobs in the pool: 0, 1, 2 to 3, 4 to 7, ...
 _BOUNDS = (0, 1, 3, 7, 15, 31)
 #: Applications with fewer jobs in all seeds and classes together are too few to draw.
 _FEWEST = 60
@@ -33,9 +33,9 @@ _WIDEST = 0.6
 
 
 def history_figures(run: Run, replicate_over: Collection[str] = ()) -> dict[str, Drawn]:
-    """Draw what priors change; nothing where the run does not compare any.
+    """Draw the effect of priors; nothing if the run does not compare any.
 
-    Swept keys in `replicate_over` count as replications beside the seed.
+    Swept keys in `replicate_over` count as replications, like seeds.
     """
     priors = {cell.shown_policy: _prior_of(cell) for cell in run.cells}
     reference = next((label for label, prior in priors.items() if prior == "none"), None)
@@ -65,11 +65,11 @@ def _prior_of(cell: Cell) -> Any:
 
 
 def paired_jobs(run: Run, reference: str, replicate_over: Collection[str] = ()) -> pd.DataFrame:
-    """Set every job beside itself under the reference policy.
+    """Pair every job with itself under the reference policy.
 
-    Columns: `policy, point, seed` (with what else counts as a replication), `job_id, application, submit_time_s,
-    end_time_s, jct_s, reference_s, day` (0-based, of the submission), and `known`: how many jobs of its application had
-    finished in the same run when it was submitted.
+    Columns: `policy, point, seed` (and other replication keys), `job_id, application, submit_time_s,
+    end_time_s, jct_s, reference_s, day` (0-based, of the submission), and `known`: the number of jobs of its
+    application that had finished in the same run at its submission.
     """
     references = {_place(cell): cell for cell in run.cells if cell.shown_policy == reference}
     frames = []
@@ -201,7 +201,7 @@ def _errors(part: pd.DataFrame) -> Any:
 
 
 def _clip(axes: Axes, data: pd.DataFrame, *, horizontal: bool) -> None:
-    """Clip intervals of few seeds rather than flatten the lines."""
+    """Clip wide intervals of few seeds so that they do not flatten the lines."""
     low, high = data["mean"].min(), data["mean"].max()
     reach_low = max(data["low"].fillna(low).min(), low - 0.15, -_WIDEST)
     reach_high = min(data["high"].fillna(high).max(), high + 0.15, _WIDEST)
@@ -218,7 +218,7 @@ def _seeds_caption(data: pd.DataFrame) -> str:
 
 
 def fill_data(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Compute the change of a job's JCT by how many jobs of its application the pool had learnt from.
+    """Compute the change of a job's JCT by the number of jobs of its application in the pool.
 
     Applications with few jobs, or whose jobs the prior cannot change, are left out. Columns: `policy, point, group`
     (the application), `known` (the class), `mean, low, high, seeds, jobs`.
@@ -318,6 +318,6 @@ def _panels(
 def _shifted(
     data: pd.DataFrame, line: str, styles: Mapping[str, Look]
 ) -> Iterator[tuple[float, tuple[str, pd.DataFrame]]]:
-    """Go through the lines, each shifted sideways a little to keep whiskers apart."""
+    """Yield the lines, each shifted sideways slightly to separate whiskers."""
     for index, name in enumerate(styles):
         yield 0.12 * (index - (len(styles) - 1) / 2), (name, data[data[line] == name])

@@ -1,4 +1,4 @@
-"""What completion times consist of: waiting, restarting and running."""
+"""The parts of completion times: waiting, restarting and running."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parts_data(rows: Sequence[Row], key: str) -> pd.DataFrame:
 
 
 def jct_parts(data: pd.DataFrame, key: str, *, title: str, source: str = "") -> Drawn:
-    """Draw the mean completion time at each value of a swept key as a column of its parts, published means beside."""
+    """Draw the mean completion time at each value of a swept key as a stacked column, with published means."""
     unit = shown_unit("s", data["jct_mean_s"])
     places = range(len(data))
     has_published = data["published"].notna().any()

@@ -1,4 +1,4 @@
-"""Pictures of a league: who is separated from whom, and how far each scheduler goes from FIFO to the best possible."""
+"""Figures of a league: which policies are separated, and how far each covers the way from FIFO to the best possible."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from simsched.report.figures.style import Drawn, Look, looks, new_figure, styled
 from simsched.report.league import classes
 from simsched.results import LeagueTable, Standings, beside_the_bound
 
-#: More lines than these are not told apart in a panel.
+#: More lines than these are indistinguishable in a panel.
 _MOST_LINES = 8
-#: Conditions of which the offered load is the only thing that is varied begin with this.
+#: The prefix of conditions that vary only the offered load.
 LOADS = "load-"
-#: The least way that is shown, how far an interval may leave the ratios, and where their axis has ticks.
+#: The smallest way shown, how far an interval may exceed the ratios, and the ticks of their axis.
 _LEAST_WAY = -0.5
 _BEYOND = 1.5
 _TICKS = (0.5, 0.7, 1, 1.1, 1.2, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
@@ -25,7 +25,7 @@ _TICKS = (0.5, 0.7, 1, 1.1, 1.2, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 def critical_differences(found: Standings, *, title: str) -> Drawn:
     """Draw the policies of a table by their mean JCT over that of the first; a bar joins those that are not separated.
 
-    The data are `policy, ratio, low, high, best, worst`, one row a policy.
+    The data are `policy, ratio, low, high, best, worst`, one row per policy.
     """
     rows = [(row.policy, row.ratio.mean, row.ratio.low, row.ratio.high, row.best, row.worst) for row in found.rows]
     data = pd.DataFrame(rows, columns=["policy", "ratio", "low", "high", "best", "worst"])
@@ -70,8 +70,9 @@ def _ratio_axis(axes: Axes, data: pd.DataFrame) -> None:
 def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
     """Draw the part of the distance from FIFO to the bound that schedulers cover, over the offered load.
 
-    A column for each workload that has bounds at several loads and a row for each class, each panel with the schedulers
-    that cover most; None without any. The data hold all: `class, workload, load, policy, way, above`.
+    There is a column for each workload with bounds at several loads and a row for each class, each panel with the
+    schedulers that cover most; None without any. The data contain all schedulers: `class, workload, load, policy, way,
+    above`.
     """
     data = way_data(table)
     loads = data.groupby("workload", sort=False)["load"].nunique()
@@ -109,7 +110,7 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
 
 
 def way_data(table: LeagueTable) -> pd.DataFrame:
-    """Gather what `way_to_the_bound` draws: every scheduler but FIFO at the contests of which only the load differs."""
+    """Gather the data of `way_to_the_bound`: every scheduler but FIFO in the contests that differ only in load."""
     places = {place.name: place for place in table.contests}
     found = [
         (

@@ -1,4 +1,4 @@
-"""The texts of a figure as written: names verbatim, in installed fonts, in bounded room."""
+"""The texts of a figure: names verbatim, in installed fonts, of bounded length."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _OTHERS = (
     "Droid Sans Fallback", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Noto Sans CJK JP",
     "Noto Sans CJK KR", "Noto Sans Arabic", "Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans", "Arial Unicode MS",
 )  # fmt: skip
-#: Signs of a line, lines of a text, and accents on a letter beyond which a figure has no room.
+#: The most characters per line, lines per text, and accents per letter for which a figure has room.
 _LONGEST, _MOST_LINES, _MOST_ACCENTS = 48, 12, 3
-#: What is tried where names leave no room for the panels.
+#: The lengths to try if names leave no room for the panels.
 _LENGTHS = (_LONGEST, 24, 12, 6)
 _NO_ROOM = "constrained_layout not applied"
 _LETTERS_PER_INCH = 20
@@ -36,14 +36,14 @@ _LETTERS_PER_INCH = 20
 
 @cache
 def families() -> tuple[str, ...]:
-    """Name the fonts that figures are set in: the usual one, and those installed that have other scripts."""
+    """Name the fonts of figures: the default one, and installed ones for other scripts."""
     installed = {font.name for font in fontManager.ttflist}
     return (_FIRST, *(name for name in _OTHERS if name in installed))
 
 
 @cache
 def _drawable(sign: str) -> bool:
-    """Return whether one of the fonts has a sign, in regular and in bold."""
+    """Return whether one of the fonts has a character, in regular and bold."""
     return any(
         all(
             get_font(findfont(FontProperties(family=[name], weight=weight))).get_char_index(ord(sign))
@@ -54,7 +54,7 @@ def _drawable(sign: str) -> bool:
 
 
 def with_glyphs(text: str) -> str:
-    r"""Show the signs that no installed font has as `\u4e2d`, to keep names distinct."""
+    r"""Show characters that no installed font has as `\u4e2d`, to keep names distinct."""
     return "".join(sign if sign.isascii() or _drawable(sign) else _code(sign) for sign in text)
 
 
@@ -63,12 +63,12 @@ def _code(sign: str) -> str:
 
 
 def label_text(text: str) -> str:
-    """Bring a name into one line that is not too long for a legend or the foot of an axis."""
+    """Shorten a name to one line that fits a legend or an axis."""
     return shortened(_with_few_accents(one_line(text)), _LONGEST)
 
 
 def words_text(text: str, letters: int) -> str:
-    """Bring a title or a caption into one line whose words are no longer than `letters`."""
+    """Join a title or a caption into one line with words of at most `letters`."""
     return " ".join(shortened(word, letters) for word in _with_few_accents(one_line(text)).split(" "))
 
 
@@ -116,9 +116,9 @@ def _write(figure: Figure, save: Callable[[], None], *, glyphs: bool) -> None:
 
 
 def _settle(figure: Figure, longest: int, glyphs: bool) -> None:
-    """Prepare all texts of a figure: none is read as a formula, and all have glyphs and room.
+    """Prepare all texts of a figure: none is parsed as a formula, and all have glyphs and room.
 
-    The numbers on axes stay as matplotlib writes them.
+    The numbers on axes stay as matplotlib formats them.
     """
     numbers = {id(label) for axis in _axes_of(figure) for label in _labels(axis)}
     whole = int(figure.get_size_inches()[0] * _LETTERS_PER_INCH)
@@ -128,13 +128,13 @@ def _settle(figure: Figure, longest: int, glyphs: bool) -> None:
             text.set_parse_math(False)
     for axis in _axes_of(figure):
         formatter = axis.get_major_formatter()
-        if isinstance(formatter, FuncFormatter):  # names given for places
+        if isinstance(formatter, FuncFormatter):  # names given for positions
             given = formatter.func
             formatter.func = _Names(given.own if isinstance(given, _Names) else given, longest, glyphs)
 
 
 class _Names:
-    """Writes the names at the places of an axis."""
+    """Formats the names at the positions of an axis."""
 
     def __init__(self, own: Callable[..., str], longest: int, glyphs: bool) -> None:
         self.own: Callable[..., str] = own

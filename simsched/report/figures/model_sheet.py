@@ -1,4 +1,4 @@
-"""Several applications on one sheet: measurements beside their models."""
+"""Several applications on one sheet: measurements and their models."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _panel(axes: Axes, table: pd.DataFrame, x: str, y: str) -> None:
             line = part.sort_values(x)
             if source == _MEASURED:
                 axes.plot(line[x], line[y], "o", color=colour, ms=2.8, markerfacecolor="none", markeredgewidth=0.7)
-            elif len(line) == 1:  # a line of one point would not be seen
+            elif len(line) == 1:  # a line of one point would be invisible
                 axes.plot(line[x], line[y], "_", color=colour, ms=12)
             else:
                 axes.plot(line[x], line[y], "-" if source == _MODEL else ":", color=colour, linewidth=1.2)

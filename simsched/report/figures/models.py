@@ -1,4 +1,4 @@
-"""What a job is physically: throughput over GPUs and batch sizes, efficiency over training."""
+"""The physics of a job: throughput over GPUs and batch sizes, efficiency over training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
     """Draw modelled throughput against GPUs (a line per batch size) and against batch size (a line per GPU count).
 
     Both tables have the columns `gpus, batch_size` (total, examples) and `throughput` (examples/s); `measured` gives
-    points. Data: both tables under each other, told apart by `source`.
+    points. Data: both tables stacked, distinguished by `source`.
     """
     with styled():
         text = "Lines: model" + ("; circles: measured." if measured is not None else ".") + " All axes logarithmic."
@@ -115,7 +115,7 @@ def _family(
 
 
 def _log_axes(axes: Axes, places: Sequence[float]) -> None:
-    """Make both axes logarithmic, with plain numbers: at the values themselves, and at round ones."""
+    """Make both axes logarithmic, with plain numbers at the values or at round numbers."""
     axes.set_xscale("log")
     plain_log(axes)
     shown = places[:: -(-len(places) // _MOST_TICKS)]
@@ -124,11 +124,11 @@ def _log_axes(axes: Axes, places: Sequence[float]) -> None:
 
 
 def _shades(count: int) -> Sequence[tuple[float, float, float, float]]:
-    """Return colours from dark to light whose order shows in grey and under colour blindness alike."""
+    """Return colours from dark to light whose order is visible in grey and under colour blindness."""
     return [tuple(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.88, max(count, 1)))][:count]
 
 
-#: Computation is grey; the rest is what a better plan or network would save.
+#: Computation is grey; a better plan or network would save the rest.
 _COLOURS = {
     "compute": "#999999",
     "tensor": "#0072B2",
@@ -140,7 +140,7 @@ _COLOURS = {
 
 
 def plan_parts(data: pd.DataFrame, *, title: str) -> Drawn:
-    """Draw a bar for each plan, its seconds by part; `data` has a row a plan: `plan`, and the seconds by part."""
+    """Draw a bar for each plan, its seconds by part; `data` has one row per plan: `plan`, and the seconds by part."""
     with styled():
         figure = new_figure(7.2, 1.2 + 0.32 * len(data), title, "Seconds of a step that nothing else hides.")
         axes = figure.subplots()

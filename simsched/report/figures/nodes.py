@@ -17,13 +17,13 @@ from simsched.results import CurvePoint, Floats, held_between_rounds, integrals
 from simsched.words import duration
 
 _MOST_BINS = 400
-_MOST_SPANS = 2  # the number of nodes varies so much between seeds that more would hide the lines
+_MOST_SPANS = 2  # the number of nodes varies so much between seeds that more bands would hide the lines
 #: The columns of `rounds` that are needed here.
 NODE_COLUMNS = ("time_s", "provisioned_nodes")
 
 
 class Rental(NamedTuple):
-    """What one cell is drawn from: its rounds, its intervals, and the second at which its last job ends."""
+    """The data of one cell: its rounds, its intervals, and the second at which its last job ends."""
 
     rounds: pd.DataFrame
     intervals: pd.DataFrame
@@ -34,7 +34,7 @@ def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
     """Bin nodes rented and mean efficiency of every policy and seed: mean over seeds, lowest and highest seed.
 
     Columns: `policy, time_s` (start of the bin), `nodes, nodes_low, nodes_high, efficiency, efficiency_low,
-    efficiency_high`. A seed whose jobs are done rents nothing.
+    efficiency_high`. A finished seed rents no nodes.
     """
     known = {label: list(found) for label, found in rentals.items()}
     last_s = max((one.makespan_s for found in known.values() for one in found), default=0.0)

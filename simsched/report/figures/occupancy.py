@@ -1,4 +1,4 @@
-"""Nodes down, time across: which job held which GPUs, and how many jobs waited meanwhile."""
+"""Nodes down, time across: which job held which GPUs, and how many jobs waited."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from simsched.report.figures.style import REST, Drawn, area_colours, legend_abov
 from simsched.report.units import Shown, time_unit
 from simsched.results import OFF, Stay, colour_groups, outages_told, stays, waiting_by
 
-#: More nodes than this are not told apart on a page.
+#: More nodes than this are indistinguishable on a page.
 MOST_NODES = 32
 _MOST_BINS = 120
-#: From so many waiting jobs an axis has whole numbers; below, means over time are fractions.
+#: The number of waiting jobs from which an axis has integers; below, means over time are fractions.
 _LEAST_WHOLE = 4
 _STARTING = "#FFFFFF"
 _BAR = 0.92
-#: How far the notch of a restart reaches into the bar, in rows: of jobs that restart often the bars stay visible.
+#: How far the notch of a restart reaches into the bar, in rows, so that bars of frequently restarted jobs stay visible.
 _NOTCH = 0.35
-#: Colour of nodes that are off, and hatches of those out of order, one kind after the other.
+#: Colour of nodes that are off, and hatches of failed ones, by kind.
 _OFF_GREY, _BROKEN_GREY, _HATCH_GREY, _BREAKS = "#E4E4E4", "#F2F2F2", "#777777", "#C00020"
 _HATCHES = ("/////", "\\\\\\\\\\", "xxxxx", ".....")
 
@@ -44,14 +44,14 @@ def occupancy(
     title: str = "Occupancy",
     outages: Mapping[str, pd.DataFrame] = _NONE,
 ) -> Drawn:
-    """Draw one panel a policy: every node a row of GPUs, every job a bar on the GPUs that it held.
+    """Draw one panel per policy: every node a row of GPUs, every job a bar on the GPUs that it held.
 
     `cells` maps labels to the tables of jobs and allocations of one cell each; `nodes` has the GPUs of each node, of
-    which the first 32 are drawn. Colours tell applications apart, else tenants, else neighbouring jobs. A bar is pale
+    which the first 32 are drawn. Colours distinguish applications, else tenants, else neighbouring jobs. A bar is pale
     while the job starts or restarts, with a black notch from the second placement on; a cross ends a job that failed or
-    was killed. `outages` are the tables of outages of these cells, if any: a node's rows are hatched while it is out of
-    order, and grey while it is off. Data: `policy` and the fields of `simsched.results.stays.Stay`; with outages also
-    `kind`, on rows that have no job.
+    was killed. `outages` are the tables of outages of these cells, if any: a node's rows are hatched while it is
+    failed, and grey while it is off. Data: `policy` and the fields of `simsched.results.stays.Stay`; with outages also
+    `kind`, on rows without a job.
     """
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
@@ -107,7 +107,7 @@ def _outages_caption(outages: Mapping[str, pd.DataFrame]) -> str:
 
 
 def _kinds(outages: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, Any]]:
-    """Return the look of nodes out of use, by kind, those out of order first."""
+    """Return the style of nodes out of use, by kind, failed ones first."""
     names = sorted({kind for table in outages.values() for kind in table["kind"]}, key=lambda kind: (kind == OFF, kind))
     return {
         name: {"facecolor": _OFF_GREY, "edgecolor": _OFF_GREY, "linewidth": 0.0}
@@ -130,7 +130,7 @@ def _with_outages(lines: pd.DataFrame, outages: Mapping[str, pd.DataFrame], node
 
 
 def _tops(own: Sequence[Stay], nodes: Sequence[int]) -> np.ndarray:
-    """Return where the rows of each node begin, and where the last end: its GPUs, or more where jobs share them."""
+    """Return the first row of each node, and the end of the last: its GPUs, or more if jobs share them."""
     heights = [max([gpus, *(stay.first_gpu + stay.gpus for stay in own if stay.node == node)])
                for node, gpus in enumerate(nodes)]  # fmt: skip
     return np.concatenate([[0], np.cumsum(heights)])
@@ -186,10 +186,10 @@ def _box(stay: Stay, tops: np.ndarray, start_s: float, end_s: float, factor: flo
 
 
 def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs") -> Drawn:
-    """Draw how many jobs wait over time, one panel a policy, stacked by tenant if there are several.
+    """Draw the number of waiting jobs over time, one panel per policy, stacked by tenant if there are several.
 
     `cells` maps labels to the tables of jobs and allocations of one cell each. Data: `policy, time_s` (start of the
-    bin) and one column a tenant.
+    bin) and one column per tenant.
     """
     jobs = pd.concat([jobs for jobs, _ in cells.values()]).drop_duplicates("job_id")
     by, groups = colour_groups(jobs.assign(application=""))

@@ -1,4 +1,4 @@
-"""Operators' figures: capacity, the effects of a change, recorded and simulated waits, packing."""
+"""Figures for operators: capacity, the effects of a change, recorded and simulated waits, packing."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from simsched.report.figures.style import BAND_ALPHA, Drawn, legend_above, looks
 from simsched.report.units import HOUR_S
 from simsched.results import SIZES, Estimate
 
-#: Colours of the verdicts, told apart without red and green.
+#: Colours of the verdicts, distinct without red and green.
 _COLOURS = {"gains": "#0072B2", "loses": "#D55E00", "as before": "#808080"}
 _ROW_INCHES = 0.24
 _KINDS = (("recorded", "recorded_s", "#222222", "-"), ("simulated", "simulated_s", "#0072b2", "--"))
 _POINTS = 200
 _LEAST_H = 1 / 60
-#: The most queues that are drawn, and the letters that stand beside each other below a panel.
+#: The most queues drawn, and the most letters that fit side by side below a panel.
 _MOST_QUEUES, _LETTERS = 8, 44
 
 
 def capacity_curve(
     curves: Mapping[str, Sequence[tuple[int, float, float | None]]], *, metric: str, bound: float, title: str
 ) -> Drawn:
-    """Draw one curve for each kind of node, and the bound of the target; where costs are known, over these too.
+    """Draw one curve for each kind of node, and the bound of the target; over costs too, if known.
 
     A point is the nodes, the metric, and the cost of the cluster per month or None. Data: `label, nodes, value, cost`.
     """
@@ -57,7 +57,7 @@ def _capacity_panel(axes: Axes, data: pd.DataFrame, x: str, bound: float) -> Non
 
 
 def wait_changes(groups: pd.DataFrame, *, title: str) -> Drawn:
-    """Draw a line for each group from its mean wait before to that after; gains, losses and the rest by colour.
+    """Draw a line for each group from its mean wait before to its mean wait after, coloured by verdict.
 
     `groups` has the columns `by, group, before_h, after_h, verdict`; it is also the data of the figure.
     """
@@ -136,7 +136,7 @@ def _groups(jobs: pd.DataFrame) -> dict[str, list[str]]:
 def allocation_curves(
     curves: Mapping[str, tuple[Sequence[float], Sequence[Estimate]]], *, title: str, seeds: int
 ) -> Drawn:
-    """Draw the share of GPUs allocated over that asked for, one curve a rule with its interval over seeds.
+    """Draw the share of allocated GPUs over the requested share, one curve per rule with its interval over seeds.
 
     `curves` has demand and allocation by rule; the data are `rule, demand, allocated, low, high`, shares of all GPUs.
     """

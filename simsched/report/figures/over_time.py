@@ -1,4 +1,4 @@
-"""What happens in the cluster over time: GPUs allocated and mean statistical efficiency."""
+"""The cluster over time: allocated GPUs and mean statistical efficiency."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _BINS_S = (
     *(HOUR_S * hours for hours in (1, 2, 3, 6, 12)),
     *(DAY_S * days for days in (1, 2, 7, 14, 28)),
 )
-#: The columns of `allocations` that are needed here.
+#: The required columns of `allocations`.
 INTERVAL_COLUMNS = ("start_s", "end_s", "gpus", "restarting", "efficiency")
 
 
 def binned(intervals: pd.DataFrame | Columns, edges: Floats) -> tuple[Floats, Floats]:
-    """Return the mean number of GPUs allocated and the mean efficiency of running jobs in each bin.
+    """Return the mean number of allocated GPUs and the mean efficiency of running jobs in each bin.
 
-    The efficiency is NaN in bins during which no job ran.
+    The efficiency is NaN in bins without running jobs.
     """
     start, end, held = (np.asarray(intervals[name], dtype=float) for name in ("start_s", "end_s", "gpus"))
     gpus = integrals(start, end, held, edges) / np.diff(edges)
@@ -94,10 +94,10 @@ def over_time(
     styles: Mapping[str, Look] | None = None,
     curves: Sequence[CurvePoint] = (),
 ) -> Drawn:
-    """Draw GPUs allocated and mean statistical efficiency over time, one line per policy.
+    """Draw allocated GPUs and mean statistical efficiency over time, one line per policy.
 
     `data` comes from `over_time_data`; a dashed line marks the GPUs of the cluster. With published `curves` of the
-    panels `gpus` and `efficiency` (x in hours), every policy has panels of its own with its published curve.
+    panels `gpus` and `efficiency` (x in hours), every policy has separate panels with its published curve.
     """
     if curves:
         return over_time_beside(data, curves, total_gpus=total_gpus, title=title, styles=styles)
@@ -107,7 +107,7 @@ def over_time(
     several = data["policy"].nunique()
     spans = seeds > 1 and several <= MOST_SPANS
     with styled():
-        trains = bool((data["efficiency"].dropna() < 1).any())  # of jobs that know only their duration there is none
+        trains = bool((data["efficiency"].dropna() < 1).any())  # jobs described only by a duration have none
         figure = new_figure(
             7.2, 4.6 if trains else 2.6, title, _caption(seeds, width_s, span_words(several) if spans else "", trains)
         )
@@ -172,7 +172,7 @@ def over_time_beside(
 def spanned(
     curve: Line2D, part: pd.DataFrame, name: str, factor: float, look: Look, place: int = 0, curves: int = 1
 ) -> None:
-    """Show what the seeds of a curve of `over_seeds` span."""
+    """Show the range over seeds of a curve of `over_seeds`."""
     span(curve, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, curves)
 
 

@@ -14,16 +14,16 @@ from matplotlib.image import AxesImage
 from simsched.report.figures.style import Drawn, new_figure, styled
 from simsched.results import Run, pair_speeds
 
-#: Up to so many kinds of jobs every cell of the map shows its number.
+#: Up to this many kinds of jobs, every cell of the map shows its number.
 _MOST_NUMBERS = 30
-#: Up to so many kinds of jobs a cell shows both speeds, too.
+#: Up to this many kinds of jobs, a cell also shows both speeds.
 _MOST_SPEEDS = 8
 
 _Kind = tuple[str, int]
 
 
 def pair_figures(run: Run) -> Iterator[tuple[str, Drawn]]:
-    """Draw the pairs that shared a GPU, where their speeds come from a table of measured pairs."""
+    """Draw the pairs that shared a GPU, if their speeds come from a table of measured pairs."""
     measured = [cell for cell in run.cells if (cell.manifest.get("sharing") or {}).get("model") == "pairs"]
     cells = [cell for cell in measured if cell.has("allocations")]
     data = pair_speeds(cells) if cells else None
@@ -34,7 +34,7 @@ def pair_figures(run: Run) -> Iterator[tuple[str, Drawn]]:
 def pairs_map(data: pd.DataFrame, *, title: str) -> Drawn:
     """Draw the sum of the two speeds of every pair; above 1 the pair does more than either job alone.
 
-    `data` has every pair both ways round: `application, batch_size, other_application, other_batch_size, speed, sum`.
+    `data` has every pair in both orders: `application, batch_size, other_application, other_batch_size, speed, sum`.
     With `gpu_type` there is a map for each type.
     """
     kinds = sorted(set(zip(data["application"], data["batch_size"], strict=True)))
@@ -64,7 +64,7 @@ def _caption(data: pd.DataFrame, kinds: Sequence[_Kind], types: Sequence[str]) -
 
 
 def _paying(data: pd.DataFrame) -> float:
-    """Return the per cent of the pairs, each counted once, whose sum is above 1."""
+    """Return the percentage of the pairs, each counted once, whose sum is above 1."""
     one = list(zip(data["application"], data["batch_size"], strict=True))
     other = list(zip(data["other_application"], data["other_batch_size"], strict=True))
     once = data[[a <= b for a, b in zip(one, other, strict=True)]]

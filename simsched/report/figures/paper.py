@@ -1,4 +1,4 @@
-"""Figures for a paper: as wide as one column or two, in letters of its size, without title, which the caption has."""
+"""Figures for a paper: one or two columns wide, with matching font size, and with the title in the caption."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from simsched.outlets import cells_wide, latex_text
 from simsched.report.figures.style import corner, take_words
 
-#: The widths in inches, as most conferences have them.
+#: The widths in inches at most conferences.
 WIDTHS: Mapping[str, float] = MappingProxyType({"one-column": 3.33, "two-columns": 7.0})
 
-#: Letters of 9 points on a page have 7.5 in a paper, and none fewer than 6.
+#: Letters of 9 points on a page have 7.5 points in a paper, and at least 6.
 _SMALLER, _LEAST_SIZE = 7.5 / 9, 6.0
 #: A narrow figure is somewhat taller than in proportion.
 _TALLER = 1.2
@@ -28,12 +28,12 @@ _MOST_TICKS = 6
 #: Inches of a line of a panel's title, beside a panel, and of a letter of one point.
 _TITLE_LINE, _BESIDE, _LETTER = 0.12, 0.45, 0.55 / 72
 _FEWEST_LETTERS = 8
-#: So many panels side by side are so narrow in a paper that they are at least so many inches high.
+#: From this many panels side by side, panels in a paper are so narrow that they need this height in inches.
 _MANY, _LEAST_HEIGHT = 3, 1.5
 
 
 def for_paper(figure: Figure, style: str, name: str) -> str:
-    """Bring a figure into the form of a paper; return the LaTeX that sets it, with its title and caption."""
+    """Format a figure for a paper; return the LaTeX that includes it, with its title and caption."""
     width, words = WIDTHS[style], take_words(figure)
     before, height = figure.get_size_inches()
     engine: Any = figure.get_layout_engine()
@@ -80,7 +80,7 @@ def _break_title(axes: Axes, width: float) -> int:
 
 
 def _fewer_ticks(figure: Figure) -> None:
-    """Name every second tick where names that were given for places would meet, and fewer numbers."""
+    """Label every second tick if the names of positions would overlap, and fewer numbers."""
     for axes in figure.axes:
         height = axes.yaxis.get_major_locator()
         if isinstance(height, MaxNLocator):
@@ -91,7 +91,7 @@ def _fewer_ticks(figure: Figure) -> None:
 
 
 def _legend(figure: Figure, width: float) -> float:
-    """Set the legend above the panels anew, in as many lines as it needs; return their inches."""
+    """Lay out the legend above the panels again, in as many lines as it needs; return their height in inches."""
     if not figure.legends:
         return 0.0
     old: Any = figure.legends[0]

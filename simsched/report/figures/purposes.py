@@ -14,12 +14,12 @@ _DEADLINES = ("deadlines_met", "promises_kept", "deadlines_declined")
 _SHARED = ("speed_per_gpu", "jct_mean_s", "gpu_utilisation")
 _BY_TYPE = ("gpu_utilisation", "jct_mean_s")
 _PLACED = ("crossing_share", "fragmentation_by_node", "room_in_domain")
-#: More bars than these are not told apart.
+#: More bars than these are indistinguishable.
 _MOST_ROWS = 8
 
 
 def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[tuple[str, Drawn]]:
-    """Draw what becomes of deadlines and of agents over each swept key, and what sharing is worth row by row."""
+    """Draw deadlines and agents over each swept key, and the benefit of sharing by row."""
     swept = [key for key in run.swept if len({str(row.point.get(key)) for row in rows}) > 1]
     styles = looks(run.shown_policies)
     if any(_DEADLINES[0] in row.values for row in rows):
@@ -41,7 +41,7 @@ def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[t
 
 
 def placement_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw mean JCT, time across domains, fragmentation and room, as far as they are there: bars, or lines."""
+    """Draw mean JCT, time across domains, fragmentation and room, as far as they are recorded: bars, or lines."""
     found = [name for name in _PLACED if any(name in row.values for row in rows)]
     if not found:
         return
@@ -56,7 +56,7 @@ def placement_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Draw
 
 
 def cluster_types(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the GPU types of a run's clusters, sorted; () where each cluster has one."""
+    """Return the GPU types of a run's clusters, sorted; () if each cluster has one."""
     found: set[str] = set()
     for cell in (cell for row in rows for cell in row.cells):
         kinds = {str(group.get("gpu_type")) for group in cell.manifest.get("cluster") or ()}
@@ -65,11 +65,11 @@ def cluster_types(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def type_metrics(rows: Sequence[Row], names: Sequence[str] = _BY_TYPE) -> tuple[str, ...]:
-    """Return the keys of what is known by GPU type, the types of one metric beside each other."""
+    """Return the keys of metrics by GPU type, the types of one metric adjacent."""
     keys = [f"{name}[{kind}]" for name in names for kind in cluster_types(rows)]
     return tuple(key for key in keys if any(key in row.values for row in rows))
 
 
 def type_bars(rows: Sequence[Row], *, title: str, styles: Mapping[str, Look]) -> Drawn:
-    """Draw how busy each GPU type was and how long its jobs took, a panel for each and a bar for each policy."""
+    """Draw the utilisation of each GPU type and the JCT of its jobs, a panel for each and a bar for each policy."""
     return metric_bars(bar_data(rows, type_metrics(rows)), title=title, styles=styles)

@@ -1,4 +1,4 @@
-"""How the losses of jobs fall under several policies, and how true a policy's predictions were."""
+"""The losses of jobs under several policies, and the accuracy of a policy's predictions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _LOSS, _TIME = "normalised_loss", "time_to"
 
 
 def quality_data(lives: Mapping[str, Sequence[Sequence[Life]]]) -> pd.DataFrame:
-    """Gather what `quality` draws, from the jobs of each policy and seed.
+    """Gather the data of `quality` from the jobs of each policy and seed.
 
     Columns: `policy`, `panel`, `x`, `y`. In the panel `normalised_loss` y is the mean loss of the jobs in the system at
-    second x (the mean over seeds that have some); in `time_to` the mean seconds until the loss has fallen by the share
+    second x (averaged over the seeds with jobs); in `time_to` the mean seconds until the loss has fallen by the share
     x.
     """
     last_s = max((job.end_s for runs in lives.values() for run in runs for job in run), default=1.0)
@@ -90,7 +90,7 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
 
 
 def predictions_data(errors: Mapping[str, Sequence[pd.DataFrame]]) -> pd.DataFrame:
-    """Gather what `predictions` draws, from `simsched.results.predictions.prediction_errors` of each row and seed.
+    """Gather the data of `predictions` from `simsched.results.predictions.prediction_errors` of each row and seed.
 
     Columns: `policy`, `panel`, `series`, `x`, `low`, `y`, `high`: median and 10th and 90th percentile of the relative
     errors. In the panel `end` x is the share of the training done, and a prediction holds until the next; `series` is
@@ -111,7 +111,7 @@ def predictions_data(errors: Mapping[str, Sequence[pd.DataFrame]]) -> pd.DataFra
 
 
 def _in_force(errors: pd.DataFrame) -> pd.DataFrame:
-    """Return for every job the error of the prediction that held at each share of its training."""
+    """Return for every job the error of the prediction in force at each share of its training."""
     frames = []
     for _, own in errors.groupby("job_id", sort=False):
         place = np.searchsorted(own["done"].to_numpy(), _DONE, side="right") - 1

@@ -1,4 +1,4 @@
-"""How queues use their quotas over time, and how full the racks are."""
+"""The quota use of queues over time, and the utilisation of racks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from simsched.report.figures.style import Drawn, legend_above, new_figure, style
 from simsched.report.units import time_unit
 from simsched.results import Cell, Row, Run, integrals
 
-#: More queues or domains than these are not told apart.
+#: More queues or domains than these are indistinguishable.
 _MOST_QUEUES, _MOST_DOMAINS, _MOST_ROWS = 16, 64, 4
 _BINS = 120
 _OWN, _BORROWED, _QUOTA, _RECLAIMED = "#0072B2", "#E69F00", "#000000", "#C00020"
 
 
 def queue_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw `quotas` where a policy kept them, and a figure for each level of racks or islands, of the first seed."""
+    """Draw `quotas` if a policy recorded them, and a figure for each level of racks or islands, of the first seed."""
     if run.swept or len(rows) > _MOST_ROWS:
         return
     kept = next((row.cells[0] for row in rows if (row.cells[0].folder / QUOTAS_FILE).is_file()), None)
@@ -43,7 +43,7 @@ def _quotas(cell: Cell) -> pd.DataFrame:
 
 
 def quotas_over_time(data: pd.DataFrame, last_s: float = 0.0, *, title: str) -> Drawn:
-    """Draw a panel for each queue: what it uses of its own quota, what it borrows, its quota, and what it took back.
+    """Draw a panel for each queue: its use of its own quota, its borrowing, its quota, and its reclaimed GPUs.
 
     `data` has the columns of `QuotaRow`; the last row of each queue holds until `last_s`. Only the queues that used
     most are drawn.
@@ -78,7 +78,7 @@ def quotas_over_time(data: pd.DataFrame, last_s: float = 0.0, *, title: str) -> 
 
 
 def domains_over_time(cells: Mapping[str, Cell], level: str, domains: Sequence[Sequence[int]], *, title: str) -> Drawn:
-    """Draw a panel for each policy: a row for each domain of a level, the darker the more of its GPUs are in use.
+    """Draw a panel for each policy: a row for each domain of a level, darker with more of its GPUs in use.
 
     Data: `policy, domain, time_s` (start of the bin) and the mean `share` of the GPUs in use.
     """

@@ -13,7 +13,7 @@ from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_
 from simsched.results import CurvePoint
 
 _POINTS = 400
-#: Up to here the axis shows every curve; the largest ratios of some policies lie far beyond.
+#: The axis ends here at most; the largest ratios of some policies lie far beyond.
 _LIMIT = 4.0
 
 
@@ -37,9 +37,9 @@ def rho_cdf(
     source: str = "",
     styles: Mapping[str, Look] | None = None,
 ) -> Drawn:
-    """Draw the share of jobs up to a ratio, one panel a policy, with all policies pale behind it.
+    """Draw the share of jobs up to a ratio, one panel per policy, with all policies pale in the background.
 
-    `data` comes from `rho_data`, `meaning` says what the ratio is; `curves` of the panel `rho`, in per cent, are
+    `data` comes from `rho_data`, `meaning` defines the ratio; `curves` of the panel `rho`, in per cent, are
     dashed.
     """
     labels = list(dict.fromkeys(data["policy"]))

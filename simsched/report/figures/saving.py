@@ -19,8 +19,8 @@ def save(
 ) -> list[Path]:
     """Write a figure and, as CSV, the data behind it; the same figure gives the same bytes.
 
-    Each file is written aside and renamed when whole. Returns the paths, pictures first. A `style` for papers, see
-    `simsched.report.figures.paper`, adds the LaTeX that sets the figure.
+    Each file is written under a temporary name and renamed when complete. Returns the paths, pictures first. A `style`
+    for papers, see `simsched.report.figures.paper`, adds the LaTeX that sets the figure.
     """
     folder, name = Path(folder), file_name(name)
     folder.mkdir(parents=True, exist_ok=True)

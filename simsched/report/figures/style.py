@@ -1,4 +1,4 @@
-"""How every figure looks, and how it is saved."""
+"""The style and layout of every figure."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from simsched.outlets import cells_wide, shortened
 from simsched.report.figures.lettering import families, label_text, words_text, write_figure
 from simsched.results import Row, Run
 
-#: The kinds of picture that are written; `svg` can be had too.
+#: The default picture formats; `svg` is available too.
 FORMATS = ("png", "pdf")
 
-#: A figure and the numbers that it shows.
+#: A figure and its data.
 Drawn = tuple[Figure, pd.DataFrame]
 
-#: Okabe and Ito's colours, told apart under all common kinds of colour blindness. Indigo and grey stand for their
-#: yellow, too pale on white, and their black, which hides whiskers.
+#: Okabe and Ito's colours, distinct under all common kinds of colour blindness. Indigo and grey replace their yellow,
+#: too pale on white, and their black, which hides whiskers.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#808080")
-#: Colours of areas, from dark to light in even steps, so that they are told apart in grey too, and that of the rest.
+#: Colours of areas, from dark to light in even steps, hence distinct in grey too, and the colour of the rest.
 AREAS, REST = ("#2A1A7A", "#8A3500", "#0066B0", "#009E73", "#E08FBF", "#8FCBF0", "#F2E06A"), "#777777"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _MARKERS = ("o", "s", "^", "v", "P", "X", "<", ">")
-#: Where these policies take part, they look the same in every report.
+#: These policies look the same in every report.
 _USUAL = MappingProxyType({"pollux": 0, "tiresias": 1, "optimus": 2, "srtf": 3, "fifo": 7})
 
 _SETTINGS = MappingProxyType(
@@ -67,11 +67,11 @@ _SETTINGS = MappingProxyType(
     }
 )
 NO_DATES: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
-#: What matplotlib calls that which was given no name.
+#: Matplotlib's prefix for unnamed artists.
 _UNNAMED = re.compile(r"_(nolegend_|(child|container)\d+)")
-#: Stands for a blank at which no line is broken.
+#: Placeholder for a non-breaking space.
 _BOUND = "\u00a0"
-#: Points of a title and of one too long for its figure, and how many letters an inch has.
+#: Font sizes of a title and of one too long for its figure, in points, and letters per inch.
 _TITLE_SIZE, _LEAST_TITLE = 11, 8
 _TITLE_LETTERS_PER_INCH, _CAPTION_LETTERS_PER_INCH = 10.2, 15.5
 _CAPTION_SIZE = 7.5
@@ -80,7 +80,7 @@ _LEFT, _MARGIN = 0.1, 0.08
 _TITLE_HEIGHT, _CAPTION_LINE, _LEGEND_LINE = 0.36, 0.145, 0.205
 _LEGEND_HANDLE, _LEGEND_LETTER = 0.58, 0.06
 BAND_ALPHA = 0.18
-#: With more lines than this, what the seeds span hides more than it shows.
+#: With more lines than this, the ranges over seeds hide more than they show.
 MOST_SPANS = 4
 #: How many whiskers a curve has.
 _WHISKERS = 7
@@ -96,7 +96,7 @@ class Look:
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each label; the usual policies keep theirs, and no two of the first eight share a colour."""
+    """Return the style of each label; the usual policies keep theirs, and the first eight have distinct colours."""
     names = list(dict.fromkeys(labels))
     chosen: dict[str, int] = {}
     for policy, colour in _USUAL.items():
@@ -110,7 +110,7 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
     return {
         name: Look(
             PALETTE[chosen[name]],
-            _DASHES[(index + index // len(PALETTE)) % len(_DASHES)],  # a colour used again gets other dashes
+            _DASHES[(index + index // len(PALETTE)) % len(_DASHES)],  # a repeated colour gets other dashes
             _MARKERS[index % len(_MARKERS)],
         )
         for index, name in enumerate(names)
@@ -118,9 +118,9 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 
 
 def row_looks(run: Run, rows: Iterable[Row]) -> dict[str, Look]:
-    """Return the look of each row by its name: a policy has the same colour in all figures of a run.
+    """Return the style of each row by its name: a policy has the same colour in all figures of a run.
 
-    Rows of one policy differ by dashes and markers; where there is only one policy, by colour.
+    Rows of one policy differ by dashes and markers; if there is only one policy, by colour.
     """
     policies = {row.shown_name: row.shown_policy for row in rows}
     if len(set(policies.values())) == 1 < len(policies):
@@ -135,14 +135,14 @@ def row_looks(run: Run, rows: Iterable[Row]) -> dict[str, Look]:
 
 
 def ramp_looks(names: Sequence[str]) -> dict[str, Look]:
-    """Return looks for rows that differ by a number alone, in its order: one ramp of colours from light to dark."""
+    """Return styles for rows that differ only by a number, in its order: one ramp of colours from light to dark."""
     colours = mpl.colormaps["viridis_r"]
     steps = [0.15 + 0.85 * place / max(1, len(names) - 1) for place in range(len(names))]
     return {name: Look(to_hex(colours(step)), "-", _MARKERS[0]) for name, step in zip(names, steps, strict=True)}
 
 
 def area_colours(names: Sequence[str]) -> dict[str, str]:
-    """Return the colour of each area, from dark to light; what is called `others`, or is too much, is grey."""
+    """Return the colour of each area, from dark to light; `others` and areas beyond the palette are grey."""
     known = [name for name in names if name != "others"]
     last = len(AREAS) - 1
     step = last / max(len(known) - 1, 1) if len(known) <= last else 1
@@ -151,7 +151,7 @@ def area_colours(names: Sequence[str]) -> dict[str, str]:
 
 
 def plain_log(axes: Axes) -> None:
-    """Make the vertical axis logarithmic, with round numbers as a person writes them."""
+    """Make the vertical axis logarithmic, with readable round numbers."""
     axes.set(yscale="log")
     axes.yaxis.set_major_locator(RoundTicks())
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
@@ -159,7 +159,7 @@ def plain_log(axes: Axes) -> None:
 
 
 class RoundTicks(Locator):
-    """Puts a few round numbers on a logarithmic axis, as even as they can be."""
+    """Places a few round numbers on a logarithmic axis, as evenly as possible."""
 
     def __call__(self) -> list[float]:
         """Return the ticks of the axis as it is shown."""
@@ -181,16 +181,16 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def styled() -> AbstractContextManager[None]:
-    """Draw inside this context: it applies the project's settings and restores the previous ones."""
+    """A context for drawing: applies the project's settings and restores the previous ones."""
     settings: Any = {**_SETTINGS, "font.family": list(families())}
     return mpl.rc_context(settings)
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows without any window system."""
+    """A figure that a notebook shows without a window system."""
 
     def _repr_png_(self) -> bytes:
-        """Return the picture as PNG, which notebooks ask for."""
+        """Return the picture as PNG, for notebooks."""
         held = BytesIO()
         with styled():
             write_figure(self, held, format="png", metadata=NO_DATES["png"])
@@ -217,7 +217,7 @@ def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
 
 
 def add_to_caption(figure: Figure, sentences: Sequence[str]) -> None:
-    """Put sentences below the caption of a figure, each in lines of its own, and make room for them."""
+    """Add sentences below the caption of a figure, each on separate lines, and make room for them."""
     width, height = figure.get_size_inches()
     engine: Any = figure.get_layout_engine()
     _, bottom, _, inside = engine.get()["rect"]
@@ -230,7 +230,7 @@ def add_to_caption(figure: Figure, sentences: Sequence[str]) -> None:
 
 
 def caption_lines(caption: str, letters: int) -> list[str]:
-    """Break a caption into lines of similar length, never between a number and what it counts."""
+    """Break a caption into lines of similar length, never between a number and its noun."""
     bound = re.sub(r"(?<=\d) (?=[A-Za-z%])", _BOUND, caption)
     fewest = len(textwrap.wrap(bound, letters))
     even = next(size for size in range(len(bound) // max(fewest, 1), letters + 1)
@@ -239,7 +239,7 @@ def caption_lines(caption: str, letters: int) -> list[str]:
 
 
 def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None) -> None:
-    """Put the legend of `axes`, or of what is `named`, between title and panels, in as many lines as it needs."""
+    """Place the legend of `axes`, or of the `named` entries, between title and panels, in as many lines as it needs."""
     found = _named(axes) if named is None else named
     handles = [one for one in found if one.get_label() and not _UNNAMED.fullmatch(str(one.get_label()))]
     labels = [label_text(str(handle.get_label())) for handle in handles]
@@ -265,10 +265,10 @@ def legend_above(figure: Figure, axes: Axes, named: Iterable[Any] | None = None)
 
 
 def span(curve: Line2D, low: Any, high: Any, look: Look, place: int = 0, curves: int = 1) -> None:
-    """Show what the seeds of a curve span: shaded, or by whiskers where there are several `curves`.
+    """Show the range over seeds of a curve: shaded, or by whiskers if there are several `curves`.
 
-    Shades of several curves would merge; their whiskers stand side by side, by the `place` of each among them, and the
-    curve has its marker there, which tells in grey whose they are.
+    Shades of several curves would merge; whiskers are side by side, by the `place` of each curve, with the curve's
+    marker, which identifies them in grey.
     """
     axes: Any = curve.axes
     x, low, high = (np.asarray(values, dtype=float) for values in (curve.get_xdata(), low, high))
@@ -283,7 +283,7 @@ def span(curve: Line2D, low: Any, high: Any, look: Look, place: int = 0, curves:
 
 
 def span_words(curves: int) -> str:
-    """Say in a caption what `span` shows."""
+    """Describe in a caption what `span` shows."""
     return f"; {'the band spans' if curves == 1 else 'whiskers span'} the lowest and the highest seed"
 
 
@@ -295,7 +295,7 @@ def _named(axes: Axes) -> Iterator[Any]:
 
 def corner(figure: Figure, top: int) -> Transform:
     """Return coordinates in inches from the lower (0) or upper (1) left corner of a figure, whatever its size."""
-    whole: Any = figure.transFigure  # any transform will do, the stubs ask for an affine one
+    whole: Any = figure.transFigure  # any transform works, the stubs require an affine one
     return figure.dpi_scale_trans + ScaledTranslation(0, top, whole)
 
 
@@ -307,7 +307,7 @@ def _leave_room(figure: Figure, above: float, below: float) -> None:
 
 @dataclass(frozen=True)
 class Words:
-    """Title and caption of a figure, and the inches above and below that they took."""
+    """Title and caption of a figure, and the inches that they took above and below."""
 
     title: str
     caption: str
@@ -316,7 +316,7 @@ class Words:
 
 
 def take_words(figure: Figure) -> Words:
-    """Take title and caption off a figure, for pages that set them as text of their own."""
+    """Remove title and caption from a figure, for pages that set them as text."""
     title, caption = figure.texts[:2]
     lines = caption.get_text().split("\n")
     title.set_visible(False)

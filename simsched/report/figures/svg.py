@@ -1,4 +1,4 @@
-"""Turns figures into SVG that stands inside an HTML page, beside others."""
+"""Turns figures into SVG elements for an HTML page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from simsched.report.figures.lettering import write_texts
 from simsched.report.figures.style import styled, take_words
 
-#: Verdana is as wide as the font that the figures are laid out with; elsewhere any font without serifs will do.
+#: Verdana is as wide as the layout font of the figures; otherwise any sans-serif font works.
 _FONT, _FONTS = "'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif"
 _POINTS_PER_INCH = 72
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
@@ -23,7 +23,7 @@ _DROPPED = ("metadata", "style")
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure for a page: its words, which the page sets, and its drawing of `width_pt` points."""
+    """A figure for a page: its title and caption, which the page sets, and its drawing of `width_pt` points."""
 
     title: str
     caption: str
@@ -70,7 +70,7 @@ def _local(name: str) -> str:
 
 
 def _own_ids(root: ElementTree.Element, prefix: str) -> None:
-    """Keep the ids that something refers to, and make them unlike those of other drawings."""
+    """Keep the ids that are referenced, and make them unique across drawings."""
     used: set[str] = set()
     for element in root.iter():
         for name, value in element.attrib.items():
@@ -87,7 +87,7 @@ def _own_ids(root: ElementTree.Element, prefix: str) -> None:
 
 
 def _shorten(root: ElementTree.Element) -> None:
-    """Write positions in hundredths of a point, which nobody can see, and name fonts that any machine has."""
+    """Round positions to hundredths of a point, which is invisible, and name fonts that every system has."""
     for element in root.iter():
         for name, value in element.attrib.items():
             if name in {"d", "x", "y"}:

@@ -13,10 +13,10 @@ from simsched.report.units import shown_unit
 from simsched.results import Row, find_metric, row_name
 from simsched.words import duration
 
-#: Inches, fit for a page.
+#: Inches, to fit a page.
 _WIDEST = 9.0
 _COLUMNS = ["line", "others", "policy", "metric", "unit", "value", "mean", "low", "high", "seeds", "published"]
-#: From this ratio of largest to smallest value on, the axis is logarithmic.
+#: From this ratio of largest to smallest value, the axis is logarithmic.
 _LOG_RATIO = 8
 #: Share of an axis between the whiskers of two lines.
 _STEP = 0.014
@@ -24,7 +24,7 @@ _UNITS = (("_gpu_s", "GPU s"), ("_s", "s"), ("_h", "h"))
 
 
 def sweep_data(rows: Sequence[Row], key: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """Gather what `sweep_lines` draws, in the units of the summaries.
+    """Gather the data of `sweep_lines`, in the units of the summaries.
 
     Where other keys are swept too, each of their combinations makes lines of its own.
     """
@@ -72,7 +72,7 @@ def _is_time(key: str) -> bool:
 
 
 def shown_value(key: str, value: Any) -> str:
-    """Write a swept value as a person would: 1209600 seconds as `14 days`."""
+    """Format a swept value readably: 1209600 seconds as `14 days`."""
     return duration(value) if _is_number(value) and _is_time(key) else str(value)
 
 
@@ -126,7 +126,7 @@ def values_in_order(values: pd.Series) -> list[Any]:
 
 
 def places(values: Sequence[Any]) -> dict[Any, float]:
-    """Return where on the axis each value stands: numbers at themselves, others one after the other."""
+    """Return the position of each value on the axis: numbers at their value, others in sequence."""
     numeric = all(_is_number(value) for value in values)
     return {value: float(value if numeric else index) for index, value in enumerate(values)}
 
@@ -143,7 +143,7 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
         order = x.sort_values().index
         x, line = x[order], line.loc[order]
         mean, low, high, published = (line[c] * shown.factor for c in ("mean", "low", "high", "published"))
-        dash = look.dash if all(_is_number(value) for value in values) else "none"  # nothing lies between words
+        dash = look.dash if all(_is_number(value) for value in values) else "none"  # there is nothing between words
         axes.plot(x, mean, color=look.colour, linestyle=dash, marker=look.marker, markersize=5, label=str(name))
         known = high.notna()
         if known.any():
@@ -152,7 +152,7 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
         axes.plot(
             x, published, "D", markersize=6, color="white", markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4
         )
-    # Few seeds give intervals far wider than the effect; they may leave the panel rather than flatten the lines.
+    # With few seeds intervals are far wider than the effect; they may leave the panel rather than flatten the lines.
     tallest = shown.factor * max(
         part["mean"].max(), part["published"].max(skipna=True) if part["published"].notna().any() else 0
     )
@@ -161,7 +161,7 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
 
 
 def beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:
-    """Shift places on the axis by so many steps, to put markers and whiskers of several lines side by side."""
+    """Shift positions on the axis by a number of steps, to separate markers and whiskers of several lines."""
     at = places(values).values()
     if is_logarithmic(values):
         return x * float((max(values) / min(values)) ** (_STEP * steps))
@@ -174,7 +174,7 @@ def is_logarithmic(values: Sequence[Any]) -> bool:
 
 
 def value_axis(axes: Axes, values: Sequence[Any], key: str = "") -> None:
-    """Put the values of a swept key on the horizontal axis, which is logarithmic where they are far apart."""
+    """Put the values of a swept key on the horizontal axis, which is logarithmic if they are far apart."""
     if is_logarithmic(values):
         axes.set_xscale("log")
     axes.set_xticks(list(places(values).values()), [shown_value(key, value) for value in values])

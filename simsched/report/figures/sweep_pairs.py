@@ -1,4 +1,4 @@
-"""What a swept key does to the differences between policies: ratios over one key, and a map over two."""
+"""The effect of swept keys on the differences between policies: ratios over one key, and a map over two."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from simsched.results import Row, find_metric, ratio, reference_of
 
 _COLUMNS = ["policy", "value", "ratio", "low", "high", "seeds"]
 _MAP_COLUMNS = ["policy", "across", "up", "value", "seeds"]
-#: More values than these of a key leave no room for the numbers of a map.
+#: With more values of a key than this, a map has no room for numbers.
 _MOST_NUMBERS = 12
 _RAMP = "YlGnBu"
 
 
 def ratio_data(rows: Sequence[Row], key: str, reference: str, metric: str) -> pd.DataFrame:
-    """Gather what `sweep_ratios` draws: the paired ratio of each policy to the reference at each value of the key."""
+    """Gather the data of `sweep_ratios`: the paired ratio of each policy to the reference at each value of the key."""
     name = find_metric(metric).key
     found = []
     for row in rows:
@@ -86,7 +86,7 @@ def sweep_ratios(
 
 
 def map_data(rows: Sequence[Row], keys: tuple[str, str], metric: str) -> pd.DataFrame:
-    """Gather what `sweep_map` draws: the mean of a metric of each policy at each pair of values of two keys."""
+    """Gather the data of `sweep_map`: the mean of a metric of each policy at each pair of values of two keys."""
     name = find_metric(metric).key
     found = []
     for row in rows:
@@ -97,7 +97,7 @@ def map_data(rows: Sequence[Row], keys: tuple[str, str], metric: str) -> pd.Data
 
 
 def sweep_map(data: pd.DataFrame, keys: tuple[str, str], metric: str, *, title: str) -> Drawn:
-    """Draw a metric over two swept keys, a map for each policy in one scale of colours, with its numbers.
+    """Draw a metric over two swept keys, one map per policy with a common colour scale, with its numbers.
 
     `data` comes from `map_data`: `policy, across, up, value, seeds`.
     """

@@ -1,4 +1,4 @@
-"""Who waits under which policy, in runs whose experiment has tenants: mean waits by tenant, queue, user and size."""
+"""Mean waits by policy and by tenant, queue, user and size, for experiments with tenants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
 
 
 def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw `tenants` where the experiment has tenants and sweeps nothing."""
+    """Draw `tenants` if the experiment has tenants and sweeps nothing."""
     if run.experiment.get("tenants") and not run.swept and len(rows) <= _MOST_ROWS:
         data = tenant_waits(
             {row.shown_name: pd.concat(cell.table("jobs", _COLUMNS) for cell in row.cells) for row in rows}

@@ -13,7 +13,7 @@ from simsched.errors import input_error
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, styled
 from simsched.report.units import time_unit
 
-#: The columns of `allocations` that are needed here.
+#: The required columns of `allocations`.
 LIFE_COLUMNS = ("job_id", "start_s", "end_s", "gpus", "batch_size", "efficiency", "restarting")
 
 _PANELS = (
@@ -62,7 +62,7 @@ def job_timeline(
 
 
 def _tells(data: pd.DataFrame, column: str) -> bool:
-    """Return whether a column says anything: jobs that know only their duration have no batch and full efficiency."""
+    """Return whether a column is informative: jobs described only by a duration have no batch and full efficiency."""
     running = data.loc[~data["restarting"].astype(bool), column]
     return column == "gpus" or bool((running != {"batch_size": 0, "efficiency": 1}[column]).any())
 

@@ -74,7 +74,7 @@ def _mix(jobs: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def _parts(jobs: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Return the part that each job wants of its GPUs."""
+    """Return the part of its GPUs that each job asks for."""
     return jobs["gpu_share"].to_numpy(dtype=float) if "gpu_share" in jobs else np.ones(len(jobs))
 
 

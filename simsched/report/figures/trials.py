@@ -1,4 +1,4 @@
-"""How hyper-parameter tuning proceeds: the accuracy of its best trials, and the trials done, over time."""
+"""The progress of hyper-parameter tuning: the accuracy of its best trials, and the finished trials, over time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trials_data(trials: Mapping[str, Iterable[pd.DataFrame]]) -> pd.DataFrame:
 
 
 def _best_so_far(accuracies: np.ndarray) -> np.ndarray:
-    """Return the mean of the five best of the first n trials for every n from 0; not-a-number below five."""
+    """Return the mean of the five best of the first n trials for every n from 0; NaN below five."""
     means = [np.sort(accuracies[:n])[-_TOP:].mean() if n >= _TOP else np.nan for n in range(len(accuracies) + 1)]
     return np.array(means)
 

@@ -1,4 +1,4 @@
-"""The HTML page that gathers runs; the figures on it are drawn by `report.figures`."""
+"""The HTML page of runs; `report.figures` draws its figures."""
 
 import lazy_loader
 

@@ -17,7 +17,7 @@ from simsched.report.tables import TextTable
 PAGE, PARTS = "answers.html", "answers"
 #: The sections in the order of the page.
 ORDER = ("calibrate", "what-if", "capacity", "forecast")
-#: What the words of the tables mean.
+#: The meanings of the words in the tables.
 _GLOSSARY = (
     ("Wait", "the time from when a job could have started until it did, and while it was stopped for others."),
     ("Mean, median, p90", "the average; half of the jobs wait at most the median, nine of ten at most the p90."),
@@ -36,7 +36,7 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class Section:
-    """An answer: `key` is one of `ORDER`, `words` are its paragraphs, the first of them the answer itself.
+    """An answer: `key` is one of `ORDER`, `words` are its paragraphs, the first of which is the answer itself.
 
     One that is not `trusted` is framed as a warning.
     """
@@ -50,7 +50,7 @@ class Section:
 
 
 def write_answer(section: Section, folder: Path, title: str) -> Path:
-    """Put a section on the page of a folder, beside those of other commands; returns the page.
+    """Add a section to the page of a folder, next to those of other commands; return the page.
 
     A section replaces an earlier one of its key. The same answers give the same bytes.
     """

@@ -1,4 +1,4 @@
-"""Gathers runs into one self-contained HTML page: no external script, font or picture."""
+"""Writes runs as one self-contained HTML page, without external scripts, fonts or pictures."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from simsched.report.tables import TextTable, comparison_table, difference_table
 from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences
 from simsched.words import counted
 
-#: So many jobs are listed behind the numbers of a policy.
+#: The number of jobs listed in the details of a policy.
 _MOST_JOBS = 20
 _JOB_COLUMNS = ("job_id", "application", "num_gpus", "submit_time_s", "jct_s", "queueing_s", "restarts")
-#: A table's cell with a published value behind: `0.52 ±0.10 (0.76)`.
+#: A table cell with a published value: `0.52 ±0.10 (0.76)`.
 _WITH_PUBLISHED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
 
 
@@ -53,15 +53,15 @@ Composed = Callable[[Sequence[Wanted]], list[str]]
 
 
 def write_report(parts: Sequence[Part], title: str, path: Path, composed: Composed | None = None) -> None:
-    """Write the page of these runs, whole or not at all; the same results give the same bytes.
+    """Write the page of these runs atomically; the same results give the same bytes.
 
-    `composed` does what `compose` does, perhaps in several processes.
+    `composed` replaces `compose`, for instance to use several processes.
     """
     write_text(Path(path), report_page(parts, title, composed))
 
 
 def report_page(parts: Sequence[Part], title: str, composed: Composed | None = None) -> str:
-    """Compose the page: a section for each run and, where there are several, a list of them."""
+    """Compose the page: a section for each run and, if there are several, a list of them."""
     alone = len(parts) == 1
     wanted = [
         (part, f"run{number}", "" if alone else f"<h2>{html_text(part.run.name)}</h2>")
@@ -80,7 +80,7 @@ def compose(wanted: Sequence[Wanted]) -> list[str]:
 
 
 def _side_by_side(parts: Sequence[Part]) -> str:
-    """Show each metric of all runs in one table, whose numbers lead to the cells and jobs behind them."""
+    """Show each metric of all runs in one table, whose numbers link to the underlying cells and jobs."""
     runs = {f"{number}. {part.run.name}": part.rows for number, part in enumerate(parts, start=1)}
     places = [{row.shown_name: f"run{number}-behind{place}" for place, row in enumerate(rows)}
               for number, rows in enumerate(runs.values(), start=1)]  # fmt: skip
@@ -163,7 +163,7 @@ def _missing(part: Part) -> str:
 def table_block(table: TextTable, anchor: str, links: Sequence[Sequence[str]] = ()) -> str:
     """Return a table for a page, below a heading with the id `anchor`.
 
-    `links` are the ids of what is behind the numbers of the rows: one for each number, or one for all of a row.
+    `links` are the ids of the details of the rows: one for each number, or one for a whole row.
     """
     kinds = [' class="text"' if 0 < place < table.text_columns else "" for place in range(len(table.headers))]
     head = "".join(
@@ -195,7 +195,7 @@ def _row(cells: Sequence[str], text_columns: int, ids: Sequence[str] = ()) -> st
 
 
 def _number(cell: str, behind_it: str = "") -> str:
-    """Set a value, its interval and the published value on lines of their own; it leads to what is behind it."""
+    """Format a value, its interval and the published value on separate lines, linked to the details."""
     found = _WITH_PUBLISHED.match(cell)
     own, published = found.groups() if found else (cell, None)
     mean, sign, rest = str(own).partition(" ±") if " ±" in str(own) else str(own).partition(" [")
@@ -208,7 +208,7 @@ def _number(cell: str, behind_it: str = "") -> str:
 
 
 def behind(row: Row, rows: Sequence[Row], anchor: str) -> str:
-    """Write what is behind the numbers of a row: each cell, and the jobs of the first that took longest."""
+    """Write the details of a row: each cell, and the longest jobs of the first."""
     cell = row.cells[0]
     blocks = [table_block(seeds_table(row, rows), f"{anchor}-seeds")]
     if cell.has("jobs"):
@@ -218,7 +218,7 @@ def behind(row: Row, rows: Sequence[Row], anchor: str) -> str:
 
 
 def jobs_table(cell: Cell) -> TextTable:
-    """Show the jobs of a cell that took longest, and why they waited where that is kept."""
+    """Show the longest jobs of a cell, and why they waited if that is recorded."""
     jobs, waits = cell.columns("jobs", _JOB_COLUMNS), cell.waits
     longest = np.argsort(-jobs["jct_s"], kind="stable")[:_MOST_JOBS]
     lines = tuple(
@@ -270,7 +270,7 @@ simsched report {html_text(f"results/{run.folder.name}")}</code></pre>
 
 
 def page_of(title: str, kind: str, main: str, *, contents: str = "", script: str = "") -> str:
-    """Return a page with a title, a line that says what kind it is, and the HTML of its main part.
+    """Return a page with a title, a line that describes its kind, and the HTML of its main part.
 
     `kind`, `main`, `contents` (after the heading) and `script` are HTML already; `title` is plain text.
     """

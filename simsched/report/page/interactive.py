@@ -1,4 +1,4 @@
-"""The occupancy of a run that a reader can zoom and ask: data in the page, drawn by a script of the page itself."""
+"""The interactive occupancy of a run: data embedded in the page, drawn by the page's script."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def occupancy_script() -> str:
 def interactive_occupancy(rows: Sequence[Row], anchor: str) -> str:
     """Write the occupancy of the first seed of each row, two panels side by side with linked time.
 
-    Returns the empty text without intervals, or with too many for a page. Without script the page keeps the picture of
-    the same name.
+    Returns an empty string without intervals, or with too many for a page. Without scripts the page keeps the picture
+    of the same name.
     """
     cells = {row.shown_name: row.cells[0] for row in rows[:_MOST_POLICIES]}
     if not cells or not all(cell.has("allocations") for cell in cells.values()):
@@ -69,7 +69,7 @@ tapping a bar tells its job's story; a tap also pales the other jobs.{asking} Ke
 
 
 def _legend(by: str, colours: Mapping[str, str], kinds: Collection[str]) -> str:
-    """Say what colours and marks mean, those of `kinds` of outages too."""
+    """Explain colours and marks, including those of `kinds` of outages."""
     marks = "Notch above: started again or moved; pale: it restores its state; &times;: it failed or was killed."
     broken = ", ".join(sorted(set(kinds) - {OFF}))
     marks += f" Hatched, from the red line on: the node is out of order ({html_text(broken)})." if broken else ""
@@ -84,7 +84,7 @@ def _legend(by: str, colours: Mapping[str, str], kinds: Collection[str]) -> str:
 
 
 def _choices(names: Sequence[str]) -> str:
-    """Let the reader choose the two policies that stand side by side, where there are more."""
+    """Return menus for the two policies shown side by side, if there are more."""
     if len(names) <= 2:
         return ""
     made = []
@@ -113,7 +113,7 @@ def _panel(cell: Cell, nodes: int, places: dict[str, int], last: int) -> dict[st
 
 
 def _outages(cell: Cell, nodes: int) -> list[list[Any]]:
-    """Return when each node was out of use, those that are off first: others are drawn over them."""
+    """Return when each node was out of use, first those that are off: others are drawn over them."""
     rows = [
         [int(node), _short(start), _short(end), str(kind), bool(ended)]
         for node, start, end, kind, ended in cell.outages.itertuples(index=False)
@@ -127,7 +127,7 @@ def _short(seconds: float) -> float | int:
 
 
 def _heights(nodes: Sequence[int], panels: dict[str, Any]) -> list[int]:
-    """Return the rows of each node: its GPUs, or more where jobs share them."""
+    """Return the rows of each node: its GPUs, or more if jobs share them."""
     heights = list(nodes)
     for panel in panels.values():
         for _, node, first, gpus, *_ in panel["stays"]:

@@ -1,4 +1,4 @@
-"""The page of a league: standings by class and workload with filters, who beats whom, and who could not run."""
+"""The page of a league: standings by class and workload with filters, pairwise wins, and what could not run."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from simsched.report.page.html import figure_block, page_of, table_block
 from simsched.report.tables import TextTable, to_latex, to_markdown
 from simsched.results import LeagueTable, standings
 
-#: How a policy was checked: its name; kinds of check, what came out and where; and its differences from its paper.
+#: How a policy was checked: its name; kinds of check, results and places; and its differences from its paper.
 Evidence = tuple[str, Sequence[tuple[str, str, str]], str]
 
 
 def write_league(table: LeagueTable, folder: Path, evidence: Sequence[Evidence] = ()) -> list[Path]:
     """Write a league's page, its tables for a paper, its figures and its CSV; returns the paths, the page first.
 
-    `evidence` says how the policies were checked. The same results give the same bytes.
+    `evidence` lists how the policies were checked. The same results give the same bytes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     brief = [standings_table(table, name, where, brief=True) for name, where in _tables(table)]

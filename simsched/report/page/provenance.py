@@ -1,4 +1,4 @@
-"""How a run came about: versions, data, and what each policy was told, from the manifests of its cells."""
+"""The provenance of a run: versions, data, and what each policy was told, from the manifests of its cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORT_HASH = 12
 
 
 def provenance(run: Run) -> str:
-    """Write the manifests of a run as a folded part of a page."""
+    """Write the manifests of a run as a collapsed part of a page."""
     facts = [(name, text) for name, text in _facts(run.cells) if text]
     listed = "\n".join(f"<dt>{html_text(name)}</dt><dd>{html_text(text)}</dd>" for name, text in facts)
     return f"""<details class="manifest">
@@ -28,7 +28,7 @@ def provenance(run: Run) -> str:
 
 
 def experiment_text(run: Run) -> str:
-    """Write the resolved specification of a run as a folded part of a page, for the screen only."""
+    """Write the resolved specification of a run as a collapsed part of a page, for the screen only."""
     text = json_text(run.experiment, indent=2, sort_keys=True, default=str)
     return f"""<details class="resolved">
 <summary>Resolved specification, every default written out</summary>
@@ -62,7 +62,7 @@ def _mapping(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _distinct(values: Iterable[object]) -> str:
-    """Write what the cells have in common, or everything that they have if they differ."""
+    """Write the common values of the cells, or all values if they differ."""
     return "; ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
 
 
@@ -110,7 +110,7 @@ def _policies(run: Run) -> str:
 
 
 def _source(source: object) -> str:
-    """Shorten the hash of a policy's source; of several files, hash what they have."""
+    """Shorten the hash of a policy's source; for several files, hash their hashes."""
     if isinstance(source, Mapping):
         source = sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
     return str(source)[:_SHORT_HASH]

@@ -1,19 +1,19 @@
-"""Pollux in a cloud: provisions as many nodes as its jobs' goodput is worth.
+"""Pollux in a cloud: provisions nodes while the goodput of its jobs justifies them.
 
-Idea: the utility of the nodes provisioned is the sum over jobs of goodput over goodput on one GPU, divided by the GPUs.
-It is 1 with one GPU for every job and falls as jobs scale out. Above a threshold nodes are added until it is near a
-target, below another one nodes go (Qiao et al., OSDI'21, section 4.2.2). With one job, `low_utility` 0, `high_utility`
-U = 2/3, `target_utility` L = 1/2 and `window` 1, this is the paper's rule for a single training job: scale out whenever
-max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65, averaged over 15 rounds with its middle as
-the target, is that of the published simulator for many jobs.
+Idea: the utility of the provisioned nodes is the sum over jobs of goodput relative to one GPU, divided by the number of
+GPUs. It is 1 with one GPU for every job and falls as jobs scale out. Above one threshold, nodes are added until it is
+near a target; below another, nodes are released (Qiao et al., OSDI'21, section 4.2.2). With one job, `low_utility` 0,
+`high_utility` U = 2/3, `target_utility` L = 1/2 and `window` 1, this is the paper's rule for a single training job:
+scale out whenever max GOODPUT(a) / SUM(a) > U max GOODPUT(1). The default band of 0.35 to 0.65, averaged over 15 rounds
+with its middle as the target, is that of the published simulator for many jobs.
 
-Within the nodes, Pollux allocates as usual. Its search leaves out a node that is to leave, which moves jobs away in the
-same round; the nodes with the most GPUs in use stay. Nodes count once they are requested, and nothing else changes
-until they are up.
+On the provisioned nodes Pollux allocates as usual. Its search excludes a node about to be released, which moves its
+jobs away in the same round; the nodes with the most GPUs in use stay. Nodes count once they are requested, and no
+further nodes are requested or released until they are up.
 
 Deviations: a bisection compares numbers of nodes by running Pollux's own search on each, as the published simulator
-does; the exploration limit (at most twice the GPUs that a job has run on) thus bounds one step. While no job is in the
-system the policy is not asked, and what is provisioned stays.
+does; the exploration limit (at most twice the GPUs that a job has run on) thus bounds one step. While the system is
+empty the policy is not called, and the provisioned nodes stay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Ints = NDArray[np.integer[Any]]
 
 @dataclass
 class _Size:
-    """How many nodes of a type are provisioned: which are wanted, and the utility of the last decisions."""
+    """The provisioned nodes of a type: which ones are wanted, and the utility at recent decisions."""
 
     wanted: frozenset[int]
     recent: deque[float] = field(default_factory=deque)
@@ -63,7 +63,7 @@ class PolluxAutoscale(Pollux):
     _sizes: dict[str, _Size] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse bands that no utility could stay in."""
+        """Check that the utility band is valid."""
         super().__post_init__()
         if not 0 <= self.low_utility <= self._target <= self.high_utility <= 1:
             raise ValueError("low_utility, target_utility and high_utility must ascend within 0 to 1")
@@ -81,7 +81,7 @@ class PolluxAutoscale(Pollux):
         return middle if self.target_utility is None else self.target_utility
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Decide how many nodes of each type to provision, then allocate those of them that are up."""
+        """Decide how many nodes of each type to provision, then allocate the nodes that are up."""
         self._take_in(view)
         if not view.jobs:
             return Decision({})
@@ -105,7 +105,7 @@ class PolluxAutoscale(Pollux):
         return decision._replace(nodes=target, diagnostics=numbers)
 
     def _resized(self, pool: TypePool, rng: np.random.Generator) -> bool:
-        """Choose the nodes to provision, unless some are still to come, and return whether all wanted were up."""
+        """Choose the nodes to provision unless some are still starting, and return whether all wanted nodes were up."""
         up = _up(pool)
         size = self._sizes.get(pool.gpu_type)
         if size is None:
@@ -117,7 +117,7 @@ class PolluxAutoscale(Pollux):
         return settled
 
     def _resize(self, pool: TypePool, size: _Size, rng: np.random.Generator) -> frozenset[int]:
-        """Return the nodes to provision: those up, unless the utility has left the band."""
+        """Return the nodes to provision: those already up, unless the utility has left the band."""
         order = _preferred(pool)
         least = min(self.min_nodes, len(order))
         if not pool.jobs:
@@ -136,7 +136,7 @@ class PolluxAutoscale(Pollux):
     def _closest(
         self, pool: TypePool, rng: np.random.Generator, order: Sequence[int], low: int, high: int
     ) -> frozenset[int]:
-        """Bisect for the number of nodes, between two, whose utility comes closest to the target.
+        """Bisect between two numbers of nodes for the one whose utility comes closest to the target.
 
         Utility falls with the number of nodes, apart from the noise of the search.
         """
@@ -159,7 +159,7 @@ class PolluxAutoscale(Pollux):
         return utility(problem, found.allocation)
 
     def _problem(self, jobs: Sequence[JobView], pool: TypePool) -> AllocationProblem:
-        """Describe a decision; a job on a node that leaves is as good as one that holds nothing."""
+        """Describe a decision; a job on a node about to be released counts as holding nothing."""
         problem = super()._problem(jobs, pool)
         leaves = problem.current[:, problem.node_gpus == 0].sum(axis=1) > 0
         return replace(problem, current=np.where(leaves[:, None], 0, problem.current))
@@ -180,7 +180,8 @@ class PolluxAutoscale(Pollux):
 def utility(problem: AllocationProblem, allocation: Ints) -> float:
     """Return the sum over jobs of goodput over goodput on one GPU, divided by all GPUs; 0 without GPUs.
 
-    `allocation` has shape [jobs, nodes]. This is SUM(SPEEDUP) / GPUs of Pollux, section 4.2.2, speedups over one GPU.
+    `allocation` has shape [jobs, nodes]. This is SUM(SPEEDUP) / GPUs of Pollux, section 4.2.2, with speedups over one
+    GPU.
     """
     gpus, nodes = allocation.sum(axis=1), (allocation > 0).sum(axis=1)
     total = int(problem.node_gpus.sum())
@@ -192,7 +193,7 @@ def utility(problem: AllocationProblem, allocation: Ints) -> float:
 
 
 def _narrowed(pool: TypePool, nodes: Collection[int]) -> TypePool:
-    """Show a pool as if just some of its nodes were up."""
+    """Return the pool as if only these of its nodes were up."""
     return replace(pool, view=NarrowedView(pool.view, nodes, pool.jobs))
 
 
@@ -201,7 +202,7 @@ def _up(pool: TypePool) -> frozenset[int]:
 
 
 def _preferred(pool: TypePool) -> list[int]:
-    """Order the nodes by how much they should be kept: those up first, the busiest of them in front."""
+    """Order the nodes by how much they are worth keeping: those up first, the busiest in front."""
     used = dict.fromkeys(pool.nodes, 0)
     for job in pool.jobs.values():
         for node, gpus in job.allocation:

@@ -2,16 +2,16 @@
 
 Idea: goodput is throughput times statistical efficiency. Every job's agent models its own goodput as a function of GPUs
 and batch size and adapts the batch; the scheduler searches for the allocation that maximises FITNESS_p, the power mean
-of the jobs' speedups over a fair share, which discounts a change of placement by the restarts that the job has already
-suffered (Qiao et al., OSDI'21, sections 3 and 4).
+of the jobs' speedups over a fair share, in which past restarts of a job discount a change of its placement (Qiao et
+al., OSDI'21, sections 3 and 4).
 
 Defaults of the paper: p = -1, an interval of 60 s, restart delay 30 s. As in the published simulator, the fair share of
 J jobs is ceil(GPUs / J) GPUs on one node, a job may use at most twice the largest number of GPUs that it has run on
 (or, with a `prior`, on which its application is known), and never more than 64.
 
-Deviations: the search is the faster one of `search` (the genetic search of the paper can be chosen); its starts are
-matched to jobs by identity, whereas the published simulator pairs rows by position and so gives some to the wrong job.
-With several GPU types it allocates on each separately (`simsched.toolkit.type_pools`).
+Deviations: the search is the faster one of `search` (the genetic search of the paper can be chosen); it matches its
+starting points to jobs by id, whereas the published simulator matches rows by position and so gives some to the wrong
+job. With several GPU types it allocates on each separately (`simsched.toolkit.type_pools`).
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ Ints = NDArray[np.integer[Any]]
 class Pollux(Policy):
     """Maximises the power mean of speedups in goodput, by a search over allocations.
 
-    `fairness` is the exponent p (smaller is fairer, 1 is the plain mean). `avoid_interference` keeps two distributed
-    jobs off one node. `method` is the search, `effort` how hard it tries, as a multiple of the default. `trace` lists
+    `fairness` is the exponent p (smaller is fairer, 1 is the plain mean). `avoid_interference` forbids two distributed
+    jobs on one node. `method` selects the search, `effort` scales its length relative to the default. `trace` lists
     diagnostics to record for every round: `gap` adds the distance of the search's fitness from an upper bound.
 
     `prior` is what agents start from: `none`, as published; `offline`, the true step times of their application, as if
-    profiled; or `pool`, what finished jobs of the same or a similar application have taught. The pool starts empty, or
-    from an earlier run's at `pool_path`. With `skip_doubling` a job may use twice the GPUs on which its application is
-    known at once, rather than twice those that it has run on itself.
+    profiled; or `pool`, the measurements of finished jobs of the same or a similar application. The pool starts empty,
+    or from that of an earlier run at `pool_path`. With `skip_doubling` a job may at once use twice the GPUs on which
+    its application is known, rather than twice those that it has run on itself.
     """
 
     name: ClassVar[str] = "pollux"
@@ -73,11 +73,11 @@ class Pollux(Policy):
     noise: float = 0.0
     _priors: PriorSource = field(init=False, repr=False)
     _tables: GoodputTables = field(default_factory=GoodputTables, init=False, repr=False)
-    #: The population of the last search and the jobs of its rows, by GPU type.
+    #: The population of the last search and the job of each row, by GPU type.
     _last: dict[str, tuple[Ints, list[str]]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what the search could not work with."""
+        """Check the parameters of the search."""
         if not math.isfinite(self.fairness):
             raise ValueError(f"fairness must be a finite number, not {self.fairness}")
         if self.max_gpus_per_job < 1 or not self.effort > 0:
@@ -96,12 +96,12 @@ class Pollux(Policy):
         return super().signals | self._priors.signals
 
     def artifacts(self) -> Mapping[str, str]:
-        """Leave the pool, if there is one, for later runs."""
+        """Return the pool, if any, as a file for later runs."""
         return self._priors.artifacts()
 
     @property
     def own_agents(self) -> bool:
-        """Return whether agents are told what is known before their jobs run."""
+        """Return whether agents start from a prior."""
         return self.prior != "none"
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
@@ -109,19 +109,19 @@ class Pollux(Policy):
         return self._priors.agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Search for the best allocation on each GPU type, starting from the current and the last ones found."""
+        """Search for the best allocation on each GPU type, starting from the current one and the last population."""
         self._take_in(view)
         return self._allocate([pool for pool in type_pools(view) if pool.jobs], rng)
 
     def _take_in(self, view: View) -> None:
-        """Learn from jobs that have finished, and tell those that arrived what is known."""
+        """Learn from finished jobs, and pass what is known to the agents of new ones."""
         for job_id in view.finished:
             self._tables.forget(job_id)
         self._priors.learn(view.finished)
         self._priors.inform(view.arrived)
 
     def _allocate(self, pools: Sequence[TypePool], rng: np.random.Generator) -> Decision:
-        """Search on each of some pools with jobs."""
+        """Search on each of these pools that has jobs."""
         allocations: dict[str, Allocation] = {}
         diagnostics: dict[str, float] = {}
         for pool in pools:
@@ -137,7 +137,7 @@ class Pollux(Policy):
         return Decision(allocations, diagnostics=diagnostics)
 
     def _problem(self, jobs: Sequence[JobView], pool: TypePool) -> AllocationProblem:
-        """Describe the decision on one GPU type in arrays, nodes in the order of the pool."""
+        """Describe the decision on one GPU type as arrays, with nodes in the order of the pool."""
         view, columns = pool.view, {node: column for column, node in enumerate(pool.nodes)}
         node_gpus = [view.nodes[node].gpus if view.up[node] else 0 for node in pool.nodes]
         total = max(sum(node_gpus), 1)
@@ -165,7 +165,7 @@ class Pollux(Policy):
         )
 
     def _cap(self, job: JobView, known: TypeReport) -> int:
-        """Twice the GPUs on which the job is known, within what its batch, its application and the policy allow."""
+        """Return twice the GPUs on which the job is known, capped by its batch, its application and the policy."""
         facts = job.facts
         limits = facts.limits
         assert limits is not None  # the agent refuses jobs without
@@ -204,7 +204,7 @@ def by_service(jobs: Iterable[JobView]) -> list[JobView]:
 
 
 def on_nodes(allocation: Ints, nodes: Sequence[int]) -> dict[int, Allocation]:
-    """Make allocations of GPUs per node of a pool [jobs, nodes], by row, of the rows that are not empty."""
+    """Turn the GPUs per node of a pool [jobs, nodes] into allocations by row, without the empty rows."""
     found: dict[int, list[tuple[int, int]]] = {}
     places = np.nonzero(allocation)
     for row, column, gpus in zip(*(part.tolist() for part in (*places, allocation[places])), strict=True):

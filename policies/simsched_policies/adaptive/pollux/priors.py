@@ -1,4 +1,4 @@
-"""What agents know when their jobs are submitted: nothing, an offline profile, or what earlier jobs have taught."""
+"""What agents know when their jobs are submitted: nothing, an offline profile, or the measurements of earlier jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POOL_FILE = "pool.json"
 
 
 class PriorSource:
-    """Makes the agents of a run, tells them what is known and, with a pool, learns from those that have finished."""
+    """Creates the agents of a run, gives them their prior and, with a pool, learns from finished jobs."""
 
     def __init__(self, source: Source, pool_path: str | None, *, skip_doubling: bool, noise: float = 0) -> None:
         """Start with an empty pool, or one from a file; raises `InputError` if it cannot be read."""
@@ -45,7 +45,7 @@ class PriorSource:
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the signals that it needs."""
+        """Return the signals that the prior needs."""
         if self._source == "offline":
             return frozenset({OFFLINE_PROFILES})
         if self._source == "pool":
@@ -54,11 +54,11 @@ class PriorSource:
 
     @property
     def jobs_learnt_from(self) -> int | None:
-        """Return the number of jobs in the pool, None where there is no pool."""
+        """Return the number of jobs in the pool, or None without a pool."""
         return self._pool.jobs if self._source == "pool" else None
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Make the agent of a job; `inform` will tell it what there is to know."""
+        """Create the agent of a job; `inform` gives it its prior later."""
         limits = facts.limits
         lookup = partial(self._borrow, limits) if self._source == "pool" and limits is not None else None
         agent = goodput_agent(request, facts, shared=self._shared, lookup=lookup, noise=self._noise)
@@ -67,7 +67,7 @@ class PriorSource:
         return agent
 
     def inform(self, arrived: Sequence[JobView]) -> None:
-        """Start jobs without a decision yet from what is known of their applications."""
+        """Start the jobs that have had no decision yet from what is known of their applications."""
         if self._source == "none":
             return
         for job in arrived:
@@ -84,7 +84,7 @@ class PriorSource:
         return prior if self._skip_doubling else replace(prior, max_profiled_gpus=0)
 
     def learn(self, finished: Sequence[str]) -> None:
-        """Take in what these jobs have measured."""
+        """Learn from the measurements of these jobs."""
         for job_id in finished:
             application, agent = self._agents.pop(job_id, ("", None))
             if agent is None or self._source != "pool":
@@ -94,7 +94,7 @@ class PriorSource:
                 self._pool.add(application, taught)
 
     def artifacts(self) -> Mapping[str, str]:
-        """Return the pool as a file, with the jobs that finished after the last decision."""
+        """Return the pool as a file, including jobs that finished after the last decision."""
         if self._source != "pool":
             return {}
         self.learn(list(self._agents))

@@ -1,4 +1,4 @@
-"""What the search needs to know of each job: its speedup over the fair share for every placement it may get."""
+"""The speedup of each job over its fair share, for every placement that it may get."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE_NODE, SEVERAL_NODES = 0, 1
 
 @dataclass
 class _Known:
-    """Goodputs worked out from one version of a job's model."""
+    """Goodputs computed from one version of a job's model."""
 
     gpu_type: str
     version: int
@@ -33,20 +33,20 @@ class GoodputTables:
         self._known: dict[str, _Known] = {}
 
     def forget(self, job_id: str) -> None:
-        """Drop the table of a job that is gone."""
+        """Drop the table of a job that has left."""
         self._known.pop(job_id, None)
 
     def write_speedup(
         self, table: Floats, job: JobView, report: GoodputReport, gpu_type: str, gpus: int, fair_gpus: int
     ) -> None:
-        """Write the speedup over `fair_gpus` GPUs on one node of a type, for up to `gpus` on one and on several nodes.
+        """Write the speedup over `fair_gpus` GPUs on a node, for up to `gpus` GPUs on one and on several nodes.
 
-        `table`, of shape [2, more than `gpus`] and zeroed, is indexed by one or several nodes, then by GPUs. Without a
-        model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its artifact).
+        `table` has shape [2, more than `gpus`] and is zeroed; it is indexed by one or several nodes, then by GPUs.
+        Without a model the speedup is the number of GPUs over the fair share (Pollux, section 4.2, and its artifact).
         """
         model = report.on(gpu_type).model
         if model is None:
-            if gpus == 1:  # as of most jobs that wait
+            if gpus == 1:  # the case of most waiting jobs
                 table[ONE_NODE, 1] = 1 / fair_gpus
                 return
             table[:, 1 : gpus + 1] = np.arange(1, gpus + 1) / fair_gpus

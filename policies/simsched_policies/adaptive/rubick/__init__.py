@@ -1,3 +1,3 @@
-"""Rubick: GPUs and plans of jobs reconfigured together."""
+"""Rubick: reconfigures the GPUs and the parallel plans of jobs together."""
 
 from simsched_policies.adaptive.rubick.policy import Rubick as Rubick

@@ -1,4 +1,4 @@
-"""A round of Rubick: who would hold which GPUs, while jobs take them from each other."""
+"""A round of Rubick: which job would hold which GPUs while jobs take them from each other."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from simsched.model import Allocation, Capacity, gpus_of
 from simsched.policy import JobView, View
 from simsched.toolkit import PlanCurves
 
-#: The slope of a job that has waited or run for too long: it is served first and gives nothing away.
+#: The slope of a job that has waited or run for too long: it is served first and gives up no GPUs.
 OVERDUE = 1e9
-#: GPUs that change hands at once, as in the published artifact.
+#: GPUs that change hands in one step, as in the published artifact.
 PARCELS = (1, 2, 4, 8)
 
 
 class Board:
-    """The GPUs of all jobs as planned so far, and what is free; starts from what they hold."""
+    """The planned GPUs of all jobs and the free ones; starts from what the jobs hold."""
 
     def __init__(self, view: View, curves: PlanCurves, overdue_s: float) -> None:
         self.room = Capacity.of(view)
@@ -27,7 +27,7 @@ class Board:
         return self.room.nodes[node].gpu_type
 
     def move(self, job_id: str, at: Allocation) -> None:
-        """Have a job hold these GPUs instead of its own."""
+        """Let a job hold these GPUs instead of its current ones."""
         self.room.give_back(self.at.pop(job_id, ()))
         self.room.take(at)
         if at:
@@ -42,7 +42,7 @@ class Board:
         return (self._jobs[one] for one, at in list(self.at.items()) if len(at) == 1 and at[0][0] == node)
 
     def slope(self, job: JobView, gpus: int, change: int, kind: str) -> float:
-        """Return how much a job's rate changes for each GPU of a change, relative to that of what it asked for."""
+        """Return the change of a job's rate per GPU of a change, relative to its rate on the GPUs that it asked for."""
         if job.age_s > self._overdue_s:
             return OVERDUE
         reference = self._curves.rate(job, job.num_gpus, kind) or 1.0

@@ -1,16 +1,16 @@
-"""Rubick: reconfigures GPUs and plans of jobs together, so that they gain most and guaranteed jobs keep their speed.
+"""Rubick: reconfigures GPUs and plans of jobs together for the largest gain; guaranteed jobs keep their speed.
 
-Source: Rubick (MLSys'25, arXiv 2408.08586, published there as Morphling), section 6 and its published artifact. Each
-round jobs are served guaranteed ones first, each class by the slope of its rate over GPUs. A job that fits on a node
-takes what is free there, and then GPUs of the job beside it with the least slope, as long as it is below what it was
-promised or gains more than the other loses; no guaranteed job falls below its own request. Jobs of several nodes get
-whole ones. What is free in the end goes to the jobs that gain most. Every job runs the best plan for its GPUs.
+Source: Rubick (MLSys'25, arXiv 2408.08586, published there as Morphling), section 6 and its published artifact. In each
+round jobs are served guaranteed ones first, each class ordered by the slope of a job's rate over GPUs. A job that fits
+on a node takes the GPUs free there, then GPUs of the job with the least slope on that node, as long as it is below what
+it was promised or gains more than the other loses; no guaranteed job falls below its own request. Jobs of several nodes
+get whole nodes. The remaining free GPUs go to the jobs that gain most. Every job runs the best plan for its GPUs.
 
-In the artifact the test of the job that is to give never passes by a slip of operators, so that it never shrinks any;
-`shrinks: false` has that. A job moves at most `most_restarts` times, or `most_wide_restarts` across nodes, and while
-restarts take no more than `most_restart_share` of its time. For models of several nodes the artifact tries a fixed list
-of numbers of GPUs each, and releases those of 32 GPUs and more in every round; here they get what was asked for or
-fewer nodes, and grow from there.
+In the artifact a mistake in operator precedence makes the test of the giving job always fail, so that no job ever
+shrinks; `shrinks: false` reproduces this. A job moves at most `most_restarts` times, or `most_wide_restarts` across
+nodes, and only while restarts take no more than `most_restart_share` of its time. For models of several nodes the
+artifact tries a fixed list of GPU counts per model, and releases allocations of 32 or more GPUs in every round; here
+such jobs get what they asked for or fewer nodes, and grow from there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from simsched_policies.adaptive.rubick.board import PARCELS, Board
 
 
 class _Gift(NamedTuple):
-    """GPUs that a job could give, and the slope at which it loses them."""
+    """GPUs that a job could give up, and the slope of its loss."""
 
     slope: float
     job: JobView
@@ -39,11 +39,11 @@ class _Gift(NamedTuple):
 
 @dataclass
 class Rubick(Policy):
-    """Serves jobs every `interval_s`, those of the `rising` or the `falling` slope first.
+    """Serves jobs every `interval_s`, in order of `rising` or `falling` slope.
 
-    With `shrinks` jobs give GPUs to those that gain more. A guaranteed job is placed where it is at most
-    `least_promise` times as slow as promised. Jobs older than `overdue_s` go first and give nothing. Jobs of several
-    nodes grow to `most_growth` times the GPUs asked for.
+    With `shrinks`, jobs give GPUs to jobs that gain more. A guaranteed job is placed only where it is at most
+    `least_promise` times slower than promised. Jobs older than `overdue_s` go first and give up nothing. Jobs of
+    several nodes grow to `most_growth` times the GPUs asked for.
     """
 
     name: ClassVar[str] = "rubick"
@@ -63,16 +63,16 @@ class Rubick(Policy):
 
     @property
     def triggers(self) -> Triggers:
-        """Return the rounds."""
+        """Return the schedule of rounds."""
         return Triggers(interval_s=self.interval_s, node_change=True)
 
     def begin(self, cluster: Cluster) -> None:
-        """Take down how large nodes are."""
+        """Record the sizes of the nodes."""
         self._curves = PlanCurves(cluster)
         self._sizes = {kind: cluster.gpus_per_node(kind) for kind in cluster.gpu_types}
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Refuse jobs without plans, which never scale, that ask for more GPUs than there are of a type."""
+        """Refuse jobs without plans, which never scale, that ask for more GPUs than any type has."""
         problems = []
         for job in jobs:
             most = max((gpus for kind, gpus in cluster.gpus_by_type.items() if job.facts.runs_on(kind)), default=0)
@@ -121,7 +121,7 @@ class Rubick(Policy):
         return job.num_gpus > max((size for kind, size in self._sizes.items() if job.facts.runs_on(kind)), default=0)
 
     def _may_restart(self, view: View, job: JobView, most: int) -> bool:
-        """Return whether a job may move once more: one that never ran may, one that runs pays for it."""
+        """Return whether a job may move again: a job that never ran may, one that runs pays for it."""
         if not job.starts:
             return True
         cost_s = job.facts.restart_delay_s or view.restart_delay_s
@@ -134,7 +134,7 @@ class Rubick(Policy):
         return self._curves.rate(job, gpus, kind) < promised
 
     def _place_on_node(self, view: View, board: Board, job: JobView) -> None:
-        """Give a job what is free on a node and what others there give, on the first node that is good enough."""
+        """Give a job the GPUs that are free or given up on a node, on the first node that is good enough."""
         room = board.room
         nodes = [node for node, _ in job.allocation] or sorted(
             (node.index for node in view.nodes if view.up[node.index] and job.facts.runs_on(node.gpu_type)),
@@ -157,7 +157,7 @@ class Rubick(Policy):
                 return
 
     def _bargain(self, view: View, board: Board, job: JobView, node: int) -> tuple[int, list[_Gift]]:
-        """Return how many GPUs of a node a job would have, and which others give."""
+        """Return how many GPUs of a node a job would have, and which jobs give some up."""
         kind, size = board.kind(node), board.room.nodes[node].gpus
         free = board.room.free[node] + board.held(job.id, node)
         gpus = max(self._curves.enough(job, min(free, size), kind), board.held(job.id, node))
@@ -182,7 +182,7 @@ class Rubick(Policy):
         return gpus, list(gifts.values())
 
     def _least(self, view: View, board: Board, node: int, left: dict[str, int], below: bool) -> _Gift | None:
-        """Return what costs its giver least among the jobs of a node; it may cost one all its GPUs."""
+        """Return the offer that costs its giver least among the jobs of a node; it may take all GPUs of a job."""
         kind, found = board.kind(node), list[_Gift]()
         for job_id, held in left.items():
             other = view.jobs[job_id]
@@ -196,7 +196,7 @@ class Rubick(Policy):
         return min(found, key=lambda gift: (gift.slope, gift.gpus), default=None)
 
     def _place_wide(self, board: Board, job: JobView, most: int, least: int = 0) -> bool:
-        """Give a job whole nodes: as many as `most` GPUs take, else fewer, but more than `least`."""
+        """Give a job whole nodes: enough for `most` GPUs, otherwise fewer, but more than `least`."""
         for place, kind in enumerate(board.room.types):
             size = self._sizes[kind]
             for gpus in [most, *range((most - 1) // size * size, least, -size)]:
@@ -211,7 +211,7 @@ class Rubick(Policy):
         return False
 
     def _grow(self, view: View, board: Board) -> None:
-        """Give what is free on each node to its jobs, the one that gains most first."""
+        """Give the free GPUs of each node to its jobs, the one that gains most first."""
         for node in range(len(view.nodes)):
             kind = board.kind(node)
             while board.room.free[node]:

@@ -1,4 +1,4 @@
-"""Which virtual cell is bound to which physical one, free cells, and bad cells that nobody can be spared."""
+"""Bindings of virtual to physical cells, free cells, and doomed bad cells."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Bindings:
     """The bindings of all chains; every change goes through here.
 
     A tenant's cell is *doomed* when too few healthy free cells of its level remain for what the tenant has not used: it
-    is bound to a bad cell until there are enough again.
+    is bound to a bad cell until enough are healthy again.
     """
 
     def __init__(self, chains: Mapping[str, Chain], tenants: Mapping[str, Tenant]) -> None:
-        """Take pinned cells out of the free ones."""
+        """Remove pinned cells from the free ones."""
         self._chains, self._tenants = chains, tenants
         self.free = {name: FreeCells(chain) for name, chain in chains.items()}
         self._doomed: dict[str, list[Cell]] = {name: [] for name in chains}
@@ -51,7 +51,7 @@ class Bindings:
                     self._leaves.setdefault(cell.node, []).append(cell)
 
     def reserved(self, chain: str, level: int) -> int:
-        """Count the cells of a level that tenants own and have not bound."""
+        """Count the cells of a level that tenants own but have not bound."""
         return sum(self._idle[name, chain, level] for name in self._tenants)
 
     def bind(self, virtual: Cell, physical: Cell, priority: int) -> None:
@@ -67,7 +67,7 @@ class Bindings:
         physical.set_priority(priority)
 
     def unbind(self, virtual: Cell) -> None:
-        """Free a virtual GPU and the cells above it in which no other is bound."""
+        """Free a virtual GPU and the cells above it that contain no other bound one."""
         physical = virtual.twin
         if physical is None:
             raise ValueError("the virtual GPU is bound to none")
@@ -98,7 +98,7 @@ class Bindings:
         self._doomed[cell.chain] = [other for other in self._doomed[cell.chain] if other is not cell]
 
     def set_health(self, node: str, *, healthy: bool) -> None:
-        """Mark a node, and with it every cell that contains some of it; raises `InputError` for an unknown node."""
+        """Mark a node and every cell that contains part of it; raises `InputError` for an unknown node."""
         if node not in self._leaves:
             raise input_error(f"node '{node}'", "is not in the cluster", nearest(node, self._leaves))
         chain = self._leaves[node][0].chain
@@ -115,7 +115,7 @@ class Bindings:
             self._balance(chain)
 
     def _balance(self, chain: str) -> None:
-        """Keep doomed cells in line with the healthy ones; costs nothing where all nodes are healthy."""
+        """Match the doomed cells to the healthy ones; free of cost if all nodes are healthy."""
         if not self._bad[chain] and not self._doomed[chain]:
             return
         for cell in list(self._doomed[chain]):

@@ -1,4 +1,4 @@
-"""Free physical cells of a chain, and the search for those that virtual cells can be bound to."""
+"""The free physical cells of a chain, and the search for those to which virtual cells can be bound."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from simsched_policies.production.hived.cell import Cell
 from simsched_policies.production.hived.spec import OPPORTUNISTIC
 from simsched_policies.production.hived.topology import Usable
 
-#: Virtual cells to be bound, and the physical ones chosen for them.
+#: Virtual cells to bind, and the physical ones chosen for them.
 Binding = dict[Cell, Cell]
 #: The children of a virtual cell that a placement needs.
 Needs = dict[Cell, list[Cell]]
 
 
 class FreeCells:
-    """The cells of a chain that belong to nobody, by level; a cell is split only when a smaller one is taken.
+    """The free cells of a chain by level; a cell is split only when a smaller one is needed.
 
-    Taking a cell moves the last of its level to its place: the order of allocation is that of HiveD.
+    Taking a cell moves the last one of its level to its position, which gives HiveD's order of allocation.
     """
 
     def __init__(self, chain: Chain) -> None:
-        """Begin with all top cells free."""
+        """Start with all top cells free."""
         self.levels: list[list[Cell]] = [[] for _ in chain.types]
         self.levels[-1] = list(chain.tops)
         self._fan_out = chain.fan_out
@@ -34,12 +34,12 @@ class FreeCells:
         return self.levels[level - 1]
 
     def fan_out(self, level: int) -> int:
-        """Return how many children a cell of a level has."""
+        """Return the number of children of a cell of a level."""
         return self._fan_out[level - 2]
 
     @contextmanager
     def trial(self) -> Iterator[list[Cell]]:
-        """Put everything back at the end, in its order; yields a list to which cells taken in the trial are added."""
+        """Restore everything, in order, at the end; yields a list that collects the cells taken in the trial."""
         taken: list[Cell] = []
         before = [list(cells) for cells in self.levels]
         whole = {cell for cells in before for cell in cells}
@@ -67,7 +67,7 @@ class FreeCells:
             step = parent if split else None
 
     def give_back(self, cell: Cell) -> None:
-        """Return a cell, merging it with its buddies where all of them are free."""
+        """Return a cell, merging it with its buddies if all of them are free."""
         step = cell
         while step.parent is not None:
             free = self.of(step.level)
@@ -82,7 +82,7 @@ class FreeCells:
 
     @staticmethod
     def holds(cell: Cell) -> bool:
-        """Say whether a cell is free, by itself or as part of a larger one."""
+        """Return whether a cell is free, on its own or as part of a larger one."""
         for step in cell.path():
             if step.split or step.twin is not None:
                 return False
@@ -100,10 +100,10 @@ def _remove(cells: list[Cell], cell: Cell) -> None:
 def find_roots(
     free: FreeCells, roots: Sequence[Cell], needs: Needs, usable: Usable, reserved: Callable[[int], int]
 ) -> Binding | None:
-    """Choose free physical cells for owned virtual ones, one after the other; None where one finds none.
+    """Choose free physical cells for owned virtual ones in turn; None if one finds none.
 
-    The smallest free cell that is large enough is split; if nothing in it is usable, larger ones are, keeping what
-    `reserved` says that tenants still own at their level (safe relaxed). `free` is unchanged.
+    The smallest free cell that is large enough is split; if it contains no usable one, larger cells are split, as far
+    as the cells that tenants still own at their level (`reserved`) allow ("safe relaxed"). `free` is unchanged.
     """
     chosen: Binding = {}
     with free.trial() as taken:
@@ -157,7 +157,7 @@ def _least_opportunistic(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def match(virtual: Cell, physical: Cell, needs: Needs, usable: Usable) -> Binding | None:
-    """Bind a virtual cell and what is needed below it; None if the physical one does not suit."""
+    """Bind a virtual cell and the needed cells below it; None if the physical one is unsuitable."""
     if physical.node and not usable(physical):
         return None
     inside = match_all(needs.get(virtual, []), physical.children, needs, usable)
@@ -165,7 +165,7 @@ def match(virtual: Cell, physical: Cell, needs: Needs, usable: Usable) -> Bindin
 
 
 def match_all(virtual: Sequence[Cell], physical: Iterable[Cell], needs: Needs, usable: Usable) -> Binding | None:
-    """Bind several virtual cells to different physical ones that are not bound yet, searching with backtracking."""
+    """Bind several virtual cells to distinct unbound physical ones, by backtracking search."""
     if not virtual:
         return {}
     candidates = [cell for cell in _least_opportunistic(physical) if cell.twin is None]
@@ -180,7 +180,7 @@ def match_all(virtual: Sequence[Cell], physical: Iterable[Cell], needs: Needs, u
 
 
 def needed(leaves: Iterable[Cell]) -> Iterator[tuple[Cell, Needs]]:
-    """Yield the topmost unbound cell above each unbound virtual GPU, once, and what is needed below it."""
+    """Yield the topmost unbound cell above each unbound virtual GPU, once, and the needed cells below it."""
     tops: dict[Cell, Needs] = {}
     for leaf in leaves:
         if leaf.twin is not None:

@@ -1,4 +1,4 @@
-"""Trees of cells from what an administrator wrote down, checked."""
+"""Builds and checks the trees of cells that an administrator declares."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Chain:
 def build_chains(cluster: CellCluster) -> dict[str, Chain]:
     """Build the physical cells, by type of the top cell, in reverse alphabetical order.
 
-    `fan_out[i]` is the number of children of a cell at level i + 2. Raises `InputError` for unknown types and children
-    that do not match.
+    `fan_out[i]` is the number of children of a cell at level i + 2. Raises `InputError` for unknown types and
+    mismatched children.
     """
     tops: dict[str, list[Cell]] = {}
     for position, spec in enumerate(cluster.cells):
@@ -95,7 +95,7 @@ class Tenant:
 
 
 def build_tenants(cluster: CellCluster, chains: Mapping[str, Chain]) -> dict[str, Tenant]:
-    """Build the virtual cells of every tenant and bind pinned ones; raises `InputError` where they do not all fit."""
+    """Build the virtual cells of every tenant and bind pinned ones; raises `InputError` if they do not all fit."""
     pins = {cell.pinned: cell for chain in chains.values() for cell in walk(chain.tops) if cell.pinned}
     tenants = {}
     for name in sorted(cluster.tenants):
@@ -111,7 +111,7 @@ def build_tenants(cluster: CellCluster, chains: Mapping[str, Chain]) -> dict[str
 
 
 def _owned_level(chains: Mapping[str, Chain], path: str, tenant: str) -> tuple[str, int]:
-    # A type's own name may hold no dot: dots separate the parts of a path.
+    # The name of a type may not contain a dot: dots separate the parts of a path.
     names = path.split(".")
     if names[0] not in chains:
         raise input_error(
@@ -156,7 +156,7 @@ def _pinned(tenant: str, pin: str, pins: Mapping[str, Cell], chains: Mapping[str
 
 
 def _check_fit(chain: Chain, tenants: Mapping[str, Tenant]) -> None:
-    """Raise where the tenants own more of a chain than it holds, counted from the largest cells down."""
+    """Raise if the tenants own more of a chain than it holds, counted from the largest cells down."""
     owned: Counter[int] = Counter()
     for tenant in tenants.values():
         owned.update(cell.level for cell in tenant.roots.get(chain.name, ()))

@@ -11,9 +11,9 @@ from simsched_policies.production.hived.spec import FREE, Gang
 class Cell:
     """One cell of a tree of GPUs; level 1 is a GPU.
 
-    `twin` is the cell bound to it on the other side, physical or virtual. `counts` holds the GPUs inside by priority of
-    what runs on them. `root` marks a cell that a tenant owns as a whole; `split` a physical cell whose children are
-    handed out one by one.
+    `twin` is the cell bound to it on the other side, physical or virtual. `counts` holds the GPUs inside by the
+    priority of the gangs on them. `root` marks a cell that a tenant owns as a whole; `split` a physical cell whose
+    children are allocated one by one.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Cell:
     )
 
     def __init__(self, chain: str, level: int, parent: Cell | None = None) -> None:
-        """Make a cell without children, on no node."""
+        """Create a cell without children, on no node."""
         self.chain, self.level, self.parent = chain, level, parent
         self.children: list[Cell] = []
         self.counts: dict[int, int] = {}
@@ -46,7 +46,7 @@ class Cell:
         self.healthy, self.split, self.root, self.at_node = True, False, False, False
         self.priority = FREE
         self.leaves: tuple[Cell, ...] = ()
-        #: Of a physical GPU: the gangs that run on it and that wait for it.
+        #: Of a physical GPU: the gangs that run on it or wait for it.
         self.run = Use()
 
     def path(self) -> Iterator[Cell]:
@@ -57,7 +57,7 @@ class Cell:
             cell = cell.parent
 
     def set_priority(self, priority: int) -> None:
-        """Set what runs on a GPU, and keep the counts of the cells above."""
+        """Set the priority on a GPU, and update the counts of the cells above."""
         for cell in self.path():
             if self.priority != FREE:
                 cell.counts[self.priority] -= 1
@@ -66,13 +66,13 @@ class Cell:
         self.priority = priority
 
     def used(self, least: int = FREE) -> int:
-        """Count the GPUs on which something of at least this priority runs."""
+        """Count the GPUs in use at this priority or higher."""
         return sum(count for priority, count in self.counts.items() if priority >= least)
 
 
 @dataclass
 class Use:
-    """Who runs on a physical GPU, and who has it reserved."""
+    """The gang that runs on a physical GPU, and the one that reserves it."""
 
     holder: Group | None = None
     claimer: Group | None = None
@@ -107,7 +107,7 @@ def walk(cells: Iterable[Cell]) -> Iterator[Cell]:
 
 
 def anchors(cells: Iterable[Cell]) -> list[Cell]:
-    """List the cells among which pods are spread: the nodes, then the owned parts of nodes, largest first."""
+    """List the cells over which pods are spread: the nodes, then the owned parts of nodes, largest first."""
     found: list[Cell] = []
     for cell in cells:
         found += _nodes(cell)

@@ -1,4 +1,4 @@
-"""Which cells each tenant owns: racks, whole nodes, halves of nodes and so on down to single GPUs."""
+"""The cells that each tenant owns: racks, whole nodes, halves of nodes and so on down to single GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from simsched.model import Node, Tenant
 from simsched_policies.production.hived.spec import CellCluster, CellSpec, CellType, VirtualCluster
 
-#: What nodes are made of: the GPU type and the GPUs of a node.
+#: The make of a node: its GPU type and number of GPUs.
 Make = tuple[str, int]
 
 
@@ -34,10 +34,10 @@ class Ownership:
     owned: Mapping[tuple[str, Make], tuple[int, ...]]
 
     def pods(self, tenant: str, make: Make, gpus: int) -> tuple[int, ...] | None:
-        """Return the GPUs of each pod of a job; None where the tenant's cells cannot hold it.
+        """Return the GPUs of each pod of a job; None if the tenant's cells cannot hold it.
 
-        A job fills nodes as far as the tenant has enough whole ones. If it also needs parts of nodes, its pods have
-        single GPUs: pods are placed smallest first, and might leave no cell to a larger one.
+        A job fills whole nodes as far as the tenant has enough of them. If it also needs parts of nodes, its pods have
+        one GPU each: pods are placed smallest first, and small pods might otherwise leave no cell for a larger one.
         """
         cells = self.owned.get((tenant, make), ())
         if sum(cells) < gpus:
@@ -54,10 +54,10 @@ def leaf(make: Make) -> str:
 
 
 def divide(nodes: Sequence[Node], tenants: Mapping[str, Tenant], others: str) -> Ownership:
-    """Divide a cluster among tenants; without any, the tenant `others` owns all of it, and else nothing.
+    """Divide a cluster among tenants; the tenant `others` owns all of it if there are no others, and nothing otherwise.
 
-    Where every domain of the lowest level above the nodes has equally many nodes of a make, these are a cell. A tenant
-    owns, of each make, as many GPUs as its share covers, in the largest cells available to all tenants.
+    If every domain of the lowest level above the nodes has the same number of nodes of a make, these form a cell. A
+    tenant owns, of each make, as many GPUs as its share covers, in the largest cells available to all tenants.
     """
     cells, racks = _physical(nodes)
     chains = [_chain(make, inside) for make, inside in racks.items()]
@@ -80,7 +80,7 @@ def divide(nodes: Sequence[Node], tenants: Mapping[str, Tenant], others: str) ->
 
 
 def _physical(nodes: Sequence[Node]) -> tuple[list[CellSpec], dict[Make, int]]:
-    """Return the physical cells, and how many nodes of each make are in each of its racks: 1 where these differ."""
+    """Return the physical cells, and for each make the number of nodes per rack: 1 if racks differ."""
     domains: dict[Make, dict[int, list[Node]]] = {}
     for node in nodes:
         domain = node.domains[0] if node.domains else -1 - node.index
@@ -123,7 +123,7 @@ def _types(chain: Chain) -> dict[str, CellType]:
 def _owned(
     chains: Sequence[Chain], gpus_of: Sequence[int], owners: Mapping[str, Tenant]
 ) -> dict[tuple[str, int], Counter[int]]:
-    """Deal out cells, the largest first: for each tenant and chain the number of its cells by GPUs.
+    """Distribute cells, largest first: for each tenant and chain, the number of cells by GPUs.
 
     `gpus_of` are the GPUs of each chain.
     """
@@ -146,7 +146,7 @@ def _owned(
 
 
 def _take(left: Counter[int], sizes: Sequence[int], size: int) -> bool:
-    """Take a cell of a size, splitting a larger one where there is none; False where that is not possible."""
+    """Take a cell of a size, splitting a larger one if there is none; False if that is impossible."""
     larger = [one for one in sizes if one >= size]
     fit = next((one for one in reversed(larger) if left[one]), None)
     if fit is None:
@@ -161,7 +161,7 @@ def _take(left: Counter[int], sizes: Sequence[int], size: int) -> bool:
 
 
 def _by_node(cells: Counter[int], per_node: int) -> tuple[int, ...]:
-    """List the cells, largest first, those larger than a node as the nodes in them."""
+    """List the cells, largest first; those larger than a node appear as their nodes."""
     parts = [min(size, per_node) for size, count in cells.items() for _ in range(count * max(size // per_node, 1))]
     return tuple(sorted(parts, reverse=True))
 

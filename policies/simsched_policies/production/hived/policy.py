@@ -1,10 +1,10 @@
-"""HiveD: every tenant has a private cluster of cells, and others may use its cells while they are idle.
+"""HiveD: every tenant has a virtual private cluster of cells; others may use them while they are idle.
 
 Idea: tenants own cells (racks, nodes, parts of nodes) instead of numbers of GPUs: a guaranteed job finds GPUs as close
-as in a private cluster; opportunistic jobs run on what is idle and are preempted (Zhao et al., OSDI'20, sections 3 and
-4). Deviations: cells of a node are halves of it down to single GPUs, those above it the domains of the lowest level of
-the cluster's topology, as far as their nodes are alike; the engine only counts the GPUs of a node: which of them a job
-gets shows only in where later jobs find room; preempted jobs leave at once and keep their progress.
+as in a private cluster; opportunistic jobs run on idle cells and are preempted (Zhao et al., OSDI'20, sections 3 and
+4). Deviations: the cells of a node are its halves down to single GPUs, the cells above it the domains of the lowest
+level of the cluster's topology, as far as their nodes are identical; the engine only counts the GPUs of a node, so the
+choice among them only affects where later jobs find room; preempted jobs leave at once and keep their progress.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from simsched_policies.production.hived.spec import (
     Preempts,
 )
 
-#: The tenant of all that nobody named; without any named tenants it owns the cluster, else nothing.
+#: The tenant of all jobs whose tenant is not declared; it owns the cluster if no tenant is declared, else nothing.
 OTHERS = "(others)"
 
 
 class _Job(NamedTuple):
-    """A job under the number by which the cells know it; `kinds` are the GPU types that it can run on."""
+    """A job with its number among the gangs; `kinds` are the GPU types that it can run on."""
 
     id: str
     number: str
@@ -51,10 +51,10 @@ class _Job(NamedTuple):
 
 @dataclass
 class HiveD(Policy):
-    """Places guaranteed jobs in their tenants' cells and opportunistic ones wherever GPUs are idle.
+    """Places guaranteed jobs in their tenants' cells, and opportunistic ones wherever GPUs are idle.
 
     A tenant owns as many GPUs of each make of nodes as its share covers, in the largest cells. Its jobs are guaranteed
-    by their priority (0 to 1000); jobs of negative priority, of tenants without cells, and those too large for their
+    if their priority is 0 to 1000; jobs with a negative priority, of tenants without cells, or too large for their
     tenant's cells are opportunistic.
     """
 
@@ -80,13 +80,13 @@ class HiveD(Policy):
             self._room[node.gpu_type, node.gpus] += node.gpus
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch; raises `InputError` for a job that the nodes of no make can hold, or without GPUs."""
+        """Keep the batch; raises `InputError` for a job without GPUs or one that fits on no make of nodes."""
         if not request.num_gpus:
             raise input_error(f"job '{request.id}'", "asks for no GPU, and cells are of GPUs", "leave it out")
         makes = {make: gpus for make, gpus in self._room.items() if facts.runs_on(make[0])}
         most = max(makes.values(), default=request.num_gpus)
         of_one_type = max((sum(makes[one] for one in makes if one[0] == kind) for kind, _ in makes), default=0)
-        if most < request.num_gpus <= of_one_type:  # what is larger no policy can place, as the engine says
+        if most < request.num_gpus <= of_one_type:  # the engine refuses a job that no policy can place
             message = f"policy '{self.name}' places a job on nodes of one make, and they have at most {most} GPUs"
             raise input_error(
                 f"job '{request.id}'", message, f"make nodes alike, or leave out jobs of more than {most}"
@@ -107,7 +107,7 @@ class HiveD(Policy):
                 continue
             places = self._place(cells, job, start, stop)
             if places is not None and free is not None and not free.holds(_allocation(places), job.shape):
-                cells.release(job.number)  # the cells are free, and cores or memory beside them are not
+                cells.release(job.number)  # the cells are free, but the cores or memory of the nodes are not
                 places = None
             if places is None:
                 failed.add(kind)
@@ -121,7 +121,7 @@ class HiveD(Policy):
         return Decision.change(start, list(stop))
 
     def _tell(self, reasons: Reasons) -> None:
-        """Say in which order jobs wait, and of guaranteed ones that no cell of their tenant is free for them."""
+        """Return the order of waiting jobs, and for guaranteed ones the reason that no cell of their tenant is free."""
         order = sorted(self._waiting.values(), key=self._urgency)
         reasons.order({job.id: self._urgency(job)[:2] for job in order})
         for job in (job for job in order if self._priority(job) >= 0):
@@ -156,7 +156,7 @@ class HiveD(Policy):
         return (-self._priority(job), job.submit_time_s, job.number)
 
     def _priority(self, job: _Job) -> int:
-        """Return a job's priority, that of opportunistic jobs where its tenant's cells can never hold it."""
+        """Return a job's priority, or that of opportunistic jobs if its tenant's cells can never hold it."""
         fits = any(
             make[0] in job.kinds and self._owned.pods(job.tenant, make, job.gpus) is not None for make in self._makes
         )

@@ -1,4 +1,4 @@
-"""HiveD's decisions: which gang runs on which GPUs, who is preempted, and what bad nodes leave to a tenant."""
+"""HiveD's decisions: which gang runs on which GPUs, which gangs are preempted, and how bad nodes affect tenants."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class CellScheduler:
     """The cells of a cluster and the gangs on them.
 
     Guaranteed gangs get their tenant's virtual cells, bound to physical ones; opportunistic gangs whatever is idle.
-    Calls change the state at once: a gang that is `Placed` runs until `release`. Source: HiveD (OSDI'20); where the
-    paper leaves a choice, the behaviour of its open implementation.
+    Calls change the state at once: a gang that is `Placed` runs until `release`. Source: HiveD (OSDI'20); if the paper
+    leaves a choice, the behaviour of its open implementation.
     """
 
     def __init__(self, cluster: CellCluster) -> None:
-        """Build the cells with all nodes healthy; raises `InputError` for a cluster that does not fit together."""
+        """Build the cells with all nodes healthy; raises `InputError` for an inconsistent cluster."""
         self.chains = build_chains(cluster)
         self.tenants = build_tenants(cluster, self.chains)
         self.bindings = Bindings(self.chains, self.tenants)
@@ -40,10 +40,10 @@ class CellScheduler:
         self._nodes = {chain: anchors(self.chains[chain].tops) for chain in self.chains}
 
     def schedule(self, gang: Gang, suggested: Collection[str] | None = None, *, preempt: bool = True) -> Outcome:
-        """Place a gang, or reserve the cells of those to be preempted for it.
+        """Place a gang, or reserve the cells of the gangs to preempt for it.
 
-        Only nodes in `suggested` are used, if given. With `preempt` False nothing is reserved. Called again for a gang
-        that waits for its victims, it places it once they are gone, and searches again if its nodes are no longer
+        Only nodes in `suggested` are used, if given. With `preempt` False nothing is reserved. A repeated call for a
+        gang that waits for its victims places it once they are gone, and searches again if its nodes are no longer
         usable. Raises `InputError` for an unknown tenant, pinned cell or GPU type, and a bad priority.
         """
         self._check(gang)
@@ -58,7 +58,7 @@ class CellScheduler:
         return self._guaranteed(gang, usable, preempt=preempt)
 
     def release(self, name: str) -> None:
-        """Take a gang off its GPUs, or give up the cells that it has reserved."""
+        """Remove a gang from its GPUs, or release the cells that it has reserved."""
         group = self.groups.pop(name)
         if group.running:
             self._stop(group)
@@ -123,7 +123,7 @@ class CellScheduler:
     def _bind(
         self, gang: Gang, pods: list[tuple[Cell, ...]], usable: Usable, *, preempt: bool
     ) -> Placed | Preempts | Waits | None:
-        """Find physical GPUs for virtual ones and start the gang or its preemption; None where there are none."""
+        """Find physical GPUs for virtual ones and start the gang or its preemption; None if there are none."""
         demoted = self._demote(leaf for pod in pods for leaf in pod)
         binding = self._map(pods, usable)
         if binding is None:
@@ -179,7 +179,7 @@ class CellScheduler:
             self.bindings.bind(virtual, physical, group.gang.priority)
 
     def _claim(self, group: Group) -> None:
-        """Reserve the cells of a gang; those that run there keep their GPUs but lose their virtual cells."""
+        """Reserve the cells of a gang; the gangs running there keep their GPUs but lose their virtual cells."""
         group.running = False
         for physical, virtual in group.virtual.items():
             holder = physical.run.holder
@@ -189,7 +189,7 @@ class CellScheduler:
             self.bindings.bind(virtual, physical, group.gang.priority)
 
     def _cancel(self, group: Group) -> None:
-        """Give the reserved cells of a gang back to those that still run on them."""
+        """Return the reserved cells of a gang to the gangs that still run on them."""
         for physical, virtual in group.virtual.items():
             physical.run.claimer = None
             self.bindings.unbind(virtual)
@@ -225,7 +225,7 @@ class CellScheduler:
         return Placed(_places(group))
 
     def _demote(self, leaves: Iterator[Cell]) -> list[tuple[Group, dict[Cell, Cell]]]:
-        """Make gangs that allow it opportunistic where a more urgent gang is to have their virtual GPUs."""
+        """Make lazy gangs opportunistic if a more urgent gang takes their virtual GPUs."""
         demoted = []
         for leaf in leaves:
             use = leaf.twin.run if leaf.twin is not None else None

@@ -1,11 +1,11 @@
-"""What an administrator writes down about cells, and what a gang asks for."""
+"""What an administrator declares about cells, and what a gang asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: The priority of a gang that runs on whatever is idle, and of a cell in which nothing runs.
+#: The priority of an opportunistic gang, and of a cell in which nothing runs.
 OPPORTUNISTIC = -1
 FREE = -2
 #: The highest priority of a guaranteed gang.

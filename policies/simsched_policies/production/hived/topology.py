@@ -1,4 +1,4 @@
-"""Topology-aware placement: pods on few nodes, and in a node on GPUs that are close."""
+"""Topology-aware placement: pods on few nodes, and within a node on nearby GPUs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from simsched_policies.production.hived.cell import Cell
 from simsched_policies.production.hived.spec import FREE, OPPORTUNISTIC
 
-#: Tells of a node whether it is healthy and may be used.
+#: Whether a node is healthy and may be used.
 Usable = Callable[[Cell], bool]
 
 
 def place(
     nodes: Sequence[Cell], pods: Sequence[int], priority: int, usable: Usable, *, pack: bool
 ) -> list[tuple[Cell, ...]] | None:
-    """Choose GPUs for pods, in the order of `pods`; None where they do not fit.
+    """Choose GPUs for pods, in the order of `pods`; None if they do not fit.
 
-    First nothing is preempted, then whatever has a lower priority. Most used nodes first; with `pack` all uses count
-    the same, else nodes where little of higher priority runs go first. Source: HiveD (OSDI'20), section 4, and its
-    implementation.
+    The first attempt preempts nothing, the second anything of lower priority. The most used nodes go first; with `pack`
+    all uses count the same, otherwise nodes with little use of higher priority go first. Source: HiveD (OSDI'20),
+    section 4, and its implementation.
     """
     order = sorted(range(len(pods)), key=lambda pod: pods[pod])
     sizes = [pods[pod] for pod in order]
@@ -33,7 +33,7 @@ def place(
 def _nodes(
     nodes: Sequence[Cell], sizes: Sequence[int], priority: int, usable: Usable, *, pack: bool
 ) -> list[Cell] | None:
-    """Walk over the nodes, best first, filling each with the next pods; None where a pod is left or a node is bad."""
+    """Fill the nodes, best first, with the next pods; None if a pod is left over or a node is bad."""
 
     def key(node: Cell) -> tuple[bool, int, int]:
         if pack:
@@ -66,7 +66,7 @@ def _leaves(chosen: Sequence[Cell], sizes: Sequence[int], priority: int) -> list
 
 
 def closest(leaves: Sequence[Cell], size: int) -> tuple[Cell, ...]:
-    """Return `size` GPUs below the lowest common cell that holds as many, the first such in the order of `leaves`."""
+    """Return `size` GPUs below the lowest common cell that has that many, the first in the order of `leaves`."""
     groups: dict[int, tuple[Cell, list[Cell]]] = {id(leaf): (leaf, [leaf]) for leaf in leaves}
     while groups:
         for _, inside in groups.values():

@@ -1,4 +1,4 @@
-"""Who may be a victim of which action, and whether what was found may be done."""
+"""Which jobs may be victims of which action, and whether a found solution is allowed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simsched_policies.production.kai.board import Board
 from simsched_policies.production.kai.ledger import Entry, Ledger
 from simsched_policies.production.kai.model import NOTHING, UNLIMITED, Amounts, Job, Pod, plus, within
 
-#: Pods of a victim that go together.
+#: Pods of a victim that are evicted together.
 Unit = tuple[Job, Sequence[Pod]]
 
 
@@ -18,13 +18,13 @@ def is_elastic(job: Job) -> bool:
 
 
 def parting(ledger: Ledger, one: str, other: str) -> tuple[Entry, Entry]:
-    """Return the ancestors of two leaves at the level where they part."""
+    """Return the ancestors of two leaves at the level where they diverge."""
     ours, theirs = (list(ledger.entries[name].lineage())[::-1] for name in (one, other))
     return next((mine, its) for mine, its in zip(ours, theirs, strict=False) if mine is not its)
 
 
 def protected(board: Board, victim: Job, reclaimer: Job | None) -> bool:
-    """Return whether a victim has run for less than its minimum: for preemption, or for a reclaimer of another leaf."""
+    """Return whether a victim has run for less than its minimum, against preemption or a reclaimer of another leaf."""
     entry: Entry | None = board.ledger.entries[victim.queue]
     if reclaimer is not None and board.rules.reclaim_min_runtime_by == "lca":
         entry = parting(board.ledger, reclaimer.queue, victim.queue)[1]
@@ -37,7 +37,7 @@ def protected(board: Board, victim: Job, reclaimer: Job | None) -> bool:
 
 
 def keeps_minimum(board: Board, job: Job) -> bool:
-    """Return whether a job still has what it needs."""
+    """Return whether a job still has its minimum."""
     return all(len(board.active(job, group)) >= group.min_member for group in job.leaves())
 
 
@@ -49,7 +49,7 @@ def may_lose(
     held: Mapping[str, Amounts],
     remaining: Mapping[str, Amounts],
 ) -> bool:
-    """Return whether a victim's side has more left than its share, or than it deserves while the job's is in need."""
+    """Return whether a victim's side keeps more than its share, or than it deserves while the job's side is in need."""
     ours, theirs = parting(ledger, job.queue, victim.queue)
     left = remaining[theirs.name]
     if not within(left, theirs.allocatable):
@@ -66,7 +66,7 @@ def may_reclaim(
     amounts: Mapping[str, Amounts],
     multiplier: float,
 ) -> bool:
-    """Return whether a job may take back what its victims hold; `held` is what queues held before.
+    """Return whether a job may reclaim what its victims hold; `held` is what queues held before.
 
     Source: KAI, plugin proportion, reclaimable.
     """
@@ -95,7 +95,7 @@ def may_reclaim(
 
 
 def _saturation(held: float, entry: Entry, resource: int) -> float:
-    """Return what is held as a part of the fair share."""
+    """Return the held amount as a fraction of the fair share."""
     share = entry.fair_share[resource]
     if share == UNLIMITED or (share == 0 and held <= 1e-9):
         return 0.0

@@ -1,4 +1,4 @@
-"""Where the pods are in the course of a round: changes are counted in room and queues, and can be taken back."""
+"""The places of pods during a round; changes update room and queues, and can be undone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simsched_policies.production.kai.room import Place, Room
 
 
 class Seat(NamedTuple):
-    """Where a pod is `now` and where it is to be; a pod that leaves has no future, a pipelined one no present."""
+    """Where a pod is `now` and where it will be; a pod that leaves has no future, a pipelined one no present."""
 
     now: Place | None = None
     future: Place | None = None
@@ -21,10 +21,10 @@ ABSENT = Seat()
 
 
 class Board:
-    """Pods and their seats, with what follows from them: room on nodes, and what queues hold."""
+    """Pods and their seats, and the derived state: room on nodes, and what queues hold."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Take the pods' places from a snapshot and divide the cluster among its queues."""
+        """Read the places of pods from a snapshot and divide the cluster among its queues."""
         self.rules, self.now_s = snapshot.rules, snapshot.now_s
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.job_of = {pod.id: job for job in snapshot.jobs for pod in job.pods}
@@ -70,29 +70,29 @@ class Board:
             self._seats[pod] = new
 
     def mark(self) -> int:
-        """Return a point to which `undo` can go back."""
+        """Return a mark for `undo`."""
         return len(self._log)
 
     def undo(self, mark: int) -> None:
-        """Take back all changes since a mark."""
+        """Undo all changes since a mark."""
         while len(self._log) > mark:
             pod, old = self._log.pop()
             self._apply(pod, self.seat(pod), old)
 
     def evict(self, pod: str) -> None:
-        """Let a pod leave its node."""
+        """Evict a pod from its node."""
         self.set(pod, Seat(self.seat(pod).now, None))
 
     def seats(self) -> Mapping[str, Seat]:
-        """Return the pods that are somewhere, or to be."""
+        """Return the pods that have a place now or later."""
         return self._seats
 
     def active(self, job: Job, group: SubGroup | None = None) -> list[Pod]:
-        """Return the pods of a job, or of one of its sub-groups, that run or have a place kept."""
+        """Return the pods of a job, or of one of its sub-groups, that run or have a reserved place."""
         return [p for p in job.pods if (group is None or p.group == group.name) and self.seat(p.id).future is not None]
 
     def running(self, job: Job) -> list[Pod]:
-        """Return the pods that hold their place now and do not leave it."""
+        """Return the pods that have a place now and keep it."""
         return [pod for pod in job.pods if None not in (seat := self.seat(pod.id)) and seat.now == seat.future]
 
     def pending(self, job: Job) -> list[Pod]:
@@ -100,10 +100,10 @@ class Board:
         return [pod for pod in job.pods if self.seat(pod.id) == ABSENT]
 
     def asks(self, pods: list[Pod]) -> Amounts:
-        """Return what pods ask for in all."""
+        """Return the total request of pods."""
         return total(self.amounts[pod.id] for pod in pods)
 
 
 def _gpus(snapshot: Snapshot) -> float:
-    """Return the GPUs of the cluster, MIG instances by their size."""
+    """Return the GPUs of the cluster, counting MIG instances by their size."""
     return float(sum(n.gpus + sum(mig_gpus(profile) * k for profile, k in n.mig) for n in snapshot.nodes))

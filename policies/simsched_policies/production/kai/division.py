@@ -13,7 +13,7 @@ from simsched_policies.production.kai.model import SLACK, UNLIMITED, Quota
 
 @dataclass
 class Claim:
-    """What a queue asks of one resource, and what it gets: `share`, with the `remainder` of its last round."""
+    """What a queue asks of one resource, and its `share`, with the `remainder` of its last round."""
 
     name: str
     quota: Quota
@@ -26,13 +26,13 @@ class Claim:
 
     @property
     def requestable(self) -> float:
-        """What it may get at most."""
+        """The most that it may get."""
         limit = self.quota.limit
         return self.request if limit == UNLIMITED else min(limit, self.request)
 
     @property
     def missing(self) -> float:
-        """What it may still get."""
+        """The most that it may still get."""
         return self.requestable - self.share
 
 
@@ -62,7 +62,7 @@ def _by_priority(claims: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def _over_quota(left: float, claims: Iterable[Claim], k: float) -> float:
-    """Give whole units by weight, in rounds, until nobody is satisfied with less than its part."""
+    """Give whole units by weight, in rounds, until no queue is satisfied with less than its part."""
     again = True
     while again and left > SLACK:
         again = False
@@ -85,7 +85,7 @@ def _over_quota(left: float, claims: Iterable[Claim], k: float) -> float:
 
 
 def _remainders(left: float, claims: Iterable[Claim]) -> float:
-    """Give a unit at most to each whose part was rounded down, largest remainder first."""
+    """Give at most one unit to each queue whose part was rounded down, largest remainder first."""
     owed = [claim for claim in claims if claim.remainder > SLACK]
     for claim in sorted(owed, key=lambda claim: (-claim.remainder, claim.created_s, claim.name)):
         given = min(1.0, max(left, 0.0))

@@ -1,4 +1,4 @@
-"""Which pods of a job are tried together, in which order, and which of them go first as victims."""
+"""Which pods of a job are tried together, in which order, and which are evicted first."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ Urgency = tuple[float, int, float, str]
 
 
 def pod_order(pod: Pod) -> tuple[bool, int, float, str]:
-    """Rank the pods of a sub-group: the leader, then by priority and age."""
+    """Rank the pods of a sub-group: leader first, then by priority and age."""
     return (not pod.leader, -pod.priority, pod.created_s, pod.id)
 
 
 def group_order(board: Board, job: Job, group: SubGroup) -> tuple[bool, float, str]:
-    """Rank sub-groups: those below their minimum first, then those that have least of it."""
+    """Rank sub-groups: those below their minimum first, then those with the smallest share of it."""
     active = len(board.active(job, group))
     return (active >= group.min_member, active / group.min_member if group.min_member else float(active), group.name)
 
 
 def step(board: Board, job: Job, free: Collection[Pod]) -> list[Pod]:
-    """Return the pods, of those `free` to be placed, that are tried next: what the minima lack, or one more pod.
+    """Return which of the `free` pods are tried next: those missing to the minima, or one more pod.
 
-    It is empty where the free pods cannot make up a minimum.
+    Empty if the free pods cannot complete a minimum.
     """
     groups = sorted(job.leaves(), key=lambda group: group_order(board, job, group))
     found: list[Pod] = []
@@ -47,19 +47,19 @@ def step(board: Board, job: Job, free: Collection[Pod]) -> list[Pod]:
 
 
 def elastic_state(job: Job, active: Collection[Pod]) -> Literal[0, 1, 2]:
-    """Return 0 where a job with some active pods is below its minimum, 1 where it is at it, 2 where it is above."""
+    """Return 0 if a job with active pods is below its minimum, 1 if it is at its minimum, 2 if it is above."""
     numbers = Counter(pod.group for pod in active)
     margins = [numbers[group.name] - group.min_member for group in job.leaves()]
     return 0 if min(margins) < 0 else 2 if max(margins) > 0 else 1
 
 
 def urgency(job: Job, active: Collection[Pod]) -> Urgency:
-    """Rank the jobs of a leaf queue, most urgent lowest."""
+    """Rank the jobs of a leaf queue; the most urgent has the lowest rank."""
     return (-job.priority, elastic_state(job, active), job.created_s, job.id)
 
 
 def next_victims(job: Job, left: Collection[Pod]) -> list[Pod]:
-    """Return the pods that go next, of those `left`: the worst above a minimum, or all."""
+    """Return which of the pods `left` are evicted next: the worst above a minimum, or all."""
     worst_first = [
         (group, sorted((pod for pod in left if pod.group == group.name), key=pod_order, reverse=True))
         for group in job.leaves()

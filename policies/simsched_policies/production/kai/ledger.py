@@ -1,4 +1,4 @@
-"""The tree of queues in a round: their fair shares, what they hold, and which of them goes first."""
+"""The tree of queues in a round: their fair shares, what they hold, and their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from simsched_policies.production.kai.model import (
 
 @dataclass
 class Entry:
-    """A queue of the round, with all that lies below it counted in."""
+    """A queue of the round; its amounts include all queues below it."""
 
     queue: Queue
     parent: Entry | None = None
@@ -50,7 +50,7 @@ class Entry:
 
     @cached_property
     def allocatable(self) -> Amounts:
-        """The larger of what it deserves and its fair share, within its limit; asked for once that is divided."""
+        """The larger of what it deserves and its fair share, within its limit; valid once shares are divided."""
         return _amounts(map(_allocatable, self.queue.quotas, self.fair_share))
 
     def lineage(self) -> Iterator[Entry]:
@@ -74,10 +74,10 @@ def _allocatable(quota: Quota, fair_share: float) -> float:
 
 
 class Ledger:
-    """Queues by name, as a tree, on a cluster that has `total`."""
+    """The tree of queues, by name, on a cluster with `total` resources."""
 
     def __init__(self, queues: Sequence[Queue], total: Amounts) -> None:
-        """Build the tree; raises `KeyError` for a parent that is not there."""
+        """Build the tree; raises `KeyError` for an unknown parent."""
         self.total = total
         self.entries = {queue.name: Entry(queue) for queue in queues}
         self.roots: list[Entry] = []
@@ -90,13 +90,13 @@ class Ledger:
                 entry.parent.children.append(entry)
 
     def root_of(self, name: str) -> str:
-        """Return the queue above a queue that has none above it."""
+        """Return the root above a queue."""
         if name not in self._root_of:
             self._root_of[name] = list(self.entries[name].lineage())[-1].name
         return self._root_of[name]
 
     def hold(self, leaf: str, amounts: Amounts, times: float = 1.0, *, preemptible: bool = True) -> None:
-        """Count what a pod of a leaf holds, up to the root; `times` -1 gives it back."""
+        """Count what a pod of a leaf holds, up to the root; `times` -1 subtracts it."""
         for entry in self.entries[leaf].lineage():
             entry.allocated = plus(entry.allocated, amounts, times)
             if not preemptible:
@@ -122,7 +122,7 @@ class Ledger:
                 self._divide(entry.fair_share, entry.children, usage, k)
 
     def refuses(self, leaf: str, amounts: Amounts, *, preemptible: bool) -> bool:
-        """Return whether a limit, or for a non-preemptible job what is deserved, forbids to hold more."""
+        """Return whether a limit, or for a non-preemptible job the deserved quota, forbids holding more."""
         asked = [resource for resource in range(len(RESOURCES)) if amounts[resource] > 0]
         for entry in self.entries[leaf].lineage():
             held = plus(entry.allocated, amounts)
@@ -136,9 +136,9 @@ class Ledger:
     def compare(
         self, one: Entry, other: Entry, job: tuple[Amounts, Amounts], gone: tuple[Amounts, Amounts] | None = None
     ) -> int:
-        """Return whether one of two siblings goes first (below 0), each with what its first `job` asks for.
+        """Return which of two siblings goes first (negative: the first), each with the request of its first `job`.
 
-        `gone` is what victims of each, the next one included, would give back; it counts in the dominant share only.
+        `gone` is what the victims of each, including the next one, would release; it counts only in the dominant share.
         """
         first, second = self._rank(one, job[0], gone and gone[0]), self._rank(other, job[1], gone and gone[1])
         if first[0] != second[0]:

@@ -14,11 +14,11 @@ RESOURCES: Final = ("cpu", "memory", "gpu")
 CPU, MEMORY, GPU = range(3)
 Amounts = tuple[float, float, float]
 NOTHING: Final[Amounts] = (0.0, 0.0, 0.0)
-#: As a quota or limit: more than anything.
+#: The value of an unlimited quota or limit.
 UNLIMITED: Final = -1.0
 SLACK: Final = 1e-6
 
-#: Priorities of the classes that KAI ships; below that of "build" a job is preemptible unless it says otherwise.
+#: Priorities of the classes that KAI ships; below "build", a job is preemptible by default.
 PRIORITIES: Final[Mapping[str, int]] = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 DEFAULT_QUEUE_PRIORITY: Final = 100
 
@@ -39,20 +39,20 @@ def within(amounts: Amounts, bounds: Amounts) -> bool:
 
 
 def preemptible_by_priority(priority: int) -> bool:
-    """Return whether a job that does not say so itself is preemptible."""
+    """Return whether a job is preemptible by default."""
     return priority < PRIORITIES["build"]
 
 
 @dataclass(frozen=True)
 class Quota:
-    """What a queue has of one resource: `quota` is deserved, `limit` bounds it; -1 is unlimited, for both."""
+    """What a queue has of one resource: `quota` is deserved, `limit` is the maximum; -1 is unlimited for both."""
 
     quota: float = 0.0
     limit: float = 0.0
     weight: float = 0.0
 
 
-#: Of a resource that a queue does not restrict.
+#: The quota of a resource that a queue does not restrict.
 FREE: Final = Quota(UNLIMITED, UNLIMITED, 1.0)
 
 
@@ -89,20 +89,20 @@ class Ask:
         return self.gpus > 0 and (self.portion < 1 or self.gpu_memory > 0)
 
     def amounts(self, smallest_gpu_memory: float) -> Amounts:
-        """Return what queues count; memory of a GPU as a part of the smallest GPU of the cluster."""
+        """Return what queues count; GPU memory counts as a fraction of the smallest GPU of the cluster."""
         part = self.gpu_memory / smallest_gpu_memory if self.gpu_memory else self.portion
         of_mig = sum(mig_gpus(profile) * number for profile, number in self.mig)
         return (self.cpu_milli, self.memory_mb, self.gpus * part + of_mig)
 
 
 def mig_gpus(profile: str) -> int:
-    """Return how many GPUs a MIG profile counts: the 3 of 3g.20gb."""
+    """Return how many GPUs a MIG profile counts as: the 3 of 3g.20gb."""
     return int(profile.partition("g")[0])
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """Levels of a topology that a job, or a part of it, must or would rather not cross; empty for none."""
+    """Levels of a topology that a job, or a part of it, must not or preferably does not cross; empty for none."""
 
     topology: str
     required: str = ""
@@ -111,7 +111,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class SubGroup:
-    """A part of a job with a minimum of its own, inside the sub-group `parent` if it names one."""
+    """A part of a job with its own minimum, inside the sub-group `parent` if given."""
 
     name: str
     min_member: int = 0
@@ -149,7 +149,7 @@ class Job:
     constraint: Constraint | None = None
     created_s: float = 0.0
     started_s: float = 0.0
-    #: Since when it has been running with fewer than it needs; None where it is not.
+    #: Since when it has been running below its minimum; None if it is not.
     stale_since_s: float | None = None
 
     def leaves(self) -> tuple[SubGroup, ...]:
@@ -163,7 +163,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Node:
-    """A node with what may be allocated on it; `gpu_memory` is that of each of its GPUs."""
+    """A node with its allocatable resources; `gpu_memory` is that of each GPU."""
 
     name: str
     gpus: int = 0
@@ -176,7 +176,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Held:
-    """Where a pod is: the `devices` name the GPUs that it shares; one that is `releasing` is on its way out."""
+    """Where a pod is: `devices` name the GPUs that it shares; a `releasing` pod is terminating."""
 
     node: str
     devices: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a round sees: `held` places the pods that have nodes; `usage` is each queue's use over time, by resource."""
+    """The input of a round: `held` places the pods with nodes; `usage` is each queue's use over time, by resource."""
 
     nodes: tuple[Node, ...]
     queues: tuple[Queue, ...]

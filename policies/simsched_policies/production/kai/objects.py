@@ -1,4 +1,4 @@
-"""KAI's own objects among others of Kubernetes: Queues and PodGroups, and what labels of workloads say of theirs."""
+"""KAI's objects in Kubernetes manifests: Queues, PodGroups, and the labels of workloads that define theirs."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from simsched_policies.production.kueue.requests import constraints
 _PREFIX = "kai.scheduler/"
 _QUEUE, _PREEMPTIBILITY, _PRIORITY = f"{_PREFIX}queue", f"{_PREFIX}preemptibility", "priorityClassName"
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
-#: Annotations of pods without the prefix, which ask for parts of GPUs.
+#: Pod annotations, without the prefix, that ask for parts of GPUs.
 _PARTS = ("gpu-fraction", "gpu-fraction-num-devices", "gpu-memory")
 
 
 @dataclass(frozen=True)
 class Group:
-    """What a PodGroup says of a job: its queue, minimum (None: all pods), priority, and whether it is preemptible.
+    """What a PodGroup declares of a job: its queue, minimum (None: all pods), priority, and whether it is preemptible.
 
     `nodes` are the numbers of those to which its pods may go (None: all).
     """
@@ -60,20 +60,20 @@ class Group:
 
 @dataclass(frozen=True)
 class Declared:
-    """Queues by name, and what PodGroups say of jobs by name, with or without their namespace."""
+    """Queues by name, and the PodGroups of jobs by name, with or without namespace."""
 
     queues: Mapping[str, Queue] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
 
     def is_leaf(self, name: str) -> bool:
-        """Return whether a queue is there and takes jobs."""
+        """Return whether a queue exists and takes jobs."""
         return name in self.queues and all(queue.parent != name for queue in self.queues.values())
 
 
 def read_declared(path: Path, allow: Collection[str] = ()) -> Declared:
-    """Read a file or folder of objects; raises `InputError` for what is wrong and for a field that has no word.
+    """Read a file or folder of objects; raises `InputError` for errors and for unsupported fields.
 
-    A field that is not modelled may be there if `allow` names it. Objects of other schedulers are told and passed over.
+    `allow` names fields that are not modelled but accepted. Objects of other schedulers are reported and skipped.
     """
     objects = read_objects(path)
     account = Account()
@@ -94,7 +94,7 @@ def read_declared(path: Path, allow: Collection[str] = ()) -> Declared:
     nodes = in_service(read_nodes(objects, read))
     for workload in read_workloads(objects, read):
         if workload.suspended and not workload.queue:
-            continue  # it never runs: nobody resumes it
+            continue  # it never runs, since it is never resumed
         made = _group_of(workload, account)
         found = groups.get(workload.id, groups.get(workload.owner.name, made))
         groups[workload.id] = _of_workload(replace(found, queue=found.queue or made.queue), workload, nodes, account)
@@ -137,7 +137,7 @@ def _queue(name: str, spec: Fields, created_s: float) -> Queue:
     )
 
 
-#: The keys of a resource in the order of `Quota`, with the least that each may be.
+#: The keys of a resource in the order of `Quota`, with the minimum of each.
 _QUOTA = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 0.0}
 
 
@@ -184,7 +184,7 @@ def _group_of(workload: Workload, account: Account) -> Group:
 
 
 def _of_workload(group: Group, workload: Workload, nodes: Sequence[NodeFacts], account: Account) -> Group:
-    """Return the PodGroup of a workload with its nodes; a minimum of all its pods with GPUs is none."""
+    """Return the PodGroup of a workload with its nodes; a minimum equal to all its GPU pods becomes None."""
     if not group.queue:
         remedy = f"label it {_QUEUE}, or name its queue in its PodGroup"
         account.problems.append(workload.owner.problem(("metadata", "labels", _QUEUE), "is missing", remedy))

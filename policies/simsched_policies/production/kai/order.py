@@ -1,4 +1,4 @@
-"""The order of jobs over the tree of queues, and its reverse, in which victims go. Source: KAI, plugin proportion."""
+"""The order of jobs over the tree of queues, and its reverse, the order of victims. Source: KAI, plugin proportion."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from simsched_policies.production.kai.gang import Urgency, urgency
 from simsched_policies.production.kai.ledger import Entry
 from simsched_policies.production.kai.model import NOTHING, Amounts, Job, plus
 
-#: A job of a queue with its rank in it, and what it asks for.
+#: A job of a queue, its rank, and what it asks for.
 Ranked = tuple[Urgency, Job, Amounts]
 
 
 class Order:
-    """Jobs by leaf queue; ranked again at every `pop`, since what queues hold changes in between.
+    """Jobs by leaf queue, ranked again at every `pop`, since what queues hold changes in between.
 
-    `asks` says what a job tries next, or, where the order is `reverse`, what its next victims would give back.
+    `asks` returns what a job tries next, or, in `reverse` order, what its next victims would release.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Order:
         reverse: bool = False,
         others: Iterable[Ranked] = (),
     ) -> None:
-        """Queue the jobs; `rank` orders those of a queue, by default as the board has them; `others` are ranked."""
+        """Queue the jobs; `rank` orders those of a queue, by default as on the board; `others` are ranked too."""
         self._board, self._asks, self._reverse = board, asks, reverse
         self._rank = rank or (lambda job: urgency(job, board.active(job)))
         self._waiting: dict[str, list[Ranked]] = {}
@@ -48,7 +48,7 @@ class Order:
         insort(line, (self._rank(job), job, self._asks(job)), key=lambda one: one[0])
 
     def pop(self) -> Job | None:
-        """Take the job that goes first; None when none is left."""
+        """Remove and return the first job; None if none is left."""
         found = self._first(self._board.ledger.roots)
         if found is None:
             return None

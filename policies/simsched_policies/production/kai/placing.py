@@ -1,4 +1,4 @@
-"""Placing the pods of a job that are tried together, all of them or none."""
+"""Placement of the pods of a job that are tried together, all or none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Placing:
         self._board, self._domains = board, Domains(board.room, topologies)
 
     def place(self, job: Job, pods: Sequence[Pod], *, start: bool) -> bool:
-        """Give pods their places, with `start` at once where they are free; return whether all of them have one.
+        """Place pods, with `start` at once where places are free; return whether all of them have one.
 
-        Where fewer than a minimum start at once, all of them only keep their places.
+        If fewer than a minimum can start at once, all of them only reserve their places.
         """
         board = self._board
         if board.ledger.refuses(job.queue, board.asks(list(pods)), preemptible=job.preemptible):
@@ -83,7 +83,7 @@ class Placing:
 
 
 def _below(job: Job, name: str) -> set[str]:
-    """Return the names of a sub-group and of those inside it; all of them for the empty name."""
+    """Return the names of a sub-group and of those inside it; all names for the empty one."""
     found = {name}
     while more := {group.name for group in job.groups if group.parent in found} - found:
         found |= more

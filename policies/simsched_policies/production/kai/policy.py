@@ -1,10 +1,11 @@
-"""KAI: queues divide the cluster, waiting jobs move others together, and take back what is over a fair share.
+"""KAI: queues divide the cluster; waiting jobs consolidate others and reclaim what exceeds a fair share.
 
-Idea: NVIDIA's KAI-Scheduler binds pods itself. Queues deserve GPUs and divide the rest by weight; a round allocates
-what is free, moves preemptible jobs where that makes room (consolidation), reclaims from queues above their fair share,
+Idea: NVIDIA's KAI-Scheduler binds pods itself. Queues deserve GPUs and divide the remaining ones by weight; a round
+allocates free GPUs, moves preemptible jobs to make room (consolidation), reclaims from queues above their fair share,
 and preempts jobs of lower priority of the same queue (KAI-Scheduler v0.13, documentation and rules of its actions).
-Deviations: a round follows every change instead of every second; victims leave at once, so that what KAI keeps a place
-for starts in the same decision; jobs keep their progress; a job's pods are equal and as large as a node holds.
+Deviations: a round follows every change instead of every second; victims leave at once, so that the pods for which KAI
+reserves a place start in the same decision; jobs keep their progress; a job's pods are equal and as large as a node
+holds.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ from simsched_policies.production.kai.order import Order
 from simsched_policies.production.kai.round import run_round
 from simsched_policies.production.kai.usage import UsageWindow
 
-#: What a node has of something that it does not declare.
+#: The amount of a resource that a node does not declare.
 _PLENTY = 1e12
 _TOPOLOGY = "cluster"
 #: 10^6 bytes, in which KAI counts memory, in a MiB.
 _MB = 1.048576
-#: Follows the name of a tenant with others below it, whose own jobs need a leaf: only leaves take jobs.
+#: Suffix of the leaf queue for the own jobs of a tenant with others below it: only leaves take jobs.
 _OWN = "/own"
 
 
@@ -75,16 +76,16 @@ class Kai(Policy):
 
     Every tenant is a queue that deserves its own GPUs (`gpus` or `share`) and divides the rest by `weight`, at most
     `max_gpus`, below its `parent`. Guaranteed jobs are not preemptible and stay within what their queue deserves; they
-    and jobs of higher priority preempt others of their queue. A waiting job that its queue's fair share covers reclaims
-    from queues above theirs, after `reclaim_min_runtime_s`. Up to `max_consolidation_preemptees` jobs move to make room
-    (0: none, -1: no limit). Jobs would rather not cross the level `prefers_within` (0 is the lowest). With
-    `usage_window_s`, queues that used less in that time get more of what is over quota, `k_value` times; use halves in
-    weight every `usage_half_life_s`, looked at every `usage_period_s`. With `min_share` below 1 jobs are elastic and
-    start with that part of their pods.
+    and jobs of higher priority preempt others of their queue. A waiting job within its queue's fair share reclaims from
+    queues above theirs, after `reclaim_min_runtime_s`. Up to `max_consolidation_preemptees` jobs move to make room (0:
+    none, -1: no limit). Jobs prefer not to cross the level `prefers_within` (0 is the lowest). With `usage_window_s`,
+    queues that used less in that time get more of the over-quota resources, scaled by `k_value`; the weight of use
+    halves every `usage_half_life_s`, and use is evaluated every `usage_period_s`. With `min_share` below 1 jobs are
+    elastic and start with that share of their pods.
 
-    With `objects`, a file or folder of Kubernetes objects, queues are as KAI's Queues say, by the names of tenants, and
-    jobs as PodGroups of their name or the labels of their workloads say; others are as above. `allow` names fields that
-    are not modelled and may be there all the same.
+    With `objects`, a file or folder of Kubernetes objects, KAI's Queues define the queues, by the names of tenants, and
+    PodGroups of their name or the labels of their workloads define jobs; other jobs are as above. `allow` names fields
+    that are not modelled but accepted.
     """
 
     name: ClassVar[str] = "kai"
@@ -115,10 +116,10 @@ class Kai(Policy):
     k_value: float = 1.0
     schedule_period_s: float = 1.0
     _declared: Declared = field(default_factory=Declared, init=False, repr=False)
-    #: Jobs by name, in the order of arrival, the number of which is their id.
+    #: Jobs by name, in order of arrival, which gives their ids.
     _jobs: dict[str, Job] = field(default_factory=dict, init=False, repr=False)
     _arrived: int = field(default=0, init=False, repr=False)
-    #: The pods of the jobs that hold GPUs, and since when each of these does.
+    #: The pods of the jobs that hold GPUs, and since when each job does.
     _held: dict[str, dict[str, Held]] = field(default_factory=dict, init=False, repr=False)
     _started_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _usage: UsageWindow = field(init=False, repr=False)
@@ -144,7 +145,7 @@ class Kai(Policy):
 
     @property
     def counts_on(self) -> Wants:
-        """Return nothing where the objects say it."""
+        """Return nothing if the objects declare the quotas."""
         return {} if self.objects is not None else super().counts_on
 
     @cached_property
@@ -164,7 +165,7 @@ class Kai(Policy):
         self._cluster = cluster
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Refuse a job that wants nodes to itself, for which KAI has no word."""
+        """Refuse a job that asks for exclusive nodes, which KAI cannot express."""
         if request.shape is not None and request.shape.exclusive:
             remedy = "take 'exclusive' out of the job's shape, or another policy"
             raise input_error(f"job {request.id}", "wants nodes to itself, and kai has no such request", remedy)
@@ -190,7 +191,7 @@ class Kai(Policy):
                 name = queue.parent
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Run a round on what the view shows."""
+        """Run a round on the state in the view."""
         self._look(view)
         snapshot = self._snapshot(view)
         board = run_round(snapshot)
@@ -203,7 +204,7 @@ class Kai(Policy):
         return Decision.change(start, stop, wake_at_s=again_s)
 
     def _tell(self, board: Board, reasons: Reasons) -> None:
-        """Say in which order jobs would go next, and of which queues a limit or their quota keeps them waiting."""
+        """Return the order of waiting jobs, and the limits or quotas of queues that keep them waiting."""
         names = {job.id: name for name, job in self._jobs.items()}
         waiting = [job for job in board.jobs.values() if board.pending(job)]
         order = Order(board, waiting, lambda job: board.asks(board.pending(job)))
@@ -215,7 +216,7 @@ class Kai(Policy):
         reasons.order(found)
 
     def _next_round_s(self, now_s: float, queues: Sequence[Queue], *, stopped: bool) -> float | None:
-        """Return when to look again while jobs wait: after some stopped, when use is looked at, or protection ends."""
+        """Return when to decide again while jobs wait: after jobs stop, at a sample of use, or when protection ends."""
         coming = [now_s + self.schedule_period_s] if stopped else []
         if self.usage_window_s > 0:
             coming.append((now_s // self.usage_period_s + 1) * self.usage_period_s)
@@ -224,7 +225,7 @@ class Kai(Policy):
         return min((*coming, *(end_s for end_s in ends_s if end_s > now_s)), default=None)
 
     def _look(self, view: View) -> None:
-        """Take note of what came, ended and was lost, and of what queues used since the last decision."""
+        """Record arrivals, completions, losses, and the use of queues since the last decision."""
         if self.usage_window_s > 0 and self._last is not None:
             since_s, held, capacity = self._last
             self._usage.note(since_s, view.now_s, held, capacity)
@@ -238,7 +239,7 @@ class Kai(Policy):
             del self._held[name]
 
     def _job(self, view: JobView, number: str, all_: View) -> Job:
-        """Return a job with its pods: as many nodes as its shape has, or equal ones that fit on nodes."""
+        """Return a job with its pods: one per node of its shape, or equal ones that fit on nodes."""
         request = view.request
         shape, shares = request.shape, request.gpu_share < 1 and all_.max_jobs_per_gpu > 1 and view.num_gpus == 1
         kinds = None if shape is None else shape.gpu_types
@@ -277,7 +278,7 @@ class Kai(Policy):
         )
 
     def _constraint(self, within: int | None, pods: int) -> Constraint | None:
-        """Return the levels that a job must not, or would rather not cross; GPUs of two types never go together."""
+        """Return the levels that a job must not or preferably does not cross; a job never mixes GPU types."""
         required = "gpu-type" if len(self._cluster.gpus_by_type) > 1 and pods > 1 else ""
         preferred = _label(self.prefers_within) if 0 <= self.prefers_within < len(self._cluster.levels) else ""
         if within is not None:
@@ -286,7 +287,7 @@ class Kai(Policy):
         return Constraint(_TOPOLOGY, required, preferred) if required or preferred else None
 
     def _group(self, job: JobView) -> Group:
-        """Return what a job's PodGroup says, or its request; raises `InputError` for a queue that takes no jobs."""
+        """Return a job's PodGroup, or one from its request; raises `InputError` for a queue that takes no jobs."""
         request = job.request
         own = Group(self._leaf(request.tenant), None, request.priority, not request.guaranteed)
         group = self._declared.groups.get(job.id, own)
@@ -331,7 +332,7 @@ class Kai(Policy):
         )
 
     def _queues(self, jobs: tuple[Job, ...], total: int) -> tuple[Queue, ...]:
-        """Return the queues of tenants, and one of quota 0 for each that is not among these or has others below it."""
+        """Return the queues of tenants, and one of quota 0 for each tenant that is undeclared or a parent."""
         names = [*sorted(self.tenants), *sorted({job.queue for job in jobs} - self.tenants.keys())]
         return tuple(self._queue(name, total) for name in self._declared.queues or names)
 
@@ -343,7 +344,7 @@ class Kai(Policy):
         preempt_s, reclaim_s = self.preempt_min_runtime_s, self.reclaim_min_runtime_s
         if name in self._declared.queues:
             queue = self._declared.queues[name]
-            if queue.parent is None:  # where the search for a minimum runtime ends
+            if queue.parent is None:  # the search for a minimum runtime ends here
                 preempt_s = preempt_s if queue.preempt_min_runtime_s is None else queue.preempt_min_runtime_s
                 reclaim_s = reclaim_s if queue.reclaim_min_runtime_s is None else queue.reclaim_min_runtime_s
                 queue = replace(queue, preempt_min_runtime_s=preempt_s, reclaim_min_runtime_s=reclaim_s)
@@ -355,7 +356,7 @@ class Kai(Policy):
         return Queue(name, above, (FREE, FREE, gpus), 100, 0.0, preempt_s, reclaim_s)
 
     def _changes(self, view: View, board: Board) -> tuple[dict[str, Allocation | Action], list[str]]:
-        """Return what starts, moves or stops; note where the pods are from now on."""
+        """Return the jobs that start, move or stop; record the new places of pods."""
         start: dict[str, Allocation | Action] = {}
         stop: list[str] = []
         seats: dict[str, dict[str, Held]] = {}

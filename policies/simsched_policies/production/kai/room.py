@@ -1,4 +1,4 @@
-"""What is free on the nodes in a round, now and once the pods that are leaving are gone, and where a pod goes best."""
+"""Free resources of nodes in a round, now and once the leaving pods are gone, and the best place of a pod."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simsched_policies.production.kai.model import CPU, GPU, SLACK, Amounts, Ask
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-#: "now" counts pods that run or leave, "future" those that run or are to come.
+#: "now" counts pods that run or leave, "future" those that run or will start.
 When = Literal["now", "future"]
 
 
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Device:
-    """A GPU that is shared: the memory taken and by how many, now and in the future."""
+    """A shared GPU: the memory in use and the number of pods, now and in the future."""
 
     used: dict[When, float] = field(default_factory=lambda: {"now": 0.0, "future": 0.0})
     holders: dict[When, int] = field(default_factory=lambda: {"now": 0, "future": 0})
@@ -55,7 +55,7 @@ class Room:
         return min((node.gpu_memory for node in self.nodes if node.gpus), default=1.0)
 
     def count(self, ask: Ask, place: Place, when: When, sign: int) -> None:
-        """Count a pod in (`sign` 1) or out (-1) at a place."""
+        """Add (`sign` 1) or remove (-1) a pod at a place."""
         row = self.free[when][place.node]
         row -= sign * self._vector(ask)
         for name in place.devices:
@@ -69,7 +69,7 @@ class Room:
                 del devices[name]
 
     def _vector(self, ask: Ask) -> Floats:
-        """Return what a pod takes besides GPUs that it shares; infinite where no node has its MIG profile."""
+        """Return what a pod takes besides shared GPUs; infinite if no node has its MIG profile."""
         found = np.zeros(self.capacity.shape[1])
         found[:3] = (ask.cpu_milli, ask.memory_mb, 0 if ask.shared else ask.gpus)
         for profile, number in ask.mig:
@@ -96,7 +96,7 @@ class Room:
         return found
 
     def copies(self, pod: Pod) -> Floats:
-        """Return how many pods like one fit on each node, once those that leave are gone."""
+        """Return how many copies of a pod fit on each node once the leaving pods are gone."""
         ask = self._vector(pod.ask)
         taken = ask > 0
         free = self.free["future"]
@@ -117,7 +117,7 @@ class Room:
         return found
 
     def copies_with(self, pod: Pod, node: int, freed: Iterable[Ask]) -> float:
-        """Return a bound on how many pods like one fit on a node that some others leave."""
+        """Return a bound on how many copies of a pod fit on a node once some others have left."""
         if pod.nodes is not None and self.nodes[node].name not in pod.nodes:
             return 0.0
         free, ask = self.free["future"][node].copy(), self._vector(pod.ask)
@@ -130,19 +130,19 @@ class Room:
         return float(np.floor((free[taken] + SLACK) / ask[taken]).min())
 
     def future(self, nodes: Bools) -> Floats:
-        """Return what some nodes have free in all once those that leave are gone: CPU, memory, GPUs."""
+        """Return the total free CPU, memory and GPUs of some nodes once the leaving pods are gone."""
         free = self.free["future"][:, :3].copy()
         free[:, GPU] = self._free_gpus()
         found: Floats = free[nodes].sum(axis=0)
         return found
 
     def all_free(self) -> Amounts:
-        """Return what the cluster has free in all once those that leave are gone."""
+        """Return the total free resources of the cluster once the leaving pods are gone."""
         cpu, memory, gpu = map(float, self.future(self.everywhere))
         return (cpu, memory, gpu)
 
     def _free_gpus(self) -> Floats:
-        """Return the free GPUs of each node, with the free parts of those that are shared."""
+        """Return the free GPUs of each node, including the free parts of shared ones."""
         found = self.free["future"][:, GPU].copy()
         for node in self._shared:
             for name in self._active(node, "future"):
@@ -159,7 +159,7 @@ class Room:
         return device.used[when] + self._on_device(ask, node) <= float(self._memory[node]) + SLACK
 
     def choose(self, pod: Pod, allowed: Bools | None, order: Mapping[int, int]) -> Place | None:
-        """Return the best place for a pod, None if none is left; `order` ranks nodes by topology, 0 to 10."""
+        """Return the best place for a pod, None if there is none; `order` ranks nodes by topology, 0 to 10."""
         fitting = self.fits(pod, "future")
         if allowed is not None:
             fitting &= allowed
@@ -194,7 +194,7 @@ class Room:
         return bool((free >= self._vector(pod.ask)).all()) and not full and len(fresh) <= free[GPU]
 
     def _devices(self, node: int, ask: Ask) -> tuple[str, ...]:
-        """Return the GPUs that a pod shares on a node: the fullest that take it first, and a free one last."""
+        """Return the GPUs that a pod shares on a node: the fullest that have room first, a free one last."""
         if not ask.shared:
             return ()
         known = self._shared.get(node, {})

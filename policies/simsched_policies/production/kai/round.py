@@ -15,7 +15,7 @@ from simsched_policies.production.kai.search import Asked, Search, heads
 
 
 def run_round(snapshot: Snapshot) -> Board:
-    """Run the actions on a snapshot; the board returned says where every pod is, and where it is to be."""
+    """Run the actions on a snapshot; return a board with the present and future place of every pod."""
     board = Board(snapshot)
     actions = _Actions(board, Placing(board, snapshot.topologies))
     for action in snapshot.rules.actions:
@@ -28,7 +28,7 @@ class _Actions:
 
     def __init__(self, board: Board, placing: Placing) -> None:
         self._board, self._placing = board, placing
-        #: What jobs try next, and the heads of queues, until an attempt changes the board.
+        #: What jobs try next, and the heads of queues; cached until an attempt changes the board.
         self._steps: dict[str, list[Pod]] = {}
         self._heads: list[Ranked] | None = None
 
@@ -50,7 +50,7 @@ class _Actions:
         while (job := order.pop()) is not None:
             kind, hardness = self._alike(job)
             before = failed.setdefault((kind, "" if action == "consolidation" else job.queue), [])
-            alike = board.rules.skip_alike or action == "allocate"  # where it changes nothing but the time it takes
+            alike = board.rules.skip_alike or action == "allocate"  # where it only affects running time
             if alike and any(all(map(le, easier, hardness)) for easier in before):
                 continue
             if not attempt(job):
@@ -67,7 +67,7 @@ class _Actions:
         return self._steps[job.id]
 
     def _alike(self, job: Job) -> tuple[Hashable, tuple[float, ...]]:
-        """Return what jobs share of which one fares no better than another, and by how much each is harder to place."""
+        """Return a key shared by jobs of which none fares better than another, and how hard each is to place."""
         pods = self._next(job)
         ask = pods[0].ask
         kind = (job.preemptible, pods[0].nodes, job.constraint)

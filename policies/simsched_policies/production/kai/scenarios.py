@@ -1,8 +1,8 @@
-"""KAI-Scheduler's own integration tests as files: whether this package comes to the outcomes that their tables expect.
+"""Checks this package against the tables of KAI-Scheduler's own integration tests.
 
 `python -m simsched_policies.production.kai.scenarios FILE_OR_FOLDER...` reads Go sources (`.go`, `.go.txt`) and prints,
-for each file, how many of its cases are equal, different and left out, the words for which cases are left out, and what
-differs.
+for each file, how many of its cases are equal, different and skipped, the unknown words for which cases are skipped,
+and the differences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simsched_policies.production.kai.tables import Case, Expected, LeftOutError
 
 
 def check_file(path: Path) -> Report:
-    """Run every case of a file; raises `InputError` where there is none."""
+    """Run every case of a file; raises `InputError` if there is none."""
     verdicts = tuple(
         Verdict(name, "left out", str(case)) if isinstance(case, LeftOutError) else check(name, case)
         for name, case in cases_in(path)
@@ -34,7 +34,7 @@ def check_file(path: Path) -> Report:
 
 
 def check(name: str, case: Case) -> Verdict:
-    """Run the rounds of a case and compare, at first after as many as it says and then after each one."""
+    """Run the rounds of a case and compare, first after the stated number and then after each round."""
     snapshot = case.snapshot
     for number in range(1, case.rounds + case.rounds_after + 1):
         board = run_round(snapshot)
@@ -45,7 +45,7 @@ def check(name: str, case: Case) -> Verdict:
 
 
 def after_round(snapshot: Snapshot, board: Board, deleted: frozenset[str] = frozenset()) -> Snapshot:
-    """Return the cluster at rest: pods that were placed run, others wait; those of `deleted` jobs go on leaving."""
+    """Return the cluster at rest: placed pods run, others wait; those of `deleted` jobs keep leaving."""
     held: dict[str, Held] = {}
     for pod, seat in board.seats().items():
         stays = seat.now is not None and seat.now == seat.future
@@ -82,7 +82,7 @@ def _compared(name: str, expected: Expected, pods: list[str], board: Board, held
 
 
 def files_in(places: Iterable[Path]) -> list[Path]:
-    """Return the files named, and the Go sources of the folders named, sorted."""
+    """Return the given files, and the Go sources in the given folders, sorted."""
     found: list[Path] = []
     for place in places:
         found += sorted([*place.glob("*.go"), *place.glob("*.go.txt")]) if place.is_dir() else [place]
@@ -90,7 +90,7 @@ def files_in(places: Iterable[Path]) -> list[Path]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check files and print the reports; return 1 where too few are equal, 2 for files of another form."""
+    """Check files and print the reports; return 1 if too few cases are equal, 2 for files of another format."""
     parser = argparse.ArgumentParser(prog="python -m simsched_policies.production.kai.scenarios", description=__doc__)
     parser.add_argument("places", nargs="+", type=Path, metavar="FILE_OR_FOLDER")
     parser.add_argument("--least", type=float, default=0.95, help="share of all cases that must be equal")

@@ -1,7 +1,7 @@
-"""The search for victims: whom to move or stop so that a waiting job gets its places.
+"""The search for victims: which jobs to move or stop so that a waiting job gets its places.
 
-Trials rank queues as the next `allocate` would: a queue stands for its first job that waits or lost its place, also for
-one that takes no part. Without that, the job that reclaims gets places which `allocate` gives back to the victim.
+Trials rank queues as the next `allocate` would: a queue is represented by its first job that waits or lost its place,
+even if that job takes no part. Otherwise the reclaiming job would get places that `allocate` returns to the victim.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from simsched_policies.production.kai.order import Order, Ranked
 from simsched_policies.production.kai.placing import Placing
 from simsched_policies.production.kai.room import Floats
 
-#: Whether victims that found no other place may go, for what a job asks.
+#: Whether victims without another place may be stopped for what a job asks.
 Test = Callable[[Amounts, Sequence[Unit]], bool]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Whom an action may move, and whom of these it `may_lose` for good; a `test` has the last word.
+    """Which jobs an action may move, and which of these it `may_lose` for good; a `test` decides.
 
-    `most` bounds the number of victims, -1 for no bound.
+    `most` limits the number of victims, -1 for no limit.
     """
 
     victims: Sequence[Job]
@@ -35,10 +35,10 @@ class Asked:
 
 
 class Search:
-    """Looks for the places of one job's next pods among those of victims, worst first."""
+    """Searches places for one job's next pods among those of victims, worst first."""
 
     def __init__(self, board: Board, placing: Placing, job: Job, asked: Asked, heads: Sequence[Ranked]) -> None:
-        """Prepare; `heads` are the jobs that wait in all queues, see the function of that name."""
+        """Start a search; `heads` are the waiting jobs of all queues, see the function of that name."""
         self._board, self._placing, self._job = board, placing, job
         self._victims, self._test, self._most = asked.victims, asked.test, asked.most
         self._losable = {one.id for one in asked.victims if asked.may_lose(one)}
@@ -46,9 +46,9 @@ class Search:
         self._heads = heads
 
     def solve(self) -> bool:
-        """Place the first 1, 2, ... of the job's pods with more and more victims; return whether all have places.
+        """Place the first 1, 2, ... of the job's pods with ever more victims; return whether all have places.
 
-        Where they have not, the board is as it was.
+        Otherwise the board is unchanged.
         """
         board = self._board
         pods = step(board, self._job, board.pending(self._job))
@@ -66,7 +66,7 @@ class Search:
         return True
 
     def _solve(self, pods: Sequence[Pod], kept: list[Unit]) -> list[Unit] | None:
-        """Return the victims with which some pods have places, on the board too; None if there are none."""
+        """Return the victims that give some pods places, and apply them to the board; None if there are none."""
         copies = self._board.room.copies(pods[0])
         if self._may_suffice(pods, kept, copies) and self._try(pods, kept):
             return kept
@@ -88,7 +88,7 @@ class Search:
         return sorted({seat.node for seat in seats if seat is not None})
 
     def _units(self) -> Iterator[Unit]:
-        """Yield what goes, worst first: a pod above a minimum, or all that is left of a job."""
+        """Yield what to evict, worst first: a pod above a minimum, or all remaining pods of a job."""
         board = self._board
         left = {job.id: board.running(job) for job in self._victims}
         touched: set[str] = set()
@@ -111,7 +111,7 @@ class Search:
                 order.push(job)
 
     def _may_suffice(self, pods: Sequence[Pod], taken: Sequence[Unit], copies: Floats) -> bool:
-        """Return whether pods may fit at all; `copies` says how many like the first fit on each node with no victim."""
+        """Return whether pods may fit at all; `copies` of the first one fit on each node without victims."""
         room = self._board.room
         lost = self._board.asks([pod for one, gone in taken if one.id in self._losable for pod in gone])
         free = plus(room.all_free(), lost)
@@ -129,7 +129,7 @@ class Search:
         return float(copies.sum()) + more >= len(pods)
 
     def _try(self, pods: Sequence[Pod], taken: Sequence[Unit]) -> bool:
-        """Take victims away, place them and the job's pods again in their order, and ask whether that may be done."""
+        """Evict victims, place them and the job's pods again in order, and test whether that is allowed."""
         board = self._board
         mark = board.mark()
         before = {pod.id: board.seat(pod.id) for _, gone in taken for pod in gone}
@@ -170,7 +170,7 @@ class Search:
 
 
 def heads(board: Board, next_pods: Callable[[Job], Sequence[Pod]]) -> Iterator[Ranked]:
-    """Yield the jobs that wait, with what they try next: of several in a row in their queue that ask the same, one."""
+    """Yield the waiting jobs with what they try next; of consecutive equal requests in a queue, only one."""
     by_queue: dict[str, list[Ranked]] = {}
     for job in board.jobs.values():
         pods = next_pods(job)

@@ -1,8 +1,8 @@
 """Cases of KAI-Scheduler's own integration tests, read from their Go tables.
 
-A case is a cluster at rest, what becomes of every pod, and after how many rounds. What the tables leave to the builders
-of the tests is filled in here: one department above all queues, memory of GPUs, ages of jobs. A word that is not known
-leaves its case out.
+A case is a cluster at rest, the expected fate of every pod, and the number of rounds. The defaults that the tables
+leave to the builders of the tests are filled in here: one department above all queues, memory of GPUs, ages of jobs. A
+case with an unknown word is skipped.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _DEFAULT_PARENT: Final = "default"
 
 
 class LeftOutError(Exception):
-    """A case uses a word that has no meaning here."""
+    """A case uses an unknown word."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What becomes of a job's pods, or of one pod."""
+    """The expected fate of a job's pods, or of one pod."""
 
     status: str
     node: str
-    #: What the pods ask for in all, where the table says so: GPUs, millicores, bytes.
+    #: The total request of the pods, if the table states it: GPUs, millicores, bytes.
     gpus: float
     cpu_milli: float
     memory: float
@@ -71,7 +71,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Case:
-    """A case of a table; pods of `deleted` jobs go on leaving instead of waiting again."""
+    """A case of a table; pods of `deleted` jobs keep leaving instead of waiting again."""
 
     snapshot: Snapshot
     jobs: Mapping[str, Expected]
@@ -82,7 +82,7 @@ class Case:
 
 
 def cases_in(path: Path) -> Iterator[tuple[str, Case | LeftOutError]]:
-    """Yield the cases of a file by name, in its order; the error instead of one that is left out."""
+    """Yield the cases of a file by name, in file order; the error in place of a skipped one."""
     file = read_go(path, _KNOWN)
     for function in file.functions:
         table = file.values(function).get("return")
@@ -96,7 +96,7 @@ def cases_in(path: Path) -> Iterator[tuple[str, Case | LeftOutError]]:
 
 
 class _Words:
-    """The fields of a struct, each of which has to be asked for."""
+    """The fields of a struct, each of which must be read."""
 
     def __init__(self, struct: Any, where: str) -> None:
         if not isinstance(struct, Composite) or struct.items:
@@ -113,16 +113,16 @@ class _Words:
         return default if value is None else value
 
     def raw(self, name: str) -> Any:
-        """Return a field as the reader has it."""
+        """Return a field as the reader parsed it."""
         return self._left.pop(name, None)
 
     def ignore(self, *names: str) -> None:
-        """Pass over fields that are not part of the outcome."""
+        """Skip fields that are not part of the outcome."""
         for name in names:
             self._left.pop(name, None)
 
     def end(self) -> None:
-        """Refuse what nobody asked for."""
+        """Refuse unread fields."""
         if self._left:
             raise LeftOutError(f"{self._where}.{min(self._left)}")
 
@@ -288,7 +288,7 @@ def _pod(task: _Words, name: str, ask: Ask, held: dict[str, Held]) -> Pod:
 
 
 def _with_devices(nodes: Sequence[Node], jobs: Sequence[Job], held: Mapping[str, Held]) -> dict[str, Held]:
-    """Return where pods are, those that share GPUs without saying which on GPUs of their own while there are some."""
+    """Return where pods are; those that share unnamed GPUs get separate GPUs while there are some."""
     asks = {pod.id: pod.ask for job in jobs for pod in job.pods if pod.id in held}
     found = dict(held)
     for node in nodes:
@@ -334,7 +334,7 @@ def _constraint(struct: Any) -> Constraint | None:
 
 
 def _expectations(structs: Mapping[str, Any], known: set[str]) -> dict[str, Expected]:
-    """Return what is expected, by name; a name that the case has not is passed over, as by the tests themselves."""
+    """Return what is expected, by name; names missing from the case are skipped, as in the tests themselves."""
     return {name: _expected(one) for name, one in structs.items() if name in known}
 
 

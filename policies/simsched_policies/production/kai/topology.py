@@ -1,4 +1,4 @@
-"""Domains of a topology in which the pods of a job are tried, one after the other. Source: KAI, plugin topology."""
+"""The domains of a topology in which the pods of a job are tried in turn. Source: KAI, plugin topology."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from simsched_policies.production.kai.model import Constraint, Pod
 from simsched_policies.production.kai.room import Bools, Room
 
-#: The values of the labels from the coarsest level down to that of the domain.
+#: Label values from the coarsest level down to that of the domain.
 Domain = tuple[str, ...]
-#: Nodes in which to try, and how well the topology likes each of them, 0 to 10.
+#: Nodes to try, and the topology score of each, 0 to 10.
 Candidate = tuple[Bools | None, Mapping[int, int]]
 
 
@@ -39,7 +39,7 @@ class Domains:
         nodes: Bools | None,
         held: Collection[int],
     ) -> Iterator[Candidate]:
-        """Yield where to try pods that ask for an amount, inside some `nodes`; `held` are nodes of pods that run."""
+        """Yield the places to try for pods that ask for an amount, within `nodes`; `held` are nodes of running pods."""
         if constraint is None or not (constraint.required or constraint.preferred):
             yield nodes, {}
             return
@@ -70,7 +70,7 @@ class Domains:
         return max(parts, default=0.0)
 
     def _holds(self, nodes: Bools, pods: Sequence[Pod], asked: Sequence[float]) -> bool:
-        """Return whether a domain may hold pods: as many of one shape, or the sum of several shapes."""
+        """Return whether a domain may hold pods: enough copies of one shape, or the sum of several shapes."""
         if len({(pod.ask, pod.nodes) for pod in pods}) == 1:
             return bool(self._room.copies(pods[0])[nodes].sum() >= len(pods))
         return self._ratio(nodes, asked) <= 1
@@ -78,7 +78,7 @@ class Domains:
     def _likes(
         self, inside: Mapping[Domain, Bools], depth: int, nodes: Bools | None, asked: Sequence[float]
     ) -> dict[int, int]:
-        """Return 0 to 10 for each node, most for those of the sub-domains with most room."""
+        """Return a score of 0 to 10 for each node, highest in the sub-domains with most room."""
         parts = {key: mask if nodes is None else mask & nodes for key, mask in inside.items() if len(key) == depth}
         fullest_first = sorted(
             (key for key, mask in parts.items() if mask.any()), key=lambda key: (-self._ratio(parts[key], asked), key)

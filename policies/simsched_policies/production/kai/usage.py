@@ -1,7 +1,7 @@
-"""Use of the cluster over time, which counts in the division of what is over quota.
+"""Use of the cluster over time, which affects the division of over-quota resources.
 
-Source: KAI-Scheduler, time-based fair share. It takes samples; here use is integrated, which is the same for samples as
-dense as one likes.
+Source: KAI-Scheduler, time-based fair share. KAI takes samples; here use is integrated, the limit of ever denser
+samples.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LN2 = 0.6931471805599453
 
 
 class _Stretch(NamedTuple):
-    """Seconds in which nothing changed: what each queue held, and the cluster had."""
+    """An interval without changes: its seconds, what each queue held, and what the cluster had."""
 
     start_s: float
     end_s: float
@@ -26,19 +26,19 @@ class _Stretch(NamedTuple):
 
 
 class UsageWindow:
-    """What queues held in the last `window_s` seconds; with a half-life (above 0) the later the more."""
+    """What queues held in the last `window_s` seconds; with a half-life (above 0), recent use weighs more."""
 
     def __init__(self, window_s: float, half_life_s: float = 0.0) -> None:
         self._window_s, self._half_life_s = window_s, half_life_s
         self._stretches: deque[_Stretch] = deque()
 
     def note(self, start_s: float, end_s: float, held: Mapping[str, Amounts], capacity: Amounts) -> None:
-        """Count in what was held from one second to another, which follow those counted before."""
+        """Add what was held over an interval that follows the last one."""
         if end_s > start_s:
             self._stretches.append(_Stretch(start_s, end_s, dict(held), capacity))
 
     def at(self, now_s: float) -> dict[str, Amounts]:
-        """Return the part of the cluster that each queue used, by resource."""
+        """Return the share of the cluster that each queue used, by resource."""
         while self._stretches and self._stretches[0].end_s <= now_s - self._window_s:
             self._stretches.popleft()
         used: dict[str, Amounts] = {}

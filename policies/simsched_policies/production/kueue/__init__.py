@@ -1,4 +1,4 @@
-"""Quotas of cluster queues in a tree of cohorts, as in Kueue: what may be admitted, and who must make way.
+"""Quotas of cluster queues in a tree of cohorts, as in Kueue: which workloads are admitted, and which preempted.
 
 Pure functions and one ledger of usage, without clock, nodes or GPUs.
 """

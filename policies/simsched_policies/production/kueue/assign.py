@@ -29,7 +29,7 @@ PODS = "pods"
 
 
 class Grade(IntEnum):
-    """How an amount stands to the quota, from worst to best: whom it would preempt, if anybody, or that it fits."""
+    """How an amount relates to the quota, from worst to best: no fit, which preemption it needs, or fit."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -43,12 +43,12 @@ class Grade(IntEnum):
         return Mode.FIT if self is Grade.FIT else Mode.NO_FIT if self is Grade.NO_FIT else Mode.PREEMPT
 
 
-#: Tells whom an amount of one resource alone would preempt, and at which level it would then borrow.
+#: Returns which workloads an amount of one resource alone would preempt, and the level at which it would then borrow.
 Oracle = Callable[[FlavourResource, int], tuple[Grade, int]]
 
 
 class Chosen(NamedTuple):
-    """The flavour of a resource; `tried` is the index at which the search stopped, -1 at the last flavour."""
+    """The flavour of a resource; `tried` is the index where the search stopped, -1 for the last flavour."""
 
     flavour: str
     grade: Grade
@@ -57,7 +57,7 @@ class Chosen(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What a search found of one flavour."""
+    """The result of a search for one flavour."""
 
     flavour: str
     grade: Grade
@@ -66,10 +66,10 @@ class Attempt(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The flavours of a set of pods, and all that were tried; without flavours nothing was found.
+    """The flavours of a pod set, and all that were tried; empty if none was found.
 
-    A set that a topology places and that requests nothing has the flavours of its group that have a topology.
-    `places` says where its pods lie in the topology of the flavour, if that has one.
+    A pod set that a topology places but that requests nothing gets the flavours of its group that have a topology.
+    `places` are the places of its pods in the topology of the flavour, if any.
     """
 
     pods: PodSet
@@ -80,9 +80,9 @@ class Found(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """The flavours of all sets of a workload up to the first that fits nowhere, and what they use.
+    """The flavours of all pod sets of a workload up to the first that fits nowhere, and what they use.
 
-    `usage` is what the queue uses more; for a slice that replaces another, less what that one holds.
+    `usage` is the additional usage of the queue; for a slice that replaces another, minus what that one holds.
     """
 
     found: tuple[Found, ...]
@@ -91,7 +91,7 @@ class Assignment(NamedTuple):
     level: int
 
     def assigned(self) -> tuple[Assigned, ...]:
-        """Return what each set of pods holds once admitted."""
+        """Return what each pod set holds once admitted."""
         return tuple(
             Assigned(
                 one.pods.name,
@@ -110,12 +110,12 @@ class Assignment(NamedTuple):
         return frozenset((flavour, resource) for flavour, resource, grade in choices if grade < Grade.FIT)
 
     def left_to_try(self) -> bool:
-        """Say whether flavours behind the chosen ones have not been looked at."""
+        """Return whether flavours after the chosen ones have not been tried."""
         return any(chosen.tried >= 0 for one in self.found for chosen in one.flavours.values())
 
 
 class Market(NamedTuple):
-    """What holds for every search: the flavours that exist (None: all, plain), gates, and the modes of a cycle."""
+    """The settings of every search: existing flavours (None: all, without labels), gates, and the modes of a cycle."""
 
     flavours: Mapping[str, ResourceFlavor] | None
     gates: Mapping[str, bool]
@@ -137,8 +137,8 @@ def assign(
 ) -> Assignment:
     """Choose flavours for a workload of the queue `node`.
 
-    The search goes on where that of `after` stopped, or looks only at the flavours of `within`. A slice that replaces a
-    workload keeps the flavours of that one. Source: Kueue, flavour assignment.
+    The search continues where that of `after` stopped, or considers only the flavours of `within`. A slice that
+    replaces a workload keeps the flavours of that one. Source: Kueue, flavour assignment.
     """
     search = _Search(node, asking, market, oracle, after, within, replaced)
     found: list[Found] = []
@@ -168,7 +168,7 @@ def _pod_groups(pod_sets: Sequence[PodSet]) -> list[list[PodSet]]:
 
 
 class _Search:
-    """The search for the flavours of one workload; `usage` grows with every group of pod sets."""
+    """The flavour search of one workload; `usage` grows with every group of pod sets."""
 
     def __init__(
         self,
@@ -190,12 +190,12 @@ class _Search:
         self.spec: ClusterQueue = node.queue
         named, known = node.flavours, market.flavours or {}
         self._on = market.gates["TopologyAwareScheduling"]
-        #: The flavours of the queue that have a topology, and whether all have: all its pods are then placed in it.
+        #: The flavours of the queue that have a topology, and whether all have one: it then places all its pods.
         self.with_topology = {one for one in named if self._on and one in known and known[one].topology is not None}
         self.only_topology = bool(named) and self.with_topology == named
 
     def group(self, pod_sets: Sequence[PodSet]) -> list[Found]:
-        """Choose the flavours of pod sets that stay together, without any where one of their resources has none."""
+        """Choose the flavours of pod sets that stay together; none if one of their resources has no flavour."""
         covered = self.node.groups
         asked = [self._requests(pods) for pods in pod_sets]
         total: dict[str, int] = {}
@@ -236,7 +236,7 @@ class _Search:
         return found
 
     def placeless(self, found: Found) -> Why | None:
-        """Return why no topology can place pods that ask for it with the flavours they got, None if one can."""
+        """Return why no topology can place pods that require one with the chosen flavours, None if one can."""
         wanted = found.pods.topology
         if wanted is None or self.market.flavours is None or not found.pods.count or not self._on:
             return None
@@ -265,7 +265,7 @@ class _Search:
         flavours: Sequence[str],
         attempts: dict[str, Attempt],
     ) -> dict[str, Chosen] | None:
-        """Try flavours in turn until the queue's rules end the search; take the best, the first of equals."""
+        """Try flavours in turn until the queue's rules end the search; take the best, ties to the first."""
         name, fungible = pod_sets[0].name, self.market.gates["FlavorFungibility"]
         best: tuple[tuple[int, ...], list[tuple[str, Grade, int]], str] | None = None
         last = -1
@@ -287,7 +287,7 @@ class _Search:
         return {resource: Chosen(best[2], grade, level, tried) for resource, grade, level in best[1]}
 
     def _mismatch(self, pod_sets: Sequence[PodSet], total: Mapping[str, int]) -> tuple[Attempt, ...]:
-        """Return why no flavour of a resource suits, which tells more than quota that is missing; empty if some do."""
+        """Return why no flavour of a resource is suitable, more specific than missing quota; empty if some are."""
         groups = {self.node.groups[resource][1]: resource for resource in total if resource in self.node.groups}
         for flavours, resource in groups.items() if len(groups) > 1 else ():
             whys = {flavour: self._unsuited(pod_sets, flavour, resource) for flavour in flavours}
@@ -297,7 +297,7 @@ class _Search:
         return ()
 
     def _unsuited(self, pod_sets: Sequence[PodSet], name: str, resource: str) -> Why | None:
-        """Return why the nodes of a flavour do not suit, None if they do."""
+        """Return why the nodes of a flavour are unsuitable, None if they are suitable."""
         for pods in pod_sets:
             if pods.name in self.old:
                 old = self.old[pods.name].flavours.get(resource, name)
@@ -323,11 +323,11 @@ class _Search:
         return None
 
     def _asks(self, pods: PodSet, resource: str) -> bool:
-        """Say whether pods ask for a resource of the group that a flavour is chosen for; else its nodes may be any."""
+        """Return whether pods request a resource of the group for which a flavour is chosen; otherwise any nodes do."""
         return not self._requests(pods).keys().isdisjoint(self.node.groups[resource][0])
 
     def _off_topology(self, pods: PodSet, flavour: ResourceFlavor) -> Why | None:
-        """Return why a flavour does not suit the topology that pods ask for, None if it does."""
+        """Return why a flavour does not meet the topology that pods require, None if it does."""
         if flavour.topology is None:
             return Why(Unfit.TOPOLOGY_OFF) if pods.topology is not None else None
         if pods.topology is None:
@@ -339,7 +339,7 @@ class _Search:
     def _stands(
         self, pod_sets: Sequence[PodSet], flavour: str, wanted: Mapping[str, int]
     ) -> tuple[list[tuple[str, Grade, int]], list[Why], tuple[Grade, int]]:
-        """Return how each amount stands with a flavour, why not better, and the worst of them."""
+        """Return the grade of each amount with a flavour, the reasons, and the worst grade."""
         grades: list[tuple[str, Grade, int]] = []
         reasons: list[Why] = []
         worst, least = (Grade.FIT, 0), preferred(Grade.FIT, 0, self.spec.preference)
@@ -375,14 +375,14 @@ class _Search:
         return Grade.NO_FIT, level, why
 
     def _stops(self, grade: Grade, level: int) -> bool:
-        """Say whether the search for a flavour ends with one of this grade and level."""
+        """Return whether the search for a flavour ends with one of this grade and level."""
         if grade <= Grade.NO_CANDIDATES or (grade < Grade.FIT and not self.spec.preempt_before_next_flavour):
             return False
         return level == 0 or self.spec.borrow_before_next_flavour
 
 
 def _note(attempts: dict[str, Attempt], one: Attempt) -> None:
-    """Keep the worst that was found of a flavour, with all reasons."""
+    """Keep the worst result of a flavour, with all reasons."""
     old = attempts.get(one.flavour)
     if old is not None:
         one = min(old, one, key=lambda a: a.grade)._replace(why=tuple(dict.fromkeys((*old.why, *one.why))))
@@ -395,6 +395,6 @@ def _by_set(assignment: Assignment | None, read: Callable[[Chosen], T]) -> dict[
 
 
 def preferred(grade: Grade, level: int, preference: Preference) -> tuple[int, ...]:
-    """Return the rank of a flavour, higher is better: above all that it fits or somebody can be preempted for it."""
+    """Return the rank of a flavour, higher is better: first by whether it fits or preemption can make it fit."""
     usable = min(grade, Grade.OWN)
     return (usable, grade, -level) if preference is Preference.BORROWING else (usable, -level, grade)

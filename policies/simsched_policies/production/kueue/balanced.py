@@ -15,12 +15,12 @@ import numpy as np
 from simsched_policies.production.kueue.placing import Part, Placer, Room, Unplaced
 from simsched_policies.production.kueue.topology import Counts
 
-#: Chosen domains by their room in total, and by how much of it they can take beside the leader.
+#: Chosen domains by their total room, and by how much of it remains next to the leader.
 _Totals = dict[tuple[int, int], tuple[Part, ...]]
 
 
 class _Choice(NamedTuple):
-    """Domains of the requested level with one parent, what is left in them, and how many slices each child gets."""
+    """Domains of the requested level with one parent, their remaining room, and the slices of each child."""
 
     threshold: int
     domains: Counts
@@ -30,7 +30,7 @@ class _Choice(NamedTuple):
 
 
 def balanced(placer: Placer) -> tuple[dict[int, int], int | None] | None:
-    """Return the pods by leaf and the leader's leaf; None where no balanced placement is found."""
+    """Return the pods by leaf and the leader's leaf; None if there is no balanced placement."""
     wanted = placer.wanted
     best: _Choice | None = None
     for group in _siblings(placer):
@@ -107,7 +107,7 @@ def _order(room: Room, among: Counts, *, led: bool) -> Counts:
 
 
 def filled(placer: Placer, room: Room, among: Counts) -> tuple[int, int] | None:
-    """Fill domains from the largest: return how many are needed, and the least room that bounds what each gets."""
+    """Fill domains from the largest; return how many are needed, and the least room, which bounds what each gets."""
     left, needed, least = placer.wanted.slices, 0, placer.wanted.slices
     if placer.wanted.leader:
         first = int(_order(room, among, led=True)[0])
@@ -125,7 +125,7 @@ def filled(placer: Placer, room: Room, among: Counts) -> tuple[int, int] | None:
 
 
 def _entropy(placer: Placer, choice: _Choice) -> dict[int, float]:
-    """Return by domain how evenly its kept children share its room."""
+    """Return for each domain how evenly its kept children share its room."""
     level = placer.wanted.level
     parents, pods = placer.domains.levels[level + 1].parents, placer.rooms[level + 1].pods
     return {
@@ -143,10 +143,10 @@ def entropy_of(amounts: Sequence[int]) -> float:
 def chosen_domains(
     placer: Placer, room: Room, among: Counts, number: int, least: int, entropy: dict[int, float] | None = None
 ) -> tuple[Part, ...] | None:
-    """Return exactly `number` domains that take all with the least room in total; None where there are none.
+    """Return exactly `number` domains that hold all with the least total room; None if there are none.
 
-    A leader's domain keeps room for `least` slices. Dynamic programming over domains, in the order in which equal
-    totals are preferred.
+    A leader's domain keeps room for `least` slices. Dynamic programming over domains, in the order of preference among
+    equal totals.
     """
     order = _order(room, among, led=placer.wanted.leader)
     if entropy is not None:
@@ -168,7 +168,7 @@ def chosen_domains(
 
 
 def dealt(placer: Placer, level: int, among: Counts, threshold: int) -> list[Part]:
-    """Give each of the fewest domains `threshold` slices, and the rest to the largest first; raises `Unplaced`."""
+    """Give each of the fewest domains `threshold` slices, then the rest to the largest first; raises `Unplaced`."""
     room, need = placer.rooms[level], placer.wanted.slices
     tried = filled(placer, room, among)
     chosen = tried and chosen_domains(placer, room, among, tried[0], threshold)

@@ -1,4 +1,4 @@
-"""Cases of balanced placement on domains whose room is given: which are needed, which are chosen, what each gets."""
+"""Cases of balanced placement on domains with given room: which are needed, which are chosen, what each gets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from simsched_policies.production.kueue.placing import Part, Placer, Room, Unpla
 from simsched_policies.production.kueue.topology import Domains
 
 Json = Mapping[str, Any]
-#: What a domain says of its room; what it does not say is 0, beside a leader as without.
+#: The room that a domain declares; 0 if missing, with or without a leader.
 _ROOM = ("pods", "slices", "pods_led", "slices_led", "leaders")
 
 
 def compared(case: Json) -> tuple[object, object]:
-    """Return what is expected of a case, and what is found; domains with equal room are preferred by name."""
+    """Return the expected and the found result of a case; domains with equal room are ordered by name."""
     names = [one["id"] for one in sorted(case["domains"], key=lambda one: (one.get("values", ()), one["id"]))]
     by_name = {one["id"]: one for one in case["domains"]}
     led = {"pods_led": "pods", "slices_led": "slices"}

@@ -1,4 +1,4 @@
-"""Who may be preempted for a workload, and in which order candidates are tried."""
+"""Which workloads may be preempted for another, and the order in which candidates are tried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 
 def in_order(candidates: Iterable[Workload], queue: str, *, by_usage: bool = False) -> list[Workload]:
-    """Sort candidates: evicted ones, those of other queues than the preemptor's `queue`, low priority, admitted last.
+    """Sort candidates: evicted ones, those outside the preemptor's `queue`, low priority, latest admission.
 
     With `by_usage` (admission fair sharing) two of one queue are compared by the usage of their local queues before
     that, larger first.
@@ -30,12 +30,12 @@ def in_order(candidates: Iterable[Workload], queue: str, *, by_usage: bool = Fal
 
 
 def uses(workload: Workload, resources: Iterable[FlavourResource]) -> bool:
-    """Say whether a workload holds any of `resources`."""
+    """Return whether a workload holds any of `resources`."""
     return any(workload.usage.get(resource, 0) > 0 for resource in resources)
 
 
 def exceeds_any(node: Node, resources: Iterable[FlavourResource]) -> bool:
-    """Say whether a node uses more than the quota of its subtree of any of `resources`."""
+    """Return whether a node uses more than the quota of its subtree of any of `resources`."""
     usage, subtree = node.usage, node.subtree
     for resource in resources:  # noqa: SIM110 - searches for victims ask this most of all
         if usage.get(resource, 0) > subtree.get(resource, 0):
@@ -44,7 +44,7 @@ def exceeds_any(node: Node, resources: Iterable[FlavourResource]) -> bool:
 
 
 def all_exceed(nodes: Iterable[Node], resources: Iterable[FlavourResource]) -> bool:
-    """Say whether each of some nodes uses more than the quota of its subtree of any of `resources`."""
+    """Return whether each of some nodes uses more than the quota of its subtree of any of `resources`."""
     for node in nodes:  # noqa: SIM110 - as above
         if not exceeds_any(node, resources):
             return False
@@ -71,20 +71,20 @@ def _below(candidate: Workload, preemptor: Workload, rule: Within) -> bool:
 
 
 def reclaimable(rule: Reclaim, candidate: Workload, preemptor: Workload) -> bool:
-    """Say whether priorities allow to preempt a workload of another queue."""
+    """Return whether priorities allow preempting a workload of another queue."""
     if rule is Reclaim.LOWER_PRIORITY:
         return candidate.priority < preemptor.priority
     return rule is Reclaim.ANY
 
 
 def common_ancestor(one: Node, other: Node) -> Node | None:
-    """Return the lowest node above both, None where they share no tree."""
+    """Return the lowest node above both, None if they share no tree."""
     above = {id(node) for node in one.path()}
     return next((node for node in other.path() if id(node) in above), None)
 
 
 def below_ancestor(node: Node, ancestor: Node) -> list[Node]:
-    """List the nodes from `node` up to, and without, `ancestor`."""
+    """List the nodes from `node` up to `ancestor`, excluding `ancestor`."""
     found = []
     for step in node.path():
         if step is ancestor:

@@ -1,4 +1,4 @@
-"""Classical preemption of Kueue: by priority in the own queue, by reclaiming what other queues borrow."""
+"""Classical preemption of Kueue: by priority within a queue, by reclaiming what other queues borrow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from simsched_policies.production.kueue.tree import Node, QuotaTree
 
 
 class _Kind(Enum):
-    """On what ground a candidate may be preempted."""
+    """The reason for which a candidate may be preempted."""
 
     HIERARCHY = 0
     WITHOUT_BORROWING = 1
@@ -49,12 +49,12 @@ _REASONS = {
 class _Candidate:
     workload: Workload
     kind: _Kind
-    #: The nodes that must go on exceeding their quota for the candidate to stay one.
+    #: The nodes that must keep exceeding their quota for the candidate to remain one.
     borrowers: tuple[Node, ...] = ()
 
 
 def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = False) -> list[Victim]:
-    """Choose whom to preempt to admit a workload; an empty list if that is impossible.
+    """Choose the workloads to preempt to admit another; an empty list if that is impossible.
 
     `tree` is unchanged. Source: Kueue, preemption (classical), and hierarchical cohorts (KEP-79).
     """
@@ -73,10 +73,10 @@ def classical_victims(tree: QuotaTree, incoming: Incoming, *, by_usage: bool = F
 
 
 def _may_reclaim(tree: QuotaTree, incoming: Incoming, own: Sequence[_Candidate]) -> bool:
-    """Say whether candidates of other queues could help.
+    """Return whether candidates of other queues could help.
 
-    They cannot where the request goes beyond the nominal quota though all own candidates went, no subtree below a
-    common ancestor has room for it, and nobody may be preempted while borrowing: all others are then passed over.
+    They cannot if the request exceeds the nominal quota even without all own candidates, no subtree below a common
+    ancestor has room for it, and preemption while borrowing is not allowed: all others are then skipped.
     """
     node, asked = tree.queues[incoming.workload.queue], incoming.workload.usage
     if node.queue is None or node.queue.borrow_preempts_lower or any(_advantage(node, asked).values()):
@@ -88,11 +88,10 @@ def _may_reclaim(tree: QuotaTree, incoming: Incoming, own: Sequence[_Candidate])
 
 
 class _Lender:
-    """Another queue that borrows: it and the cohorts above that borrow too, the rule, and who has the advantage.
+    """Another queue that borrows: it and the borrowing cohorts above it, the rule, and which side has the advantage.
 
-    Its candidates come in the order of their queue, each with the ground; they are looked for only as far as needed,
-    and none comes once one of the borrowers borrows no more. None is one `while_borrowing` where the preemptor may only
-    reclaim what it owns.
+    It yields its candidates in the order of their queue, each with the reason; the search is lazy and ends once one of
+    the borrowers no longer borrows. No candidate is `while_borrowing` if the preemptor may only reclaim what it owns.
     """
 
     def __init__(self, borrowers: tuple[Node, ...], spec: ClusterQueue, incoming: Incoming, *, advantage: bool) -> None:
@@ -120,7 +119,7 @@ class _Lender:
 
 
 def _borrowing_queues(tree: QuotaTree, incoming: Incoming) -> list[_Lender]:
-    """List the other queues that borrow what is contested, as all cohorts do that are only above them."""
+    """List the other queues that borrow contested amounts, and whose separate ancestors all borrow too."""
     node = tree.queues[incoming.workload.queue]
     if node.queue is None or node.queue.reclaim is Reclaim.NEVER:
         return []
@@ -135,7 +134,7 @@ def _borrowing_queues(tree: QuotaTree, incoming: Incoming) -> list[_Lender]:
 
 
 def _borrowing(node: Node, contested: Iterable[FlavourResource]) -> Iterator[tuple[Node, ...]]:
-    """Yield the queues at or below a node, which borrows, that borrow as all cohorts above do, each with these."""
+    """Yield the borrowing queues at or below a borrowing node whose cohorts all borrow, each with these cohorts."""
     if node.queue is not None:
         yield (node,)
     for child in node.children:
@@ -144,7 +143,7 @@ def _borrowing(node: Node, contested: Iterable[FlavourResource]) -> Iterator[tup
 
 
 def _advantage(queue: Node, amounts: Amounts) -> dict[int, bool]:
-    """Return for every node above `queue` whether the request fits into the quota of a subtree below it."""
+    """Return for every node above `queue` whether the request fits the quota of a subtree below it."""
     told: dict[int, bool] = {}
     fits, left = False, dict(amounts)
     for node in queue.path():
@@ -168,7 +167,7 @@ _GROUPS = {_Kind.HIERARCHY: 0, _Kind.WITHOUT_BORROWING: 1, _Kind.WHILE_BORROWING
 def _in_order(
     incoming: Incoming, own: Sequence[_Candidate], outside: Sequence[_Lender], *, by_usage: bool
 ) -> Iterable[_Candidate]:
-    """Yield candidates: evicted ones, those below the preemptor in the tree, other queues, the own queue."""
+    """Yield candidates: evicted ones, those below the preemptor in the tree, other queues, then its own queue."""
 
     def key(one: _Candidate) -> tuple[bool, int, int, float, str]:
         workload = one.workload
@@ -182,7 +181,7 @@ def _in_order(
 
 
 def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Lender]) -> Iterator[bool]:
-    """Yield, in order, whether the preemptor may borrow in the attempt."""
+    """Yield, for each attempt in order, whether the preemptor may borrow."""
     node = tree.queues[incoming.workload.queue]
     forbidden = node.queue is None or not node.queue.borrow_preempts_lower
     full = any(node.usage.get(r, 0) >= node.subtree.get(r, 0) for r in incoming.contested)
@@ -195,7 +194,7 @@ def _attempts(tree: QuotaTree, incoming: Incoming, outside: Sequence[_Lender]) -
 
 
 def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Iterable[_Candidate], *, borrow: bool) -> list[Victim]:
-    """Take candidates until the workload fits, then give back those that were not needed."""
+    """Take candidates until the workload fits, then spare those that were not needed."""
     asked, taken, done = incoming.workload, [], False
     for candidate in candidates:
         if borrow and candidate.kind is _Kind.WITHOUT_BORROWING:
@@ -214,12 +213,12 @@ def _attempt(tree: QuotaTree, incoming: Incoming, candidates: Iterable[_Candidat
 
 
 def has_place(incoming: Incoming) -> bool:
-    """Say whether a workload that a topology places finds a place now."""
+    """Return whether a workload that a topology places finds a place now."""
     return incoming.has_place is None or incoming.has_place()
 
 
 def fill_back(tree: QuotaTree, incoming: Incoming, taken: Sequence[Victim], *, borrow: bool = True) -> list[Victim]:
-    """Spare the victims, latest first, that the workload does not need; list the others."""
+    """Spare unneeded victims, latest first; list the others."""
     asked, kept = incoming.workload, list(taken[-1:])
     for victim in reversed(taken[:-1]):
         tree.count(victim.workload)

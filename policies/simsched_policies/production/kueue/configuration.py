@@ -1,4 +1,4 @@
-"""Kueue's own configuration (`config.kueue.x-k8s.io`), as the model has it."""
+"""Kueue's own configuration (`config.kueue.x-k8s.io`), as objects of the model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _STRATEGIES = tuple(rule.value for rule in BOTH)
 
 
 def configured(fields: Fields) -> dict[str, Any]:
-    """Return what Kueue's own configuration says, as fields of `Setup`."""
+    """Return Kueue's own configuration as fields of `Setup`."""
     more: dict[str, Any] = {}
     fields.skip("health", "metrics", "webhook", "leaderElection", "controller", "internalCertManagement", "tls")
     fields.skip("clientConnection", "namespace", "pprofBindAddress", "objectRetentionPolicies")
     fields.part("integrations").skip("frameworks", "externalFrameworks", "podOptions", "labelKeysToCopy")
-    fields.skip("manageJobsWithoutQueueName")  # a workload without a queue is refused in any case
+    fields.skip("manageJobsWithoutQueueName")  # a workload without a queue is always refused
     names = fields.part("featureGates")
     switched = {name: names.flag(name) for name in names}
     try:

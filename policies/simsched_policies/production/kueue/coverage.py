@@ -1,4 +1,4 @@
-"""Which scenarios of quota the model covers: a rule for every part of a case, none for a case by its name."""
+"""Which scenarios of quota the model covers: rules for the parts of a case, never for a case by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simsched_policies.production.kueue.model import Preference, Stop
 
 Json = Mapping[str, Any]
 
-#: Keys that tell the kind of a case.
+#: Keys that determine the kind of a case.
 KINDS = ("available", "shares", "candidates", "actions", "victims", "outcome", "placement", "assignment", "compared",
          "balanced", "counted", "borrows")  # fmt: skip
 
@@ -41,7 +41,7 @@ _POD_SET = {
     *("name", "count", "min_count", "request", "limits", "selector", "affinity", "tolerations", "group"),
     *("topology", "preferred_affinity", "previous"),
 }
-#: What each part of a case may say.
+#: The keys that each part of a case may have.
 _KNOWN: Mapping[str, set[str]] = {
     "case": _CASE,
     "queue": _QUEUE,
@@ -74,8 +74,8 @@ _NOT_MODELLED: Mapping[str, str] = {
     "x_objects": "the case does not say which further objects there are",
     "x_Limit": "the case does not say which limits the pods have",
 }
-#: Words in the name of a case, or of a flavour that its pending workloads could get, with the key that must then say
-#: more, and what a case without it does not say.
+#: Words in the name of a case, or of a flavour that its pending workloads could get, with the key that must then be
+#: given, and what is unknown without it.
 _SPOKEN_OF: Mapping[str, tuple[str, str]] = {
     "taint": ("flavours", "which flavours have which taints"),
     "tolerat": ("flavours", "which flavours have which taints"),
@@ -86,12 +86,12 @@ _SPOKEN_OF: Mapping[str, tuple[str, str]] = {
 
 
 def plain(case: Json) -> bool:
-    """Say whether a case of a cycle leaves open what its flavours are, which then have neither labels nor taints."""
+    """Return whether a case of a cycle leaves its flavours undefined; they then have neither labels nor taints."""
     return "outcome" in case and "flavours" not in case and not left_out(case)
 
 
 def left_out(case: Json) -> str:
-    """Return the rule by which a case is not covered, empty if it is."""
+    """Return the rule that excludes a case, empty if the case is covered."""
     return next(_reasons(case), "")
 
 
@@ -114,7 +114,7 @@ def _reasons(case: Json) -> Iterator[str]:
 
 
 def _unsaid(case: Json) -> Iterator[str]:
-    """Yield what a case of a cycle speaks of by name only."""
+    """Yield what a case of a cycle mentions only by name."""
     if "outcome" not in case:
         return
     asked = {workload.get("queue") for workload in case.get("pending", [])}

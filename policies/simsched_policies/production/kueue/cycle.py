@@ -1,4 +1,4 @@
-"""One cycle of admission: the heads of all queues, their flavours, their order, and who gets in or makes room."""
+"""One admission cycle: the heads of all queues, their flavours, their order, and which are admitted or preempt."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from simsched_policies.production.kueue.tree import Node, QuotaTree, level_of
 class Rules:
     """How a cycle assigns flavours, orders workloads and preempts: by priority, or for fair sharing.
 
-    `queue_usage` returns the decayed usage of a pending workload's local queue (admission fair sharing), None where
-    that is off. `flavours` None stands for flavours without labels under any name, `namespaces` None for any.
+    `queue_usage` returns the decayed usage of a pending workload's local queue (admission fair sharing), None if that
+    is off. `flavours` None means flavours of any name without labels, `namespaces` None any namespace.
     """
 
     fair_sharing: bool = False
@@ -53,17 +53,17 @@ class Rules:
 
     @cached_property
     def market(self) -> Market:
-        """Return what a search for flavours reads."""
+        """Return the settings of a flavour search."""
         levels = {name: topology.levels for name, topology in self.topologies.items()}
         return Market(self.flavours, self.gates, self.fair_sharing, self.ignore_undeclared, levels)
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A head of a queue, with what an earlier cycle left: its flavours, and whether its victims are still leaving.
+    """A head of a queue, with the state from earlier cycles: its flavours, and whether its victims are still leaving.
 
-    One that has quota (`holds`) comes for a second pass: for places that it still lacks, or for the pods that lay on
-    nodes that `failed`, unless it `keeps` its places whatever fails.
+    One that has quota (`holds`) takes a second pass: for missing places, or for the pods that were on `failed` nodes,
+    unless it `keeps` its places regardless of failures.
     """
 
     asking: Asking
@@ -76,9 +76,9 @@ class Pending:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a cycle found for one head: its flavours, how they stand to the quota, and its victims.
+    """The result of a cycle for one head: its flavours, their grade, and its victims.
 
-    `why` tells why it waits although quota might be there.
+    `why` is the reason why it waits although quota might be available.
     """
 
     asking: Asking
@@ -90,17 +90,17 @@ class Entry:
 
     @property
     def usage(self) -> Amounts:
-        """Return what its queue would use more."""
+        """Return the additional usage of its queue."""
         return self.assignment.usage
 
     @property
     def mode(self) -> Mode:
-        """Return how it stands to the quota."""
+        """Return how it relates to the quota."""
         return self.assignment.grade.mode
 
     @property
     def borrows(self) -> bool:
-        """Say whether it needs quota of other queues."""
+        """Return whether it needs quota of other queues."""
         return self.assignment.level > 0
 
 
@@ -108,9 +108,9 @@ class Entry:
 class Outcome:
     """The result of a cycle, each list in the order of decision.
 
-    `admitted` may start; `preempting` wait for their victims to go, as `deferred` do for victims of others; `skipped`
-    lost their place to earlier entries and are asked again; `parked` fit nowhere until capacity changes; `refused` are
-    parked even where a queue is first in, first out; `evicted` had quota, but the pods of a failed node find no place.
+    `admitted` may start; `preempting` wait for their victims to leave, `deferred` for victims of others; `skipped` lost
+    their place to earlier entries and are tried again; `parked` fit nowhere until capacity changes; `refused` are
+    parked even in a first-in-first-out queue; `evicted` had quota, but the pods of a failed node find no place.
     """
 
     admitted: tuple[Entry, ...]
@@ -128,7 +128,7 @@ _NOTHING = Assignment((), {}, Grade.NO_FIT, 0)
 def queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, str]]:
     """Return the key by which a queue orders its workloads: highest priority, then oldest, then by name.
 
-    Under admission fair sharing the local queue that used least comes before that.
+    Under admission fair sharing, low usage of the local queue comes first.
     """
 
     def key(asking: Asking) -> tuple[float, int, float, str]:
@@ -147,22 +147,23 @@ def heads(pending: Iterable[Asking], rules: Rules | None = None) -> list[Asking]
 
 
 def run_cycle(tree: QuotaTree, asking: Sequence[Asking | Pending], rules: Rules) -> Outcome:
-    """Decide on the heads of the queues; `tree` is unchanged.
+    """Decide on the heads of the queues; `tree` is not changed.
 
-    An entry is checked again against what earlier ones of the cycle took, their victims taken off. One that needs
-    preemption keeps its amounts reserved for the cycle. One that finds no victim is parked, but keeps what its queue
-    may still use from those behind it, unless its queue can reclaim that at any time. Source: Kueue, scheduling cycle.
+    An entry is checked again after the earlier ones of the cycle, without their victims. One that needs
+    preemption keeps its amounts reserved for the cycle. One that finds no victim is parked, but reserves what its queue
+    may still use against those behind it, unless its queue can reclaim that at any time. Source: Kueue, scheduling
+    cycle.
     """
     return _Cycle(tree, rules).run([one if isinstance(one, Pending) else Pending(one) for one in asking])
 
 
 class _Cycle:
-    """One cycle; the tree counts what entries took while it runs."""
+    """One cycle; the tree counts what entries take while it runs."""
 
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
         self.tree, self.rules, self.market = tree, rules, rules.market
         self.taken: dict[str, Victim] = {}
-        #: The last search for victims: what for, and its result.
+        #: The last search for victims: its question and its result.
         self.foreseen: tuple[Amounts, frozenset[FlavourResource], tuple[Victim, ...]] = ({}, frozenset(), ())
         self.reserved: list[tuple[str, Amounts, tuple[Assigned, ...], tuple[Assigned, ...]]] = []
         self.done: dict[str, list[Entry]] = {
@@ -188,7 +189,7 @@ class _Cycle:
         return Outcome(**{name: tuple(entries) for name, entries in self.done.items()})
 
     def nominate(self, one: Pending) -> Entry:
-        """Find flavours and victims for a head; with fewer pods if it cannot have all."""
+        """Find flavours and victims for a head, with fewer pods if not all fit."""
         asking, node = one.asking, self.tree.queues[one.asking.queue]
         if one.holds is not None:
             return self._second_pass(one, one.holds)
@@ -215,7 +216,7 @@ class _Cycle:
         return Entry(asking, found, self._victims(asking, found.usage, found.contested()))
 
     def _topologies(self, node: Node, found: Assignment) -> dict[str, Domains]:
-        """Return the topologies that place some pods now, and not once a check of their flavours has provided nodes."""
+        """Return the topologies that place some pods now, not after a check of their flavours has provisioned nodes."""
         if not self.tree.topologies:
             return {}
         chosen = {one.flavour for pods in found.found for one in pods.flavours.values()}
@@ -225,7 +226,7 @@ class _Cycle:
         return {name: domains for name, domains in self.tree.topologies.items() if name in chosen}
 
     def _placed(self, asking: Asking, found: Assignment, topologies: Mapping[str, Domains]) -> Entry:
-        """Find places for pods, or victims that free some; without victims, what they would have on empty nodes."""
+        """Find places for pods, or victims that free some; without victims, their places on empty nodes."""
         gates, flavours = self.rules.gates, self.rules.flavours
         there, why = settled(found, topologies, gates, flavours)
         if there.grade.mode is not Mode.PREEMPT:
@@ -244,7 +245,7 @@ class _Cycle:
         return Entry(asking, there, victims, why)
 
     def _second_pass(self, one: Pending, held: Workload) -> Entry:
-        """Find the places that a workload with quota lacks, or those of the pods of failed nodes."""
+        """Find the missing places of a workload with quota, or new ones for the pods of failed nodes."""
         pods = {pods.name: pods for pods in one.asking.pod_sets}
         found = tuple(
             Found(
@@ -266,7 +267,7 @@ class _Cycle:
         return Entry(one.asking, there._replace(grade=Grade.NO_FIT) if why else there, why=why, holds=held)
 
     def _partial(self, asking: Asking) -> Entry | None:
-        """Search for the most pods with which a workload fits or finds victims, None if not even the least do."""
+        """Find the largest number of pods with which a workload fits or finds victims; None if its minimum does not."""
         spare = [pods.count - (pods.count if pods.min_count is None else pods.min_count) for pods in asking.pod_sets]
         total = sum(spare)
         low, high, best = 1, total, None
@@ -284,7 +285,7 @@ class _Cycle:
         return best
 
     def _foresee(self, asking: Asking, key: FlavourResource, amount: int) -> tuple[Grade, int]:
-        """Say whom an amount of one resource alone would preempt, and at which level it borrows once they are gone."""
+        """Return which workloads an amount of one resource would preempt, and its borrowing level without them."""
         node = self.tree.queues[asking.queue]
         victims = self._victims(asking, {key: amount}, frozenset((key,)))
         if not victims:
@@ -301,7 +302,7 @@ class _Cycle:
         contested: frozenset[FlavourResource],
         has_place: Callable[[], bool] | None = None,
     ) -> tuple[Victim, ...]:
-        """Return whom a workload would preempt; what it asks for last is often what it asks for in all."""
+        """Return the victims of a workload; cached, as the last question often equals the whole one."""
         if has_place is not None:
             return self._search(asking, usage, contested, has_place)
         if self.foreseen[:2] != (usage, contested):
@@ -330,7 +331,7 @@ class _Cycle:
         )
 
     def _process(self, entry: Entry) -> None:
-        """Decide on an entry after those before it, and count what it takes."""
+        """Decide on an entry after the earlier ones, and count what it takes."""
         if entry.holds is not None:
             self._take("admitted", entry)
             return
@@ -372,7 +373,7 @@ class _Cycle:
             self.tree.place(one)
 
     def _lost_its_place(self, entry: Entry) -> bool:
-        """Say whether earlier entries took the places of one that has still quota."""
+        """Return whether earlier entries took the places of one that still has quota."""
         gated = not self.rules.gates["TASRecomputeAssignmentWithinSchedulingCycle"]
         if gated or not self.tree.topologies or not _feasible(entry):
             return False
@@ -387,7 +388,7 @@ class _Cycle:
         gone = self._gone(entry)
         if not self.tree.topologies:
             if self.tree.fits(entry.asking.queue, entry.usage):
-                return True  # the more so without victims
+                return True  # all the more without victims
             if not gone:
                 return False
         with self.tree.without_all(victim.workload for victim in gone):
@@ -404,7 +405,7 @@ def _feasible(entry: Entry) -> bool:
 
 
 def inactive(node: Node, rules: Rules) -> str:
-    """Return why a queue takes nobody, empty if it does: it is stopped, or names a flavour that does not exist."""
+    """Return why a queue takes no workloads, empty if it does: it is stopped, or names an unknown flavour."""
     if node.queue is None or node.queue.stop is not Stop.NONE:
         return "the ClusterQueue is stopped"
     if any(name in rules.checks and not rules.checks[name].active for name in node.queue.checks):
@@ -425,7 +426,7 @@ def _outside_namespace(node: Node, asking: Asking, rules: Rules) -> str:
 
 
 def _kept(node: Node, entry: Entry) -> Amounts:
-    """Return what an entry without victims keeps from others: up to the nominal quota, or the limit of borrowing."""
+    """Return what an entry without victims reserves: up to the nominal quota, or the borrowing limit."""
     if node.queue is None or node.queue.reclaim is Reclaim.ANY:
         return {}
     kept: dict[FlavourResource, int] = {}
@@ -438,9 +439,9 @@ def _kept(node: Node, entry: Entry) -> Amounts:
 
 
 def ordered(tree: QuotaTree, entries: Sequence[Entry], rules: Rules) -> Iterator[Entry]:
-    """Yield entries in the order of decision; under fair sharing it depends on what was done with those before.
+    """Yield entries in the order of decision; under fair sharing it depends on the decisions so far.
 
-    Classical: those that borrow from nearby first, by priority, then by age.
+    Classical: by borrowing level, then by priority, then by age.
     """
     waiting_first = rules.gates["PrioritizePreemptorWorkloads"]
     if not rules.fair_sharing:
@@ -468,7 +469,7 @@ def _precedence(entry: Entry, rules: Rules) -> tuple[int, float, str]:
 
 
 def _winner(tree: QuotaTree, entries: Sequence[Entry], rules: Rules) -> Entry:
-    """Return the entry that wins from the leaves up, in the first tree that has one; queues without cohort go first."""
+    """Return the entry that wins from the leaves up, in the first tree with one; queues without a cohort go first."""
     standing: dict[int, list[Entry]] = {}
     roots: dict[int, Node] = {}
     for entry in entries:
@@ -508,7 +509,7 @@ def _tournament(tree: QuotaTree, node: Node, entries: Mapping[str, Entry], rules
 
 
 def admit(entry: Entry, now_s: float) -> Workload:
-    """Return the workload of an entry as it holds quota from `now_s` on."""
+    """Return the workload of an entry as it holds quota from `now_s`."""
     asking, assigned = entry.asking, entry.assignment.assigned()
     usage: dict[FlavourResource, int] = {}
     for one in assigned:

@@ -1,4 +1,4 @@
-"""Places in topologies for the sets of pods that a cycle gives flavours to."""
+"""Places in topologies for the pod sets to which a cycle gives flavours."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def placed(
     earlier: Earlier | None = None,
     flavours: Mapping[str, ResourceFlavor] | None = None,
 ) -> tuple[Assignment, str]:
-    """Place the sets of pods whose flavour has a topology; return them with their places, or why one has none.
+    """Place the pod sets whose flavour has a topology; return them with their places, or why one has none.
 
-    With `empty` nothing that a topology placed is in the way. The sets of a flavour are placed in order.
+    With `empty`, pods that a topology placed are ignored. The sets of a flavour are placed in order.
     """
     found = list(assignment.found)
     by_flavour: dict[str, list[int]] = {}
@@ -55,7 +55,7 @@ def placed(
 
 
 def may_fit(assignment: Assignment, domains: Mapping[str, Domains]) -> bool:
-    """Say whether there is room for each set of pods that a topology places, were it alone: quicker than a search."""
+    """Return whether each pod set that a topology places would fit on its own: faster than a search."""
     return all(
         one.pods.count <= most_pods(domains[flavour], one.pods)
         for one in assignment.found
@@ -78,10 +78,10 @@ def settled(
     gates: Mapping[str, bool],
     flavours: Mapping[str, ResourceFlavor] | None = None,
 ) -> tuple[Assignment, str]:
-    """Place what fits the quota, and return it with why it has no place now, empty if it has one.
+    """Place what fits the quota; return it with the reason why it has no place now, empty if it has one.
 
-    What has none, or needs preemption for its quota, gets what it would have on empty nodes; without that it fits
-    nowhere. Source: Kueue, topology-aware scheduling with preemption.
+    Without one, or if its quota needs preemption, it gets the places it would have on empty nodes; without those it
+    fits nowhere. Source: Kueue, topology-aware scheduling with preemption.
     """
     why = ""
     if assignment.grade is Grade.FIT:
@@ -94,7 +94,7 @@ def settled(
 
 
 def _contesting(assignment: Assignment, domains: Mapping[str, Domains]) -> Assignment:
-    """Return an assignment whose flavours with a topology need preemption: quota is there, but no place."""
+    """Return the assignment with its topology flavours marked as needing preemption: there is quota, but no place."""
 
     def worse(one: Found) -> Found:
         chosen = {

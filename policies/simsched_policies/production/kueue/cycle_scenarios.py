@@ -1,4 +1,4 @@
-"""Cases of one cycle of admission: who is admitted, where, who must leave and who waits."""
+"""Cases of one admission cycle: which workloads are admitted, where, which are preempted and which wait."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def reasons_of(victims: Iterable[Victim]) -> dict[str, str]:
 
 
 def strategies_of(case: Json) -> Sequence[Rule]:
-    """Return the rules of fair sharing of a case."""
+    """Return the fair-sharing rules of a case."""
     return tuple(Rule(name) for name in case.get("strategies", [rule.value for rule in BOTH]))
 
 
 def cycle(case: Json) -> tuple[object, object]:
-    """Run one cycle for the pending workloads that head their queues, and those due for a second pass."""
+    """Run one cycle for the heads of the queues and the workloads due for a second pass."""
     tree, _ = tree_of(case)
     rules = _rules(case)
     _place(case, tree, rules)
@@ -60,7 +60,7 @@ def _rules(case: Json) -> Rules:
 
 
 def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
-    """Give the tree the topologies of its flavours, with the pods that are there."""
+    """Give the tree the topologies of its flavours, with existing pods."""
     nodes = [node_of(entry) for entry in case.get("nodes", ())]
     on = rules.gates["TopologyAwareScheduling"]
     topologies = domains_by_flavour(rules.flavours or {}, rules.topologies, nodes) if on else {}
@@ -78,7 +78,7 @@ def _second_pass(entry: Json, case: Json, tree: QuotaTree, gates: Mapping[str, b
 
 
 def _is_new(entry: Entry) -> bool:
-    """Say whether an entry got quota, or other places than it has."""
+    """Return whether an entry got quota, or places other than it had."""
     held = () if entry.holds is None else entry.holds.assigned
     return [one.places for one in entry.assignment.found] != [one.places for one in held]
 

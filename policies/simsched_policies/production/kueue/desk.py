@@ -1,4 +1,4 @@
-"""A run of manifests: its queues and rules, its jobs as workloads with pods, and the nodes on which these go."""
+"""A run of manifests: its queues and rules, its jobs as workloads with pods, and the nodes for these."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MOST_NAMED = 20
 
 
 class Desk:
-    """Answers for what the manifests declare: queues, rules, what jobs ask for, where they go.
+    """The declarations of the manifests: queues, rules, what jobs ask for, where they go.
 
-    Raises `InputError` for manifests that are wrong.
+    Raises `InputError` for invalid manifests.
     """
 
     def __init__(self, path: str, allow: Collection[str] = (), *, grows: bool = False) -> None:
-        """Read the manifests; where they grow, nodes and quotas follow the cluster."""
+        """Read the manifests; if they grow, nodes and quotas follow the cluster."""
         self._path, self._grows = path, grows
         self._declared: Declared = declared(Path(path), allow)
         setup = self._declared.setup
@@ -41,11 +41,11 @@ class Desk:
         self._held: dict[str, tuple[Pods, ...]] = {}
         #: The same nodes with nothing on them.
         self._idle = self._machines
-        #: Why workloads of a shape could never run, empty where they could.
+        #: Why workloads of a shape could never run, empty if they could.
         self._never: dict[object, str] = {}
 
     def tree(self) -> QuotaTree:
-        """Return the tree of quotas, with nothing used, and the topologies of the nodes as they are."""
+        """Return the unused tree of quotas, and the topologies of the nodes as they are."""
         return self._tree(self._machines)
 
     def _tree(self, machines: Machines) -> QuotaTree:
@@ -54,7 +54,7 @@ class Desk:
         return tree
 
     def rules(self, used: Callable[[Asking], float]) -> Rules:
-        """Return the rules of a cycle; `used` tells the usage of a local queue, under admission fair sharing."""
+        """Return the rules of a cycle; `used` returns the usage of a local queue under admission fair sharing."""
         setup, by_usage = self.setup, {one.name for one in self.setup.queues if one.by_usage}
         return Rules(
             setup.strategies is not None,
@@ -69,7 +69,7 @@ class Desk:
         )
 
     def begin(self, cluster: Cluster) -> None:
-        """Match the nodes of the cluster with those declared; raises `InputError` where they differ."""
+        """Match the nodes of the cluster with the declared ones; raises `InputError` if they differ."""
         nodes = in_service(self._declared.nodes)
         if self._grows and nodes:
             before, nodes = nodes, grown(nodes, cluster)
@@ -79,14 +79,14 @@ class Desk:
         elif [node.gpus for node in nodes] != [node.gpus for node in cluster.nodes]:
             message = f"declares {len(nodes)} nodes with GPUs, and the cluster has {len(cluster.nodes)}, or others"
             raise InputError(Problem(self._path, message, "give both the same nodes in the same order"))
-        # Nodes without GPUs take pods too, though a cluster has none: they stand behind those that it has.
+        # Nodes without GPUs take pods too, although a cluster has none: they follow the nodes that it has.
         self._facts = [*nodes, *(one for one in self._declared.nodes if one.takes_pods and not one.gpus)]
         self._up = (True,) * len(nodes)
         self._machines = Machines(self._facts, self.setup)
         self._idle = Machines(self._facts, self.setup)
 
     def refresh(self, up: Sequence[bool], tree: QuotaTree) -> None:
-        """Note which nodes are up, and tell the tree."""
+        """Record which nodes are up, and update the tree."""
         if tuple(up) != self._up:
             self._up = tuple(up)
             others = (True,) * (len(self._facts) - len(self._up))
@@ -96,7 +96,7 @@ class Desk:
             tree.use(self._machines.topologies)
 
     def asking(self, number: str, job: JobView) -> Asking:
-        """Return what a job asks for; raises `InputError` for one that no manifest has."""
+        """Return what a job asks for; raises `InputError` for a job without a manifest."""
         one = self._declared.jobs.get(job.id)
         if one is None:
             message, remedy = f"has no workload '{job.id}'", "replay the jobs of the same manifests"
@@ -116,7 +116,7 @@ class Desk:
         )
 
     def place(self, entry: Entry) -> Allocation | str:
-        """Take room on nodes for an admitted workload and return its GPUs; say why where there is none."""
+        """Reserve room on nodes for an admitted workload and return its GPUs, or why there is none."""
         found = self._machines.place(entry.asking.pod_sets, entry.assignment.assigned())
         if isinstance(found, str):
             return found
@@ -128,7 +128,7 @@ class Desk:
         self._machines.give_back(self._held.pop(number))
 
     def weight(self, local_queue: str) -> float:
-        """Return the weight of a local queue, called by namespace and name."""
+        """Return the weight of a local queue, given by namespace and name."""
         namespace, _, name = local_queue.partition("/")
         return self._queues[namespace, name].weight
 
@@ -140,7 +140,7 @@ class Desk:
         return max((self.setup.checks[name].delay_s for name in asked if name in self.setup.checks), default=0.0)
 
     def hopeless(self, jobs: Sequence[JobView]) -> Mapping[str, str]:
-        """Return the jobs that could not be admitted even if nothing else were there, and why."""
+        """Return the jobs that could not be admitted even to an empty cluster, and why."""
         found: dict[str, str] = {}
         for job in jobs:
             asking = self.asking("0", job)
@@ -173,7 +173,8 @@ class Desk:
 def _made_up(cluster: Cluster, setup: Setup) -> Iterator[NodeFacts]:
     """Return nodes for a cluster that no manifest describes.
 
-    Those whose GPU type has the name of a flavour belong to it, all to flavours of which no type has the name.
+    Nodes whose GPU type is named like a flavour belong to that flavour; all nodes belong to flavours named like no
+    type.
     """
     flavours = setup.flavours or {}
     types = {node.gpu_type for node in cluster.nodes}

@@ -24,18 +24,18 @@ _PREEMPTED = {
 
 @dataclass
 class Record:
-    """What each cycle decided on each workload; a workload that waits for the same reason again gets no new row."""
+    """The decision of each cycle on each workload; a workload that waits on for the same reason gets no new row."""
 
     _rows: list[ReasonRow] = field(default_factory=list)
     _last: dict[str, tuple[str, str]] = field(default_factory=dict)
     _cycle: int = 0
     _quotas: list[QuotaRow] = field(default_factory=list)
-    #: How each queue stood last, and the GPUs that it has taken back from others.
+    #: The last state of each queue, and the GPUs that it has reclaimed.
     _stands: dict[str, tuple[object, ...]] = field(default_factory=dict)
     _reclaimed: dict[str, int] = field(default_factory=dict)
 
     def note(self, now_s: float, outcome: Outcome, names: Mapping[str, str]) -> None:
-        """Note the outcome of a cycle; `names` are the jobs of its workloads."""
+        """Record the outcome of a cycle; `names` are the jobs of its workloads."""
         self._cycle += 1
         for entry in (*outcome.deferred, *outcome.skipped, *outcome.parked, *outcome.refused):
             self._add(now_s, names[entry.asking.id], entry, "Pending", message(entry))
@@ -57,15 +57,15 @@ class Record:
                 self._put(now_s, names[victim.workload.id], victim.workload.queue, "Preempted", "", "", said)
 
     def admitted(self, now_s: float, entry: Entry, name: str) -> None:
-        """Note a workload that got quota and nodes."""
+        """Record a workload that got quota and nodes."""
         self._add(now_s, name, entry, "Admitted", f"Quota reserved in ClusterQueue {entry.asking.queue}")
 
     def unplaced(self, now_s: float, entry: Entry, name: str, why: str) -> None:
-        """Note a workload that has quota and finds no room on nodes."""
+        """Record a workload that has quota but finds no room on nodes."""
         self._add(now_s, name, entry, "Pending", f"quota is there, and no room on nodes: {why}")
 
     def ended(self, now_s: float, name: str, event: str, said: str = "") -> None:
-        """Note what happened to a workload outside of cycles."""
+        """Record an event of a workload outside cycles."""
         self._rows.append(ReasonRow(f"{now_s:g}", "", name, "", event, "", "", said))
 
     def _put(self, now_s: float, name: str, *row: str) -> None:
@@ -80,7 +80,7 @@ class Record:
         self._put(now_s, name, entry.asking.queue, event, _flavours(entry), borrows, said)
 
     def quotas(self, now_s: float, tree: QuotaTree) -> None:
-        """Note how the queues stand that stand otherwise than before."""
+        """Record the queues whose state has changed."""
         for name, node in sorted(tree.queues.items()):
             gpus = {key: quota.nominal for key, quota in node.quotas.items() if is_gpu(key[1])}
             used = {key: amount for key, amount in node.usage.items() if is_gpu(key[1])}
@@ -96,7 +96,7 @@ class Record:
 
 
 def message(entry: Entry) -> str:
-    """Return why a workload waits, as the condition of its object says."""
+    """Return why a workload waits, in the words of its condition."""
     if entry.why:
         return entry.why
     parts = [_of_pods(found) for found in entry.assignment.found]
@@ -112,13 +112,13 @@ def _of_pods(found: Found) -> str:
 
 
 def _flavours(entry: Entry) -> str:
-    """Write the flavours and amounts that an entry takes."""
+    """Format the flavours and amounts that an entry takes."""
     parts = sorted(entry.usage.items())
     return " ".join(f"{flavour}:{resource}={written(resource, amount)}" for (flavour, resource), amount in parts)
 
 
 def said_of(outcome: Outcome) -> dict[str, tuple[Why, str]]:
-    """Return why the workloads wait that a cycle looked at, by id."""
+    """Return why the workloads of a cycle wait, by id."""
     said: dict[str, tuple[Why, str]] = {}
     for entry in (*outcome.preempting, *outcome.deferred, *outcome.skipped, *outcome.parked, *outcome.refused):
         unfit = {one.unfit for found in entry.assignment.found for attempt in found.attempts for one in attempt.why}

@@ -1,4 +1,4 @@
-"""Preemption for fair sharing: from whoever borrows most, while that keeps the preemptor's share the smaller one."""
+"""Preemption for fair sharing: from the largest borrower, while the preemptor's share stays the smaller one."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ BOTH = (Rule.FINAL_SHARE, Rule.INITIAL_SHARE)
 
 
 class Tournament:
-    """Names, again and again, the queue with candidates whose share is the largest.
+    """Repeatedly picks the queue with candidates whose share is the largest.
 
     Follows the child with the largest share from the root down; a cohort wins a tie against a queue, and among queues
-    the one whose next candidate comes first. What does not borrow is left out, except the preemptor and its ancestors.
+    the one whose next candidate comes first. Nodes that do not borrow are left out, except the preemptor and its
+    ancestors.
     """
 
     def __init__(self, tree: QuotaTree, queue: str, candidates: Iterable[Workload], *, by_usage: bool = False) -> None:
@@ -47,7 +48,7 @@ class Tournament:
             self._waiting.setdefault(workload.queue, []).append(workload)
 
     def next_queue(self) -> str | None:
-        """Return the queue to take from next, None when there is none."""
+        """Return the queue to take from next, None if there is none."""
         *_, root = self._tree.queues[self._queue].path()
         if root.queue is not None:
             return self._queue if self._waiting.get(self._queue) else None
@@ -55,7 +56,7 @@ class Tournament:
         return None if found is None else found.name
 
     def has(self, queue: str) -> bool:
-        """Say whether a queue has a candidate left."""
+        """Return whether a queue has candidates left."""
         return bool(self._waiting.get(queue))
 
     def pop(self, queue: str) -> Workload:
@@ -76,7 +77,7 @@ class Tournament:
         return None
 
     def _stands(self, node: Node) -> Share | None:
-        """Return a node's share, None where it takes no part."""
+        """Return a node's share, None if it takes no part."""
         if node.queue is not None and not self.has(node.name):
             return None
         share = dominant_share(node)
@@ -104,10 +105,10 @@ def fair_victims(
     by_usage: bool = False,
     within_nominal: bool = True,
 ) -> list[Victim]:
-    """Choose whom to preempt under fair sharing; an empty list if the workload cannot be admitted that way.
+    """Choose the workloads to preempt under fair sharing; an empty list if that cannot admit the workload.
 
-    `tree` is unchanged. The first of `rules` is tried for every candidate, the second for those that it spared, once a
-    queue. With `within_nominal` no rule is asked for a request within the nominal quota. Source: Kueue, fair sharing
+    `tree` is unchanged. The first of `rules` is tried for every candidate, the second for those that it spared, once
+    per queue. With `within_nominal`, a request within the nominal quota needs no rule. Source: Kueue, fair sharing
     (KEP-1714).
     """
     asked = incoming.workload
@@ -145,14 +146,14 @@ class _Search:
         self._incoming = incoming
         node = tree.queues[incoming.workload.queue]
         amounts = incoming.workload.usage
-        #: Whether the request stays within the nominal quota of what is contested: it then reclaims what is its own.
+        #: Whether the request stays within the nominal quota of contested amounts: it then reclaims its own quota.
         self._nominal = within_nominal and not any(
             node.exceeds(resource, amounts.get(resource, 0)) for resource in incoming.contested
         )
         self.taken: list[Victim] = []
 
     def run(self, candidates: list[Workload], rules: Sequence[Rule]) -> bool:
-        """Take victims by each rule in turn; say whether the workload fits then."""
+        """Take victims by each rule in turn; return whether the workload then fits."""
         if rules[0] is Rule.INITIAL_SHARE:
             return self._first(candidates, Rule.INITIAL_SHARE)[0]
         done, spared = self._first(candidates, Rule.FINAL_SHARE)
@@ -200,7 +201,7 @@ class _Search:
         return Reason.RECLAMATION if self._nominal else Reason.FAIR_SHARING
 
     def _sides(self, queue: str) -> tuple[Node, Node]:
-        """Return the children of the lowest common ancestor, the preemptor's and the other queue's."""
+        """Return the two children of the lowest common ancestor, above the preemptor and above the other queue."""
         one, other = self._tree.queues[self._asked.queue], self._tree.queues[queue]
         ancestor = common_ancestor(one, other)
         if ancestor is None:
@@ -208,7 +209,7 @@ class _Search:
         return below_ancestor(one, ancestor)[-1], below_ancestor(other, ancestor)[-1]
 
     def _take(self, workload: Workload, reason: Reason) -> bool:
-        """Take a workload's usage away; say whether the incoming one fits then."""
+        """Remove a workload's usage; return whether the incoming one then fits."""
         self._tree.count(workload, -1)
         self.taken.append(Victim(workload, reason))
         asked = self._asked

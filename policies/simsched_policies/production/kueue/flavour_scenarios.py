@@ -1,4 +1,4 @@
-"""Cases of flavour assignment in our form: the flavours that are expected of a workload, and those that are found."""
+"""Cases of flavour assignment in our format: the expected and the found flavours of a workload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from simsched_policies.production.kueue.topology import PODS, Domains
 from simsched_policies.production.kueue.tree import QuotaTree
 
 Json = Mapping[str, Any]
-#: Grades by the words for whom would be preempted.
+#: Grades by the words for their victims.
 GRADES = {
     "no-fit": Grade.NO_FIT,
     "nobody": Grade.NO_CANDIDATES,
@@ -37,9 +37,9 @@ GRADES = {
 
 
 def assigned(case: Json) -> tuple[object, object]:
-    """Return the assignment expected of a workload, and the one found; only what is expected is compared.
+    """Return the expected and the found assignment of a workload; only expected values are compared.
 
-    With `later`, the assignment is `nominated` first, and then found again for its flavours beside what came later.
+    With `later`, the assignment is `nominated` first, then searched again for its flavours after the later changes.
     """
     tree, _ = tree_of(case)
     flavours = {one["name"]: flavour_of(one) for one in case["flavours"]} if "flavours" in case else None
@@ -66,7 +66,7 @@ def _found(
     state: Json,
     within: Assignment | None = None,
 ) -> Assignment:
-    """Return the assignment of a case's workload and its places, once the tree counts what `state` adds."""
+    """Return the assignment and places of a case's workload, after the tree counts what `state` adds."""
     for name, entries in state.get("usage", {}).items():
         tree.add(name, amounts_of(entries))
     for one in state.get("used", ()):
@@ -111,7 +111,7 @@ def _compared(expected: Json, found: Assignment) -> tuple[object, object]:
 
 
 def _kinds(found: Iterable[Found]) -> list[tuple[str, ...]]:
-    """List, for each set and resource group without a flavour, why each of its flavours was passed over."""
+    """List, for each pod set and resource group without a flavour, why each of its flavours was rejected."""
     return [
         tuple(attempt.why[0].unfit.kind for attempt in one.attempts if attempt.grade is Grade.NO_FIT and attempt.why)
         for one in found
@@ -148,7 +148,7 @@ def _attempt(one: Attempt) -> dict[str, Any]:
 
 
 def _cut(found: dict[str, Any], wanted: Json | None) -> dict[str, Any]:
-    """Return what was found of a set of pods as far as something is expected of it."""
+    """Return what was found for a pod set, limited to what is expected."""
     if wanted is None:
         return found
     made = {key: found[key] for key in found if key in wanted and (key != "attempts" or wanted[key])}
@@ -161,7 +161,7 @@ def _cut(found: dict[str, Any], wanted: Json | None) -> dict[str, Any]:
 
 
 def _flexible(wanted: Json, found: Json | None) -> Json:
-    """Return what is expected; of flavours that were tried, where one fits, only those that were."""
+    """Return what is expected; if a flavour fits, limited to the flavours that were tried."""
     if found is None or not wanted.get("attempts"):
         return {key: wanted[key] for key in wanted if key != "attempts"}
     if not _has_fit(found):
@@ -174,20 +174,20 @@ def _has_fit(found: Json) -> bool:
 
 
 def preference(case: Json) -> tuple[object, object]:
-    """Return whether the first of two flavours is expected to be preferred, and whether it is."""
+    """Return whether the first of two flavours should be preferred, and whether it is."""
     rule = Preference(case["preference"])
     first, second = (preferred(GRADES[one["grade"]], one["level"], rule) for one in case["compared"])
     return case["first_preferred"], first > second
 
 
 def borrowing(case: Json) -> tuple[object, object]:
-    """Return whether a workload that borrows at a level is expected to need quota of others, and whether it does."""
+    """Return whether a workload that borrows at a level should need quota of others, and whether it does."""
     entry = Entry(Asking("wl", "", ()), Assignment((), {}, Grade.FIT, case["borrowing_level"]))
     return case["borrows"], entry.borrows
 
 
 def counted(case: Json) -> tuple[object, object]:
-    """Return what pods are expected to use more in their topology than they `held`, and what they do."""
+    """Return the expected and the found additional usage of pods in their topology, over what they `held`."""
     domains = _domains(case, {one["name"]: flavour_of(one) for one in case["flavours"]})
     tree = QuotaTree([], [])
     tree.use(domains)
@@ -210,7 +210,7 @@ def counted(case: Json) -> tuple[object, object]:
 
 
 def _used(domains: Mapping[str, Domains]) -> Counter[tuple[str, tuple[str, ...], str]]:
-    """Return what is used by flavour, values of a leaf and resource."""
+    """Return usage by flavour, leaf values and resource."""
     return Counter(
         {
             (name, tree.values(leaf), resource): int(amount)

@@ -1,4 +1,4 @@
-"""What cases of scenarios describe: queues, flavours, workloads, nodes, as the package's own objects."""
+"""Builds the objects of this package (queues, flavours, workloads, nodes) from cases of scenarios."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def quotas_of(entries: Iterable[Json]) -> dict[FlavourResource, Quota]:
 
 
 def queue_of(entry: Json) -> ClusterQueue:
-    """Return a cluster queue; its checks are names, or flavours by name."""
+    """Return a cluster queue; its checks are a list of names, or flavours by name."""
     given = entry.get("checks", {})
     checks = given if isinstance(given, Mapping) else dict.fromkeys(given, ())
     return ClusterQueue(
@@ -96,7 +96,7 @@ def pods_of(entry: Json) -> PodSet:
 
 
 def topology_request_of(entry: Json) -> TopologyRequest:
-    """Return what pods ask of a topology; a slice without a size has size 0."""
+    """Return the topology request of pods; a slice without a size has size 0."""
     slices = tuple(Slice(one["level"], one.get("size", 0)) for one in entry.get("slices", ()))
     for kind in ("required", "preferred"):
         if kind in entry:
@@ -105,7 +105,7 @@ def topology_request_of(entry: Json) -> TopologyRequest:
 
 
 def node_of(entry: Json) -> Node:
-    """Return a node; one that is not ready or closed to new pods is not usable."""
+    """Return a node; it is not usable if it is not ready or closed to new pods."""
     usable = entry.get("ready", True) and entry.get("schedulable", True)
     taints = tuple(Taint(**one) for one in entry.get("taints", ()))
     return Node(entry["name"], entry.get("labels", {}), entry.get("allocatable", {}), taints, usable)
@@ -162,7 +162,7 @@ def amounts_of(entries: Iterable[Json]) -> dict[FlavourResource, int]:
 
 
 def workload_of(entry: Json, usage: str = "usage") -> Workload:
-    """Return a workload that holds what `usage` lists, or what its sets of pods in `holds` request."""
+    """Return a workload that holds what `usage` lists, or what its pod sets in `holds` request."""
     assigned = tuple(map(assigned_of, entry.get("holds", ())))
     amounts: Counter[FlavourResource] = Counter(amounts_of(entry.get(usage, [])))
     if usage not in entry:
@@ -190,7 +190,7 @@ def assigned_of(entry: Json) -> Assigned:
 
 
 def tree_of(case: Json) -> tuple[QuotaTree, list[Workload]]:
-    """Return the tree of a case, with the usage of the workloads admitted, and these."""
+    """Return the tree of a case with the usage of its admitted workloads, and these workloads."""
     cohorts = [
         Cohort(c["name"], c.get("parent"), quotas_of(c.get("quotas", [])), c.get("weight", 1.0))
         for c in case.get("cohorts", [])

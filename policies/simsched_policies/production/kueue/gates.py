@@ -1,4 +1,4 @@
-"""The version of Kueue that is modelled, and its feature gates by name with their defaults."""
+"""The modelled version of Kueue, and its feature gates by name with their defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SWITCHES: Mapping[str, bool] = {
     "TASRespectNodeAffinityPreferred": False,
     "TopologyAwareScheduling": True,
 }
-#: Gates that are modelled in their default state only.
+#: Gates that are modelled only in their default state.
 FIXED: Mapping[str, bool] = {
     "AdmissionFairSharing": True,
     "AdmissionGatedBy": True,
@@ -56,8 +56,8 @@ WITHOUT_EFFECT = frozenset(
         *("WorkloadRequestUseMergePatch",),
     }
 )
-#: Fixed gates of which a single cycle may have either state: that of shared hosts is modelled there, and the others
-#: decide what comes before or after it.
+#: Fixed gates that may have either state in a single cycle: the gate of shared hosts is modelled there, and the others
+#: matter only before or after a cycle.
 OF_RUNS = frozenset(
     {
         *("FlavorFungibilityPreserveScanProgress", "TASHandleOverlappingFlavors", "WorkloadPriorityClassDefaulting"),
@@ -72,7 +72,7 @@ def gates(
 ) -> Mapping[str, bool]:
     """Return all gates with `changes` made to the defaults, for runs or for a single `cycle`.
 
-    Raises `InputError` for a gate that is unknown, or modelled in its default state only; `where` names the place.
+    Raises `InputError` for a gate that is unknown or modelled only in its default state; `where` names its location.
     """
     problems = []
     for name, on in (changes or {}).items():

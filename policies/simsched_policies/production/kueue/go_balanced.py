@@ -1,4 +1,4 @@
-"""The tables of Kueue's tests of balanced placement, as cases of our form: domains with their room, and a choice."""
+"""Reads the tables of Kueue's tests of balanced placement as cases: domains with their room, and a choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simsched_policies.production.go_values import Call, Composite
 from simsched_policies.production.kueue.go_builders import unread
 from simsched_policies.production.kueue.go_objects import Json, fields_of, word
 
-#: What a domain says of its room.
+#: The room that a domain declares.
 _ROOM = {
     "podCount": "pods",
     "state": "pods",
@@ -23,7 +23,7 @@ _ROOM = {
     "leaderCount": "leaders",
     "leaderState": "leaders",
 }
-#: What a case asks or expects, by the first of these words that the name of its field has.
+#: What a case asks or expects, by the first of these words in the name of its field.
 _ASKED = {
     "domains": "domains",
     "leader": "leader",
@@ -38,7 +38,7 @@ _EXPECTED = {"fits": "fits", "fit": "fits", "ok": "fits", "found": "fits", "thre
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
-    """Return one case; a word that our form does not have is an `InputError` that names it."""
+    """Return one case; raises `InputError` naming a word that our format lacks."""
     made: Json = {"name": name}
     for key, given in case.fields.items():
         if key == "name" or _expects(key):
@@ -59,13 +59,13 @@ def _expects(key: str) -> bool:
 
 
 def _meaning(key: str, meanings: Mapping[str, str]) -> str | None:
-    """Return what the name of a field means, by the words that it is made of."""
+    """Return the meaning of a field from the words of its name."""
     words = [one.lower() for one in re.findall("[A-Z]?[a-z]+", key)]
     return next((meaning for one, meaning in meanings.items() if one in words), meanings.get(""))
 
 
 def _outcome(case: Composite, fields: Iterable[str], *, with_shares: bool) -> Json:
-    """Return what is expected; what another case of the table expects, and this one does not, is nothing."""
+    """Return what is expected; fields that only other cases of the table have default to nothing."""
     given = {_meaning(key, _EXPECTED): case.get(key) for key in fields if _expects(key)}
     expected: Json = {}
     if "fits" in given:
@@ -78,7 +78,7 @@ def _outcome(case: Composite, fields: Iterable[str], *, with_shares: bool) -> Js
 
 
 def domain(value: Any) -> Json:
-    """Return a domain with its room, and that of its children, if any."""
+    """Return a domain with its room, and the room of its children, if any."""
     if not isinstance(value, Composite):
         raise unread(value)
     made: Json = {"id": word(value.get("id"))}
@@ -95,7 +95,7 @@ def domain(value: Any) -> Json:
 
 
 def _wanted(given: Any, *, with_shares: bool) -> Json:
-    """Return which domains are chosen; where there is a threshold, how many slices each gets and who has the leader."""
+    """Return the chosen domains; with a threshold, also the slices of each and the domain of the leader."""
     if isinstance(given, Mapping):
         return {"dealt": {word(key): of for key, of in given.items()}}
     if not with_shares:

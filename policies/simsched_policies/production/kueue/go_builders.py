@@ -1,4 +1,4 @@
-"""The methods of the builders of Kueue's tests: which are read, which have no part in an outcome, which are refused."""
+"""The methods of the builders of Kueue's tests: which are read, irrelevant to the outcome, or refused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from simsched.errors import input_error
 from simsched_policies.production.go_values import Call, Composite
 
-#: Steps of a chain that change nothing: an end, a copy, the object inside a builder.
+#: Steps of a chain that change nothing: the end, a copy, the object inside a builder.
 _SAME = {"Obj", "Clone", "DeepCopy", ".Workload", ".Cohort", ".ClusterQueue", ".ResourceFlavor", ".Topology", ".Node",
          ".Pod", ".PodSet", ".LocalQueue", ".Namespace"}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Builder:
-    """The methods of a builder by name: those `read`, those that are `idle`, and why others are refused."""
+    """The methods of a builder by name: those that are `read`, those that are `idle`, and why others are refused."""
 
     read: frozenset[str]
     idle: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ _LEAVES = "an object that is being deleted is not modelled"
 _DEVICES = "devices that are claimed one by one are not modelled"
 _INIT = "init containers change what a pod requests; give the request of the whole pod"
 
-#: All methods that are known, by what is built, its constructors among them.
+#: All known methods by the object built, including its constructors.
 BUILDERS: Mapping[str, Builder] = {
     "workload": Builder(
         _names(
@@ -156,8 +156,8 @@ BUILDERS: Mapping[str, Builder] = {
 }
 
 
-#: The fields of objects that a table may also write as structs, each with the method of the builder that says the same;
-#: one that ends with `*` says it item by item.
+#: The fields of objects that a table may also write as structs, each with the equivalent method of the builder; one
+#: that ends with `*` is called for each item.
 STRUCTS: Mapping[str, Mapping[str, str]] = {
     "local queue": {"Spec.ClusterQueue": "ClusterQueue", "Spec.StopPolicy": "StopPolicy"},
     "topology": {"Spec.Levels": "Levels"},
@@ -179,15 +179,15 @@ STRUCTS: Mapping[str, Mapping[str, str]] = {
 
 
 def calls(value: Any, of: str) -> list[Call]:
-    """Return the calls of a builder of `of` that are read, without those that have no part in an outcome.
+    """Return the calls of a builder of `of` that are read, without those irrelevant to the outcome.
 
-    Raises `InputError` naming the method that is refused or not known.
+    Raises `InputError` naming a method that is refused or unknown.
     """
     return list(_read(value, of, strict=True))
 
 
 def known_calls(value: Any, of: str) -> list[Call]:
-    """Return the calls of a builder that are read, passing over all others."""
+    """Return the calls of a builder that are read, skipping all others."""
     return list(_read(value, of, strict=False))
 
 
@@ -205,7 +205,7 @@ def _read(value: Any, of: str, *, strict: bool) -> Iterator[Call]:
 
 
 def _calls_of_struct(value: Composite, of: str) -> Iterator[Call]:
-    """Yield the calls that would build an object written as a struct."""
+    """Yield the equivalent builder calls for an object written as a struct."""
     meta = value.get("ObjectMeta", value)
     named = [one for one in (meta.get("Name", ""), meta.get("Namespace")) if one is not None]
     yield Call(f"Make{of.title().replace(' ', '')}", None, tuple(named))
@@ -220,5 +220,5 @@ def _calls_of_struct(value: Composite, of: str) -> Iterator[Call]:
 
 
 def unread(value: Any) -> Exception:
-    """Return the error of a value of Go that has no place in our form."""
+    """Return the error for a Go value that our format cannot express."""
     return input_error("Go table", f"{str(value)[:200]} is not understood", "write the case in the JSON form")

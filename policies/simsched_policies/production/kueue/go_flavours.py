@@ -1,4 +1,4 @@
-"""The tables of Kueue's tests of flavour assignment, as cases of our form."""
+"""Reads the tables of Kueue's tests of flavour assignment as cases."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def _reasoned(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 
 
 def _old_set(value: Any) -> Json:
-    """Return the one set of pods of a workload that holds quota."""
+    """Return the single pod set of a workload that holds quota."""
     made: Json = {"name": "main", "requests": {}, "flavours": {}}
     for call in value.args[0].chain():
         if call.name == "PodSets":
@@ -233,7 +233,7 @@ def _old_set(value: Any) -> Json:
     return made
 
 
-#: The tables that are read, each by its own reader.
+#: The supported tables with their readers.
 TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
     "TestAssignFlavors": _assigned,
     "TestReclaimBeforePriorityPreemption": _reclaim,

@@ -1,4 +1,4 @@
-"""Objects of Kubernetes as the builders of Kueue's tests make them, in the form of our scenarios."""
+"""Converts Kubernetes objects from the builders of Kueue's tests to the format of our scenarios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simsched_policies.production.kueue.go_builders import calls, unread
 
 Json = dict[str, Any]
 
-#: What names of Kubernetes' packages stand for, where that is not the end of the name.
+#: The values of names in Kubernetes packages, unless they equal the end of the name.
 KNOWN: Mapping[str, Any] = {
     "corev1.ResourceCPU": "cpu",
     "corev1.ResourceMemory": "memory",
@@ -33,7 +33,7 @@ KNOWN: Mapping[str, Any] = {
     "time.Hour": 3600,
     "time.Millisecond": 0.001,
 }
-#: Names of the variable that holds a test's table.
+#: Names of variables that hold a test's table.
 _TABLE = ("cases", "testCases", "testcases", "tests", "tc")
 _EXPRESSION = {"key": "Key", "operator": "Operator", "values": "Values"}
 _LAYERS = "PodsetSliceRequiredTopologyConstraints"
@@ -41,7 +41,7 @@ _PREFIXES = ("TaintEffect", "TolerationOp", "NodeSelectorOp", "LabelSelectorOp",
 
 
 def word(value: Any) -> str:
-    """Return the text that a value stands for: a string, a converted string, or a constant by the end of its name."""
+    """Return the text of a value: a string, a converted string, or a constant by the end of its name."""
     if isinstance(value, str):
         return value
     if isinstance(value, Name):
@@ -57,7 +57,7 @@ def word(value: Any) -> str:
 
 
 def quantity(text: Any, resource: str) -> int:
-    """Return a quantity of Kubernetes as a whole number: thousandths of a core, bytes, pods, devices."""
+    """Return a Kubernetes quantity as an integer: thousandths of a core, bytes, pods, devices."""
     if isinstance(text, Call) and text.name in ("MustParse", "NewQuantity", "NewMilliQuantity"):
         if text.name == "MustParse":
             return quantity(text.args[0], resource)
@@ -66,12 +66,12 @@ def quantity(text: Any, resource: str) -> int:
 
 
 def words(value: Mapping[Any, Any]) -> dict[str, str]:
-    """Return labels, a selector or notes with their keys and values as text."""
+    """Return labels, a selector or annotations with keys and values as text."""
     return {word(key): word(of) for key, of in value.items()}
 
 
 def requests(value: Any) -> dict[str, int]:
-    """Return amounts by resource of a list of resources, whose numbers are in base units or quantities."""
+    """Return amounts by resource of a resource list, whose numbers are quantities or in base units."""
     if isinstance(value, Call) and len(value.args) == 1:
         return requests(value.args[0])
     entries = value if isinstance(value, Mapping) else value.fields if isinstance(value, Composite) else {}
@@ -82,7 +82,7 @@ def requests(value: Any) -> dict[str, int]:
 
 
 def table_of(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the entries of a test's table with their names; those of a list have theirs in a field, or a number."""
+    """Return the entries of a test's table with their names; in a list, the name is a field or an index."""
     table = next((values[name] for name in _TABLE if values.get(name)), ())
     if isinstance(table, Mapping):
         return list(table.items())
@@ -91,12 +91,12 @@ def table_of(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def fields_of(values: Mapping[str, Any]) -> set[str]:
-    """Return the fields that any entry of a test's table sets; an entry without one says nothing of it."""
+    """Return the fields set by any entry of a test's table; other entries leave them at their default."""
     return {key for _, one in table_of(values) if isinstance(one, Composite) for key in one.fields}
 
 
 def node(value: Any) -> Json:
-    """Return a node; one that is not ready or closed to new pods says so."""
+    """Return a node; it is marked if it is not ready or closed to new pods."""
     made: Json = {"name": "", "labels": {}, "allocatable": {}, "taints": [], "ready": False}
     for call in calls(value, "node"):
         match call.name, call.args:
@@ -141,7 +141,7 @@ def toleration(value: Composite) -> Json:
 
 
 def affinity(value: Composite | None) -> Json:
-    """Return what pods require and prefer of nodes: nothing, or terms that are alternatives and weighted ones."""
+    """Return what pods require and prefer of nodes: nothing, or alternative terms and weighted ones."""
     if value is None:
         return {}
     if set(value.fields) & {"PodAffinity", "PodAntiAffinity"}:
@@ -153,7 +153,7 @@ def affinity(value: Composite | None) -> Json:
 
 
 def terms(value: Any) -> list[list[Json]]:
-    """Return terms of a node selector, each a list of expressions; they are alternatives."""
+    """Return the alternative terms of a node selector, each a list of expressions."""
     if isinstance(value, Call):
         return [[_flat(call.args)] for call in value.chain() if call.name == "Term"]
     if isinstance(value, Composite):
@@ -181,7 +181,7 @@ def _flat(args: Sequence[Any]) -> Json:
 
 
 def topology_request(value: Composite | None) -> Json | None:
-    """Return what a set of pods asks of the topology; slices are listed from the outermost."""
+    """Return the topology request of a pod set; slices are listed from the outermost."""
     if value is None:
         return None
     asked: Json = {}
@@ -209,7 +209,7 @@ def topology_request(value: Composite | None) -> Json | None:
 
 
 def assignment(value: Any) -> Json | None:
-    """Return where pods are placed: the levels, and by domain the count; None for none."""
+    """Return where pods are placed: the levels, and the count by domain; None for none."""
     if isinstance(value, Call) and value.name in ("V1Beta2From", "InternalFrom"):
         return assignment(value.args[0])
     if isinstance(value, Call) and value.name == ".TopologyAssignment":
@@ -230,7 +230,7 @@ def assignment(value: Any) -> Json | None:
 
 
 def _each(value: Any) -> tuple[Any, ...]:
-    """Return the items of a list that is given as such, or the one item."""
+    """Return the items of a list, or a single item as a list."""
     return value if isinstance(value, tuple) else (value,)
 
 

@@ -1,4 +1,4 @@
-"""The tables of Kueue's tests of flavours that have a topology, as cases of our form."""
+"""Reads the tables of Kueue's tests of flavours with a topology as cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ERRORS: Mapping[str, Why] = {
 
 
 def foreseen(case: Composite) -> list[Json]:
-    """Return whom each flavour and resource would preempt."""
+    """Return the victims of each flavour and resource."""
     given: Mapping[Any, Composite] = case.get("simulationResult") or {}
     return [
         {
@@ -45,12 +45,12 @@ def _item(value: Composite, place: int, name: str) -> Any:
 
 
 def entries(value: Any) -> Mapping[Any, Any]:
-    """Return the entries of a map that may be written as a literal of a named type, or be missing."""
+    """Return the entries of a map, which may be a literal of a named type or missing."""
     return value.fields if isinstance(value, Composite) else value or {}
 
 
 def wanted_flavours(given: Any) -> Json:
-    """Return the flavour of each resource that is expected, how it stands, and where the search stopped."""
+    """Return the expected flavour of each resource, its mode, and where the search stopped."""
     return {
         word(r): {
             "flavour": word(of.get("Name")),
@@ -68,11 +68,11 @@ def error_of(value: Any) -> list[str]:
     return [] if value is None else [_ERRORS[word(value)].text("")]
 
 
-# Workloads whose flavours the test gives: a queue that has just these
+# Workloads whose flavours the test gives: a queue with exactly these
 
 
 def _given(name: str, sets: list[Json], given: Iterable[Composite], flavours: Mapping[Any, Any]) -> Json:
-    """Return a case whose queue has plenty of the given flavours; those that `flavours` names have a topology."""
+    """Return a case whose queue has ample quota of the given flavours; those in `flavours` have a topology."""
     chosen = {word(r): word(of.get("Name")) for one in given for r, of in entries(one.get("Flavors")).items()}
     topologies = {word(of): word(of) for of in flavours}
     return {
@@ -96,7 +96,7 @@ def _host(name: str, allocatable: Mapping[str, int], labels: Mapping[str, str] |
 
 
 def _workload(value: Any) -> tuple[list[Json], bool]:
-    """Return the sets of pods of a workload, written with a builder or as a struct, and whether it is elastic."""
+    """Return the pod sets of a workload, written with a builder or as a struct, and whether it is elastic."""
     value = value.args[0] if isinstance(value, Call) and value.name == "NewInfo" else value
     if isinstance(value, Composite):
         meta = value.get("ObjectMeta")
@@ -106,7 +106,7 @@ def _workload(value: Any) -> tuple[list[Json], bool]:
 
 
 def _error_branch(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
-    """Return a case of what flavours can place; where the search never takes the given ones, only the mode counts."""
+    """Return a case of what flavours can place; if the search never picks the given ones, only the mode counts."""
     given = case.get("assignment").get("PodSets")
     flavours = entries(case.get("cq").get("TASFlavors"))
     sets, elastic = _workload(case.get("workload"))
@@ -132,7 +132,7 @@ def _zero_count(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
 
 
 def _total_requests(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
-    """Return a case of what a workload uses: of all its pods where it replaces another, else of those assigned."""
+    """Return a case of a workload's usage: of all its pods if it replaces another, otherwise of the assigned ones."""
     fields = case.get("fields")
     given, old = fields.get("PodSets"), fields.get("replaceWorkloadSlice")
     sets = _workload(case.get("args").get("wl"))[0]
@@ -152,7 +152,7 @@ def _total_requests(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
 
 
 def _net_usage(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
-    """Return a case of what pods use more in a topology than they did before."""
+    """Return a case of the additional usage of pods in a topology."""
     sets = _workload(case.get("wl"))[0]
     given = case.get("assignment").get("PodSets")
     before = case.get("prevAdmission")
@@ -213,7 +213,7 @@ def _leaders(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
     }
 
 
-# Where the next search goes on
+# Where the next search continues
 
 
 def _market(name: str, nominal: Any, spare: Any, rules: Composite, request: Any) -> Json:
@@ -261,7 +261,7 @@ def _stopped(mode: str, tried: int, *, placed: bool) -> Json:
 
 
 def _recompute(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
-    """Three cores are nominated on the first node, where then another workload takes two of the four."""
+    """Three cores are nominated on the first node, then another workload takes two of its four."""
     node = {"flavour": "flavor-1", "values": ["node-1"], "request": {"cpu": 2000}, "count": 1}
     later = {"usage": {"cq": amounts(case.get("quotaUsageAtRecompute"))}, "used": [node], "foreseen": foreseen(case)}
     return _market(name, "10", "0", values["fungibility"], "3") | {
@@ -271,7 +271,7 @@ def _recompute(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
     }
 
 
-#: The tables that are read, each by its own reader.
+#: The supported tables with their readers.
 TABLES: Mapping[str, Callable[[str, Any, Mapping[str, Any]], Json]] = {
     "TestWorkloadsTopologyRequests_ErrorBranches": _error_branch,
     "TestWorkloadsTopologyRequests_ElasticJobsValidation": _elastic,

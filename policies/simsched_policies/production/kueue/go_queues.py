@@ -1,4 +1,4 @@
-"""Queues, cohorts, flavours and sets of pods as builders of Kueue's tests make them, in the form of our scenarios."""
+"""Converts queues, cohorts, flavours and pod sets from the builders of Kueue's tests to the format of our scenarios."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RULES = {"Never": "never", "LowerPriority": "lower-priority", "Any": "any",
 
 
 def cluster_queue(value: Any) -> Json:
-    """Return a cluster queue of a builder; the builder's queues take any namespace."""
+    """Return a cluster queue from a builder; it accepts any namespace."""
     made: Json = {"name": "", "quotas": []}
     groups: list[list[str]] = []
     for call in calls(value, "cluster queue"):
@@ -69,7 +69,7 @@ def _check(rule: Any) -> tuple[str, list[str]]:
 
 
 def fungibility(rules: Composite) -> Json:
-    """Return when a search for a flavour goes on, and what it prefers; what is not said is the default."""
+    """Return when a flavour search continues, and what it prefers; missing fields have their defaults."""
     made: Json = {
         "borrow_before_next_flavour": word(rules.get("WhenCanBorrow", "MayStopSearch")) != "TryNextFlavor",
         "preempt_before_next_flavour": word(rules.get("WhenCanPreempt", "TryNextFlavor")) != "TryNextFlavor",
@@ -119,7 +119,7 @@ def cohort(value: Any) -> Json:
 
 
 def flavour_quotas(value: Any) -> list[Json]:
-    """Return the quotas of a flavour: nominal, and the limits of borrowing and lending where they are given."""
+    """Return the quotas of a flavour: nominal, and the borrowing and lending limits if given."""
     made: list[Json] = []
     flavour = ""
     keys = {"NominalQuota": "nominal", "BorrowingLimit": "borrowing_limit", "LendingLimit": "lending_limit"}
@@ -165,7 +165,7 @@ def flavour(value: Any) -> Json:
 
 
 def pod_set(value: Any) -> Json:
-    """Return a set of pods of a builder; requests are those of one pod."""
+    """Return a pod set from a builder; requests are per pod."""
     made: Json = {"name": "main", "count": 1, "request": {}}
     for call in calls(value, "pod set"):
         match call.name, call.args:
@@ -212,7 +212,7 @@ def pod_set(value: Any) -> Json:
 
 
 def ask(made: Json, method: str, resource: Any, amount: Any) -> None:
-    """Add what a pod requests of a resource, or its limit, which is what it requests where it does not say."""
+    """Add a pod's request of a resource, or its limit, which is the default request."""
     name = word(resource)
     given = quantity(amount, name)
     if method == "Limit":
@@ -233,7 +233,7 @@ def _is_term(value: Any) -> bool:
 
 
 def _slice(made: Json) -> Json:
-    """Return the outermost slice that a set of pods asks for, made if it is the first said of it."""
+    """Return the outermost slice that a pod set asks for, created at first use."""
     asked: Json = made.setdefault("topology", {})
     return asked.setdefault("slices", [{}])[0]  # type: ignore[no-any-return]
 
@@ -278,7 +278,7 @@ _SIZES: dict[str, int] = {f"{letter}i": 1024**power for power, letter in enumera
 
 
 def number(value: Any) -> int:
-    """Return a whole number, written as such, as an amount, or as a product of names of sizes."""
+    """Return an integer, written as such, as an amount, or as a product of named sizes."""
     if isinstance(value, int):
         return value
     if isinstance(value, Call) and value.name == "*":

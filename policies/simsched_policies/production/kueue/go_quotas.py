@@ -1,4 +1,4 @@
-"""The tables of Kueue's tests of quota, shares, victims and their order, as cases of our form."""
+"""Reads the tables of Kueue's tests of quota, shares, victims and their order as cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched_policies.production.kueue.go_workloads import workload
 
 #: The annotation that adds to a workload's priority.
 _BOOST = "PriorityBoostAnnotationKey"
-#: The largest whole number of 64 bits, which stands for an infinite share.
+#: The largest 64-bit integer, which stands for an infinite share.
 _ENDLESS = ("MaxInt", "MaxInt64")
 
 
@@ -32,7 +32,7 @@ def victims(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 
 
 def fair_victims(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
-    """Return a case of victims with fair sharing, by the rules that it names or by both."""
+    """Return a case of victims under fair sharing, by the rules that it names or by both."""
     rules = {"strategies": [word(one) for one in case.get("strategies")]} if case.get("strategies") else {}
     return victims(name, case, values) | {"fair_sharing": True} | rules
 
@@ -49,7 +49,7 @@ def _held(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 
 
 def _assigned(case: Composite, pod_sets: Iterable[Json]) -> list[Json]:
-    """Return what a workload asks by flavour; a case that has no assignment names the flavour of all cores."""
+    """Return a workload's request by flavour; a case without an assignment names the flavour of all cores."""
     requests = {one["name"]: one for one in pod_sets}
     if case.get("assignment") is None:
         given = [("main", {"cpu": (word(case.get("assignmentFlavor") or "default"), "preempt")})]
@@ -68,7 +68,7 @@ def _assigned(case: Composite, pod_sets: Iterable[Json]) -> list[Json]:
 
 
 def _flavours(assignment: Any) -> Iterable[tuple[str, dict[str, tuple[str, str]]]]:
-    """Yield the sets of pods of an assignment, each with the flavour and the mode by resource."""
+    """Yield the pod sets of an assignment, each with the flavour and mode by resource."""
     if isinstance(assignment, Call) and assignment.name == "singlePodSetAssignment":
         sets: Iterable[tuple[str, Any]] = [("main", assignment.args[0])]
     elif isinstance(assignment, Composite):
@@ -84,7 +84,7 @@ def _flavours(assignment: Any) -> Iterable[tuple[str, dict[str, tuple[str, str]]
 
 
 def _victims(case: Composite, before: set[str]) -> dict[str, str]:
-    """Return the reasons of victims, from keys with reasons, or from how workloads are expected to be afterwards."""
+    """Return the reasons of victims, from keys with reasons, or from the expected state of workloads."""
     if (wanted := case.get("wantWorkloads")) is None:
         return dict(_reason_of(one) for one in _members(case.get("wantPreempted")))
     found = {}
@@ -150,7 +150,7 @@ def _is_whole(text: str) -> bool:
 
 
 def order(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
-    """Return a case of the order in which queues with candidates are named."""
+    """Return a case of the order in which queues with candidates are picked."""
     return _held(name, case, values) | {
         "preemptor_queue": word(case.get("preemptorCQ")),
         "candidate_queues": [word(one) for one in case.get("candidateCQs")],
@@ -160,7 +160,7 @@ def order(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 
 
 def shares(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
-    """Return a case of dominant shares; what is used is used by the queue `cq`."""
+    """Return a case of dominant shares; all usage is that of the queue `cq`."""
     queues = [case.get("clusterQueue"), case.get("lendingClusterQueue")]
     return {
         "name": name,
@@ -184,7 +184,7 @@ def _share(one: Composite) -> Json:
 
 
 def available(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
-    """Return a case of what queues can use, now and at most."""
+    """Return a case of the amounts that queues can use, now and at most."""
 
     def by_queue(key: str) -> dict[str, list[Json]]:
         return {word(queue): amounts(given) for queue, given in (case.get(key) or {}).items()}
@@ -199,7 +199,7 @@ def available(name: str, case: Composite, _: Mapping[str, Any]) -> Json:
     }
 
 
-#: The tables that are read, each by its own reader.
+#: The supported tables with their readers.
 TABLES = {
     "TestPreemption": victims,
     "TestPreemptionWhenWorkloadModifiedConcurrently": victims,

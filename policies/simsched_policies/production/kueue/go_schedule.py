@@ -1,4 +1,4 @@
-"""The tables of Kueue's tests of a scheduling cycle with topologies, as cases of our form."""
+"""Reads the tables of Kueue's tests of a scheduling cycle with topologies as cases."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from simsched_policies.production.kueue.go_queues import cluster_queue, cohort, 
 from simsched_policies.production.kueue.go_topology import pod
 from simsched_policies.production.kueue.go_workloads import admission, workload
 
-#: Levels of topologies that builders make by default.
+#: Default levels of the topologies that builders make.
 _DEFAULT_LEVELS = {
     "MakeDefaultOneLevelTopology": ["kubernetes.io/hostname"],
     "MakeDefaultTwoLevelTopology": ["cloud.com/topology-block", "cloud.com/topology-rack"],
     "MakeDefaultThreeLevelTopology": ["cloud.com/topology-block", "cloud.com/topology-rack", "kubernetes.io/hostname"],
 }
-#: Names under which tables list what exists and what is expected.
+#: Names of the fields that list what exists and what is expected.
 _QUEUES = ("clusterQueues", "additionalClusterQueues", "cqs")
-#: What a test may make or switch outside its table, by the start of the names of builders, functions and types.
+#: What a test may create or set outside its table, by name prefixes of builders, functions and types.
 BUILT = ("MakeLocalQueue", "MakeNamespace", "SetFeatureGateDuringTest", "SetFeatureGatesDuringTest", "FairSharing")
 _LOCAL = ("queues", "localQueues", "additionalLocalQueues", "additionalQueues", "allQueues")
 _FLAVOURS = ("resourceFlavors", "additionalResourceFlavors", "flavors")
@@ -33,7 +33,7 @@ _NEW = ("wantNewAssignments", "wantAssignments", "wantScheduled")
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
-    """Return one case of one cycle; a value that our form has no word for is an `InputError`."""
+    """Return one case of one cycle; raises `InputError` for a value that our format cannot express."""
     for key, given in case.fields.items():
         if key not in _LISTED and given and not str(key).startswith(("want", "eventCmp", "cmp")):
             raise unread(Call(str(key), None, (given,)))
@@ -69,7 +69,7 @@ def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
 
 
 def gates_of_case(case: Composite, values: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the gates that a case or its test switches; a test's that depend on a loop or a case are left out."""
+    """Return the gates that a case or its test sets, without those that depend on a loop or a case."""
     switched = [one.args[1:] for one in built(values, "SetFeatureGateDuringTest")]
     told = [given for one in built(values, "SetFeatureGatesDuringTest") for given in one.args[1:]]
     several = [values.get(given.text) if isinstance(given, Name) else given for given in told]
@@ -80,13 +80,13 @@ def gates_of_case(case: Composite, values: Mapping[str, Any]) -> dict[str, bool]
 
 
 def built(values: Mapping[str, Any], maker: str) -> list[Call]:
-    """Return what the body of a test makes with a builder or a function, by the start of its name."""
+    """Return what the body of a test creates with a builder or a function, by the prefix of its name."""
     made = (one for one in values.get("built", ()) if isinstance(one, Call))
     return [one for one in made if one.chain()[0].name.startswith(maker)]
 
 
 def _fair_sharing_of_test(case: Composite, values: Mapping[str, Any]) -> Composite | None:
-    """Return what the body of a test configures of fair sharing, where its cases do not say whether they have it."""
+    """Return the fair-sharing configuration in the body of a test, for cases that do not set it."""
     if fields_of(values) & {"enableFairSharing", "fairSharing"}:
         return None
     return next((one for one in values.get("built", ()) if isinstance(one, Composite)), None)
@@ -129,7 +129,7 @@ def topology(value: Any) -> tuple[str, list[str]]:
 
 
 def local_queue(value: Any) -> tuple[str, str]:
-    """Return a local queue, by its namespace and name, and its cluster queue, none for one that is stopped."""
+    """Return a local queue, by namespace and name, with its cluster queue; none if it is stopped."""
     key, queue, stopped = "", "", False
     for call in calls(value, "local queue"):
         match call.name, call.args:
@@ -159,7 +159,7 @@ def namespace_of(value: Any) -> tuple[str, Json]:
 
 
 def limit_range(value: Any) -> Json:
-    """Return the bounds that a namespace sets on what a container asks."""
+    """Return the bounds that a namespace sets on the requests of a container."""
     made: Json = {"namespace": ""}
     for call in calls(value, "limit range"):
         match call.name, call.args:
@@ -175,7 +175,7 @@ def limit_range(value: Any) -> Json:
 
 
 def admission_check(value: Any) -> Json:
-    """Return an admission check; one of provisioning requests has nodes provided first."""
+    """Return an admission check; one of provisioning requests provisions nodes first."""
     made: Json = {"name": ""}
     for call in calls(value, "admission check"):
         match call.name, call.args:
@@ -193,9 +193,9 @@ def admission_check(value: Any) -> Json:
 
 
 def outcome(case: Composite, made: Json, fields: set[str]) -> Json:
-    """Return what is expected of the cycle: who is newly admitted, and where; who leaves; who waits.
+    """Return what is expected of the cycle: which workloads are newly admitted and where, which leave, which wait.
 
-    `fields` are those that any case of the table has: what the others expect, and this one does not, is nothing.
+    `fields` are those that any case of the table has: expectations that this case lacks are empty.
     """
     known = {one["id"]: one for one in (*made["admitted"], *made["pending"])}
     new = next((case.get(key) for key in _NEW if case.get(key) is not None), None)
@@ -233,7 +233,7 @@ def outcome(case: Composite, made: Json, fields: set[str]) -> Json:
 
 
 def _evicted(event: Any) -> list[str]:
-    """Return the workload that an event says is evicted, if it does."""
+    """Return the workload that an event reports as evicted, if any."""
     for call in event.chain() if isinstance(event, Call) else ():
         if call.name == "MakeEventRecord":
             namespace, name, reason, *_ = map(word, call.args)
@@ -247,7 +247,7 @@ def _evicted(event: Any) -> list[str]:
 
 
 def _changed(after: Json, before: Json) -> bool:
-    """Say whether a workload got quota or other places; one that waits for places keeps what it has meanwhile."""
+    """Return whether a workload got quota or other places; one that waits for places keeps its old ones meanwhile."""
     lies, lay = ([one["places"] and _places(one["places"]) for one in _holds(of)] for of in (after, before))
     return not after.get("evicted") and ("holds" not in before or lies != lay)
 

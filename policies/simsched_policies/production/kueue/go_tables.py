@@ -1,4 +1,4 @@
-"""Tables of Kueue's own tests, read from Go, as cases of our form."""
+"""Reads the tables of Kueue's own tests, written in Go, as cases of our format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simsched_policies.production.kueue.go_objects import KNOWN, fields_of, tabl
 Json = dict[str, Any]
 Reader = Callable[[str, Any, Mapping[str, Any]], Json]
 
-#: What makes a case of one entry of a test's table, from its name, the entry, and the test's variables.
+#: Makes a case from an entry of a test's table: its name, the entry, and the test's variables.
 TABLES: Mapping[str, Reader] = {
     "TestFindTopologyAssignments": go_topology.case_of,
     "TestFindTopologyAssignmentsMultiLayerReplacement": go_topology.case_of,
@@ -34,7 +34,7 @@ TABLES: Mapping[str, Reader] = {
     **go_placed_flavours.TABLES,
 }
 
-#: What makes a case of an entry of another table, by fields that some of its entries set, all of one set at least.
+#: Readers of other tables, by sets of fields; the entries of a table must use all fields of a set.
 SHAPES: Sequence[tuple[frozenset[str], Reader]] = (
     (frozenset({"podSets", "nodes"}), go_topology.case_of),
     (frozenset({"workloads", "wantLeft"}), go_schedule.case_of),
@@ -42,15 +42,14 @@ SHAPES: Sequence[tuple[frozenset[str], Reader]] = (
     (frozenset({"admitted", "incoming", "targetCQ", "wantPreempted"}), go_quotas.victims),
     (frozenset({"domains"}), go_balanced.case_of),
 )
-#: What a test names that sets rules outside its table: its table is only read by its name.
+#: Names in a test that set rules outside its table: such a table is read only by its name.
 _OTHER_RULES = ("AdmissionFairSharing",)
 
 
 def cases_of(path: Path) -> list[Json]:
-    """Return the cases of a file's tables, in the order of the file; one that cannot be read says why.
+    """Return the cases of a file's tables in file order; a case that cannot be read carries the reason.
 
-    Cases of other tables of the file say that their table is not known. Raises `InputError` for a file without any
-    table that is known.
+    Cases of unknown tables carry that reason. Raises `InputError` for a file without any known table.
     """
     file = read_go(path, KNOWN)
     found, known = list[Json](), False

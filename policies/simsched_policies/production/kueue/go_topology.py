@@ -1,4 +1,4 @@
-"""The tables of Kueue's tests of topology assignments, as cases of our form."""
+"""Reads the tables of Kueue's tests of topology assignments as cases."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from simsched_policies.production.kueue.go_objects import (
 from simsched_policies.production.kueue.go_queues import ask
 from simsched_policies.production.kueue.go_workloads import workload as built_workload
 
-#: How the labels and notes end by which Kueue tells that a topology placed a pod, as constants and as text.
+#: Suffixes of the labels and annotations that mark a pod as placed by a topology, as constants and as text.
 _PLACED = ("TASLabel", "kueue.x-k8s.io/tas", "TopologyAnnotation", "-topology")
 
 
 def case_of(name: str, case: Composite, values: Mapping[str, Any]) -> Json:
-    """Return one case; a value that our form has no word for is an `InputError`."""
+    """Return one case; raises `InputError` for a value that our format cannot express."""
     made: Json = {
         "name": name,
         "levels": list(case.get("levels") or values.get("defaultLevels", ())),
@@ -59,7 +59,7 @@ def _replacement(case: Composite) -> Json:
 
 
 def outcome(entry: Composite) -> Json | None:
-    """Return the placement that is expected of a set of pods, or the reason why there is none."""
+    """Return the expected placement of a pod set, or the reason why there is none."""
     if entry.get("wantReason"):
         return {"reason": entry.get("wantReason")}
     return assignment(entry.get("wantAssignment"))
@@ -93,7 +93,7 @@ def usage(entry: Composite) -> Json:
 
 
 def pod(value: Any) -> Json | None:
-    """Return a pod that topology does not place, on its node; None for one that a topology placed."""
+    """Return a pod placed without topology, on its node; None for one that a topology placed."""
     made: Json = {"node": "", "request": {}, "ended": False}
     for call in calls(value, "pod"):
         match call.name, call.args:
@@ -113,7 +113,7 @@ def pod(value: Any) -> Json | None:
 
 
 def workload(value: Call) -> Json:
-    """Return the workload whose pods were placed before: its placement, the nodes that failed, who owns it."""
+    """Return the workload whose pods were placed earlier: its placement, the failed nodes, its owner."""
     made = built_workload(value, {})
     return {
         "assigned": {one["name"]: one["places"] for one in made.get("holds", ()) if one.get("places") is not None},

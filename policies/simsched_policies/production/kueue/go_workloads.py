@@ -1,4 +1,4 @@
-"""Workloads and their admissions as builders of Kueue's tests make them, in the form of our scenarios."""
+"""Converts workloads and their admissions from the builders of Kueue's tests to the format of our scenarios."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from simsched_policies.production.kueue.go_builders import calls, known_calls, u
 from simsched_policies.production.kueue.go_objects import Json, assignment, quantity, toleration, word, words
 from simsched_policies.production.kueue.go_queues import ask, pod_set_of_spec
 
-#: When a workload was made that does not say when, in seconds after `now`.
+#: The default creation time of a workload, in seconds after `now`.
 _LONG_AGO = -1e10
-#: How the keys of annotations end, as constants and as text: which workload this is another slice of, which node
-#: failed, who has yet to let it in, whether there may be other slices of it, and whether it is a group of pods.
+#: Suffixes of annotation keys, as constants and as text: the workload that this slice replaces, the failed node, the
+#: closed gates of admission, whether there may be other slices, and whether it is a group of pods.
 _REPLACES = ("WorkloadSliceReplacementFor", "workload-slice-replacement-for")
 _FAILED = ("NodeToReplaceAnnotation", "node-to-replace")
 _GATED = ("AdmissionGatedByAnnotation", "AdmissionGatedBy", "admission-gated-by")
@@ -42,9 +42,9 @@ def seconds(value: Any) -> float:
 
 
 def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Json:
-    """Return a workload; one with an admission says what it `holds`. One that may not be queued is in no queue.
+    """Return a workload, with what it `holds` if it has an admission. A workload that may not be queued is in no queue.
 
-    Only part of how it is `after` a test is compared, so that unknown words do not matter.
+    `after` a test only part of its state is compared, so unknown words do not matter.
     """
     reader = _Workload(local)
     for call in known_calls(value, "workload") if after else calls(value, "workload"):
@@ -53,7 +53,7 @@ def workload(value: Any, local: Mapping[str, str], *, after: bool = False) -> Js
 
 
 class _Workload:
-    """What the calls of a builder said of a workload so far."""
+    """The state of a workload after the calls of a builder so far."""
 
     def __init__(self, local: Mapping[str, str]) -> None:
         self.local = local
@@ -66,7 +66,7 @@ class _Workload:
         self.updates: list[Composite] = []
 
     def read(self, call: Call) -> None:
-        """Add what one call says."""
+        """Apply one call."""
         made, first = self.made, self.pod_sets[0]
         match call.name, call.args:
             case (("MakeWorkload" | "MakeWorkloadWithGeneratedUID"), (name, namespace, *_)):
@@ -161,7 +161,7 @@ class _Workload:
             self.finished |= on
 
     def made_of(self) -> Json:
-        """Return the workload of all calls."""
+        """Return the workload that all calls describe."""
         made = {**self.made, "pod_sets": self.pod_sets}
         for update in self.updates:
             _update(self.pod_sets, update)
@@ -181,12 +181,12 @@ class _Workload:
         return made
 
 
-#: How the status of a condition is written.
+#: Values of the status of a condition.
 _TRUE = ("True", "ConditionTrue")
 
 
 def _update(pod_sets: Iterable[Json], update: Composite) -> None:
-    """Add to a set of pods where an admission check lets it run."""
+    """Add to a pod set the nodes on which an admission check lets it run."""
     for one in pod_sets:
         if one["name"] == word(update.get("Name")):
             labels = words(update.get("NodeSelector") or {})
@@ -196,7 +196,7 @@ def _update(pod_sets: Iterable[Json], update: Composite) -> None:
 
 
 def admission(value: Any) -> tuple[str, list[Json], bool]:
-    """Return the queue of an admission, what each set of pods holds, and whether one still lacks its places."""
+    """Return the queue of an admission, what each pod set holds, and whether one still lacks its places."""
     queue, sets = "", list[Json]()
     given = _as_calls(value) if isinstance(value, Composite) else calls(value, "admission")
     for call in given:
@@ -218,7 +218,7 @@ def admission(value: Any) -> tuple[str, list[Json], bool]:
 
 
 def _as_calls(value: Composite) -> list[Call]:
-    """Return the calls that would build an admission written as a struct."""
+    """Return the equivalent builder calls for an admission written as a struct."""
     return [
         Call("MakeAdmission", None, (value.get("ClusterQueue", ""),)),
         Call("PodSets", None, tuple(value.get("PodSetAssignments") or ())),
@@ -226,7 +226,7 @@ def _as_calls(value: Composite) -> list[Call]:
 
 
 def _steps(value: Any) -> list[Call]:
-    """Return the calls that build what a set of pods holds, from a builder or a struct."""
+    """Return the calls that build what a pod set holds, from a builder or a struct."""
     if not isinstance(value, Composite):
         return calls(value, "assignment of a pod set")
     maps = [("Flavor", value.get("Flavors")), ("ResourceUsage", value.get("ResourceUsage"))]

@@ -1,4 +1,4 @@
-"""A cluster of manifests with other numbers of nodes: copies of those declared, and quotas in proportion."""
+"""A cluster of manifests with a different number of nodes: copies of the declared ones, and quotas in proportion."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from simsched_policies.production.kueue.model import FlavourResource, Quota, Set
 
 
 def grown(nodes: Sequence[NodeFacts], cluster: Cluster) -> list[NodeFacts]:
-    """Return as many nodes of each make as the cluster has; those added are copies in turn of those declared.
+    """Return as many nodes of each make as the cluster has; added nodes cycle through copies of the declared ones.
 
-    Makes are runs of equal nodes, in the order of both. A cluster of other makes gets the nodes that are declared.
+    Makes are runs of equal nodes, in the order of both. A cluster of other makes gets the declared nodes.
     """
     sizes = [group["nodes"] for group in node_groups(nodes)]
     make_of = attrgetter("gpus", "gpu_type", "cpu_milli", "memory_mib")

@@ -1,4 +1,4 @@
-"""The levels of a simulated cluster as a topology: jobs as sets of equal pods, and where these go."""
+"""The levels of a simulated cluster as a topology: jobs as sets of equal pods, and the placement of these."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NAME = "cluster"
 class Levels:
     """Places jobs on the levels of a cluster as `wish` says: `required LEVEL`, `preferred LEVEL` or `unconstrained`.
 
-    A job is a set of equal pods of as many GPUs as a node holds, the most that divide what it asks for. Raises
-    `ValueError` for a wish of another form.
+    A job is a set of equal pods, of the largest size that fits on a node and divides its GPUs. Raises `ValueError` for
+    any other value of `wish`.
     """
 
     def __init__(self, wish: str) -> None:
-        """Read the wish; its level is known when the cluster is."""
+        """Parse the wish; its level is resolved with the cluster."""
         kind, _, level = wish.partition(" ")
         if (kind == "unconstrained") == bool(level) or kind not in ("required", "preferred", "unconstrained"):
             raise ValueError(f"topology '{wish}' is none of 'required LEVEL', 'preferred LEVEL' and 'unconstrained'")
@@ -34,7 +34,7 @@ class Levels:
         self._most = 0
 
     def begin(self, cluster: Cluster) -> None:
-        """Note the levels; raises `InputError` where the wish names another."""
+        """Record the levels; raises `InputError` if the wish names another."""
         names = [level.name for level in cluster.levels]
         self._most = max(node.gpus for node in cluster.nodes)
         self._labels = (*reversed(names), HOSTNAME)
@@ -47,7 +47,7 @@ class Levels:
             )
 
     def check(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Refuse jobs that want certain numbers of nodes, or that no domain could hold if nothing else were there."""
+        """Refuse jobs that ask for a number of nodes, or that no domain of an empty cluster could hold."""
         empty = self.domains(cluster.nodes, [True] * len(cluster.nodes))
         told: dict[tuple[int, tuple[str, ...] | None], str] = {}
         for job in jobs:
@@ -69,11 +69,11 @@ class Levels:
         return {_NAME: Topology(_NAME, self._labels)}
 
     def flavours(self, types: Iterable[str]) -> dict[str, ResourceFlavor]:
-        """Return a flavour for every GPU type, all with the topology."""
+        """Return a flavour for every GPU type, each with the topology."""
         return {name: ResourceFlavor(name, topology=_NAME) for name in types}
 
     def domains(self, nodes: Sequence[Node], up: Sequence[bool]) -> dict[str, Domains]:
-        """Return the tree of each GPU type, of the nodes that are up."""
+        """Return the tree of each GPU type, over the nodes that are up."""
         return {
             name: Domains(
                 self._labels, [self._host(node, usable=up[node.index]) for node in nodes if node.gpu_type == name]

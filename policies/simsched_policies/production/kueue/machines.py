@@ -1,4 +1,4 @@
-"""Nodes as manifests declare them: where the pods of an admitted workload go, and what is left beside them."""
+"""Nodes as manifests declare them: where the pods of an admitted workload go, and what remains free."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANY = ResourceFlavor("")
 
 
 class Pods(NamedTuple):
-    """Pods of one shape on a node; `placed` where the cycle of admission chose their place in a topology."""
+    """Pods of one shape on a node; `placed` if the admission cycle chose their place in a topology."""
 
     node: int
     number: int
@@ -27,14 +27,14 @@ class Pods(NamedTuple):
 
 
 class Machines:
-    """What the nodes have free, and where pods go: by topology where their flavour has one, else on the fullest nodes.
+    """Free resources of nodes, and the placement of pods: by topology, or without one on the fullest nodes.
 
-    Nodes are known by their index in the cluster, and to each flavour belong those with its labels. `topologies` are
-    for the tree of quotas, which counts there what its cycles place; other pods are counted here.
+    Nodes are identified by their index in the cluster; a flavour has the nodes with its labels. `topologies` belong to
+    the tree of quotas, which counts there what its cycles place; other pods are counted here.
     """
 
     def __init__(self, nodes: Sequence[NodeFacts], setup: Setup, up: Sequence[bool] | None = None) -> None:
-        """Begin with nodes that hold nothing; `up` says which take pods (None: all)."""
+        """Start with empty nodes; `up` marks those that take pods (None: all)."""
         self._setup = setup
         self._nodes = [
             Node(
@@ -50,11 +50,11 @@ class Machines:
         self._domains: dict[str, Domains] = {}
         on = setup.gates["TopologyAwareScheduling"]
         self.topologies = domains_by_flavour(setup.flavours or {}, setup.topologies, self._nodes) if on else {}
-        #: How many pods of each request are on each node.
+        #: The number of pods of each request on each node.
         self._there: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
 
     def place(self, pod_sets: Sequence[PodSet], assigned: Sequence[Assigned]) -> tuple[Pods, ...] | str:
-        """Return where pods go that got flavours, and take that; where they find no room, say why."""
+        """Place pods that got flavours and reserve their room; return the places, or why there is no room."""
         found: list[Pods] = []
         places = {one.name: one.places for one in assigned if one.places is not None}
         for flavour, sets in self._by_flavour(pod_sets, assigned):
@@ -69,11 +69,11 @@ class Machines:
         self._count(pods, -1)
 
     def take(self, pods: Sequence[Pods]) -> None:
-        """Count pods that are there already."""
+        """Count existing pods."""
         self._count(pods, 1)
 
     def _placed(self, flavour: str, sets: Sequence[PodSet], places: Mapping[str, Places], found: list[Pods]) -> str:
-        """Place the sets of one flavour where the cycle says, else as they ask, and add their pods; return why not."""
+        """Place the pod sets of a flavour where the cycle decided, else as they request; return why it fails."""
         free = [pods for pods in sets if pods.name not in places and pods.count]
         domains = self.topologies.get(flavour)
         if domains is None:
@@ -90,7 +90,7 @@ class Machines:
         return ""
 
     def _inside(self, flavour: str, pods: PodSet, values: tuple[str, ...], found: list[Pods], *, placed: bool) -> str:
-        """Place pods on a host, or on hosts of a domain whose level is above them; return why not."""
+        """Place pods on a host, or on the hosts of a higher domain; return the reason on failure."""
         topology = self.topologies.get(flavour)
         if topology is None or topology.by_host:
             self._add(found, values[-1], pods.count, pods, placed=placed)
@@ -112,7 +112,7 @@ class Machines:
     def _by_flavour(
         self, pod_sets: Sequence[PodSet], assigned: Sequence[Assigned]
     ) -> Iterator[tuple[str, list[PodSet]]]:
-        """Yield the sets of pods of each flavour; that of their GPUs counts where they have several."""
+        """Yield the pod sets of each flavour; with several flavours, that of the GPUs counts."""
         by_name = {one.name: one.flavours for one in assigned}
         groups: dict[str, list[PodSet]] = {}
         for pods in pod_sets:
@@ -122,7 +122,7 @@ class Machines:
         yield from groups.items()
 
     def _of(self, name: str) -> Domains:
-        """Return the hosts of a flavour, made when they are first asked for."""
+        """Return the hosts of a flavour, created at first use."""
         if name not in self._domains:
             flavour = (self._setup.flavours or {}).get(name, _ANY)
             made = Domains((HOSTNAME,), self._nodes, flavour.labels, flavour.tolerations)
@@ -150,7 +150,7 @@ class Machines:
 
 
 def allocation_of(pods: Sequence[Pods], nodes: int) -> Allocation:
-    """Return the GPUs of pods by node; for pods without any stands one of the first so many nodes, which have some."""
+    """Return the GPUs of pods by node; a pod without GPUs maps to one of the first nodes, which have some."""
     gpus: dict[int, int] = {}
     for one in pods:
         each = sum(units for name, units in one.requests.items() if is_gpu(name))

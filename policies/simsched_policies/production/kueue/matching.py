@@ -1,4 +1,4 @@
-"""What nodes carry and pods ask of them: labels, taints, tolerations and affinity, as in Kubernetes."""
+"""Matching of pods and nodes: labels, taints, tolerations and affinity, as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True)
 class Taint:
-    """A mark of nodes that keeps pods away which do not tolerate it."""
+    """A mark on nodes that repels pods that do not tolerate it."""
 
     key: str
     value: str = ""
@@ -35,7 +35,7 @@ class Toleration:
     effect: str = ""
 
     def accepts(self, taint: Taint) -> bool:
-        """Say whether a pod with this toleration may go where the taint is."""
+        """Return whether a pod with this toleration accepts the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -47,14 +47,14 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a label must be; `Gt` and `Lt` compare whole numbers."""
+    """A requirement on a label; `Gt` and `Lt` compare integers."""
 
     key: str
     operator: Operator = "In"
     values: tuple[str, ...] = ()
 
     def met(self, labels: Labels) -> bool:
-        """Say whether `labels` meet the requirement; those without the key meet only negations."""
+        """Return whether `labels` meet the requirement; labels without the key meet only negations."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -74,7 +74,7 @@ def _whole(text: str) -> bool:
     return text.removeprefix("-").isdigit()
 
 
-#: All of these must be met.
+#: Requirements that must all be met.
 Term = tuple[Requirement, ...]
 
 
@@ -82,7 +82,7 @@ Term = tuple[Requirement, ...]
 class Constraints:
     """Where the pods of a set may go: labels, required affinity (any of its terms; None: anywhere), tolerations.
 
-    `preferred` lists weights of terms that nodes had better meet.
+    `preferred` lists weighted terms that nodes should preferably meet.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -91,13 +91,13 @@ class Constraints:
     preferred: tuple[tuple[int, Term], ...] = ()
 
     def repelled(self, taints: Iterable[Taint], also: Iterable[Toleration] = ()) -> Taint | None:
-        """Return the first taint that keeps the pods away, tolerated neither by them nor by `also`."""
+        """Return the first taint that neither the pods nor `also` tolerate."""
         repelling = (taint for taint in taints if taint.effect in REPELLING)
         accepted = (*self.tolerations, *also)
         return next((taint for taint in repelling if not any(one.accepts(taint) for one in accepted)), None)
 
     def matches(self, labels: Labels, keys: frozenset[str] | None = None) -> bool:
-        """Say whether nodes with `labels` suit; with `keys` only requirements on these labels count.
+        """Return whether nodes with `labels` are suitable; with `keys` only requirements on these labels count.
 
         A term that `keys` leaves empty is met (Kueue, flavour assignment).
         """
@@ -111,5 +111,5 @@ class Constraints:
         )
 
 
-#: Pods without any wish.
+#: Pods without requirements.
 ANYWHERE = Constraints()

@@ -1,7 +1,7 @@
 """What a cluster administrator declares about queues and quotas, and what a workload asks of them.
 
-Amounts are whole numbers in the base unit of their resource: thousandths of a core for `cpu`, bytes for memory and
-storage, pieces for all others.
+Amounts are integers in the base unit of their resource: thousandths of a core for `cpu`, bytes for memory and storage,
+units for all others.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Literal
 from simsched_policies.production.kueue.gates import DEFAULTS
 from simsched_policies.production.kueue.matching import ANYWHERE, Constraints, Labels, Taint, Term, Toleration
 
-#: A resource of one flavour, like ("a100", "gpu"): the unit in which quota is counted.
+#: A resource of one flavour, such as ("a100", "gpu"): the unit in which quota is counted.
 FlavourResource = tuple[str, str]
-#: How many pods lie in a domain of a topology, by its values; the host alone where hosts are the lowest level.
+#: The number of pods in a domain of a topology, by its values; by host alone if hosts are the lowest level.
 Places = tuple[tuple[tuple[str, ...], int], ...]
 #: Amounts by flavour and resource, whole numbers.
 Amounts = Mapping[FlavourResource, int]
 
 
 class Within(Enum):
-    """Whom a workload may preempt in its own queue."""
+    """Which workloads of its own queue a workload may preempt."""
 
     NEVER = "never"
     LOWER_PRIORITY = "lower-priority"
@@ -31,7 +31,7 @@ class Within(Enum):
 
 
 class Reclaim(Enum):
-    """Whom a workload may preempt in queues of its cohort that borrow."""
+    """Which workloads a workload may preempt in borrowing queues of its cohort."""
 
     NEVER = "never"
     LOWER_PRIORITY = "lower-priority"
@@ -39,7 +39,7 @@ class Reclaim(Enum):
 
 
 class Mode(Enum):
-    """How a request stands to the quota: it fits now, only after preemption, or never."""
+    """How a request relates to the quota: it fits now, only after preemption, or never."""
 
     FIT = "fit"
     PREEMPT = "preempt"
@@ -47,7 +47,7 @@ class Mode(Enum):
 
     @property
     def rank(self) -> int:
-        """Return a number that is higher the better."""
+        """Return a number; higher is better."""
         return (Mode.NO_FIT, Mode.PREEMPT, Mode.FIT).index(self)
 
 
@@ -103,14 +103,14 @@ class Topology:
 
 
 class Preference(Enum):
-    """What a search for a flavour that ends without a fit puts first."""
+    """What a flavour search without a fit prefers."""
 
     BORROWING = "BorrowingOverPreemption"
     PREEMPTION = "PreemptionOverBorrowing"
 
 
 class Stop(Enum):
-    """Whether a queue is stopped: new ones wait, and with draining running ones are evicted too."""
+    """Whether a queue is stopped: new workloads wait, and with draining, running ones are evicted too."""
 
     NONE = "None"
     HOLD = "Hold"
@@ -121,11 +121,11 @@ class Stop(Enum):
 class ClusterQueue:
     """A queue with quotas and its rules of preemption.
 
-    The flavours of `quotas` are tried in their order. With `borrow_preempts_lower` a workload that borrows may preempt
-    others of lower priority, at most `borrow_max_priority` if set. Each of `groups` lists resources that take one
-    flavour together; without any, those with the same flavours do. Workloads come from namespaces whose labels meet
-    the term `namespaces` (None: from none). `checks` lists admission checks, each with the flavours that it is for
-    (empty: all). With `by_usage` admission fair sharing orders the queue.
+    The flavours of `quotas` are tried in order. With `borrow_preempts_lower` a workload that borrows may preempt
+    others of lower priority, at most `borrow_max_priority` if set. Each of `groups` lists resources that share one
+    flavour; without groups, resources with the same flavours do. Workloads come from namespaces whose labels meet the
+    term `namespaces` (None: from none). `checks` lists admission checks, each with the flavours that it is for (empty:
+    all). With `by_usage` admission fair sharing orders the queue.
     """
 
     name: str
@@ -162,7 +162,7 @@ class LocalQueue:
 class AdmissionCheck:
     """A second phase of admission: a workload with quota starts when the check is ready, `delay_s` later.
 
-    A check that `provisions` nodes has its pods placed only when it is ready.
+    If a check `provisions` nodes, pods are placed only when it is ready.
     """
 
     name: str
@@ -181,9 +181,9 @@ class Slice:
 
 @dataclass(frozen=True)
 class TopologyRequest:
-    """How the pods of a set are to lie: all in one domain of `level`, if possible so, or anywhere; in slices.
+    """How to place the pods of a set: all in one domain of `level`, preferably so, or anywhere; in slices.
 
-    `slices` lists layers from the outer to the inner. Source: Kueue, topology-aware scheduling.
+    `slices` lists layers from the outermost to the innermost. Source: Kueue, topology-aware scheduling.
     """
 
     kind: Literal["required", "preferred", "unconstrained"]
@@ -193,9 +193,9 @@ class TopologyRequest:
 
 @dataclass(frozen=True)
 class PodSet:
-    """Pods of one shape: how many (at least `min_count` under partial admission) and what each requests.
+    """Pods of one shape: their number (at least `min_count` under partial admission) and the request of each.
 
-    Sets with the same `group` take the same flavours and lie together.
+    Sets with the same `group` get the same flavours and are placed together.
     """
 
     name: str = "main"
@@ -208,7 +208,7 @@ class PodSet:
 
     @property
     def key(self) -> Hashable:
-        """Return what pod sets have in common that fare alike."""
+        """Return a key shared by pod sets that are treated alike."""
         asked = tuple(sorted(self.requests.items()))
         return (self.name, self.count, self.min_count, asked, self.where, self.topology, self.group)
 
@@ -219,12 +219,12 @@ class PodSet:
 
 @dataclass(frozen=True)
 class Asking:
-    """A pending workload: its sets of pods, and how it stands in its queue.
+    """A pending workload: its pod sets and its state in the queue.
 
-    `flavours` are those whose nodes suit it (None: all). `created_s` orders the queue. `invalid` tells why the workload
-    can never be admitted (limits of its namespace). `replaces` names the admitted workload of which this is a larger or
-    smaller slice; an `elastic` workload may get such slices. Where `gated`, it may not preempt. `place` is what else
-    decides where its pods go.
+    `flavours` are those with suitable nodes (None: all). `created_s` orders the queue. `invalid` is the reason why the
+    workload can never be admitted (limits of its namespace). `replaces` names the admitted workload of which this is a
+    larger or smaller slice; an `elastic` workload may get such slices. If `gated`, it may not preempt. `place` holds
+    what else determines the places of its pods.
     """
 
     id: str
@@ -244,7 +244,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class AdmissionFairSharing:
-    """How past usage orders local queues: its half-life, how often it is sampled, and weights of resources."""
+    """How past usage orders local queues: its half-life, its sampling interval, and weights of resources."""
 
     half_life_s: float
     sampling_s: float = 300.0
@@ -253,10 +253,10 @@ class AdmissionFairSharing:
 
 @dataclass(frozen=True)
 class Setup:
-    """All that an administrator declares, as one Kueue reads it.
+    """Everything that an administrator declares for one Kueue.
 
-    `flavours` None stands for flavours without labels and taints under any name. `namespaces` are labels by name.
-    `strategies` are those of fair sharing in Kueue's words, None where it is off. With `ignore_undeclared` resources
+    `flavours` None means flavours of any name, without labels and taints. `namespaces` are labels by name.
+    `strategies` are those of fair sharing in Kueue's words, None if it is off. With `ignore_undeclared` resources
     that no group of a queue covers are not checked.
     """
 
@@ -276,9 +276,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What a set of pods holds: how many pods, what they request together, and the flavour of each resource.
+    """What a pod set holds: the number of pods, their total request, and the flavour of each resource.
 
-    `places` says where the pods lie where a topology places them, each pod with what `pod` requests.
+    `places` are the places of the pods if a topology places them, each with the request `pod`.
     """
 
     name: str
@@ -312,7 +312,7 @@ class Workload:
 class Incoming:
     """A workload that asks to be admitted; `contested` are the flavours and resources that need preemption.
 
-    `has_place` says whether its pods find a place in their topology now, None where none places them.
+    `has_place` says whether its pods find a place in their topology now, None if no topology places them.
     """
 
     workload: Workload

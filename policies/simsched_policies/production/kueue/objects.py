@@ -1,4 +1,4 @@
-"""Kueue's own objects, and workloads, as the model has them: the fields of `kueue.x-k8s.io/v1beta2` (and v1beta1)."""
+"""Reads Kueue's objects and workloads into the model: the fields of `kueue.x-k8s.io/v1beta2` (and v1beta1)."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ from simsched_policies.production.kueue.model import (
 )
 from simsched_policies.production.kueue.requests import PREFIX, accepted, constraints, term, topology_request
 
-#: An annotation of simsched's own: after how many seconds an admission check is ready.
+#: An annotation of simsched: the seconds until an admission check is ready.
 DELAY = "simsched/delay-s"
 _WITHIN = {"Never": Within.NEVER, "LowerPriority": Within.LOWER_PRIORITY,
            "LowerOrNewerEqualPriority": Within.LOWER_OR_NEWER_EQUAL_PRIORITY}  # fmt: skip
 _RECLAIM = {"Never": Reclaim.NEVER, "LowerPriority": Reclaim.LOWER_PRIORITY, "Any": Reclaim.ANY}
 #: Priority classes that every cluster has.
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-#: Kinds of Kueue that say nothing more: those for other clusters, and what Kueue makes of jobs itself.
+#: Kinds of Kueue that add nothing: those for other clusters, and those that Kueue derives from jobs.
 _IDLE_KINDS = {"ProvisioningRequestConfig", "MultiKueueConfig", "MultiKueueCluster", "Workload"}
-#: Kinds that change what pods ask for, or may.
+#: Kinds that change what pods request, or may request.
 _BINDING_KINDS = {"LimitRange", "ResourceQuota"}
 
 
 @dataclass(frozen=True)
 class Job:
-    """A workload as the policy gets it: its queue, what its pods ask for, its priority."""
+    """A workload for the policy: its queue, the requests of its pods, its priority."""
 
     id: str
     namespace: str
@@ -74,7 +74,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Declared:
-    """All that manifests say: what the administrator declares, the workloads by the names of their jobs, the nodes."""
+    """The content of manifests: the administrator's setup, the workloads by the names of their jobs, the nodes."""
 
     setup: Setup
     jobs: Mapping[str, Job] = field(default_factory=dict)
@@ -84,8 +84,8 @@ class Declared:
 def declared(path: Path, allow: Collection[str] = ()) -> Declared:
     """Read a file or folder of manifests.
 
-    Fields that are not modelled are told, and those that would change the outcome refused unless `allow` names them.
-    Raises `InputError` with all problems.
+    Fields that are not modelled are reported; those that would change the outcome are refused unless `allow` names
+    them. Raises `InputError` with all problems.
     """
     objects = read_objects(path)
     account, pods = Account(), Account()
@@ -97,7 +97,7 @@ def declared(path: Path, allow: Collection[str] = ()) -> Declared:
 
 
 def changes_outcome(kind: str, path: str) -> str:
-    """Say what a field that is not read would change."""
+    """Return what a field that is not read would change."""
     if path == "kind":
         return "objects of this kind are not read"
     if path.endswith("/queue-name"):
@@ -110,7 +110,7 @@ def changes_outcome(kind: str, path: str) -> str:
 
 
 class _Reader:
-    """Reads all kinds; each method reads one."""
+    """Reads all kinds, one per method."""
 
     def __init__(self, objects: Sequence[Object], account: Account, pods: Account) -> None:
         self._objects, self._account, self._pods = objects, account, pods
@@ -157,7 +157,7 @@ class _Reader:
         return Declared(setup, {one.id: one for one in jobs}, nodes)
 
     def _stranger(self, one: Object) -> None:
-        """Note objects of Kueue, and workloads of its queues, of kinds that are not read."""
+        """Report objects of Kueue, and workloads of its queues, of kinds that are not read."""
         labels = (one.data.get("metadata") or {}).get("labels") or {}
         known = one.kind in (*WORKLOAD_KINDS, "Node", *_IDLE_KINDS)
         named = f"{PREFIX}/queue-name" in labels or one.group.endswith(PREFIX) or one.kind in _BINDING_KINDS
@@ -165,7 +165,7 @@ class _Reader:
             self._account.note(one, ("kind",))
 
     def _check_names(self) -> None:
-        """Note names that nothing bears."""
+        """Report references to unknown names."""
         queues = {one.name for one in self._queues}
         for kind, path, what, known in (
             ("LocalQueue", ("spec", "clusterQueue"), "ClusterQueue", queues),
@@ -391,6 +391,6 @@ _READERS = {
 
 
 def _selector(spec: Fields) -> tuple[Requirement, ...] | None:
-    """Return the namespaces that a queue takes workloads from; none where no selector is given."""
+    """Return the namespaces from which a queue takes workloads; none without a selector."""
     selector = spec.part("namespaceSelector")
     return term(label_selector(selector)) if selector.there else None

@@ -1,4 +1,4 @@
-"""Where the pods of a set go in a topology: how many fit in each domain, and which domains are taken.
+"""Placement of a pod set in a topology: how many pods fit in each domain, and which domains are taken.
 
 Source: Kueue, topology-aware scheduling: phase 1 counts what fits in each domain from the leaves up, phase 2 finds the
 level and the domains, then goes down level by level.
@@ -18,10 +18,10 @@ _NONE = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a set of pods wants, by numbers of levels.
+    """The request of a pod set, with levels as numbers.
 
-    `layers` are the levels and sizes of its slices from the outermost, at least one. With `leader` one more pod lies
-    in the same domain of the requested `level`. With `least_free` the domains with the least room come first.
+    `layers` are the levels and sizes of its slices from the outermost, at least one. With `leader`, one more pod is
+    placed in the same domain of the requested `level`. With `least_free` the domains with the least room come first.
     """
 
     count: int
@@ -34,16 +34,16 @@ class Wanted:
 
     @property
     def slices(self) -> int:
-        """Return how many outer slices the pods make."""
+        """Return the number of outer slices."""
         return self.count // self.layers[0][1]
 
     def unit(self, level: int) -> int:
-        """Return how many pods stay together where slices are dealt out to domains of a level."""
+        """Return how many pods stay together when slices are distributed to domains of a level."""
         return next((size for at, size in self.layers[1:] if at >= level), 1)
 
 
 class Part(NamedTuple):
-    """What a domain takes: so many slices (or pods), and whether the leader too."""
+    """What a domain takes: a number of slices (or pods), and whether also the leader."""
 
     domain: int
     amount: int
@@ -52,9 +52,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Room:
-    """What fits in the domains of a level: pods and outer slices, the same beside a leader, and whether one fits.
+    """What fits in the domains of a level: pods and outer slices, the same next to a leader, and whether a leader fits.
 
-    `scores` are weights of preferred nodes, None where no pod prefers any.
+    `scores` are weights of preferred nodes, None if no pod prefers any.
     """
 
     pods: Counts
@@ -66,11 +66,11 @@ class Room:
 
 
 class Unplaced(Exception):  # noqa: N818 - an answer
-    """The pods find no place; the text says why."""
+    """The pods find no place; the text is the reason."""
 
 
 class NotFit(Unplaced):
-    """There is not room enough."""
+    """There is not enough room."""
 
 
 def rooms(
@@ -109,7 +109,7 @@ def rooms(
 
 
 def _least_loss(plain: Counts, led: Counts, leaders: Counts, starts: Counts) -> Counts:
-    """Return by parent what the best child for the leader loses of its room."""
+    """Return for each parent the room that the leader costs in its best child."""
     if not leaders.any():
         return np.zeros(len(starts), np.int64)
     loss = np.minimum.reduceat(np.where(leaders > 0, plain - led, _NONE), starts)
@@ -134,7 +134,7 @@ class Placer:
         return self.dealt(outer, parts)
 
     def dealt(self, level: int, parts: list[Part]) -> tuple[dict[int, int], int | None]:
-        """Deal slices of domains to their own children, down to the leaves."""
+        """Distribute the slices of domains to their children, down to the leaves."""
         outer, size = self.wanted.layers[0]
         while level < outer:
             parts = [
@@ -159,7 +159,7 @@ class Placer:
         return self.domains.levels[level].children(part.domain)
 
     def _level_that_fits(self) -> tuple[int, list[Part]]:
-        """Find the lowest level from the requested one up, and its domains, that take all."""
+        """Find the lowest level, from the requested one upwards, whose domains take all pods, and these domains."""
         wanted, level = self.wanted, self.wanted.level
         while True:
             room = self.rooms[level]
@@ -179,14 +179,14 @@ class Placer:
             level -= 1
 
     def _tightest(self, room: Room, among: Counts) -> int:
-        """Return the domain with the least room of those preferred most."""
+        """Return the domain with the least room among the most preferred ones."""
         keys = [among, room.pods_led[among], room.slices_led[among]]
         if room.scores is not None:
             keys.append(-room.scores[among])
         return int(among[np.lexsort(keys)[0]])
 
     def _sorted(self, room: Room, among: Counts, *, led: bool, descending: bool) -> Counts:
-        """Return domains in the order in which they are taken; equal ones by their values."""
+        """Return domains in the order in which they are taken; ties by their values."""
         pods, slices = (room.pods_led, room.slices_led) if led else (room.pods, room.slices)
         keys = [pods[among], -slices[among] if descending else slices[among]]
         if room.scores is not None:
@@ -196,9 +196,9 @@ class Placer:
         return among[np.lexsort(keys)]
 
     def greedy(self, level: int, among: Counts, need: int, leader: bool, unit: int = 0) -> list[Part]:
-        """Take domains (in ascending order) one after the other until `need` is met; the last one is the tightest.
+        """Take domains (in ascending order) in turn until `need` is met; the last one is the tightest fit.
 
-        With a `unit` pods are dealt in units, else outer slices. Raises `Unplaced`.
+        With a `unit`, pods are distributed in units, otherwise in outer slices. Raises `Unplaced`.
         """
         room, best, parts, left = self.rooms[level], not self.wanted.least_free, list[Part](), need
         plain = room.pods // unit if unit else room.slices
@@ -226,7 +226,7 @@ class Placer:
         return parts
 
     def _leader(self, room: Room, among: Counts, need: int, unit: int) -> int:
-        """Return the domain of the leader: the tightest that takes all, else the first that leaves enough room."""
+        """Return the leader's domain: the tightest that takes everything, else the first that leaves enough room."""
         order = self._sorted(room, among, led=True, descending=not self.wanted.least_free)
         order = order[room.leaders[order] > 0]
         if not len(order):

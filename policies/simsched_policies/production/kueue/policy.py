@@ -1,11 +1,11 @@
-"""Kueue: jobs wait in queues with quotas, borrow what their cohort leaves idle, and are preempted for its owner.
+"""Kueue: jobs wait in queues with quotas, borrow idle quota of their cohort, and are preempted for its owner.
 
 Idea: quota decides who is admitted, and a job is admitted whole (Kueue documentation, "Cluster Queue", "Cohort",
 "Preemption", "Fair Sharing", "Admission Fair Sharing"). Every tenant is a cluster queue, parents of tenants are
 cohorts, every GPU type is a flavour, and the jobs of a user have a local queue. Deviations: GPUs are the only resource;
-victims leave at once: a job that preempts is nominated again in the same decision, first of its queue, and a victim is
-not asked again before the next one, where its creation orders it; a preempted job keeps its progress; a job that has
-quota but finds no room on nodes gives it back and waits until something leaves; local queues weigh the same.
+victims leave at once: a job that preempts is nominated again in the same decision, first in its queue, and a victim is
+considered again at the next decision, ordered by its creation; a preempted job keeps its progress; a job that has quota
+but finds no room on nodes releases it and waits until a job leaves; local queues have equal weights.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from simsched_policies.production.kueue.repairs import Repairs, moved, repairabl
 from simsched_policies.production.kueue.tree import QuotaTree
 from simsched_policies.production.kueue.usage import HALF_LIFE_S, SAMPLING_S, DecayedUsage
 
-#: What allows workloads that could never run; they are cancelled.
+#: The value of `allow` for workloads that could never run; they are cancelled.
 NEVER = "never-admitted"
 _WITHIN: Mapping[str, Within] = {rule.value: rule for rule in Within}
 
 
 class _Held(NamedTuple):
-    """A job that runs: its quota, how it asked for it, and its GPUs."""
+    """A running job: its quota, its request, and its GPUs."""
 
     workload: Workload
     asking: Asking
@@ -63,20 +63,20 @@ class Kueue(Policy):
     """Admits jobs by quota, with borrowing, reclaiming and preemption by priority or for fair sharing.
 
     `tenants` own shares of every GPU type and may be limited in borrowing, lending and reclaiming; those of one
-    `parent` borrow from each other first; tenants not named share one queue that owns the rest. `within` says whom a
-    job may preempt in its own queue, and `reclaim` whom in others that borrow; with `borrowing_preempts` even a job
-    whose own queue borrows may preempt jobs of lower priority there, at most `borrowing_preempts_up_to`. With
-    `fair_sharing`, queues that use least beyond their own come first, by their weights, and preemption evens them out.
+    `parent` borrow from each other first; undeclared tenants share one queue that owns the rest. `within` sets which
+    jobs a job may preempt in its own queue, and `reclaim` which in other queues that borrow; with `borrowing_preempts`
+    even a job whose own queue borrows may preempt jobs of lower priority there, at most `borrowing_preempts_up_to`.
+    With `fair_sharing`, queues that borrow least, by their weights, come first, and preemption evens out the shares.
     With `admission_fair_sharing` the user with the least recent use comes first within a queue: use is sampled every
-    `usage_sampling_s` and halves in `usage_half_life_s`. With `strict_fifo` the head of a queue blocks it.
-    With `topology` (`required LEVEL`, `preferred LEVEL` or `unconstrained`; a level of the cluster, or `node`) jobs are
+    `usage_sampling_s` and decays with `usage_half_life_s`. With `strict_fifo` the head of a queue blocks it. With
+    `topology` (`required LEVEL`, `preferred LEVEL` or `unconstrained`; a level of the cluster, or `node`) jobs are
     placed by topology-aware scheduling instead of by `placement`, and preempt for a place as they do for quota.
 
-    With `manifests`, a file or folder of Kubernetes objects, all of this is as these say, quota is counted by resource,
-    and pods go to the nodes that they may go to. `allow` names fields that are not modelled and may be there all the
-    same, or `never-admitted` workloads, which could not even run alone and are then cancelled. With the diagnostics
+    With `manifests`, a file or folder of Kubernetes objects, these set all of the above, quota is counted by resource,
+    and pods go only to nodes that match them. `allow` names fields that are not modelled but accepted, or
+    `never-admitted` for workloads that could not even run alone, which are then cancelled. With the diagnostics
     `reasons` the decisions of each cycle are kept. A cluster that `grows` may have more or fewer nodes than the
-    manifests declare: those added are copies, and the quotas of their flavours are in proportion to the GPUs.
+    manifests declare: added nodes are copies, and the quotas of their flavours scale with the GPUs.
     """
 
     name: ClassVar[str] = "kueue"
@@ -107,23 +107,23 @@ class Kueue(Policy):
     _desk: Desk | None = field(default=None, init=False, repr=False)
     _levels: Levels | None = field(default=None, init=False, repr=False)
     _record: Record | None = field(default=None, init=False, repr=False)
-    #: Workloads with quota whose admission checks are not ready, with when they are and their GPUs.
+    #: Workloads with quota whose admission checks are pending, with the time when these are ready, and their GPUs.
     _unready: dict[str, tuple[float, Allocation]] = field(default_factory=dict, init=False, repr=False)
     _known: tuple[QuotaTree, Waiting] | None = field(default=None, init=False, repr=False)
     _rules: Rules = field(default_factory=Rules, init=False, repr=False)
     _held: dict[str, _Held] = field(default_factory=dict, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
-    #: Jobs by the numbers, in order of arrival, under which the quotas know them, and the other way round.
+    #: Jobs by their number in order of arrival, which identifies them in the quotas, and the inverse.
     _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
-    #: Why workloads wait, as the last cycle that looked at them found, where reasons are kept.
+    #: Why workloads wait, according to their last cycle, if reasons are kept.
     _words: dict[str, tuple[Why, str]] = field(default_factory=dict, init=False, repr=False)
-    #: What local queues used of late.
+    #: The recent usage of local queues.
     _usage: DecayedUsage = field(init=False, repr=False)
     _repairs: Repairs = field(default_factory=Repairs, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse invalid times, and manifests that are wrong."""
+        """Refuse invalid times and manifests."""
         if self.usage_half_life_s < 0 or self.usage_sampling_s <= 0:
             raise ValueError("usage_half_life_s must be at least 0 and usage_sampling_s above 0")
         self._usage = DecayedUsage(self.usage_half_life_s, self.usage_sampling_s)
@@ -134,7 +134,7 @@ class Kueue(Policy):
             self._take_manifests(self.manifests)
 
     def _take_manifests(self, manifests: str) -> None:
-        """Read manifests, beside which nothing else may say what they say."""
+        """Read manifests, which exclude all parameters that they set."""
         told = [one.name for one in fields(self) if one.init and getattr(self, one.name) != _default(one)]
         both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics"})
         if both:
@@ -147,7 +147,7 @@ class Kueue(Policy):
 
     @property
     def counts_on(self) -> Wants:
-        """Return the quotas that an experiment declares, unless manifests do."""
+        """Return the quotas that an experiment declares, unless there are manifests."""
         return {} if self.manifests is not None else super().counts_on
 
     def begin(self, cluster: Cluster) -> None:
@@ -158,7 +158,7 @@ class Kueue(Policy):
             self._levels.begin(cluster)
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
-        """Refuse jobs that no manifest has, those that could never run, and shapes that a topology does not place."""
+        """Refuse jobs without a manifest, jobs that could never run, and shapes that a topology does not place."""
         if self._levels is not None:
             self._levels.begin(cluster)
             self._levels.check(jobs, cluster)
@@ -169,7 +169,7 @@ class Kueue(Policy):
                 raise self._desk.refuse(hopeless)
 
     def artifacts(self) -> Mapping[str, str]:
-        """Return the record of decisions, if it was asked for."""
+        """Return the record of decisions, if requested."""
         return {} if self._record is None else self._record.files()
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -223,7 +223,7 @@ class Kueue(Policy):
         return Decision.change({**start, **never}, stop, wake_at_s=wake_at_s)
 
     def _tell(self, waiting: Waiting, reasons: Reasons) -> None:
-        """Say in which order workloads wait in their queues, and why, in Kueue's words where a cycle had any."""
+        """Return the order of waiting workloads in their queues, and why they wait, in Kueue's words if any."""
         key = queue_order(self._rules)
         line = sorted(waiting.all(), key=key)
         for queue in sorted({asking.queue for asking in line}):
@@ -249,7 +249,7 @@ class Kueue(Policy):
             tree.queues[held.workload.queue].held[number] = replace(held.workload, local_queue_usage=usage)
 
     def _sample(self, now_s: float) -> None:
-        """Take the last of the samples that are due; what was in use has not changed since the decision before."""
+        """Take the last of the due samples; usage has not changed since the previous decision."""
         if not self.admission_fair_sharing or not self._usage.due(now_s):
             return
         in_use: dict[str, dict[str, float]] = {}
@@ -260,7 +260,7 @@ class Kueue(Policy):
         self._usage.sample(now_s // self.usage_sampling_s * self.usage_sampling_s, in_use)
 
     def _admit(self, tree: QuotaTree, entry: Entry, view: View) -> Allocation | None:
-        """Take quota and GPUs for a job; None where the nodes of its flavours have no room."""
+        """Take quota and GPUs for a job; None if the nodes of its flavours have no room."""
         job = view.jobs[self._jobs[entry.asking.id]]
         allocation = self._placed(entry, job, view.now_s)
         if allocation is None:
@@ -273,7 +273,7 @@ class Kueue(Policy):
         return allocation
 
     def _moved(self, tree: QuotaTree, entry: Entry, before: Workload, view: View) -> Allocation:
-        """Take the places of a workload anew, once those of its pods on a failed node have others."""
+        """Take new places for a workload whose pods on a failed node have been placed again."""
         if self._desk is not None:
             self._desk.give_back(before.id)
         allocation = self._placed(entry, view.jobs[self._jobs[before.id]], view.now_s)
@@ -305,7 +305,7 @@ class Kueue(Policy):
         return allocation
 
     def _evicted(self, number: str, tree: QuotaTree, waiting: Waiting) -> Asking:
-        """Take quota and GPUs of a job back; return it as it waits again, in the place that its creation gives it."""
+        """Take back quota and GPUs of a job; return it as it waits again, ordered by its creation."""
         held = self._held.pop(number)
         tree.release(held.workload)
         waiting.wake(held.workload.queue)
@@ -316,7 +316,7 @@ class Kueue(Policy):
         return held.asking
 
     def _look(self, view: View) -> tuple[QuotaTree, Waiting]:
-        """Note arrivals, completions and losses, and nodes that went down or came up."""
+        """Record arrivals, completions and losses, and nodes that went down or came up."""
         if self._known is None:
             tree = self._quotas(view) if self._desk is None else self._desk.tree()
             used = self._used if self.admission_fair_sharing else None
@@ -391,7 +391,7 @@ class Kueue(Policy):
         return quotas_of(self.tenants, totals, terms)
 
 
-#: Why a workload waits at which no cycle has looked: it stands behind others, or is parked with one of its shape.
+#: Why a workload waits that no cycle has considered: it is behind others, or parked with one of its shape.
 _BEHIND = Why.ANOTHER_FIRST, "its queue has not come to it"
 
 

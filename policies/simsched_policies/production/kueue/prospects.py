@@ -1,4 +1,4 @@
-"""Whether it may help to ask for quota again: bounds on what the queues could get now, quicker than a search."""
+"""Whether retrying admission may help: bounds on what the queues could get now, cheaper than a search."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from simsched_policies.production.kueue.topology import PODS, Domains
 from simsched_policies.production.kueue.topology_assignment import most_pods
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
-#: For every set of pods and resource group the flavours that would do, each with its amounts by number of a bound.
+#: For every pod set and resource group, the suitable flavours, each with its amounts by the index of a bound.
 Needs = Sequence[Sequence[Sequence[tuple[int, int]]]]
-#: The sets of pods that a topology places, each with its flavour.
+#: The pod sets that a topology places, each with its flavour.
 Homes = Sequence[tuple[str, PodSet]]
-#: More than anybody asks for; sums of it along a path stay whole numbers of 64 bits.
+#: More than any request; its sums along a path still fit in 64 bits.
 _ENDLESS = 1 << 56
 _NOBODY = np.iinfo(np.int64).max
 
 
 class Prospects:
-    """What queues could get at most, by preemption too.
+    """The most that queues could get, including by preemption.
 
-    An amount can fit, or find victims, only if it is no more than what is available and what lower priorities of the
-    queue hold together; or what is left of its nominal quota once these are gone; or what is left of the quota of a
-    subtree below the root. Where workloads may preempt beyond that, nothing is ruled out. Each bound is for a queue, a
-    flavour and resource and a priority. Admissions never raise one: what nothing can help stays so until quota is given
-    back.
+    An amount can fit, or find victims, only if it is at most one of: the available amount plus what lower priorities of
+    the queue hold; the nominal quota that remains without these; the quota that remains in a subtree below the root. If
+    workloads may preempt beyond that, nothing is ruled out. Each bound is for a queue, a flavour and resource, and a
+    priority. Admissions never raise a bound: a hopeless workload stays so until quota is released.
     """
 
     def __init__(self, tree: QuotaTree, *, fair_sharing: bool) -> None:
-        """Take the tree, whose quotas stay as they are."""
+        """Start from the tree, whose quotas do not change."""
         self._tree, self._fair_sharing = tree, fair_sharing
         self._depths: list[slice] = []
         nodes: list[Node] = []
@@ -52,22 +51,22 @@ class Prospects:
         self._limits = self._table([{k: n for k, n in one.items() if n is not None} for one in limits], _ENDLESS)
         self._used = self._table([node.usage for node in nodes])
         self._alone = np.array([node.queue is not None for node in nodes[self._depths[0]]])[:, None]
-        #: The number of each bound, those of each queue, and by number: the queue, where the bound stands in the
-        #: tables, what may be preempted in the queue, and the least that somebody waits for.
+        #: The index of each bound, those of each queue, and by index: the queue, the position of the bound in the
+        #: tables, what may be preempted in the queue, and the least amount for which a workload waits.
         self._numbers: dict[tuple[str, FlavourResource, int], int] = {}
         self._of_queue: dict[str, list[tuple[int, FlavourResource, int]]] = {}
         self._queues: list[str] = []
         self._at = np.zeros((0, 2), np.int64)
         self._lower, self._least, self._bounds = (np.zeros(0, np.int64) for _ in range(3))
         self._most: list[int] = []
-        #: The part of each bound that counts where other queues are to give quota back.
+        #: The part of each bound that counts if other queues are to release quota.
         self._claims = np.zeros(0, np.int64)
 
     def _table(self, amounts: Sequence[dict[FlavourResource, int]], default: int = 0) -> npt.NDArray[np.int64]:
         return np.array([[min(one.get(key, default), _ENDLESS) for key in self._keys] for one in amounts], np.int64)
 
     def needs(self, asking: Asking) -> Needs | None:
-        """Return what a workload needs at least, None where nothing can be ruled out."""
+        """Return what a workload needs at least, None if nothing can be ruled out."""
         node = self._tree.queues[asking.queue]
         spec = node.queue
         reclaims = self._fair_sharing and spec is not None and spec.reclaim is not Reclaim.NEVER
@@ -99,7 +98,7 @@ class Prospects:
         return self._numbers[bound]
 
     def look(self) -> None:
-        """Work out the bounds, as the tree is now."""
+        """Compute the bounds for the current tree."""
         if not self._tree.moved:
             return
         for name in self._tree.moved:
@@ -122,7 +121,7 @@ class Prospects:
         self._claims = np.maximum(left[at] + self._lower, reach[at])
 
     def allow(self, needs: Needs) -> bool:
-        """Say whether a workload may get what it needs at least, as of the last look."""
+        """Return whether a workload may get what it needs at least, as of the last update."""
         most = self._most
         for flavours in needs:
             for wanted in flavours:
@@ -130,15 +129,15 @@ class Prospects:
                     if amount > most[number]:
                         break
                 else:
-                    break  # this flavour may do
+                    break  # this flavour may suffice
             else:
                 return False
         return True
 
     def homes(self, asking: Asking) -> Homes | None:
-        """Return in the topology of which flavour each set of pods needs a place, None where nothing can be ruled out.
+        """Return the flavour in whose topology each pod set needs a place, None if nothing can be ruled out.
 
-        That is only where every resource has one flavour.
+        Defined only if every resource has one flavour.
         """
         node, found = self._tree.queues[asking.queue], list[tuple[str, PodSet]]()
         for pods in asking.pod_sets:
@@ -150,10 +149,10 @@ class Prospects:
         return found
 
     def may_be_placed(self, asking: Asking, needs: Needs, homes: Homes) -> bool:
-        """Say whether one that has quota, but no place, may find one now, by victims too, as of the last look.
+        """Return whether a workload with quota may find its missing place now, as of the last update.
 
-        Other queues have victims for it only where it claims quota; else its pods must fit in what is free and what
-        those hold that it may preempt in its own queue.
+        Other queues have victims for it only if it claims quota; otherwise its pods must fit in the free room plus that
+        of the workloads that it may preempt in its own queue.
         """
         claims = self._claims
         if all(amount <= claims[number] for (wanted,) in needs for number, amount in wanted):
@@ -166,7 +165,7 @@ class Prospects:
         return True
 
     def _freed(self, asking: Asking, domains: Domains, pods: PodSet) -> int:
-        """Return how many more pods fit once those are gone that a workload may preempt in its own queue."""
+        """Return how many more pods fit without those that a workload may preempt in its own queue."""
         node = self._tree.queues[asking.queue]
         most, gone = _highest_victim(node, asking.priority), dict[int, dict[str, int]]()
         if not any(any(amounts.values()) for other, amounts in node.held_by.items() if other <= most):
@@ -180,19 +179,19 @@ class Prospects:
         return sum(domains.more_pods(leaf, pods.requests, freed) for leaf, freed in gone.items())
 
     def wait(self, queue: str, waiting: Iterable[Needs]) -> None:
-        """Note all that is waited for in a queue."""
+        """Record everything that workloads of a queue wait for."""
         self._least[[number for number, _, _ in self._of_queue.get(queue, ())]] = _NOBODY
         for needs in waiting:
             for (number, amount), *_ in needs[0]:
                 self._least[number] = min(self._least[number], amount)
 
     def hopeful(self) -> set[str]:
-        """Return the queues in which somebody may get the first of what it waits for, as of the last look."""
+        """Return the queues in which a workload may get the first amount that it waits for, as of the last update."""
         return {self._queues[number] for number in np.flatnonzero(self._bounds >= self._least)}
 
 
 def _highest_victim(node: Node, priority: int) -> float:
-    """Return up to which priority a workload of one may preempt others of its queue."""
+    """Return the highest priority that a workload of this priority may preempt in its queue."""
     within = Within.NEVER if node.queue is None else node.queue.within
     if within is Within.NEVER:
         return -np.inf
@@ -200,6 +199,6 @@ def _highest_victim(node: Node, priority: int) -> float:
 
 
 def _of_lower(node: Node, key: FlavourResource, priority: int) -> int:
-    """Return what workloads of the queue hold that one of a priority may preempt, at most."""
+    """Return an upper bound of what workloads hold in the queue that one of a priority may preempt."""
     most = _highest_victim(node, priority)
     return sum(amounts.get(key, 0) for other, amounts in node.held_by.items() if other <= most)

@@ -1,4 +1,4 @@
-"""The workloads that wait: in the order of their queues, those parked that fit nowhere until something leaves."""
+"""The waiting workloads, in the order of their queues; those that fit nowhere are parked until something leaves."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from simsched_policies.production.kueue.model import Asking, Mode, Reclaim
 from simsched_policies.production.kueue.prospects import Homes, Needs, Prospects
 from simsched_policies.production.kueue.tree import Node, QuotaTree
 
-#: Where those are parked that anything that leaves may help.
+#: Key of parked workloads that any departure may help.
 _ANY = "\0"
 
 
-#: What orders a queue: recent usage, priority, age, name.
+#: The sort key of a queue: recent usage, priority, age, name.
 _Key = tuple[float, int, float, str]
 
 
 class _Alike:
     """Workloads of one queue and shape, oldest first; `parked` is the round in which one was found to fit nowhere.
 
-    `hope` tells when asking again may help, None: whenever something leaves. `needs` is what they need at least. Those
-    that are `placeless` have quota, and wait for a place in a topology.
+    `hope` tells when a retry may help (None: whenever something leaves). `needs` is what they need at least.
+    `placeless` ones have quota but wait for a place in a topology.
     """
 
     __slots__ = ("first", "heap", "homes", "hope", "needs", "parked", "placeless")
@@ -38,10 +38,10 @@ class _Alike:
 
 
 class _Queue:
-    """What waits in one cluster queue; `blocked` is the head that holds up one that is first in, first out.
+    """The waiting workloads of one cluster queue; `blocked` is the head that blocks a first-in-first-out queue.
 
-    Its `round` counts how often those parked came back. `order` lists workloads, the first of each shape, None where it
-    must be made anew; those before `at` are parked. Its next head has its turn in the pass `due`.
+    `round` counts how often parked workloads returned. `order` lists workloads, the first of each shape, or is None if
+    it must be rebuilt; those before `at` are parked. The next head has its turn in the pass `due`.
     """
 
     __slots__ = (
@@ -56,7 +56,8 @@ class _Queue:
         self.round = self.due = self.at = 0
         self.order: list[tuple[_Key, _Alike]] | None = None
         spec = node.queue
-        #: Whether it is first in, first out, and takes its quota back at any time, so that those who wait hold nothing.
+        #: Whether it is first in, first out and can always reclaim its quota, so that waiting workloads reserve
+        #: nothing.
         self.strict = spec is not None and spec.strict_fifo
         self.reclaims_any = spec is not None and spec.reclaim is Reclaim.ANY
 
@@ -65,37 +66,37 @@ class Waiting:
     """The pending workloads of all queues.
 
     A workload that fits nowhere is parked, with all of its queue that have its shape (scheduling equivalence), until
-    something of its tree gives quota back; the head of a queue that is first in, first out, blocks it instead. A
-    workload whose victims are leaving comes first in its queue. Asking for the heads costs no more than the number of
-    shapes that wait. Source: Kueue, queues and requeueing.
+    something of its tree releases quota; the head of a first-in-first-out queue blocks it instead. A workload whose
+    victims are leaving comes first in its queue. Asking for the heads costs no more than the number of shapes that
+    wait. Source: Kueue, queues and requeueing.
     """
 
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
-        """Make empty queues for those of `tree`."""
+        """Create an empty queue for each one of `tree`."""
         self._rules, self._tree = rules, tree
         self._prospects = Prospects(tree, fair_sharing=rules.fair_sharing)
         self._queues = {name: _Queue(node) for name, node in tree.queues.items() if not inactive(node, rules)}
         self._asking: dict[str, Asking] = {}
-        #: The number of each shape, and the shape of each workload.
+        #: The index of each shape, and the shape of each workload.
         self._kinds: dict[Hashable, int] = {}
         self._shapes: dict[str, int] = {}
         self._after: dict[str, tuple[Assignment, int]] = {}
-        #: Names of queues that may have a head, and those that have parked ones by their root.
+        #: Names of queues that may have a head, and by root those with parked workloads.
         self._open: set[str] = set()
         self._parked: dict[str, set[str]] = {}
-        #: Queues in which somebody waits for whatever may leave.
+        #: Queues in which a workload waits for any departure.
         self._loose: set[str] = set()
-        #: The number of the last pass over queues for their heads.
+        #: The number of the last pass over the heads of queues.
         self._pass = 0
-        #: Roots below which something left since the heads were last asked for.
+        #: Roots below which something left since the last pass.
         self._woken: set[str] = set()
 
     def __contains__(self, workload: str) -> bool:
-        """Say whether a workload waits."""
+        """Return whether a workload waits."""
         return workload in self._asking
 
     def push(self, asking: Asking) -> None:
-        """Add a workload; one of a queue that takes nobody waits for ever."""
+        """Add a workload; in a queue that takes no workloads it waits forever."""
         self._asking[asking.id] = asking
         queue = self._queues.get(asking.queue)
         if queue is None:
@@ -111,11 +112,11 @@ class Waiting:
             self._open.add(asking.queue)
 
     def all(self) -> Iterable[Asking]:
-        """Return all that wait, in the order in which they came."""
+        """Return all waiting workloads in order of arrival."""
         return self._asking.values()
 
     def remove(self, workload: str) -> None:
-        """Take a workload away, if it waits."""
+        """Remove a workload, if it waits."""
         asking = self._asking.pop(workload, None)
         self._after.pop(workload, None)
         self._shapes.pop(workload, None)
@@ -126,7 +127,7 @@ class Waiting:
     def heads(self) -> list[Pending]:
         """Return the first workload of every queue that is not blocked, in the order of their names.
 
-        One that cannot be helped takes its turn and is parked again at once.
+        A hopeless one takes its turn and is parked again at once.
         """
         if not (self._open or self._woken):
             return []
@@ -153,7 +154,7 @@ class Waiting:
         return found
 
     def settle(self, outcome: Outcome) -> None:
-        """Take out those admitted, park what fits nowhere, and note whose victims are leaving."""
+        """Remove the admitted workloads, park those that fit nowhere, and record those whose victims are leaving."""
         for entry in outcome.admitted:
             self.remove(entry.asking.id)
         for entry in outcome.refused:
@@ -177,17 +178,17 @@ class Waiting:
         self._open.add(self._asking[workload].queue)
 
     def wake(self, queue: str) -> None:
-        """Return what is parked in the tree of a queue, from which something left, and what found no room."""
+        """Unpark the workloads in the tree of a queue from which something left, and those that found no room."""
         self._woken |= {self._tree.queues[queue].root().name, _ANY}
 
     def wake_all(self) -> None:
-        """Return everything that is parked: nodes came or went."""
+        """Unpark all workloads, since nodes came or went."""
         self._woken |= set(self._parked)
 
     def _wake(self, root: str, names: set[str]) -> None:
-        """Return what is parked below a root in some of the queues.
+        """Unpark the workloads below a root in some of the queues.
 
-        What cannot be helped returns with others of its queue, since it takes its turn as a head before them.
+        Hopeless workloads return with others of their queue, since they take their turn as heads before them.
         """
         back = names & self._parked.get(root, set())
         for name in back:
@@ -200,13 +201,13 @@ class Waiting:
             self._open |= back
 
     def _helped(self, alike: _Alike) -> bool:
-        """Say whether asking may help: they were not refused before, or could get what they need now."""
+        """Return whether a retry may help: they were not refused before, or could now get what they need."""
         if alike.placeless and alike.needs is not None and alike.homes is not None:
             return self._prospects.may_be_placed(alike.first, alike.needs, alike.homes)
         return alike.hope is None or self._prospects.allow(alike.hope)
 
     def _head(self, queue: _Queue) -> Asking | None:
-        """Return the first workload of a queue that may be helped; those before it are parked and take their turns."""
+        """Return the first workload of a queue with prospects; those before it are parked and take their turns."""
         if queue.sticky in self._asking:
             return self._asking[queue.sticky]
         if queue.order is None or self._rules.queue_usage is not None:
@@ -260,7 +261,7 @@ class Waiting:
     ) -> None:
         """Park a workload and those like it; it blocks a queue that is first in, first out, unless others pass it.
 
-        One that `hopes` reserves nothing while it waits: it is asked again only where that may help.
+        One that `hopes` reserves nothing while it waits: it is retried only if that may help.
         """
         asking = self._asking[workload]
         queue = self._queues[asking.queue]
@@ -282,7 +283,7 @@ class Waiting:
             self._prospects.wait(asking.queue, [one.hope for one in queue.alike.values() if one.hope is not None])
 
     def _remember(self, entry: Entry) -> bool:
-        """Keep where the search for flavours stopped, if it did before the last, until quota is given back."""
+        """Remember where the flavour search stopped, if before the last flavour, until quota is released."""
         if not entry.assignment.left_to_try():
             return False
         releases = self._queues[entry.asking.queue].root.releases
@@ -290,7 +291,7 @@ class Waiting:
         return True
 
     def _shape(self, asking: Asking) -> Hashable:
-        """Return what workloads have in common that fare alike in their queue."""
+        """Return a key shared by workloads that are treated alike in their queue."""
         if not self._rules.gates["SchedulingEquivalenceHashing"]:
             return asking.id
         local = asking.local_queue if self._rules.queue_usage else ""

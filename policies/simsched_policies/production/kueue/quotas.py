@@ -1,4 +1,4 @@
-"""The quotas that follow from an experiment's tenants: a cluster queue for each, a cohort for those above others."""
+"""The quotas derived from an experiment's tenants: a cluster queue for each, a cohort for each parent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simsched.model import Tenant
 from simsched_policies.production.kueue.model import ClusterQueue, Cohort, FlavourResource, Quota, Reclaim, Within
 from simsched_policies.production.kueue.tree import QuotaTree
 
-#: The queue of tenants that nobody named; it owns what no other does.
+#: The queue of undeclared tenants; it owns the rest.
 OTHERS = "(others)"
 #: The only resource that is counted.
 RESOURCE = "gpu"
@@ -29,10 +29,10 @@ class Terms:
 
 
 def quotas_of(tenants: Mapping[str, Tenant], totals: Mapping[str, int], terms: Terms) -> QuotaTree:
-    """Return the tree of quotas of GPUs, `totals` by type.
+    """Return the tree of GPU quotas; `totals` are by type.
 
-    A tenant that others name as their parent is a cohort with its own GPUs and a queue without any. All trees meet in
-    one cohort, where the queue of tenants not named owns the rest.
+    A tenant that others name as their parent is a cohort with its own GPUs, and a queue without any. All trees meet in
+    one cohort, in which the queue of undeclared tenants owns the rest.
     """
     own = _own_gpus(tenants, totals)
     above = {tenant.parent for tenant in tenants.values() if tenant.parent}
@@ -85,6 +85,6 @@ def _is_below(tenants: Mapping[str, Tenant], name: str, above: str) -> bool:
 
 
 def _quota(tenant: Tenant, own: int, own_in_all: int) -> Quota:
-    """Return the quota of a type; what may be borrowed in all, of every type, is what `own_in_all` leaves."""
+    """Return the quota of a type; the total that may be borrowed, over all types, is what `own_in_all` leaves."""
     borrowing = None if tenant.max_gpus is None else max(0, tenant.max_gpus - own_in_all)
     return Quota(own, borrowing if tenant.borrows else 0, tenant.lends)

@@ -10,7 +10,7 @@ from simsched.manifests import written
 
 
 class Unfit(Enum):
-    """What keeps a workload out of a flavour; the value is the text."""
+    """A reason against a flavour; the value is the text."""
 
     NO_RESOURCE = "resource {what} unavailable in ClusterQueue"
     MISSING = "flavor {flavour} not found"
@@ -46,7 +46,7 @@ class Unfit(Enum):
 
 
 class Why(NamedTuple):
-    """One reason: `what` names the resource, taint or flavour that it is about."""
+    """One reason; `what` names its resource, taint or flavour."""
 
     unfit: Unfit
     what: str = ""
@@ -62,6 +62,6 @@ _BADNESS = ("", "NoMatchingFlavor", "ExceedsMaxQuota", "TopologyPlacementFailed"
 
 
 def worst_kind(groups: Iterable[Sequence[str]]) -> str:
-    """Return the short name for a workload: of every group of resources the mildest reason, of these the worst."""
+    """Return the short name for a workload: the worst, over resource groups, of the mildest reason in each."""
     mildest = [max(kinds, key=_BADNESS.index) for kinds in groups if kinds]
     return min(mildest, key=_BADNESS.index, default="")

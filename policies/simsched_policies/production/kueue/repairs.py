@@ -1,4 +1,4 @@
-"""Workloads that lost a node: they keep their quota while the pods that lay there get another place."""
+"""Workloads that lost a node: they keep their quota while its pods are placed again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from simsched_policies.production.kueue.tree import QuotaTree
 
 
 class Repairs:
-    """The workloads that have quota and lack a node.
+    """The workloads that have quota but lack a node.
 
-    A second pass of the next cycle looks for places for only the pods of the failed node. Source: Kueue,
+    A second pass of the next cycle places only the pods of the failed node. Source: Kueue,
     topology-aware scheduling, replacement of failed nodes.
     """
 
@@ -23,15 +23,15 @@ class Repairs:
         self._lame: dict[str, Asking] = {}
 
     def note(self, asking: Asking) -> None:
-        """Note a workload that lost a node and keeps its quota."""
+        """Add a workload that lost a node and keeps its quota."""
         self._lame[asking.id] = asking
 
     def end(self, workload: str) -> bool:
-        """Say whether a workload lacked a node; it does no more."""
+        """Remove a workload; return whether it lacked a node."""
         return self._lame.pop(workload, None) is not None
 
     def passes(self, tree: QuotaTree) -> list[Pending]:
-        """Return the workloads with the hosts that they lack; one whose host is back keeps its places."""
+        """Return the workloads with their missing hosts; one whose host is back keeps its places."""
         found = []
         for number, asking in self._lame.items():
             held = tree.queues[asking.queue].held[number]
@@ -43,7 +43,7 @@ class Repairs:
 def repairable(
     tree: QuotaTree, workload: Workload, allocation: Allocation, up: Sequence[bool], gates: Mapping[str, bool]
 ) -> bool:
-    """Say whether a workload that lost its GPUs keeps its quota: one node failed, and a topology of hosts placed it."""
+    """Return whether a workload that lost GPUs keeps its quota: one node failed, and a topology of hosts placed it."""
     by_host = all(
         one.places is not None and any(tree.topologies[name].by_host for name in _placing(tree, one))
         for one in workload.assigned
@@ -53,7 +53,7 @@ def repairable(
 
 
 def moved(tree: QuotaTree, workload: Workload, assigned: tuple[Assigned, ...]) -> Workload:
-    """Give a workload other places for the same quota, and return it as it is then."""
+    """Move a workload to other places with the same quota, and return the updated one."""
     for sign, parts in ((-1, workload.assigned), (1, assigned)):
         for one in parts:
             tree.place(one, sign)
@@ -63,7 +63,7 @@ def moved(tree: QuotaTree, workload: Workload, assigned: tuple[Assigned, ...]) -
 
 
 def _lacking(tree: QuotaTree, workload: Workload) -> tuple[str, ...]:
-    """Return the hosts of a workload's pods that are in no topology of theirs any more."""
+    """Return the hosts of a workload's pods that have left their topology."""
     return tuple(
         sorted(
             {

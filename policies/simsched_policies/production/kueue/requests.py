@@ -1,4 +1,4 @@
-"""What the pods of workloads in manifests ask of quota, nodes and topology, as the model has it."""
+"""Reads what the pods of workloads in manifests request of quota, nodes and topology."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ PREFIX = "kueue.x-k8s.io"
 
 
 def term(expressions: Sequence[Expression]) -> Term:
-    """Return what labels must be."""
+    """Return the requirements on labels."""
     return tuple(Requirement(one.key, one.operator, one.values) for one in expressions)  # type: ignore[arg-type]
 
 
 def accepted(tolerations: Sequence[Accepted]) -> tuple[Toleration, ...]:
-    """Return which taints are accepted."""
+    """Return the tolerations."""
     return tuple(Toleration(*one) for one in tolerations)  # type: ignore[arg-type]
 
 
 def constraints(template: PodTemplate) -> Constraints:
-    """Return where pods may go."""
+    """Return the affinity of pods."""
     affinity = None if template.affinity is None else tuple(term(one) for one in template.affinity)
     return Constraints(tuple(sorted(template.selector.items())), affinity, accepted(template.tolerations))
 
 
 def topology_request(notes: Mapping[str, str]) -> TopologyRequest | None:
-    """Return what the annotations of a pod template ask of topology; raises `ValueError` where they make no sense."""
+    """Return the topology request in the annotations of a pod template; raises `ValueError` if it is inconsistent."""
     given = {key: notes[f"{PREFIX}/podset-{key}"] for key in _TOPOLOGY if f"{PREFIX}/podset-{key}" in notes}
     kinds = [kind for kind in ("required", "preferred", "unconstrained") if f"{kind}-topology" in given]
     if len(kinds) > 1:

@@ -1,9 +1,9 @@
 """Scenarios of quota as files: the input, the expected outcome, and whether this package agrees.
 
 `python -m simsched_policies.production.kueue.scenarios FILE_OR_FOLDER...` prints, for each file, how many cases the
-model covers and how many of those agree; which are left out, and by which rule; and what differs. A file is of our form
-(`*.json`) or one of Kueue's own test tables in Go (any other name; which tables is in `go_tables`). The format is
-documented in `tests/data/kueue/README.md`. With `--words FILE`, what the cases leave out is added from that file.
+model covers and how many of those agree; which are skipped, and by which rule; and the differences. A file has our
+format (`*.json`) or is one of Kueue's own test tables in Go (any other name; `go_tables` lists the tables). The format
+is documented in `tests/data/kueue/README.md`. `--words FILE` adds what the cases leave undefined.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from simsched_policies.production.kueue.share import dominant_share
 from simsched_policies.production.kueue.topology_scenarios import compared
 
 Json = Mapping[str, Any]
-#: What a file may say once for all its cases.
+#: Keys that a file may set once for all its cases.
 _SHARED = ("fair_sharing", "preemptor_queue", "flavours", "namespaces", "gates")
 
 
 def check_file(path: Path, words: Json | None = None) -> Report:
-    """Run every case of a file, with `words` added; raises `InputError` where the file is not of the form."""
+    """Run every case of a file, with `words` added; raises `InputError` if the file has another format."""
     content = read_json(path) if path.suffix == ".json" else {"cases": cases_of(path)}
     try:
         cases = [worded(expanded(content, case), words or {}) for case in content["cases"]]
@@ -57,7 +57,7 @@ def expanded(content: Json, case: Json) -> Json:
 
 
 def worded(case: Json, words: Json) -> Json:
-    """Return a case with what `words` say of all cases and of this one, by name; null takes a key away.
+    """Return a case merged with the `words` for all cases and for this one, by name; null removes a key.
 
     Lists of named objects (or objects with an id) are matched by name.
     """
@@ -79,7 +79,7 @@ def _merged(old: Any, more: Any) -> Any:
 
 
 def check(case: Json) -> Verdict:
-    """Run one case, unless a rule leaves it out."""
+    """Run one case, unless a rule skips it."""
     name = str(case.get("name", "(no name)"))
     if reason := left_out(case):
         return Verdict(name, "left out", reason)
@@ -156,7 +156,7 @@ def _victims(case: Json) -> tuple[object, object]:
     return case["victims"], reasons_of(got)
 
 
-#: What a case is about, by the key that says so.
+#: Functions that run a case, by the key that determines its kind.
 _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
     "available": _available,
     "shares": _shares,
@@ -174,12 +174,12 @@ _KINDS: Mapping[str, Callable[[Json], tuple[object, object]]] = {
 
 
 def files_in(places: Iterable[Path]) -> list[Path]:
-    """Return the files named, and the JSON files of the folders named, sorted."""
+    """Return the given files, and the JSON files in the given folders, sorted."""
     return [file for place in places for file in (sorted(place.glob("*.json")) if place.is_dir() else [place])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check files and print the reports; return 1 where the least share is not reached, 2 for files of another form."""
+    """Check files and print the reports; return 1 if the least share is not reached, 2 for files of another format."""
     parser = argparse.ArgumentParser(prog="python -m simsched_policies.production.kueue.scenarios", description=__doc__)
     parser.add_argument("places", nargs="+", type=Path, metavar="FILE_OR_FOLDER")
     parser.add_argument("--words", type=Path, metavar="FILE", help="what to add to cases, by their names")

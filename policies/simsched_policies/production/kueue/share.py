@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from simsched_policies.production.kueue.model import Amounts
 from simsched_policies.production.kueue.tree import Node
 
-#: A share of one is written as a thousand.
+#: A share of one is represented as 1,000.
 SCALE = 1000
 
 
@@ -22,12 +22,12 @@ class Share:
 
     @property
     def borrowing(self) -> bool:
-        """Say whether the node uses more than the quota of its subtree."""
+        """Return whether the node uses more than the quota of its subtree."""
         return self.ratio > 0
 
     @property
     def weighted(self) -> float:
-        """Return the ratio over the weight, infinite where a node of weight 0 borrows."""
+        """Return the ratio over the weight, infinite if a node of weight 0 borrows."""
         if not self.borrowing:
             return 0.0
         return math.inf if self.weight == 0 else self.ratio / self.weight
@@ -43,10 +43,10 @@ class Share:
 
 
 def dominant_share(node: Node, added: Amounts | None = None) -> Share:
-    """Return the share of a node with `added` counted to its usage.
+    """Return the share of a node with `added` on top of its usage.
 
     Only resources for which the subtree has an entry count. A resource's ratio is what the node uses above the quota of
-    its subtree, summed over flavours, over the most that its parent could use; a root borrows from nobody. Source:
+    its subtree, summed over flavours, over the most that its parent could use; a root does not borrow. Source:
     Kueue, fair sharing (KEP-1714).
     """
     if node.parent is None:

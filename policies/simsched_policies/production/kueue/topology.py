@@ -1,4 +1,4 @@
-"""Nodes as a tree of domains: what is free in each leaf, and how many pods it holds."""
+"""Nodes as a tree of domains: free resources of each leaf, and how many pods it holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PODS = "pods"
 #: The number of pods on a node that states none.
 MANY = 1 << 40
 
-#: A prime, and a base whose powers modulo it are large and unlike each other.
+#: A prime, and a base whose powers modulo the prime are large and distinct.
 _PRIME, _BASE = (1 << 61) - 1, 0x5DEECE66D
 
 Counts = NDArray[np.int64]
@@ -28,7 +28,7 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Node:
-    """A node: labels, what it has for pods, taints; `usable` where it is ready and open to new pods."""
+    """A node: labels, resources for pods, taints; `usable` if it is ready and open to new pods."""
 
     name: str
     labels: Labels = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Usage:
-    """Pods in one domain: its values, the request of one pod, and how many there are."""
+    """Pods in one domain: its values, the request of one pod, and their number."""
 
     values: tuple[str, ...]
     requests: Amounts
@@ -50,7 +50,7 @@ class Usage:
 class Level:
     """The domains of a level in the order of their values, each with the range of its children one level below.
 
-    `starts` has one entry more than there are domains; `parents` gives the domain above (-1 at the highest level).
+    `starts` has one entry more than the number of domains; `parents` gives the domain above (-1 at the highest level).
     """
 
     label: str
@@ -64,9 +64,9 @@ class Level:
 
 
 class Domains:
-    """The tree of a flavour's topology, and what its leaves have and use by resource.
+    """The tree of a flavour's topology, with the capacity and usage of its leaves by resource.
 
-    `levels` are labels, coarsest first. Only usable nodes count that have a label for every level and the flavour's
+    `levels` are labels, coarsest first. It contains the usable nodes with a label for every level and the flavour's
     labels; `tolerations` are those that the flavour adds to pods. Source: Kueue, topology-aware scheduling.
     """
 
@@ -95,10 +95,10 @@ class Domains:
         self._plain = not any(node.taints for group in self._nodes for node in group)
         self._suited: dict[Constraints, list[str]] = {}
         self._preferred: dict[Constraints, Counts] = {}
-        #: What was found before in a state of the nodes, by what was asked; `state` is 0 where nothing is used.
+        #: Earlier results by state of the nodes and query; `state` is 0 if nothing is used.
         self.known: dict[Hashable, Any] = {}
         self.state = 0
-        #: How many pods of a request fit at most below one domain of a level, each with the state.
+        #: The most pods of a request that fit below one domain of a level, each with the state.
         self.most: dict[Hashable, tuple[int, int]] = {}
         self.has: dict[str, Counts] = {}
         self.used: dict[str, Counts] = {}
@@ -113,15 +113,15 @@ class Domains:
         return amounts[resource]
 
     def leaf(self, values: Sequence[str]) -> int | None:
-        """Return the number of the leaf with these values (of the lowest level alone for hosts); None for none."""
+        """Return the index of the leaf with these values (of the lowest level alone for hosts); None if not found."""
         return self._number.get(tuple(values))
 
     def values(self, leaf: int) -> tuple[str, ...]:
-        """Return the values of a leaf: the host alone where hosts are the lowest level."""
+        """Return the values of a leaf: the host alone if hosts are the lowest level."""
         return self.leaves[leaf][-1:] if self.by_host else self.leaves[leaf]
 
     def occupy(self, node: str, requests: Amounts) -> None:
-        """Take a pod that topology does not place from what its node has."""
+        """Subtract a pod placed without topology from the capacity of its node."""
         self.known.clear()
         self.most.clear()
         for number, group in enumerate(self._nodes):
@@ -130,7 +130,7 @@ class Domains:
                     self._of(self.has, resource)[number] -= amount
 
     def change(self, usage: Usage, sign: int = 1) -> None:
-        """Count pods as placed, or with sign -1 as gone; those outside the tree are passed over."""
+        """Count pods as placed, or with sign -1 as gone; those outside the tree are ignored."""
         leaf = self.leaf(usage.values)
         if leaf is not None:
             for resource, amount in {**usage.requests, PODS: 1}.items():
@@ -139,23 +139,23 @@ class Domains:
                 self.state += more * self._weights_of(resource)[leaf]
 
     def _weights_of(self, resource: str) -> list[int]:
-        """Return a large number of a resource for every leaf, so that sums of amounts tell states apart."""
+        """Return a large number per leaf for a resource, so that sums of amounts distinguish states."""
         if resource not in self._weights:
             first = 1 + len(self._weights) * len(self.leaves)
             self._weights[resource] = [pow(_BASE, first + leaf, _PRIME) for leaf in range(len(self.leaves))]
         return self._weights[resource]
 
     def holds(self, values: Sequence[str]) -> bool:
-        """Say whether a leaf is there and has all that is used of it."""
+        """Return whether a leaf exists and its usage is within its capacity."""
         leaf = self.leaf(values)
         return leaf is not None and all(used[leaf] <= self._of(self.has, r)[leaf] for r, used in self.used.items())
 
     def fitting(
         self, requests: Amounts, taken: Mapping[str, Counts], *, beside: Amounts | None = None, empty: bool = False
     ) -> Counts:
-        """Return for each leaf how many pods fit that request this, beside what is used (unless `empty`) and `taken`.
+        """Return for each leaf how many pods with this request fit, given usage (unless `empty`) and `taken`.
 
-        `taken` has further amounts by resource and leaf, `beside` what one pod takes in each leaf.
+        `taken` has further amounts by resource and leaf, `beside` the request of one more pod in each leaf.
         """
         most = np.full(len(self.leaves), MANY, np.int64)
         for resource, free in self._free(requests, taken, beside, empty=empty):
@@ -163,7 +163,7 @@ class Domains:
         return np.maximum(most, 0)
 
     def more_pods(self, leaf: int, requests: Amounts, freed: Amounts) -> int:
-        """Return how many more pods fit in a leaf once `freed` is."""
+        """Return how many more pods fit in a leaf once `freed` is released."""
         now, then = MANY, MANY
         for resource, amount in {**requests, PODS: 1}.items():
             if amount > 0:
@@ -174,7 +174,7 @@ class Domains:
     def scarce(
         self, requests: Amounts, taken: Mapping[str, Counts], full: NDArray[np.bool_], *, empty: bool = False
     ) -> dict[str, int]:
-        """Return of how many of the `full` leaves each resource is the scarcest for pods, the first by name."""
+        """Count for each resource the `full` leaves in which it is the scarcest for pods; ties go by name."""
         most = {
             resource: np.maximum(free // requests.get(resource, 1), 0)
             for resource, free in self._free(requests, taken, None, empty=empty)
@@ -186,7 +186,7 @@ class Domains:
     def _free(
         self, requests: Amounts, taken: Mapping[str, Counts], beside: Amounts | None, *, empty: bool
     ) -> Iterator[tuple[str, Counts]]:
-        """Yield what is free by leaf of each resource that a pod takes."""
+        """Yield the free amounts by leaf of each resource that a pod takes."""
         for resource, amount in {**requests, PODS: 1}.items():
             if amount > 0:
                 free = self._of(self.has, resource)
@@ -199,7 +199,7 @@ class Domains:
                 yield resource, free
 
     def suited(self, where: Constraints) -> list[str] | None:
-        """Return why each leaf does not suit pods, empty where it does; None if all do. Only single nodes are asked."""
+        """Return why each leaf is unsuitable for pods, empty if suitable; None if all are. Only hosts are checked."""
         if not self.by_host or (self._plain and not where.selector and where.affinity is None):
             return None
         if where not in self._suited:
@@ -214,7 +214,7 @@ class Domains:
         return "" if where.matches(node.labels) else "affinity"
 
     def preference(self, where: Constraints) -> Counts | None:
-        """Return the weight of the preferred affinity that each leaf meets; None for pods without any."""
+        """Return the weight of the preferred affinity that each leaf meets; None for pods without preferences."""
         if not where.preferred:
             return None
         if where not in self._preferred:

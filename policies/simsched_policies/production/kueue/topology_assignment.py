@@ -1,4 +1,4 @@
-"""Topology assignments of a workload: its sets of pods one after the other, groups, failed nodes, changed sizes.
+"""Topology assignments of a workload: its pod sets in turn, groups, failed nodes, changed sizes.
 
 Source: Kueue, topology-aware scheduling.
 """
@@ -17,14 +17,14 @@ from simsched_policies.production.kueue.model import Places, PodSet, Slice, Topo
 from simsched_policies.production.kueue.placing import NotFit, Placer, Unplaced, Wanted, rooms
 from simsched_policies.production.kueue.topology import PODS, Amounts, Counts, Domains
 
-#: Gates on which a placement depends, and how many placements are remembered.
+#: Gates that affect a placement, and the number of cached placements.
 _DECIDING = ("TASBalancedPlacement", "TASMultiLayerTopology", "TASProfileMixed", "TASRespectNodeAffinityPreferred")
 _MOST_KNOWN = 4096
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a workload had before: its assignments, nodes that failed, and whether its placement stays as it is."""
+    """The previous state of a workload: its assignments, failed nodes, and whether its placement must stay."""
 
     assigned: Mapping[str, Places] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Result:
-    """The assignments of sets of pods by name, and where one finds none the reason."""
+    """The assignments of pod sets by name, and the reason if one has none."""
 
     assigned: Mapping[str, Places] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -48,10 +48,10 @@ def assign(
     empty: bool = False,
     name: str = "default",
 ) -> Result:
-    """Place sets of pods in order, each beside the former; the first that finds no place ends the search.
+    """Place pod sets in order, each in addition to the earlier ones; the first without a place ends the search.
 
-    `earlier` has assignments to change: pods of failed nodes are placed again, a set of another size keeps its pods.
-    With `empty` only jobs outside any topology occupy the nodes. `name` is the topology's, for reasons.
+    `earlier` has assignments to change: pods of failed nodes are placed again, a resized set keeps its pods. With
+    `empty`, only pods outside any topology occupy the nodes. `name` is the topology's, for reasons.
     """
     if earlier is not None:
         return _searched(_Search(domains, gates, earlier, empty, name), pod_sets)
@@ -65,7 +65,7 @@ def assign(
 
 
 def most_pods(domains: Domains, pods: PodSet) -> int:
-    """Return how many pods of a set fit in what is free, in one domain where they are required to lie in one."""
+    """Return how many pods of a set fit in the free room, in one domain if they require one."""
     wish, level = pods.topology, -1
     if wish is not None and wish.kind == "required" and wish.level in domains.labels:
         level = domains.labels.index(wish.level)
@@ -93,7 +93,7 @@ def _searched(search: _Search, pod_sets: Sequence[PodSet]) -> Result:
 
 
 def _groups(pod_sets: Sequence[PodSet]) -> Iterator[tuple[PodSet | None, PodSet]]:
-    """Yield sets of pods, those of one group as leader (the smaller) and workers."""
+    """Yield pod sets, those of one group as leader (the smaller) and workers."""
     groups: dict[str, list[PodSet]] = {}
     for number, pods in enumerate(pod_sets):
         groups.setdefault(pods.group or f"\0{number}", []).append(pods)
@@ -106,7 +106,7 @@ def _groups(pod_sets: Sequence[PodSet]) -> Iterator[tuple[PodSet | None, PodSet]
 
 
 class _Search:
-    """A search for assignments, with what those found already take."""
+    """A search for assignments, with the amounts that those found so far take."""
 
     def __init__(self, domains: Domains, gates: Mapping[str, bool], earlier: Earlier, empty: bool, name: str) -> None:
         self.domains, self.gates, self.earlier, self.empty, self.name = domains, gates, earlier, empty, name
@@ -127,7 +127,7 @@ class _Search:
         return self._placed(leader, workers)
 
     def _resized(self, pods: PodSet, before: Places) -> Places:
-        """Return a set's assignment with another number of pods: the first of them stay, more are placed beside."""
+        """Return a set's assignment with another number of pods: the first ones stay, additional ones are placed."""
         stay, left = [], pods.count
         for values, count in before:
             stay.append((values, min(count, left)))
@@ -137,7 +137,7 @@ class _Search:
         return self._merged(kept, *(self._placed(None, replace(pods, count=left)) if left else ()))
 
     def _replaced(self, pods: PodSet, before: Places | None) -> Places:
-        """Return a set's assignment with the pods of failed nodes elsewhere."""
+        """Return a set's assignment with the pods of failed nodes moved."""
         kept = tuple((values, count) for values, count in before or () if values[-1] not in self.earlier.failed)
         lost = pods.count - sum(count for _, count in kept)
         stale = [values for values, _ in kept if self.domains.leaf(values) is None]
@@ -165,7 +165,7 @@ class _Search:
         leaves = ((self.domains.leaf(values), count) for values, count in assignment)
         return [(self.domains.leaves[leaf], count) for leaf, count in leaves if leaf is not None]
 
-    # What is wanted, and where it goes
+    # The request, and its placement
 
     def _layers(self, request: TopologyRequest) -> tuple[Slice, ...]:
         return request.slices if self.gates["TASMultiLayerTopology"] else request.slices[:1]
@@ -221,14 +221,14 @@ class _Search:
         return self.domains.fitting(pods.requests, self.taken, beside=beside, empty=self.empty)
 
     def _open(self, pods: PodSet, closed: Sequence[bool] | None, room: Counts) -> Counts:
-        """Return the room of the leaves that suit pods, 0 for the others."""
+        """Return the room of suitable leaves, 0 for the others."""
         unsuited = self.domains.suited(pods.where)
         if closed is not None:
             room = np.where(closed, 0, room)
         return room if unsuited is None else np.where([not why for why in unsuited], room, 0)
 
     def _excluded(self, pods: PodSet, closed: Sequence[bool] | None, room: Counts) -> str:
-        """Write why leaves take no pod, by reason."""
+        """Format why leaves take no pod, by reason."""
         unsuited, full = self.domains.suited(pods.where), room == 0
         why: Counter[str] = Counter()
         if closed is not None:

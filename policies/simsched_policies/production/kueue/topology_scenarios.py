@@ -1,4 +1,4 @@
-"""Cases of topology assignments in our form: what is expected of each set of pods, and what this package finds."""
+"""Cases of topology assignments in our format: the expected and the found assignment of each pod set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 
 
 def compared(case: Json) -> tuple[object, object]:
-    """Return what is expected of a case's sets of pods, and what is found."""
+    """Return the expected and the found assignments of a case's pod sets."""
     gates = gates_of(case)
     found = assign(domains_of(case), [pods_of(entry) for entry in case["pod_sets"]], gates, _earlier(case, gates))
     got = {**{name: written(one) for name, one in found.assigned.items()}, **found.reasons}
@@ -23,7 +23,7 @@ def compared(case: Json) -> tuple[object, object]:
 
 
 def domains_of(case: Json) -> Domains:
-    """Return the topology of a case with what occupies it."""
+    """Return the topology of a case with its usage."""
     nodes = [node_of(entry) for entry in case["nodes"]]
     tolerations = tolerations_of({"tolerations": case.get("flavour_tolerations", ())})
     domains = Domains(case["levels"], nodes, case.get("flavour_labels", {}), tolerations)
@@ -42,7 +42,7 @@ def _earlier(case: Json, gates: Mapping[str, bool]) -> Earlier:
 
 
 def keeps_places(workload: Json, gates: Mapping[str, bool]) -> bool:
-    """Say whether a workload keeps its places whatever fails: it is a single pod, owned by nothing else."""
+    """Return whether a workload keeps its places regardless of failures: it is a single pod without an owner."""
     single = workload.get("owners") == ["Pod"] and not workload.get("is_pod_group", False)
     return single and gates["SkipReassignmentForPodOwnedWorkloads"]
 

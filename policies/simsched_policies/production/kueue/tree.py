@@ -1,4 +1,4 @@
-"""The tree of cohorts and cluster queues, and the usage of quota in it."""
+"""The tree of cohorts and cluster queues, and its quota usage."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ENDLESS = 1 << 100
 class Node:
     """One cluster queue or cohort with its usage; `parent` is None at a root.
 
-    `subtree` is the quota of the node and of what its children lend it, `local` the part that it lends to nobody, and
-    `most` what it could use if nothing were in use. `height` is the longest way down to a leaf, and `held` lists the
-    workloads that have quota in a queue, `held_by` adds up what they use by priority.
+    `subtree` is the quota of the node plus what its children lend it, `local` the part that it does not lend, and
+    `most` what it could use if nothing were in use. `height` is the longest path down to a leaf, `held` lists the
+    workloads that have quota in a queue, and `held_by` sums their usage by priority.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Node:
     )
 
     def __init__(self, spec: ClusterQueue | Cohort) -> None:
-        """Make a node without parent and usage."""
+        """Create a node without parent and usage."""
         self.name = spec.name
         self.weight = spec.weight
         self.quotas = dict(spec.quotas)
@@ -53,13 +53,13 @@ class Node:
         self._ladders: dict[FlavourResource, list[tuple[dict[FlavourResource, int], int, int | None]]] = {}
         self.held: dict[str, Workload] = {}
         self.held_by: dict[int, dict[FlavourResource, int]] = {}
-        #: What each resource could be used of, whatever the flavour, if nothing were in use.
+        #: The most of each resource, over all flavours, that could be used if nothing were in use.
         self.lendable: dict[str, int] = {}
-        #: The resource group of each resource: all its resources, and its flavours in their order.
+        #: The resource group of each resource: all its resources, and its flavours in order.
         self.groups = {} if self.queue is None else _groups(self.queue)
-        #: What was held when workloads last got quota or gave it back, sorted.
+        #: The sorted holders, cached until workloads get or release quota.
         self.ordered: list[Workload] = []
-        #: How often something below a root gave quota back.
+        #: The number of releases of quota below a root.
         self.releases = 0
 
     def root(self) -> Node:
@@ -77,7 +77,7 @@ class Node:
             node = node.parent
 
     def note(self, workload: Workload, sign: int = 1) -> None:
-        """Note that a workload got quota in a queue, or with sign -1 gave it back."""
+        """Record that a workload got quota in a queue, or with sign -1 released it."""
         at = bisect_left(self.ordered, _turn(workload), key=_turn)
         self.ordered[at : at + (sign < 0)] = [workload] if sign > 0 else []
         held = self.held_by.setdefault(workload.priority, {})
@@ -85,16 +85,16 @@ class Node:
             held[resource] = held.get(resource, 0) + sign * amount
 
     def in_order(self) -> Iterator[Workload]:
-        """Yield the workloads that have quota: evicted ones, those of low priority, those admitted last, by name."""
+        """Yield the workloads that have quota, ordered: evicted ones, low priority, latest admission, name."""
         held = self.held
         yield from (held[one.id] for one in self.ordered if one.id in held)
 
     def headroom(self, resource: FlavourResource) -> int:
-        """Return how much is free of the quota that the node lends to nobody."""
+        """Return the free part of the quota that the node does not lend."""
         return max(0, self.local.get(resource, 0) - self.usage.get(resource, 0))
 
     def available(self, resource: FlavourResource) -> int:
-        """Return what the node may still use; negative where the tree is overcommitted."""
+        """Return what the node may still use; negative if the tree is overcommitted."""
         left = _ENDLESS
         for usage, local, most in self.ladder(resource):
             used = usage.get(resource, 0)
@@ -103,9 +103,9 @@ class Node:
         return left
 
     def ladder(self, resource: FlavourResource) -> list[tuple[dict[FlavourResource, int], int, int | None]]:
-        """Return of every node from the root down its usage, what it lends to nobody, and the most that it may use.
+        """Return, from the root down, each node's usage, the quota that it does not lend, and its largest usage.
 
-        That is with all it borrows, None without a limit. A root lends nothing, and may use its quota.
+        The most includes borrowing, None without a limit. A root lends nothing and may use its quota.
         """
         if resource not in self._ladders:
             quota, subtree = self.quotas.get(resource, _NO_QUOTA), self.subtree.get(resource, 0)
@@ -118,7 +118,7 @@ class Node:
         return self._ladders[resource]
 
     def exceeds(self, resource: FlavourResource, more: int = 0) -> bool:
-        """Say whether usage, with `more` added, is above the quota of the subtree."""
+        """Return whether usage, with `more` added, exceeds the quota of the subtree."""
         return self.usage.get(resource, 0) + more > self.subtree.get(resource, 0)
 
 
@@ -130,14 +130,14 @@ class QuotaTree:
     """
 
     def __init__(self, queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort] = ()) -> None:
-        """Build the tree; a cohort that is named but not described has no quota of its own."""
+        """Build the tree; a cohort that is named but not declared has no quota."""
         queues, cohorts = list(queues), list(cohorts)
         _check(queues, cohorts)
-        #: The topologies of flavours that have one, with what is placed there.
+        #: The topologies of flavours, with the pods placed there.
         self.topologies: Mapping[str, Domains] = {}
-        #: Whether flavours with the same hosts see what the others placed there.
+        #: Whether flavours with the same hosts see each other's pods.
         self._shares_hosts = True
-        #: Queues in which workloads got quota or gave it back since somebody looked.
+        #: Queues in which workloads got or released quota since the last check.
         self.moved: set[str] = set()
         self.cohorts = {cohort.name: Node(cohort) for cohort in cohorts}
         self.queues = {queue.name: Node(queue) for queue in queues}
@@ -170,7 +170,7 @@ class QuotaTree:
         node.root().releases += 1
 
     def use(self, topologies: Mapping[str, Domains], *, shares_hosts: bool = True) -> None:
-        """Take over the topologies of flavours, and count there what workloads hold."""
+        """Set the topologies of flavours, and count there what workloads hold."""
         self.topologies, self._shares_hosts = topologies, shares_hosts
         for node in self.queues.values():
             for workload in node.held.values():
@@ -178,14 +178,14 @@ class QuotaTree:
                     self.place(one)
 
     def count(self, workload: Workload, sign: int = 1) -> None:
-        """Count what a workload uses, or with sign -1 take it off."""
+        """Add what a workload uses, or subtract it with sign -1."""
         (self.add if sign > 0 else self.remove)(workload.queue, workload.usage)
         for one in workload.assigned:
             if one.places is not None:
                 self.place(one, sign)
 
     def place(self, one: Assigned, sign: int = 1) -> None:
-        """Count pods at their places, or with sign -1 take them off; flavours with the same hosts share them."""
+        """Add pods at their places, or subtract them with sign -1; flavours with the same hosts share them."""
         for flavour in set(one.flavours.values()) & set(self.topologies):
             own = self.topologies[flavour]
             for domains in self.topologies.values() if own.by_host and self._shares_hosts else (own,):
@@ -194,7 +194,7 @@ class QuotaTree:
                         domains.change(Usage(values, one.pod, count), sign)
 
     def has_room(self, placed: Iterable[Assigned]) -> bool:
-        """Say whether pods that nobody counts yet still fit where they are to lie."""
+        """Return whether uncounted pods still fit at their places."""
         placed = [one for one in placed if one.places]
         for one in placed:
             self.place(one)
@@ -215,7 +215,7 @@ class QuotaTree:
         node.parent.children.append(node)
 
     def nodes(self) -> Iterator[Node]:
-        """Yield all cohorts, then all queues, in the order in which they were named."""
+        """Yield all cohorts, then all queues, in declaration order."""
         yield from list(self.cohorts.values())
         yield from self.queues.values()
 
@@ -228,7 +228,7 @@ class QuotaTree:
         return self.queues[queue].most.get(resource, 0)
 
     def fits(self, queue: str, amounts: Amounts, *, borrow: bool = True) -> bool:
-        """Say whether a queue may admit `amounts` now, and do so without borrowing where `borrow` is False."""
+        """Return whether a queue may admit `amounts` now, without borrowing if `borrow` is False."""
         node = self.queues[queue]
         if not borrow and any(node.exceeds(resource, amount) for resource, amount in amounts.items()):
             return False
@@ -240,13 +240,13 @@ class QuotaTree:
             _add(self.queues[queue], resource, amount)
 
     def remove(self, queue: str, amounts: Amounts) -> None:
-        """Take `amounts` off the usage of a queue."""
+        """Subtract `amounts` from the usage of a queue."""
         for resource, amount in amounts.items():
             _remove(self.queues[queue], resource, amount)
 
     @contextmanager
     def without_all(self, workloads: Iterable[Workload]) -> Iterator[None]:
-        """Take workloads off for the time of a question."""
+        """Remove workloads temporarily."""
         gone = list(workloads)
         for workload in gone:
             self.queues[workload.queue].held.pop(workload.id)
@@ -260,7 +260,7 @@ class QuotaTree:
 
     @contextmanager
     def without(self, queue: str, amounts: Amounts) -> Iterator[None]:
-        """Take `amounts` off for the time of a question."""
+        """Subtract `amounts` temporarily."""
         self.remove(queue, amounts)
         try:
             yield
@@ -277,9 +277,9 @@ def queues_below(node: Node) -> Iterator[Node]:
 
 
 def level_of(node: Node, resource: FlavourResource, amount: int) -> tuple[int, bool]:
-    """Return how high in the tree a queue must borrow `amount` from, and whether that is below the root.
+    """Return the level at which a queue must borrow `amount`, and whether that is below the root.
 
-    It is 0 without borrowing, else the height of the lowest cohort whose quota has room for it; the root's height where
+    It is 0 without borrowing, else the height of the lowest cohort whose quota has room for it; the root's height if
     none has. Source: Kueue, flavour assignment (borrowing level).
     """
     if node.parent is None or not node.exceeds(resource, amount):
@@ -320,7 +320,7 @@ def _groups(spec: ClusterQueue) -> dict[str, tuple[tuple[str, ...], tuple[str, .
 
 
 def _add(node: Node, resource: FlavourResource, amount: int) -> None:
-    """Count an amount in a node, and above it what goes beyond what each node lends to nobody."""
+    """Add an amount to a node, and pass on to its parents what exceeds the quota that each node does not lend."""
     for usage, local, _ in reversed(node.ladder(resource)):
         used = usage.get(resource, 0)
         usage[resource] = used + amount
@@ -339,7 +339,7 @@ def _remove(node: Node, resource: FlavourResource, amount: int) -> None:
 
 
 def _sum_quota(node: Node) -> None:
-    """Fill in the quota of every subtree from the leaves up."""
+    """Compute the quota of every subtree from the leaves up."""
     subtree = {resource: quota.nominal for resource, quota in node.quotas.items()}
     for child in node.children:
         _sum_quota(child)
@@ -353,7 +353,7 @@ def _sum_quota(node: Node) -> None:
 
 
 def _fill_most(node: Node) -> None:
-    """Fill in what every node could use, from the root down."""
+    """Compute what every node could use, from the root down."""
     above = {} if node.parent is None else node.parent.most
     for resource in {**node.subtree, **above}:
         subtree = node.subtree.get(resource, 0)

@@ -1,4 +1,4 @@
-"""Admission fair sharing: the recent usage of each local queue, halved every so many seconds."""
+"""Admission fair sharing: the recent usage of each local queue, with exponential decay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALF_LIFE_S = 7 * 86400.0
 class DecayedUsage:
     """The usage of local queues as an exponential moving average.
 
-    Each sample moves the average a to a * d + u * (1 - d), where u is what is in use and d = 0.5 ** (elapsed /
+    Each sample updates the average a to a * d + u * (1 - d), where u is the current use and d = 0.5 ** (elapsed /
     half-life). A half-life of 0 keeps no history: usage is always 0. Amounts are weighted by resource, default 1.
     Source: Kueue, admission fair sharing (KEP-4136).
     """
@@ -27,7 +27,7 @@ class DecayedUsage:
     _sampled_s: float = 0.0
 
     def due(self, now_s: float) -> bool:
-        """Say whether it is time for the next sample."""
+        """Return whether the next sample is due."""
         return now_s - self._sampled_s >= self.sampling_s
 
     def sample(self, now_s: float, in_use: Mapping[str, Mapping[str, float]]) -> None:
@@ -47,9 +47,9 @@ class DecayedUsage:
         self._sampled_s = now_s
 
     def charge(self, queue: str, amounts: Mapping[str, float]) -> None:
-        """Count an admission at once: a queue cannot get many in between two samples.
+        """Count an admission at once, so that a queue cannot get many between two samples.
 
-        Adds the share that the next sample would give to `amounts`.
+        Adds the weight that the next sample would give to `amounts`.
         """
         if self.half_life_s == 0:
             return
@@ -59,7 +59,7 @@ class DecayedUsage:
             average[resource] = average.get(resource, 0.0) + amount * add
 
     def of(self, queue: str, weight: float = 1.0) -> float:
-        """Return the usage of a local queue over its weight, infinite where the weight is 0."""
+        """Return the usage of a local queue over its weight, infinite if the weight is 0."""
         total = sum(
             self.resource_weights.get(resource, 1.0) * amount
             for resource, amount in self._average.get(queue, {}).items()

@@ -1,1 +1,1 @@
-"""Slurm: multifactor priority and backfill on the time limits that users gave; pieces first, the policy on top."""
+"""Slurm: multifactor priority and backfill on the time limits of users; the parts, and the policy built on them."""

@@ -1,8 +1,8 @@
-"""Backfill on the time limits that users gave: EASY and conservative, on a timeline of free GPUs.
+"""Backfill on the time limits of users: EASY and conservative, on a timeline of free GPUs.
 
-A pool is a number of equal GPUs; a cluster of several types or partitions has a pool for each. Times are whole ticks,
+A pool is a number of equal GPUs; a cluster of several types or partitions has a pool for each. Times are integer ticks,
 limits at least one. With r running jobs and q waiting ones a pass costs O(q (r + q)) at worst, EASY only O(r + q) while
-nothing is free; adding or removing a running job O(r), a move of memory.
+nothing is free; adding or removing a running job O(r), one memory move.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from simsched.jit import jit
 from simsched_policies.production.slurm.options import Backfill
 
 Ints = npt.NDArray[np.int64]
-#: How many starts found in a pass are kept as bounds for later jobs.
+#: The number of starts found in a pass that serve as bounds for later jobs.
 _BOUNDS = 32
-#: The planned start of a job that got none.
+#: The planned start of a job without one.
 NEVER = -1
-#: Slurm's defaults: how many jobs a pass looks at, and how far it plans, in seconds.
+#: Slurm's defaults: the number of jobs that a pass tests, and its planning window in seconds.
 MAX_JOBS = 500
 WINDOW_S = 1440 * 60
 
 
 class Releases:
-    """When running jobs will have to give back what they hold, by their limits, sorted: GPUs, or more in each row."""
+    """The sorted times at which running jobs must release what they hold, by their limits: GPUs, or more per row."""
 
     def __init__(self, width: int = 1) -> None:
         self._ends = array("q")
         self._held = [array("q") for _ in range(width)]
-        #: The sum of the first of what is held.
+        #: The sum of the first column of what is held.
         self._sum = 0
 
     @property
     def columns(self) -> tuple[Ints, Ints]:
-        """Return the ends, ascending, and what is given back then."""
+        """Return the ends, ascending, and what each releases."""
         return np.array(self._ends, dtype=np.int64), np.array(self._held, dtype=np.int64).T.copy()
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class Releases:
         return len(self._ends)
 
     def add(self, end: int, *held: int) -> None:
-        """Count in a job that must end at `end`."""
+        """Add a job that must end at `end`."""
         place = bisect_left(self._ends, end)
         self._ends.insert(place, end)
         for i, amount in enumerate(held):
@@ -66,22 +66,22 @@ class Releases:
 
     @property
     def _gpus(self) -> tuple[Ints, Ints]:
-        """The ends and the first of what is given back then."""
+        """The ends and the first column of what each releases."""
         return np.array(self._ends, dtype=np.int64), np.array(self._held[0], dtype=np.int64)
 
     def easy(self, free: int, now: int, gpus: Ints, limits: Ints) -> npt.NDArray[np.bool_]:
-        """Say which waiting jobs start now under EASY backfill.
+        """Return which waiting jobs start now under EASY backfill.
 
         `gpus` and `limits` hold the waiting jobs in the order of priority. Those at the head start while they fit; the
         first that does not gets a reservation for the time at which, by the limits, it will fit. A later one starts if
-        it fits and either ends by then or leaves that job's GPUs alone. A running job past its limit counts as ending
+        it fits and either ends by then or does not use that job's GPUs. A running job past its limit counts as ending
         at the next tick. Source: Mu'alem and Feitelson (TPDS 2001), section 2.
         """
         starts, taken = np.zeros(len(gpus), dtype=np.bool_), gpus.cumsum()
         head, ever = int(taken.searchsorted(free, "right")), free + self._sum
         if head == len(gpus):
             starts[:] = True
-        elif gpus[head] > ever:  # holds up nobody, whoever ends
+        elif gpus[head] > ever:  # delays no job
             fit = gpus <= ever
             starts[fit] = self.easy(free, now, gpus[fit], limits[fit])
         else:
@@ -99,7 +99,7 @@ class Releases:
     def _backfill(
         starts: npt.NDArray[np.bool_], free: int, now: int, gpus: Ints, limits: Ints, ends: Ints, held: Ints
     ) -> None:
-        """Mark those that start behind the first, which must wait for the ends of jobs that hold so much."""
+        """Mark the jobs that start behind the first one, which must wait for running jobs to end."""
         levels = free + held.cumsum()
         shadow = max(int(ends[levels.searchsorted(gpus[0])]), now + 1)
         extra = int(levels[ends.searchsorted(shadow, "right") - 1]) - int(gpus[0])
@@ -114,10 +114,10 @@ class Releases:
     def conservative(
         self, free: int, now: int, gpus: Ints, limits: Ints, *, max_jobs: int = MAX_JOBS, window: int | None = WINDOW_S
     ) -> Ints:
-        """Plan the start of every waiting job, in the order given; none delays an earlier one.
+        """Plan the start of every waiting job, in the given order; none delays an earlier one.
 
         Returns the planned starts: `now` for those that start, `NEVER` for jobs after the first `max_jobs` and for
-        those that would start more than `window` ticks ahead, which get no reservation. Slurm's backfill does this for
+        those that would start more than `window` ticks ahead, which get no reservation. Slurm's backfill does so for
         the jobs that it tests.
         """
         starts = np.full(len(gpus), NEVER, dtype=np.int64)
@@ -128,7 +128,7 @@ class Releases:
 
 
 def greedy(free: int, gpus: Ints) -> npt.NDArray[np.bool_]:
-    """Say which waiting jobs start now where each takes what it finds free, in the order given."""
+    """Return which waiting jobs start now if each takes free GPUs, in the given order."""
     starts = np.zeros(len(gpus), dtype=np.bool_)
     for place in np.flatnonzero(gpus <= free).tolist():
         if gpus[place] <= free:
@@ -179,7 +179,7 @@ def _plan(ends: Ints, amounts: Ints, free: int, now: int, gpus: Ints, limits: In
 
 @jit
 def _bound(bounds: Ints, known: int, gpus: int, limit: int) -> int:
-    """Return the latest start that the pass found for a job that was no larger and no longer: none can be earlier."""
+    """Return the latest start found in the pass for a job no larger and no longer, a lower bound for this one."""
     latest = 0
     for i in range(min(known, len(bounds))):
         if bounds[i, 0] <= gpus and bounds[i, 1] <= limit and bounds[i, 2] > latest:
@@ -189,7 +189,7 @@ def _bound(bounds: Ints, known: int, gpus: int, limit: int) -> int:
 
 @jit
 def _earliest(times: Ints, levels: Ints, count: int, gpus: int, limit: int, first: int) -> int:
-    """Find the first step from `first` on after which `gpus` stay free for `limit`; -1 where there is none."""
+    """Find the first step, not before `first`, after which `gpus` stay free for `limit`; -1 if there is none."""
     place, step = first, first
     while step < count:
         if levels[step] < gpus:
@@ -216,22 +216,22 @@ def _reserve(times: Ints, levels: Ints, count: int, place: int, end: int, gpus: 
 
 
 class Cycle:
-    """The state of a cycle of backfill.
+    """The state of a backfill cycle.
 
-    Every `yield_s` it lets others proceed, after `jobs_per_yield` jobs. If a job came or went meanwhile, it goes on
-    with its list where it `continues`, and else ends. Source: slurm.conf, bf_continue and bf_yield_interval.
+    It yields for `yield_s` after every `jobs_per_yield` jobs. If a job arrived or left meanwhile, it carries on with
+    its list if it `continues`, and ends otherwise. Source: slurm.conf, bf_continue and bf_yield_interval.
     """
 
     def __init__(self, options: Backfill) -> None:
         self._options = options
         self._depth = 0
-        #: When the cycle goes on, None where none is under way.
+        #: When the cycle resumes, None if there is no current cycle.
         self.next_s: float | None = None
 
     def depth(self, now_s: float, waiting: int, *, changed: bool) -> int | None:
-        """Return how many of the jobs waiting have been looked at after this instant, None where backfill does not run.
+        """Return how many waiting jobs have been tested after this instant, None if backfill does not run.
 
-        `changed` says that a job came or went since it was last asked.
+        `changed`: a job has arrived or left since the last call.
         """
         options, going_on = self._options, self.next_s
         if changed and not options.continues:

@@ -1,4 +1,4 @@
-"""What binds the start of a job beside room and limits: jobs that come first, places in its array, licences."""
+"""What constrains the start of a job besides room and limits: dependencies, places in its array, licences."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from simsched.model import JobRequest
 
 
 class Conditions:
-    """Who waits for whom to end, how many tasks of each array run, and which licences are taken."""
+    """Dependencies between jobs, running tasks of each array, and licences in use."""
 
     def __init__(self, licences: Mapping[str, int]) -> None:
-        """Begin with nothing running; licences that are not named are not counted."""
+        """Start with nothing running; unnamed licences are not counted."""
         self._left = Counter(licences)
         self._counted = frozenset(licences)
         self._tasks: Counter[tuple[str, str]] = Counter()
@@ -23,21 +23,21 @@ class Conditions:
 
     @property
     def any(self) -> bool:
-        """Return whether there are jobs that such things bind."""
+        """Return whether any job has such constraints."""
         return bool(self._bound)
 
     @property
     def binds(self) -> bool:
-        """Return whether the end of a job may matter to what is known here."""
+        """Return whether the end of a job may matter here."""
         return bool(self._bound or self._followers)
 
     def note(self, request: JobRequest) -> None:
-        """Remember what binds a job that waits."""
+        """Add the constraints of a waiting job."""
         if request.terms is not None and (request.terms.group_limit or request.terms.licences):
             self._bound[request.id] = request
 
     def must_wait(self, request: JobRequest, active: Collection[str]) -> bool:
-        """Say whether a job that arrives waits for others to end, and remember it."""
+        """Return whether a new job waits for others to end, and record it."""
         first = {one for one in request.terms.after if one in active} if request.terms is not None else set()
         if first:
             self._missing[request.id] = first
@@ -46,7 +46,7 @@ class Conditions:
         return bool(first)
 
     def ended(self, job_id: str) -> list[str]:
-        """Return the jobs that waited for the last time, now that one has ended."""
+        """Return the jobs whose last dependency this end resolves."""
         found = []
         self._bound.pop(job_id, None)
         for one in self._followers.pop(job_id, ()):
@@ -57,12 +57,12 @@ class Conditions:
         return found
 
     def allows(self, job_id: str) -> bool:
-        """Say whether a job that waits may start."""
+        """Return whether a waiting job may start."""
         request = self._bound.get(job_id)
         return request is None or self.allow(request)
 
     def allow(self, request: JobRequest) -> bool:
-        """Say whether a job may start: its array has a place, and its licences are there."""
+        """Return whether a job may start: its array has a place, and its licences are free."""
         terms = request.terms
         if terms is None:
             return True
@@ -70,7 +70,7 @@ class Conditions:
         return not full and all(self._left[name] >= count for name, count in terms.licences if name in self._counted)
 
     def count(self, request: JobRequest, sign: int) -> None:
-        """Count a job in that starts, or with a `sign` of -1 out."""
+        """Add a starting job, or remove one with a `sign` of -1."""
         terms = request.terms
         if terms is not None:
             self._tasks[request.user, request.group] += sign

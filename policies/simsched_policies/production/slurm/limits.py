@@ -1,8 +1,8 @@
-"""Who may hold how much: limits of users, accounts, qualities of service and partitions, and what is held of them.
+"""Limits of users, accounts, qualities of service and partitions, and their current usage.
 
 The first limit given for a user or an account applies, in this order: the quality of service of the
-partition, that of the job, the user, the account, the accounts above it. Limits of a group hold for all accounts above
-at once, unless a quality of service gives one. Source: Slurm, "Resource Limits", hierarchy of limits.
+partition, that of the job, the user, the account, the accounts above it. Group limits hold for all accounts above at
+once, unless a quality of service sets one. Source: Slurm, "Resource Limits", hierarchy of limits.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from simsched.model import JobRequest, Tenant
 from simsched_policies.production.slurm.options import AMOUNTS, Account, Caps, Limits, Partition, Qos
 
 Ints = npt.NDArray[np.int64]
-#: More of anything than any cluster has.
+#: More than any cluster has of anything.
 NO_LIMIT = 1 << 60
 _JOBS, _SUBMITTED = AMOUNTS.index("jobs"), AMOUNTS.index("submitted")
 _NO_QOS = Qos()
 _NO_ACCOUNT = Account()
-#: What a partition is that nothing is said of.
+#: The default partition.
 ANY_PARTITION = Partition()
 
 
@@ -31,7 +31,7 @@ class Book:
     """What is held and submitted within each limit; jobs with the same limits are of one class."""
 
     def __init__(self, limits: Limits, tenants: Mapping[str, Tenant]) -> None:
-        """Begin with nothing held; a tenant's `max_gpus` is the limit of its account as a group."""
+        """Start with nothing held; a tenant's `max_gpus` is the group limit of its account."""
         self._limits = limits
         self._accounts = dict(limits.accounts)
         for name, tenant in tenants.items():
@@ -45,7 +45,7 @@ class Book:
         self._classes: dict[tuple[str, str, str, str], int] = {}
         self._counters: dict[Hashable, int] = {}
         self._used = np.zeros((8, len(AMOUNTS)), dtype=np.int64)
-        #: Of each class its counters and what each allows, one after the other, and where each class begins.
+        #: The counters of all classes and their limits, concatenated, and the offset of each class.
         self._counter_of: list[int] = []
         self._caps: list[Ints] = []
         self._begins: list[int] = []
@@ -67,7 +67,7 @@ class Book:
         return known
 
     def _scopes(self, account: str, user: str, qos: str, queue: str) -> Iterator[tuple[Hashable, Ints]]:
-        """Yield the counters of a class with what they allow, each once."""
+        """Yield the counters of a class with their limits, each once."""
         qualities = self._qualities(qos, queue)
         chain = list(self._chain(account))
         own = self._limits.users.get(f"{account}/{user}", self._limits.users.get(user, Caps()))
@@ -87,7 +87,7 @@ class Book:
         yield from found.items()
 
     def _qualities(self, qos: str, queue: str) -> list[tuple[str, Qos]]:
-        """List the qualities of service that bind a job: that of its partition, then its own."""
+        """List the qualities of service of a job: that of its partition, then its own."""
         names = (self._limits.partitions.get(queue, ANY_PARTITION).qos, qos)
         return [(name, self._limits.qos.get(name, _NO_QOS)) for name in dict.fromkeys(names) if name]
 
@@ -101,7 +101,7 @@ class Book:
             account = one.parent
 
     def refuses(self, request: JobRequest, amounts: Ints) -> bool:
-        """Say whether a job that is submitted now may never run: too large for one job, or one too many submitted."""
+        """Return whether a job submitted now may never run: too large for one job, or one submission too many."""
         partition = self._limits.partitions.get(request.queue, ANY_PARTITION)
         levels = [one.per_job for _, one in self._qualities(request.qos, request.queue)]
         levels += [one.per_job for _, one in self._chain(request.tenant)]
@@ -114,14 +114,14 @@ class Book:
         return bool(self.any and self.room()[self.class_of(request), _SUBMITTED] < 1)
 
     def longest_s(self, request: JobRequest) -> float | None:
-        """Return the longest time for which a job may run, None where it may as long as it likes."""
+        """Return the longest time for which a job may run, None without a limit."""
         hours = [self._limits.max_time_h, self._limits.partitions.get(request.queue, ANY_PARTITION).max_time_h]
         hours += [one.max_time_h for _, one in self._qualities(request.qos, request.queue)]
         least = min((one for one in hours if one is not None), default=None)
         return None if least is None else least * 3600
 
     def room(self) -> Ints:
-        """Return what each class may take besides what is held, by row."""
+        """Return what each class may still take, by row."""
         if self._flat is None:
             begins = np.array(self._begins, dtype=np.int64)
             self._flat = np.array(self._counter_of, dtype=np.int64), np.array(self._caps, dtype=np.int64), begins
@@ -130,11 +130,11 @@ class Book:
         return left
 
     def fits(self, number: int, amounts: Ints) -> bool:
-        """Say whether a job of a class has room in its limits."""
+        """Return whether a job of a class is within its limits."""
         return bool((amounts <= self.room()[number]).all())
 
     def hold(self, number: int, amounts: Ints, sign: int = 1) -> None:
-        """Count what a job of a class takes when it starts, or with a `sign` of -1 gives back."""
+        """Count what a job of a class takes when it starts, or releases with a `sign` of -1."""
         end = self._begins[number + 1] if number + 1 < len(self._begins) else len(self._caps)
         for place in range(self._begins[number], end):
             self._used[self._counter_of[place]] += sign * amounts
@@ -153,7 +153,7 @@ def _allow(found: dict[Hashable, Ints], key: Hashable, amount: int, cap: int | N
 
 
 def amounts_of(request: JobRequest) -> Ints:
-    """Return what a job takes of its limits while it runs, in the order of `AMOUNTS`."""
+    """Return what a running job takes of its limits, in the order of `AMOUNTS`."""
     shape, gpus = request.shape, request.num_gpus
     if shape is None:
         return np.array([gpus, 0, 0, 0, 1, 0], dtype=np.int64)
@@ -164,24 +164,24 @@ def amounts_of(request: JobRequest) -> Ints:
 
 
 class LongestRun:
-    """When the jobs that run will have run for as long as they may."""
+    """The times at which running jobs reach their time limits."""
 
     def __init__(self) -> None:
         self._ends: list[tuple[float, str]] = []
         self._end_of: dict[str, float] = {}
 
     def begin(self, job_id: str, now_s: float, most_s: float | None) -> None:
-        """Note that a job begins to run, for `most_s` at most (None: as long as it likes)."""
+        """Add a starting job that may run for `most_s` (None: no limit)."""
         if most_s is not None:
             self._end_of[job_id] = now_s + most_s
             heapq.heappush(self._ends, (now_s + most_s, job_id))
 
     def end(self, job_id: str) -> None:
-        """Note that a job runs no longer."""
+        """Remove a job that no longer runs."""
         self._end_of.pop(job_id, None)
 
     def over(self, now_s: float) -> list[str]:
-        """Return the jobs whose time is over, and forget them."""
+        """Remove and return the jobs whose time is over."""
         found = []
         while self._ends and (self._ends[0][0] <= now_s or self._end_of.get(self._ends[0][1]) != self._ends[0][0]):
             end_s, job_id = heapq.heappop(self._ends)

@@ -1,4 +1,4 @@
-"""The nodes of a cluster as a pass of backfill sees them: what jobs want of which nodes, and who gives back what."""
+"""The nodes of a cluster as a backfill pass sees them: the requests of jobs, and the releases of running ones."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Ints = npt.NDArray[np.int64]
 
 
 class Machines:
-    """All nodes, the wants of jobs by number, and when running jobs give back what they hold."""
+    """All nodes, the requests ("wants") of jobs by index, and when running jobs release what they hold."""
 
     def __init__(self, nodes: Sequence[Node], reservations: Sequence[Reservation]) -> None:
         self._nodes = nodes
         self._named = {name for node in nodes for name in node.partitions}
         labels = node_labels(node.gpu_type for node in nodes)
         self._labels = {label: node.index for label, node in zip(labels, nodes, strict=True)}
-        #: The number of each reservation with a name, that of the first where it repeats.
+        #: The index of each named reservation; of the first one if it repeats.
         self._reserved = {one.name: i for i, one in reversed([*enumerate(reservations, 1)]) if one.name}
         self._reservations = reservations
         self._changes = sorted({float(time) for one in reservations for time in (one.start_s, one.end_s)})
@@ -40,24 +40,24 @@ class Machines:
         room = Room.of(nodes)
         self._whole = np.stack([room.gpus, room.cpu_milli, room.memory_mib, np.zeros_like(room.gpus)], axis=1)
         self._wants: dict[tuple[int, ...], int] = {}
-        #: The nodes allowed, of each partition apart: who waits in one holds back nobody in another.
+        #: The allowed nodes, separate for each partition: a job waiting in one delays no job of another.
         self._masks: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._tables: tuple[Ints, npt.NDArray[np.bool_], Ints] | None = None
         self._releases = Releases(width=4)
-        #: Of each want its shape, and the bits of the nodes allowed.
+        #: The shape of each want, and the bits of its allowed nodes.
         self._shapes: list[tuple[NodeShape, int]] = []
         self._choices: dict[Hashable, list[tuple[int, str, int]]] = {}
-        #: GPUs asked for by jobs of several nodes that wait or run, by the type that each is bound to.
+        #: GPUs requested by multi-node jobs that wait or run, by the type to which each is bound.
         self._demand: dict[str, int] = {}
-        #: Where wants have room, while nothing is taken or given back.
+        #: Where wants have room; cached until something is taken or released.
         self._room_now: dict[int, Allocation | None] = {}
         self._room_of: tuple[Capacity | None, int] = (None, 0)
 
     def want_of(self, job: JobView, partition: Partition, free: Capacity) -> int:
-        """Return the number of what a job wants of the nodes of its partition and its types.
+        """Return the index of a job's want on the nodes of its partition and types.
 
-        A job of several nodes, or of any number, is bound to one type: of those with room the least in demand. One that
-        held nodes when the replay began is bound to these, if they have room for it now.
+        A job of several nodes, or of any number, is bound to one type: among those with room, the least in demand. One
+        that held nodes at the start of the replay is bound to these, if they have room for it now.
         """
         request, facts = job.request, job.facts
         named = request.terms.reservation if request.terms is not None else ""
@@ -90,7 +90,7 @@ class Machines:
     def _bound(
         self, shape: NodeShape, queue: str, allowed: Sequence[bool], reserved: int
     ) -> list[tuple[int, str, int]]:
-        """List the wants among which a job is to choose one, each with its GPU type and how many GPUs that has."""
+        """List the alternative wants of a job, each with its GPU type and the number of GPUs of that type."""
         by_type: dict[str, list[int]] = {}
         for node, may in zip(self._nodes, allowed, strict=True):
             if may:
@@ -116,7 +116,7 @@ class Machines:
         return number
 
     def place_now(self, want: int, free: Capacity) -> Allocation | None:
-        """Return the nodes that a job would get now, reservations and those that wait aside; None without room."""
+        """Return the nodes that a job would get now, ignoring reservations and waiting jobs; None without room."""
         known, changes = self._room_of
         if known is not free or changes != free.changes:
             self._room_now, self._room_of = {}, (free, free.changes)
@@ -127,7 +127,7 @@ class Machines:
 
     @property
     def amounts(self) -> Ints:
-        """Return the cores and memory of each want in all, and its nodes."""
+        """Return the total cores and memory of each want, and its nodes."""
         return self._arrays()[2]
 
     def _arrays(self) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
@@ -142,7 +142,7 @@ class Machines:
         return self._tables
 
     def hold(self, held: Held, sign: int = 1) -> None:
-        """Note that a job holds nodes until its limit, or with a `sign` of -1 that it does no longer."""
+        """Record that a job holds nodes until its limit, or with a `sign` of -1 that it has released them."""
         shape = held.request.shape
         if sign < 0 and (shape is None or shape.nodes != 1):
             kind = self._nodes[held.allocation[0][0]].gpu_type
@@ -164,6 +164,6 @@ class Machines:
         return Pass(level, whole, ends[:0] if alone else ends, rows, self.blocks, *self._arrays()[:2])
 
     def next_change_s(self, now_s: float) -> float | None:
-        """Return when the next reservation begins or ends."""
+        """Return when the next reservation starts or ends."""
         coming = bisect_right(self._changes, now_s)
         return self._changes[coming] if coming < len(self._changes) else None

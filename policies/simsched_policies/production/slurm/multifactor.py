@@ -16,19 +16,19 @@ UPDATE_S = 300.0
 
 
 def size_factor(gpus: int, total: int, *, favour_small: bool = False) -> float:
-    """Return the share of the cluster's GPUs that a job asks for; with `favour_small`, the share that it leaves."""
+    """Return the share of the cluster's GPUs that a job asks for; with `favour_small`, the remaining share."""
     share = gpus / total
     return 1.0 - share if favour_small else share
 
 
 def relative_factor(value: float, values: Mapping[str, float]) -> float:
-    """Return the priority of a partition or QOS over the highest of all; 0 where all are 0."""
+    """Return the priority of a partition or QOS over the highest of all; 0 if all are 0."""
     highest = max(values.values(), default=0.0)
     return value / highest if highest > 0 else 0.0
 
 
 def decayed(usage: float, elapsed_s: float, half_life_s: float = HALF_LIFE_S) -> float:
-    """Return what is left of a usage after `elapsed_s`; a half-life of 0 keeps all of it."""
+    """Return a usage after decay for `elapsed_s`; a half-life of 0 keeps all of it."""
     return usage * 0.5 ** (elapsed_s / half_life_s) if half_life_s > 0 else usage
 
 
@@ -69,7 +69,7 @@ class AccountTree:
             raise input_error("accounts", "some are their own ancestors", "break the circle of parents")
 
     def joined(self, *accounts: Account) -> AccountTree:
-        """Return the tree with further accounts or users, and the usage of this one."""
+        """Return the tree with additional accounts or users, keeping usage."""
         return AccountTree((*self.accounts, *accounts), self.half_life_s, self._usage, self._as_of_s)
 
     def _below(self, name: str) -> Iterator[Account]:

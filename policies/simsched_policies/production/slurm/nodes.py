@@ -1,7 +1,7 @@
-"""Backfill on nodes: when so much on each of so many nodes will be free, and who delays nobody by starting now.
+"""Backfill on nodes: when enough will be free on enough nodes, and which jobs can start now without delaying others.
 
-Times are whole ticks, limits at least one. A pass keeps what is free of each node at every time at which that changes;
-with t such times and n nodes, planning a job costs O(t n) at worst, and less for one like one planned before.
+Times are integer ticks, limits at least one. A pass stores the free resources of each node at every time at which they
+change; with t such times and n nodes, planning a job costs O(t n) at worst, and less for a job like an earlier one.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from simsched_policies.production.slurm.backfill import NEVER
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-#: The columns of what is free of a node; the last numbers the reservation that it is in, 0 for none.
+#: The columns of a node's free resources; the last is the index of its reservation, 0 for none.
 GPUS, CORES, MEMORY, RESERVED = range(4)
 #: The columns of a want: nodes (0: any number), GPUs, cores and memory of each, the nodes allowed (a row of `masks`),
-#: whether nodes are to be idle, and the reservation that it may use.
+#: whether nodes must be idle, and the reservation that it may use.
 W_NODES, W_GPUS, W_CORES, W_MEMORY, W_MASK, W_ALONE, W_RESERVATION = range(7)
-#: How far a pass goes: until the first that must wait, with a reservation for that one, with one for everybody, or with
-#: none. The first two count apart for each mask, as Slurm does for each partition.
+#: The extent of a pass: up to the first job that must wait, with a reservation for that one, with one for every job, or
+#: with none. The first two count separately for each mask, as Slurm does for each partition.
 STRICT, EASY, EVERYBODY, NOBODY = range(4)
-#: Which nodes are taken first: with the least free GPUs, with the most, or as they come.
+#: Which nodes are taken first: those with the fewest free GPUs, with the most, or in index order.
 FULLEST, EMPTIEST, FIRST = 1, -1, 0
 
 
 class Manner(NamedTuple):
-    """How a pass plans: how far it goes, in blocks of `step`, and which nodes come first.
+    """How a pass plans: its extent, in blocks of `step`, and which nodes come first.
 
-    Blocks are counted on the clock, or `from_pass`. What is planned for later may hold `whole_nodes`.
+    Blocks are aligned to the clock, or start `from_pass`. Jobs planned for later may hold `whole_nodes`.
     """
 
     how: int
@@ -42,10 +42,11 @@ class Manner(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The state that a pass of backfill begins with: free and whole nodes, ends of what runs, blocks of reservations.
+    """The initial state of a backfill pass: free and whole nodes, ends of running jobs, blocks of reservations.
 
-    `free` and `whole` have shape (nodes, 4); `ends` ascend, and `rows` hold node, GPUs, cores and memory given back
-    then; `blocks` hold node, begin, end and number of reservation; `wants` and `masks` are as the constants say.
+    `free` and `whole` have shape (nodes, 4); `ends` ascend, and `rows` hold node, GPUs, cores and memory released then;
+    `blocks` hold node, start, end and index of the reservation; the constants define the columns of `wants` and
+    `masks`.
     """
 
     free: Ints
@@ -59,11 +60,11 @@ class Pass(NamedTuple):
     def plan(
         self, now: int, kinds: Ints, limits: Ints, horizon: int, manner: Manner
     ) -> tuple[Ints, list[tuple[int, tuple[tuple[int, int], ...]]]]:
-        """Plan waiting jobs in the order given, each one of `wants` (by `kinds`) with a limit.
+        """Plan waiting jobs in the given order, each one of `wants` (by `kinds`) with a limit.
 
         Returns the planned starts (`NEVER` without one; those beyond the horizon, which reserve nothing, with a minus
-        sign), and for those that start now their place in the order and their nodes with GPUs. Ends are planned at the
-        begins of blocks.
+        sign), and for those that start now their position in the order and their nodes with GPUs. Ends are planned at
+        starts of blocks.
         """
         starts = np.full(len(kinds), NEVER, dtype=np.int64)
         blocks, step = self.blocks, manner.step
@@ -86,7 +87,7 @@ class Pass(NamedTuple):
 
 @jit
 def _bad(level: Ints, whole: Ints, node: int, want: Ints) -> bool:
-    """Say whether a node has too little for a part of a want."""
+    """Return whether a node has too little for a part of a want."""
     if level[node, 3] != 0 and level[node, 3] != want[6]:
         return True
     if want[5] and (
@@ -100,7 +101,7 @@ def _bad(level: Ints, whole: Ints, node: int, want: Ints) -> bool:
 
 @jit
 def _units(level: Ints, node: int, want: Ints) -> int:
-    """Count the GPUs of a node that a want without a number of nodes could have."""
+    """Count the GPUs of a node available to a want without a number of nodes."""
     most = min(level[node, 0], want[1])
     while most > 0 and (
         level[node, 1] < -(-want[2] * most // want[1]) or level[node, 2] < -(-want[3] * most // want[1])
@@ -111,13 +112,13 @@ def _units(level: Ints, node: int, want: Ints) -> int:
 
 @jit
 def _round_up(time: int, step: int, zero: int) -> int:
-    """Return when the next block begins, one of which begins at `zero`."""
+    """Return when the next block starts, given that one starts at `zero`."""
     return -(-(time - zero) // step) * step + zero
 
 
 @jit
 def _times(ends: Ints, blocks: Ints, now: int, step: int, zero: int) -> Ints:
-    """List the times from now on at which something changes, ascending."""
+    """List the future times at which something changes, ascending."""
     found = np.empty(1 + len(ends) + 2 * len(blocks), dtype=np.int64)
     found[0], count = now, 1
     for i in range(len(ends)):
@@ -131,7 +132,7 @@ def _times(ends: Ints, blocks: Ints, now: int, step: int, zero: int) -> Ints:
 
 @jit
 def _insert(times: Ints, count: int, time: int) -> int:
-    """Put a time among ascending ones, of which the first is earlier, unless it is there; count them."""
+    """Insert a time into ascending ones, the first of which is earlier, unless present; return their number."""
     place = count
     while times[place - 1] > time:
         place -= 1
@@ -164,7 +165,7 @@ def _plan(
     starts: Ints,
     picked: Ints,
 ) -> int:
-    """Fill in planned starts and what is picked now; return how many rows were, -1 where there was no room for them."""
+    """Fill in planned starts and the nodes picked now; return the number of rows, -1 if they did not fit."""
     first_times = _times(ends, blocks, now, step, zero)
     most, count = len(first_times) + 2 * len(kinds) + 2, len(first_times)
     times, order = np.empty(most, dtype=np.int64), np.arange(most)
@@ -182,7 +183,7 @@ def _plan(
         last = 0 if how == 0 or how == 3 or (how == 1 and waits[want[4]]) else count - 1
         if last == 0 and failed[kind] > 0 and limit >= failed[kind]:
             waits[want[4]] = True
-            continue  # one like it and no longer could not start
+            continue  # a similar job, no longer than this one, could not start
         known = bounds[kind, 1] > 0 and limit >= bounds[kind, 1]
         begin = np.searchsorted(times[:count], bounds[kind, 0]) if known else 0
         place = _earliest(times, order, levels, count, whole, want, masks[want[4]], limit, begin, last, first, chosen)
@@ -221,7 +222,7 @@ def _fill(
     step: int,
     zero: int,
 ) -> None:
-    """Fill in what is free of each node at each time, and the reservation that it is in then."""
+    """Fill in the free resources and the reservation of each node at each time."""
     at = 0
     for i in range(len(times)):
         _copy(free if i == 0 else levels[i - 1], levels[i])
@@ -240,7 +241,7 @@ def _fill(
 
 @jit
 def _divide(times: Ints, order: Ints, levels: Ints, count: int, place: int, time: int) -> int:
-    """Let a step begin at a time, which is to have a place, with the level of the one before; count the steps."""
+    """Insert a step at a time, with the level of the previous one; return the number of steps."""
     if place < count and times[place] == time:
         return count
     for i in range(count, place, -1):
@@ -273,9 +274,9 @@ def _earliest(
     first: int,
     chosen: Ints,
 ) -> int:
-    """Find the first step, from `begin` to `last`, from which a want fits for `limit`, -1 where there is none.
+    """Find the first step, from `begin` to `last`, from which a want fits for `limit`; -1 if there is none.
 
-    Fills in the nodes that it would get, with their GPUs, in the order that `first` says.
+    Fills in the nodes that it would get, with their GPUs, in the order set by `first`.
     """
     bad_at = np.full(len(mask), -1, dtype=np.int64)
     seen = begin
@@ -312,7 +313,7 @@ def _good(mask: Flags, bad_at: Ints, place: int) -> int:
 def _choose(
     levels: Ints, order: Ints, place: int, until: int, want: Ints, mask: Flags, bad_at: Ints, first: int, chosen: Ints
 ) -> bool:
-    """Choose among the nodes that suffice from one step to another; say whether there are enough."""
+    """Choose among the nodes that suffice from one step to another; return whether there are enough."""
     good, total = 0, 0
     for node in range(len(mask)):
         if mask[node] and bad_at[node] < place:
@@ -344,7 +345,7 @@ def _choose(
 
 @jit
 def _reserve(levels: Ints, order: Ints, place: int, until: int, want: Ints, whole: bool, chosen: Ints) -> int:
-    """Take what is chosen off the steps from `place` to before `until`; return how many nodes it is on."""
+    """Subtract what is chosen from the steps from `place` to before `until`; return its number of nodes."""
     parts, missing = 0, want[1]
     while (want[0] > 0 and parts < want[0]) or (want[0] == 0 and missing > 0):
         node, gpus = chosen[parts, 0], chosen[parts, 1]

@@ -1,4 +1,4 @@
-"""What an administrator sets of Slurm: backfill, priority, preemption, and the limits of who may hold how much."""
+"""Slurm's settings: backfill, priority, preemption, and limits."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_
 
 Mode = Literal["off", "requeue", "suspend", "cancel"]
 
-#: How a file's values become these: unknown names are an error.
+#: Conversion from a file's values: unknown names are an error.
 _STRICT: Mapping[str, Any] = {"extra": "forbid", "strict": True}
 
 
 @dataclass(frozen=True)
 class Backfill:
-    """How jobs behind the first that must wait are looked at; in brackets Slurm's names.
+    """How jobs behind the first that must wait are tested; Slurm's names in brackets.
 
     `kind` is `easy` (the first job that must wait gets a reservation), `conservative` (each of the first `max_jobs`
-    that would start within `window_s` gets one, as Slurm does for the jobs that it tests), `greedy` (nobody gets one:
+    that would start within `window_s` gets one, as Slurm does for the jobs that it tests), `greedy` (no job gets one:
     what fits starts) or `none` (the first job that must wait blocks the rest). With `interval_s` (bf_interval, 30 in
-    Slurm) backfill runs only `offset_s` after its multiples, and arrivals and completions look at the first
-    `queue_depth` jobs (default_queue_depth), up to the first that cannot start; without it, backfill runs at once.
-    Limits are planned in blocks of `resolution_s` (bf_resolution), on nodes those of the clock, or with `from_pass` of
-    each pass; jobs without a time limit count as `default_limit_s` long. On nodes, a job that is planned for later
-    holds its part of them, or with `whole_nodes` all of them. The tasks of a job array count as one job for `max_jobs`
-    (bf_max_job_test) and `queue_depth`; of each user at most `max_jobs_per_user` are looked at (bf_max_job_user; 0:
-    all).
-    With `jobs_per_yield` (0: a pass takes no time) a pass of backfill is broken off after so many jobs and goes on
-    `yield_s` later (bf_yield_interval), if no job came or went or it `continues` all the same (bf_continue).
+    Slurm) backfill runs only `offset_s` after its multiples, and arrivals and completions test the first `queue_depth`
+    jobs (default_queue_depth), up to the first that cannot start; without it, backfill runs at once. Limits are planned
+    in blocks of `resolution_s` (bf_resolution), on nodes those of the clock, or with `from_pass` of each pass; jobs
+    without a time limit count as `default_limit_s` long. On nodes, a job that is planned for later holds its part of
+    them, or with `whole_nodes` all of them. The tasks of a job array count as one job for `max_jobs` (bf_max_job_test)
+    and `queue_depth`; at most `max_jobs_per_user` jobs of each user are tested (bf_max_job_user; 0: all). With
+    `jobs_per_yield` (0: a pass takes no time) a backfill pass pauses after that many jobs and resumes `yield_s` later
+    (bf_yield_interval), if no job has arrived or left, or if it `continues` anyway (bf_continue).
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -51,7 +50,7 @@ class Backfill:
     default_limit_s: float = 7 * 86400.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be counted."""
+        """Check the values."""
         if self.default_limit_s <= 0 or self.resolution_s <= 0:
             raise ValueError("default_limit_s and resolution_s must be above 0")
         if self.interval_s < 0:
@@ -62,11 +61,11 @@ class Backfill:
 
 @dataclass(frozen=True)
 class Priority:
-    """What each factor counts (`PriorityWeightAge` and so on); all are 0 by default: first come, first served.
+    """The weight of each factor (`PriorityWeightAge` and so on); all are 0 by default: first come, first served.
 
     A job has its whole age factor after `max_age_s`. Usage halves in `half_life_s` (0: never) and is updated every
-    `update_s`. With `favour_small`, small jobs have the larger factor of size. Where no quality of service has a
-    priority, a job's own over `highest` is the factor.
+    `update_s`. With `favour_small`, small jobs have the larger size factor. If no quality of service has a priority, a
+    job's own over `highest` is the factor.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -83,7 +82,7 @@ class Priority:
     highest: float = 1000.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be counted."""
+        """Check the values."""
         if self.max_age_s <= 0:
             raise ValueError("max_age_s must be above 0")
 
@@ -100,13 +99,13 @@ class Priority:
 
 @dataclass(frozen=True)
 class PreemptionRules:
-    """What happens to jobs that others stop.
+    """What happens to preempted jobs.
 
     Jobs stop those of the qualities of service that theirs lists, or with `by` partition_prio those of partitions of a
     lower tier; the lowest in priority first, of these on the fewest nodes, or with `youngest_first` the last started
     (preempt_youngest_first). They wait again (`requeue`), resume in place when the GPUs come free (`suspend`), or end
-    (`cancel`), after `grace_s` unless suspended. Requeued jobs save themselves before, or with `requeue_loses` fall
-    back to their last checkpoint (`failures.checkpoint_interval_s`), to nothing without one, and get their whole time
+    (`cancel`), after `grace_s` unless suspended. Requeued jobs save their state first, or with `requeue_loses` fall
+    back to their last checkpoint (`failures.checkpoint_interval_s`), without one to the start, and get their whole time
     limit again.
     """
 
@@ -119,20 +118,20 @@ class PreemptionRules:
     requeue_loses: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Check the values."""
         if self.grace_s < 0:
             raise ValueError(f"grace_s must be at least 0, not {self.grace_s:g}")
 
 
-#: What limits count, in the order in which `Caps` has it.
+#: What limits count, in the order of `Caps`.
 AMOUNTS = ("gpus", "cpus", "memory_gb", "nodes", "jobs", "submitted")
-#: In which units they are counted inside: thousandths of cores, MiB.
+#: Internal units: thousandths of cores, MiB.
 _UNITS = (1, 1000, 1024, 1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Caps:
-    """How much may be held at once, and how many jobs may run and be submitted (None: any number)."""
+    """Limits on what may be held at once, and on running and submitted jobs (None: no limit)."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -144,7 +143,7 @@ class Caps:
     submitted: int | None = None
 
     def __getitem__(self, amount: int) -> int | None:
-        """Return a limit by its place in `AMOUNTS`, in thousandths of cores and MiB."""
+        """Return a limit by its index in `AMOUNTS`, in thousandths of cores and MiB."""
         value = getattr(self, AMOUNTS[amount])
         return None if value is None else round(value * _UNITS[amount])
 
@@ -155,9 +154,9 @@ class Caps:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition, the queue of its jobs; in brackets Slurm's names.
+    """A partition, the queue of its jobs; Slurm's names in brackets.
 
-    `gpu_type` is that of its GPUs where the cluster's nodes name no partitions. The highest `tier` (PriorityTier) goes
+    `gpu_type` is that of its GPUs if the cluster's nodes name no partitions. The highest `tier` (PriorityTier) goes
     first; `priority` is its job factor. No job runs for more than `max_time_h` (MaxTime: it is cancelled then) or on
     more than `max_nodes` (MaxNodes: it is refused); jobs without a time limit count as `default_time_h` long
     (DefaultTime). `qos` is the quality of service whose limits all its jobs have.
@@ -176,7 +175,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Qos:
-    """A quality of service: its priority, those whose jobs its jobs may stop, and its limits.
+    """A quality of service: its priority, the ones that it preempts, and its limits.
 
     `group` is for all its jobs together (GrpTRES, GrpJobs, GrpSubmit), `per_user`, `per_account` and `per_job` for
     those of each (MaxTRESPerUser, MaxJobsPerUser, MaxSubmitJobsPerUser and so on), `max_time_h` for each (MaxWall).
@@ -195,7 +194,7 @@ class Qos:
 
 @dataclass(frozen=True)
 class Account:
-    """An account: the one above it, its shares, and limits of all its jobs, of each of its users, and of each job."""
+    """An account: its parent, its shares, and limits on all its jobs, on each of its users, and on each job."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -208,9 +207,10 @@ class Account:
 
 @dataclass(frozen=True)
 class Reservation:
-    """Nodes, by number, that from one second of the workload to another are for jobs that name the reservation.
+    """Nodes, by index, reserved from one second of the workload to another for jobs that name the reservation.
 
-    One for maintenance has no name that a job could give: its nodes are drained in time, and nobody starts on them.
+    A reservation for maintenance has no name that a job could give: its nodes are drained in time, and no job starts
+    there.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -223,11 +223,11 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Limits:
-    """What partitions and qualities of service there are, who may hold how much, and for how long.
+    """Partitions, qualities of service, and limits on amounts and times.
 
-    With `max_time_h` no job runs longer at a time, whatever it asked for; those that would are cancelled then. `users`
-    have limits of their own, by `account/user` or by user; `licences` are how many there are of each. With `drains`,
-    outages of the kind maintenance are known beforehand, and nothing starts on a node that would not end by then.
+    With `max_time_h` no job runs longer at a time, whatever it asked for; it is cancelled then. `users` sets limits by
+    `account/user` or by user; `licences` is the number of each licence. With `drains`, outages of the kind maintenance
+    are known beforehand, and no job starts on a node unless it ends before its outage.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -242,6 +242,6 @@ class Limits:
     drains: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what lets no job run."""
+        """Refuse limits under which no job can run."""
         if self.max_time_h is not None and not self.max_time_h > 0:
             raise ValueError(f"max_time_h must be above 0, not {self.max_time_h:g}")

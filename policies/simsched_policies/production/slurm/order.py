@@ -1,4 +1,4 @@
-"""The order in which jobs are looked at: by tier, then by multifactor priority, then by submission."""
+"""The order of jobs: by tier, then by multifactor priority, then by submission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simsched_policies.production.slurm.waiting import Ints, Numbers, Waiting, W
 
 
 class Order:
-    """The factors of jobs, and whether they stand in their order as they were added."""
+    """The factors of jobs, and whether jobs are in order as added."""
 
     def __init__(self, priority: Priority, limits: Limits, usage: Usage) -> None:
         self._priority, self._usage = priority, usage
@@ -21,7 +21,7 @@ class Order:
         self.as_added = True
 
     def fixed(self, request: JobRequest, total: int) -> float:
-        """Return the part of a job's priority that does not change while it waits, on so many GPUs in all."""
+        """Return the constant part of a waiting job's priority, on a cluster with this many GPUs."""
         weights = self._priority
         if not weights.weighs:
             return 0.0
@@ -33,11 +33,11 @@ class Order:
         return weights.size * size + weights.partition * partition + weights.qos * quality
 
     def added(self, job: WaitingJob) -> None:
-        """Note a job that is added behind the others."""
+        """Record a job added behind the others."""
         self.as_added = self.as_added and not job.tier
 
     def places(self, waiting: Waiting, now_s: float) -> Ints:
-        """Return the places of waiting jobs in their order."""
+        """Return the indices of waiting jobs in order."""
         places: Ints = np.arange(len(waiting), dtype=np.int64)
         if self._priority.weighs or not self.as_added:
             value = self._values(waiting, now_s)

@@ -1,12 +1,12 @@
-"""Slurm as clusters run it: jobs by multifactor priority, and backfill on the time limits that users gave.
+"""Slurm as clusters run it: jobs by multifactor priority, and backfill on the time limits of users.
 
-Idea: the waiting jobs are ordered by priority; those at the head start, and later ones start too if, by everyone's time
+Idea: the waiting jobs are ordered by priority; those at the head start, and later ones start too if, by all time
 limits, they delay no job that has a reservation (SchedMD, "Scheduling Configuration Guide", backfill, "Multifactor
-Priority Plugin", "Preemption" and "Resource Limits"; EASY: Mu'alem and Feitelson, TPDS 2001). Where jobs have shapes,
-nodes have cores or partitions, or there are reservations, a plan is made of nodes; else GPUs of a type are counted.
+Priority Plugin", "Preemption" and "Resource Limits"; EASY: Mu'alem and Feitelson, TPDS 2001). If jobs have shapes,
+nodes have cores or partitions, or there are reservations, it plans on nodes; otherwise it counts GPUs by type.
 Deviations from Slurm: usage for fair share is updated at the first decision after `update_s`; a requeued job resumes
-where it was unless asked otherwise; a reservation of backfill holds what a job needs of nodes and not all of them, and
-does not foresee that suspended jobs come back.
+where it was unless asked otherwise; a backfill reservation holds what a job needs of nodes rather than whole nodes, and
+does not foresee that suspended jobs resume.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from simsched_policies.production.slurm.waiting import Held, TypePool, Waiting, 
 #: The tier of jobs that may preempt others: above all partitions.
 _PREEMPTS = 1 << 40
 _HOW = {"none": STRICT, "easy": EASY, "conservative": EVERYBODY, "greedy": NOBODY}
-#: Which nodes are taken first under a placement; under the others the fullest, as jobs of a log run equally fast.
+#: Which nodes a placement takes first; by default the fullest, since jobs of a log run equally fast anywhere.
 _FIRST = {"most-free": EMPTIEST, "any": FIRST}
-#: Places in a pool's queue of jobs that start, with their nodes where these are planned.
+#: Indices, in a pool's queue, of starting jobs, with their nodes if these are planned.
 _Chosen = list[tuple[int, Allocation | None]]
 
 
@@ -62,10 +62,10 @@ _Chosen = list[tuple[int, Allocation | None]]
 class SlurmBackfill(Policy):
     """Starts jobs by priority and backfills the others around reservations.
 
-    `backfill` says how, `priority` in which order, `preemption` what becomes of jobs that others stop, and `limits`
-    which partitions and qualities of service there are, and what they allow. Jobs of a partition that has no GPU type
-    wait for the type that is least in demand. `tenants` are the accounts: their weights are shares of fair share, and
-    none holds more than its `max_gpus`.
+    `backfill` configures the backfill, `priority` the order, `preemption` the fate of preempted jobs, and `limits` the
+    partitions and qualities of service with their limits. Jobs of a partition without a GPU type wait for the type
+    least in demand. `tenants` are the accounts: their weights are fair-share shares, and none holds more than its
+    `max_gpus`.
     """
 
     name: ClassVar[str] = "slurm-backfill"
@@ -78,7 +78,7 @@ class SlurmBackfill(Policy):
     placement: PlacerName = "fragments"
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     _pools: list[TypePool] = field(default_factory=list, init=False, repr=False)
-    #: The nodes, where jobs are planned on them; there is then one pool.
+    #: The nodes if jobs are planned on them; there is then one pool.
     _machines: Machines | None = field(default=None, init=False, repr=False)
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
     _shown_up: Sequence[bool] = field(default=(), init=False, repr=False)
@@ -89,23 +89,22 @@ class SlurmBackfill(Policy):
     _conditions: Conditions = field(init=False, repr=False)
     _usage: Usage = field(init=False, repr=False)
     _order: Order = field(init=False, repr=False)
-    #: Job arrays by number; jobs of none have negative ones.
+    #: Job arrays by index; negative for jobs without an array.
     _units: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _alone: int = field(default=0, init=False, repr=False)
     _reserved: tuple[Reservation, ...] = field(default=(), init=False, repr=False)
     _stops: Preemption = field(init=False, repr=False)
-    #: From when on the next pass of backfill may find what this one did not: what ran and waited being the same, it
-    #: finds the same until then.
+    #: When the next backfill pass may find more than this one: until then, unchanged jobs give the same result.
     _ripens_s: float = field(default=math.inf, init=False, repr=False)
     _cycle: Cycle = field(init=False, repr=False)
-    #: How many jobs backfill looks at in this decision, None where it does not run.
+    #: How many jobs backfill tests in this decision, None if it does not run.
     _depth: int | None = field(default=None, init=False, repr=False)
     _longest: LongestRun = field(default_factory=LongestRun, init=False, repr=False)
-    #: Whether it asks to be called between arrivals and completions, even where GPUs are but counted.
+    #: Whether it asks to be called between arrivals and completions even if it only counts GPUs.
     _wakes: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Open the books."""
+        """Start the accounting."""
         accounts = {name: Tenant(weight=one.shares, parent=one.parent) for name, one in self.limits.accounts.items()}
         self._cycle, self._depth = Cycle(self.backfill), self.backfill.max_jobs
         self._reserved = self.limits.reservations
@@ -124,16 +123,16 @@ class SlurmBackfill(Policy):
 
     @property
     def forgets(self) -> bool:
-        """Return whether no usage is remembered, and no reservation has a time of its own."""
+        """Return whether there is no usage history and no reservation with fixed times."""
         return not (self.priority.fair_share or self.limits.reservations or self.limits.drains)
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return the outages that are announced, where nodes are drained for them."""
+        """Return the announced outages, if nodes are drained for them."""
         return frozenset((PLANNED_OUTAGES,)) if self.limits.drains else frozenset()
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start what may start now."""
+        """Start the jobs that may start now."""
         changes, now_s = Changes({}, {}, {}), view.now_s
         self._look(view, now_s, changes)
         if self.priority.fair_share:
@@ -164,7 +163,7 @@ class SlurmBackfill(Policy):
         return Decision(jobs | dict.fromkeys(changes.cancel, CANCEL), "stays", wake)
 
     def _at_intervals(self, view: View, changes: Changes) -> None:
-        """Look at the head of the queue where a job came or went, and further where backfill runs."""
+        """Test the head of the queue if a job arrived or left, and later jobs if backfill runs."""
         changed = bool(view.arrived or view.finished or view.lost)
         waiting_jobs = sum(len(pool.waiting) for pool in self._pools)
         self._depth = self._cycle.depth(view.now_s, waiting_jobs, changed=changed)
@@ -176,7 +175,7 @@ class SlurmBackfill(Policy):
             self._ripens_s = view.now_s
 
     def _wake(self, now_s: float) -> float | None:
-        """Return when to be asked next: for a pass that may find something, or at the end of a grace."""
+        """Return the next decision time: of a pass that may find something, or the end of a grace period."""
         times = [claim.at_s for claim in self._stops.claims.values()]
         times += [] if self._longest.next_s is None else [self._longest.next_s]
         if any(len(pool.waiting) for pool in self._pools):
@@ -190,7 +189,7 @@ class SlurmBackfill(Policy):
         return min(times, default=None)
 
     def _preempt(self, view: View, changes: Changes) -> None:
-        """Start the jobs that may stop others, resume suspended ones, and stop those whose grace is over."""
+        """Start jobs that may preempt, resume suspended ones, and stop those whose grace period is over."""
         now_s, stops = view.now_s, self._stops
         for name in [name for name, claim in stops.claims.items() if claim.at_s <= now_s]:
             for victim in stops.claims.pop(name).victims:
@@ -207,7 +206,7 @@ class SlurmBackfill(Policy):
                 self._resume(view.jobs[job_id], allocation, view, changes)
 
     def _takes(self, kind: int, pool: TypePool, place: int, view: View, changes: Changes) -> bool:
-        """Start a job on free GPUs or on those of victims, or give these notice; say whether it started."""
+        """Start a job on free GPUs or on those of victims, or give these notice; return whether it started."""
         waiting, stops = pool.waiting, self._stops
         job_id = waiting.jobs[place].id
         request = view.jobs[job_id].request
@@ -245,11 +244,11 @@ class SlurmBackfill(Policy):
         return True
 
     def _rank_of(self, request: JobRequest) -> str:
-        """Return by what a job preempts: its quality of service, or its partition."""
+        """Return what a job preempts by: its quality of service or its partition."""
         return request.queue if self.preemption.by == "partition_prio" else request.qos
 
     def _stop(self, job_id: str, view: View, changes: Changes) -> None:
-        """Take a victim's GPUs away, as the mode of preemption has it."""
+        """Take a victim's GPUs, according to the mode of preemption."""
         held = self._held.pop(job_id, None)
         if held is None:
             return
@@ -275,7 +274,7 @@ class SlurmBackfill(Policy):
         changes.start[job.id] = allocation
 
     def _begin(self, request: JobRequest, place: int, kind: int, allocation: Allocation, now_s: float) -> None:
-        """Note that a waiting job holds GPUs from now on."""
+        """Record that a waiting job now holds GPUs."""
         job_id, gpus, limit, user, number = self._pools[kind].waiting.jobs[place][:5]
         self._stops.claims.pop(job_id, None)
         self._free.take(allocation, request.shape)
@@ -286,7 +285,7 @@ class SlurmBackfill(Policy):
         self._count(held, now_s, 1)
 
     def _pass(self, view: View, start: dict[str, Allocation], how: str) -> None:
-        """Look at the jobs that wait in all pools."""
+        """Test the waiting jobs of all pools."""
         for kind, pool in enumerate(self._pools):
             waiting = pool.waiting
             if not waiting.jobs:
@@ -298,7 +297,7 @@ class SlurmBackfill(Policy):
                 waiting.remove((0,))
 
     def _start(self, kind: int, pool: TypePool, view: View, start: dict[str, Allocation], how: str) -> None:
-        """Start who may start now; where a start takes others beyond their limits, the rest is planned without them."""
+        """Start the jobs that may start; if a start takes others beyond their limits, plan the rest without them."""
         waiting, gone = pool.waiting, list[int]()
         order = self._looked_at(pool, view, how)
         while len(order):
@@ -306,7 +305,7 @@ class SlurmBackfill(Policy):
                 if not self._starts(kind, place, planned, view, start):
                     continue
                 gone.append(place)
-                if not (self._book.any or self._conditions.any):  # a start takes nobody beyond limits
+                if not (self._book.any or self._conditions.any):  # a start takes no job beyond its limits
                     continue
                 at = int(np.flatnonzero(order == place)[0])
                 behind = self._within(pool, order[at + 1 :])
@@ -322,7 +321,7 @@ class SlurmBackfill(Policy):
     def _starts(
         self, kind: int, place: int, planned: Allocation | None, view: View, start: dict[str, Allocation]
     ) -> bool:
-        """Start a job on the nodes planned for it, or where its placer finds room; say whether it did."""
+        """Start a job on its planned nodes, or where its placer finds room; return whether it started."""
         request = view.jobs[self._pools[kind].waiting.jobs[place].id].request
         allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
         if allocation is not None:
@@ -331,9 +330,9 @@ class SlurmBackfill(Policy):
         return allocation is not None
 
     def _looked_at(self, pool: TypePool, view: View, how: str) -> Ints:
-        """Return the places of the jobs that a pass looks at, in the order of priority, without those beyond limits.
+        """Return the indices of the jobs that a pass tests, in order of priority, without those beyond limits.
 
-        Jobs beyond their limits have been looked at: they count for the depth.
+        Jobs beyond their limits count towards the depth.
         """
         options, order = self.backfill, self._order.places(pool.waiting, view.now_s)
         if how == "conservative":
@@ -345,7 +344,7 @@ class SlurmBackfill(Policy):
         return self._within(pool, order)
 
     def _tell(self, view: View, reasons: Reasons) -> None:
-        """Say in which order jobs wait, and of those for which GPUs are free what keeps them from these."""
+        """Return the order of waiting jobs, and for those with enough free GPUs what keeps them waiting."""
         for kind, pool in enumerate(self._pools):
             waiting, head = pool.waiting, ""
             places = self._order.places(waiting, view.now_s)
@@ -362,17 +361,17 @@ class SlurmBackfill(Policy):
                 head = head or job.id
 
     def _allows(self, request: JobRequest) -> bool:
-        """Say whether limits, licences and its array let a job start."""
+        """Return whether limits, licences and its array let a job start."""
         if self._book.any and not self._book.fits(self._book.class_of(request), amounts_of(request)):
             return False
         return request.terms is None or self._conditions.allow(request)
 
     def _in_order(self, pool: TypePool, now_s: float) -> Ints:
-        """Return the places of waiting jobs in the order of priority, without those beyond their limits."""
+        """Return the indices of waiting jobs in order of priority, without those beyond their limits."""
         return self._within(pool, self._order.places(pool.waiting, now_s))
 
     def _within(self, pool: TypePool, places: Ints) -> Ints:
-        """Return those of some places whose jobs limits, licences and their arrays let start."""
+        """Return the indices of those jobs that limits, licences and their arrays let start."""
         waiting = pool.waiting
         if self._book.any:
             amounts = np.zeros((len(waiting), 6), dtype=np.int64)
@@ -388,25 +387,25 @@ class SlurmBackfill(Policy):
 
     @property
     def counts_on(self) -> Wants:
-        """Return time limits where there is backfill."""
+        """Return the signal of time limits if there is backfill."""
         if self.backfill.kind == "none":
             return {}
         limit_s = self.backfill.default_limit_s
         return {TIME_LIMITS: Becomes(f"takes every job to run for backfill.default_limit_s ({limit_s:g} s)")}
 
     def _tested(self, pool: TypePool, order: Ints, most: int) -> Ints:
-        """Return the first of an order, as many jobs as a pass looks at, an array counting as one."""
+        """Return the first jobs of an order, as many as a pass tests, an array counting as one."""
         if not self._units:
             return order[:most]
         return order[first_units(pool.waiting.units[order], most)]
 
     def _chosen(self, kind: int, pool: TypePool, order: Ints, now: int, how: str) -> _Chosen:
-        """Return the places of the jobs that start now, of those in an order."""
+        """Return the indices of the jobs in an order that start now."""
         waiting, options, machines = pool.waiting, self.backfill, self._machines
         if machines is not None:
             return self._on_nodes(waiting, machines, order, now, how)
         free = self._free.total_of(kind)
-        if len(order) == 1:  # nobody else is there to wait for
+        if len(order) == 1:  # no other job to wait for
             return [(int(order[0]), None)] if waiting.gpus[order[0]] <= free else []
         gpus, limits = waiting.gpus[order], waiting.limits[order]
         starts: Ints | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -420,19 +419,19 @@ class SlurmBackfill(Policy):
             most, window = len(order), options.window_s
             planned = pool.releases.conservative(free, now, gpus, limits, max_jobs=most, window=window)
             starts = planned == now
-            if (planned == NEVER).any():  # one beyond the window may come into it
+            if (planned == NEVER).any():  # one beyond the window may move into it
                 self._ripens_s = now
         return [(place, None) for place in order[starts].tolist()]
 
     def _on_nodes(self, waiting: Waiting, machines: Machines, order: Ints, now: int, how: str) -> _Chosen:
-        """Return the places of the jobs that start now, of those in an order, with their nodes."""
+        """Return the indices of the jobs in an order that start now, with their nodes."""
         options = self.backfill
         if not self._reserved:
             rooms = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
             rooms = {want: place for want, place in rooms.items() if place is not None}
             if (len(order) == 1 and self._first == FULLEST) or not rooms:
                 return [(place, rooms[want]) for place in order for want in rooms if waiting.wants[place] == want]
-            # Who comes behind the last that fits cannot start now, whatever is planned.
+            # Jobs behind the last one that fits cannot start now, whatever is planned.
             able = np.zeros(len(machines.amounts), dtype=np.bool_)
             able[list(rooms)] = True
             order = order[: np.flatnonzero(np.append(True, able[waiting.wants[order]]))[-1]]
@@ -453,7 +452,7 @@ class SlurmBackfill(Policy):
         return Manner(_HOW[how], one.resolution_s, one.from_pass, one.whole_nodes, self._first)
 
     def _look(self, view: View, now_s: float, changes: Changes) -> None:
-        """Take note of what came, ended, was lost, and of nodes that went down or came up."""
+        """Record arrivals, completions and losses, and nodes that went down or came up."""
         finished, arrived = view.finished, view.arrived
         lost = sorted({job.id for job in view.lost}) if view.lost else []
         for job_id in [*finished, *lost] if lost else finished:
@@ -481,14 +480,14 @@ class SlurmBackfill(Policy):
             self._order.as_added = False
 
     def _leave(self, job_id: str) -> list[str]:
-        """Forget a job that has ended, and return those that waited for it."""
+        """Remove a finished job, and return those that waited for it."""
         number = self._numbers.pop(job_id, None)
         if number is not None:
             self._book.submit(number, -1)
         return self._conditions.ended(job_id)
 
     def _arrive(self, job: JobView, view: View, changes: Changes) -> None:
-        """Let a job wait that was submitted, or refuse it where it may never run."""
+        """Queue a submitted job, or refuse it if it may never run."""
         request = job.request
         if self._book.any or self.limits.partitions:
             number = self._book.class_of(request)
@@ -515,7 +514,7 @@ class SlurmBackfill(Policy):
             self._plan_nodes(view)
 
     def _plan_nodes(self, view: View) -> None:
-        """Plan on nodes from now on: put the jobs of all pools into one."""
+        """Switch to planning on nodes: merge the jobs of all pools into one."""
         waiting = [job_id for pool in self._pools for job_id in (one.id for one in pool.waiting.jobs)]
         self._machines = Machines(view.nodes, self._reserved)
         self._pools = [TypePool(self._total)]
@@ -527,7 +526,7 @@ class SlurmBackfill(Policy):
         self._order.as_added = self._order.as_added and not waiting
 
     def _line_up(self, job: JobView) -> None:
-        """Put a job among those that wait."""
+        """Add a job to the waiting ones."""
         request = job.request
         partition = self.limits.partitions.get(request.queue, ANY_PARTITION)
         want = 0 if self._machines is None else self._machines.want_of(job, partition, self._free)
@@ -550,7 +549,7 @@ class SlurmBackfill(Policy):
         self._order.added(one)
 
     def _unit(self, request: JobRequest) -> int:
-        """Number a job's array, or itself, once there are arrays."""
+        """Return the index of a job's array, or of the job itself, once there are arrays."""
         if not request.group:
             self._alone -= 1
             return self._alone
@@ -564,7 +563,7 @@ class SlurmBackfill(Policy):
         return min(large, key=lambda kind: self._pools[kind].demand / self._pools[kind].capacity, default=0)
 
     def _count(self, held: Held, now_s: float, sign: int) -> None:
-        """Count in a job that holds GPUs from now on, or with a `sign` of -1 out."""
+        """Add a job that now holds GPUs, or remove it with a `sign` of -1."""
         if self._machines is not None:
             self._machines.hold(held, sign)
         elif sign > 0:

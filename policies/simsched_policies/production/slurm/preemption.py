@@ -1,4 +1,4 @@
-"""Preemption by quality of service under Slurm: whom a job may stop, and what the stopped are owed."""
+"""Preemption by quality of service under Slurm: which jobs a job may stop, and what these are owed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simsched_policies.production.slurm.options import Mode
 
 
 class Running(NamedTuple):
-    """A job that holds GPUs, as preemption looks at it."""
+    """A job that holds GPUs, as preemption sees it."""
 
     id: str
     qos: str
@@ -22,7 +22,7 @@ class Running(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a decision starts, stops and cancels."""
+    """The jobs that a decision starts, stops and cancels."""
 
     start: dict[str, Allocation]
     stop: dict[str, None]
@@ -30,7 +30,7 @@ class Changes(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Victims that must go by `at_s`, and for whom."""
+    """Victims that must leave by `at_s`, and the job for which they leave."""
 
     at_s: float
     victims: tuple[str, ...]
@@ -38,7 +38,7 @@ class Claim(NamedTuple):
 
 @dataclass
 class Preemption:
-    """The rules (`preempts`: quality of service -> those that it preempts) and who is under notice or suspended.
+    """The rules (`preempts`: quality of service -> those that it preempts) and the jobs under notice or suspended.
 
     `rank` orders the victims' qualities of service, the lowest first. Source: Slurm, preemption by QOS.
     """
@@ -50,11 +50,11 @@ class Preemption:
     youngest_first: bool = False
     claims: dict[str, Claim] = field(default_factory=dict)
     suspended: dict[str, Allocation] = field(default_factory=dict)
-    #: Seconds that jobs stopped so far have held GPUs, for what is left of their limits.
+    #: Seconds for which stopped jobs have held GPUs, to compute their remaining time limits.
     ran_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse rules that say nothing."""
+        """Refuse empty rules."""
         if self.on and not any(self.preempts.values()):
             raise ValueError(f"preemption '{self.mode}' needs 'limits.qos', as in {{urgent: {{preempts: [normal]}}}}")
 
@@ -64,7 +64,7 @@ class Preemption:
         return self.mode != "off"
 
     def may(self, qos: str) -> bool:
-        """Say whether jobs of a quality of service preempt any other."""
+        """Return whether jobs of a quality of service preempt any other."""
         return bool(self.preempts.get(qos))
 
     @property
@@ -73,10 +73,10 @@ class Preemption:
         return 0.0 if self.mode == "suspend" else self.grace_s
 
     def victims(self, qos: str, running: Iterable[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
-        """Choose whom to stop to make `fits` true; an empty list if that is impossible.
+        """Choose the jobs to stop to make `fits` true; an empty list if that is impossible.
 
         Victims of the lowest quality of service go first, of these on the fewest nodes unless `youngest_first`, of
-        these the last started; those not needed in the end are spared, latest choice first. `free` is unchanged.
+        these the last started; unneeded ones are then spared, latest choice first. `free` is unchanged.
         """
         below, told = self.preempts.get(qos, ()), {name for claim in self.claims.values() for name in claim.victims}
         open_to = [one for one in running if one.qos in below and one.id not in told]
@@ -97,7 +97,7 @@ class Preemption:
         return self.rank.get(one.qos, 0.0), nodes, -one.start_s, one.id
 
     def note_run(self, job_id: str, seconds: float, *, anew: bool) -> None:
-        """Count seconds for which a victim ran on its time limit, unless it restarts from scratch."""
+        """Count the seconds for which a victim ran against its time limit, unless it restarts from scratch."""
         if not (anew and self.mode == "requeue"):
             self.ran_s[job_id] = self.ran_s.get(job_id, 0.0) + seconds
 
@@ -113,7 +113,7 @@ class Preemption:
 
 
 def _needed(taken: Sequence[Running], free: Capacity, fits: Callable[[], bool]) -> list[Running]:
-    """Spare, from the last but one on, victims that the job does not need; list the others."""
+    """Spare unneeded victims, from the last but one backwards; list the others."""
     kept = [taken[-1]]
     for one in reversed(taken[:-1]):
         free.take(one.allocation, one.shape)

@@ -1,4 +1,4 @@
-"""What users and accounts have used, and the fair-share factors that follow from it."""
+"""The usage of users and accounts, and the resulting fair-share factors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simsched_policies.production.slurm.multifactor import Account, AccountTree
 
 
 class Usage:
-    """The usage of all users so far, numbered as they come; factors by Slurm's fair tree.
+    """The usage of all users, numbered in order of appearance; factors by Slurm's fair tree.
 
     Accounts are tenants with their weights as shares (default 1), below their parents; users of one account have equal
     shares.
@@ -25,7 +25,7 @@ class Usage:
         self._numbers: dict[tuple[str, str], int] = {}
         self._names: list[str] = []
         self._running: list[int] = []
-        #: Up to when what each user holds is counted.
+        #: The time up to which usage of each user is counted.
         self._since_s: list[float] = []
         self._gpu_s: list[float] = []
         self._factors: npt.NDArray[np.float64] | None = None
@@ -46,7 +46,7 @@ class Usage:
         return self._numbers.setdefault((tenant, user), len(self._numbers))
 
     def _new_accounts(self, tenant: str) -> list[Account]:
-        """Return the accounts of a tenant and of those above it that are not in the tree yet, the uppermost first."""
+        """Return the accounts of a tenant and its ancestors that are not in the tree yet, topmost first."""
         new: list[Account] = []
         while tenant not in self._accounts:
             self._accounts.add(tenant)
@@ -58,12 +58,12 @@ class Usage:
         return new
 
     def begin(self, user: int, gpus: int, now_s: float) -> None:
-        """Note that a user holds more GPUs from now on."""
+        """Record that a user now holds more GPUs."""
         self._settle(user, now_s)
         self._running[user] += gpus
 
     def end(self, user: int, gpus: int, now_s: float) -> None:
-        """Note that a user holds fewer GPUs from now on."""
+        """Record that a user now holds fewer GPUs."""
         self._settle(user, now_s)
         self._running[user] -= gpus
 
@@ -72,7 +72,7 @@ class Usage:
         self._since_s[user] = now_s
 
     def update(self, now_s: float, every_s: float) -> None:
-        """Charge what was used and let it decay, if the last time is `every_s` ago."""
+        """Charge usage and let it decay, if the last update was `every_s` ago."""
         if self._updated_s is not None and now_s - self._updated_s < every_s:
             return
         self._updated_s = now_s

@@ -1,4 +1,4 @@
-"""The jobs that wait for GPUs of one type, as columns: a pass over thousands of them is quick."""
+"""The jobs that wait for GPUs of one type, as columns, which makes a pass over thousands of them fast."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Numbers = npt.NDArray[np.float64]
 
 
 class WaitingJob(NamedTuple):
-    """A job that waits; `limit` is in whole seconds, `fixed` the part of its priority that never changes.
+    """A waiting job; `limit` is in whole seconds, `fixed` the constant part of its priority.
 
     `key` numbers its user, `unit` the job array that it is a task of, or itself, `number` its class of limits, and
-    `want` what it asks of nodes. Jobs of a higher `tier` go first.
+    `want` its request of nodes. Jobs of a higher `tier` go first.
     """
 
     id: str
@@ -36,7 +36,7 @@ class WaitingJob(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a job that runs holds, the second at which its limit ends, and whom it belongs to."""
+    """What a running job holds, the second at which its limit ends, and its owner."""
 
     pool: int
     allocation: Allocation
@@ -49,16 +49,16 @@ class Held(NamedTuple):
 
 
 class Waiting:
-    """Waiting jobs in the order in which they were added; `key` numbers what the job belongs to, say its user."""
+    """Waiting jobs in the order in which they were added; `key` is the index of its owner, for instance its user."""
 
     def __init__(self) -> None:
         self.jobs: list[WaitingJob] = []
-        #: How many jobs ask for so many GPUs, and for the same of nodes.
+        #: The number of jobs for each number of GPUs, and for each want of nodes.
         self._sizes: dict[tuple[int, int], int] = {}
-        #: A row for each property: the values of one lie side by side.
+        #: A row for each property, so that its values are contiguous.
         self._whole = np.empty((7, 64), dtype=np.int64)
         self._real = np.empty((2, 64), dtype=np.float64)
-        #: How many of the jobs stand there; the others follow when one is read, as many start before that.
+        #: The number of jobs in the columns; the others are added when a column is read, since many start before.
         self._filled = 0
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Waiting:
             real[0, place], real[1, place] = submit_s, fixed
 
     def remove(self, places: Sequence[int]) -> None:
-        """Take jobs out by their places."""
+        """Remove jobs by their indices."""
         gone = sorted(places)
         if len(gone) == len(self.jobs):
             self.jobs.clear()
@@ -108,12 +108,12 @@ class Waiting:
 
     @property
     def least_gpus(self) -> int:
-        """The fewest GPUs that any asks for; raises `ValueError` without jobs."""
+        """The fewest GPUs that any job asks for; raises `ValueError` without jobs."""
         return min(self._sizes)[0]
 
     @property
     def kinds(self) -> set[int]:
-        """The numbers of what they ask of nodes."""
+        """The indices of their wants of nodes."""
         return {want for _, want in self._sizes}
 
     def _column(self, place: int) -> Ints:
@@ -122,7 +122,7 @@ class Waiting:
 
     @property
     def gpus(self) -> Ints:
-        """GPUs that each asks for."""
+        """GPUs that each job asks for."""
         return self._column(0)
 
     @property
@@ -132,7 +132,7 @@ class Waiting:
 
     @property
     def keys(self) -> Ints:
-        """Number of what each belongs to."""
+        """Index of the owner of each."""
         return self._column(2)
 
     @property
@@ -152,7 +152,7 @@ class Waiting:
 
     @property
     def wants(self) -> Ints:
-        """What each asks of nodes, by number."""
+        """Index of the want of each."""
         return self._column(6)
 
     @property
@@ -163,13 +163,13 @@ class Waiting:
 
     @property
     def fixed(self) -> Numbers:
-        """Part of the priority of each that never changes."""
+        """Constant part of the priority of each."""
         self._fill()
         return self._real[1, : self._filled]
 
 
 class TypePool:
-    """The GPUs of one type: how many there are, who waits for them and when they will be given back."""
+    """The GPUs of one type: their number, the jobs that wait for them, and when they will be released."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -179,7 +179,7 @@ class TypePool:
 
 
 def first_of_each(keys: Ints, most: int) -> npt.NDArray[np.bool_]:
-    """Say which jobs, in the order given, are among the first `most` with their key."""
+    """Return which jobs, in the given order, are among the first `most` with their key."""
     order = np.argsort(keys, kind="stable")
     begins = np.flatnonzero(np.append(True, keys[order][1:] != keys[order][:-1]))
     rank = np.empty(len(keys), dtype=np.int64)
@@ -189,7 +189,7 @@ def first_of_each(keys: Ints, most: int) -> npt.NDArray[np.bool_]:
 
 
 def first_units(units: Ints, most: int) -> npt.NDArray[np.bool_]:
-    """Say which jobs, in the order given, belong to the first `most` units that come in it."""
+    """Return which jobs, in the given order, belong to the first `most` units."""
     _, first, unit = np.unique(units, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))

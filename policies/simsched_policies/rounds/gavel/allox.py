@@ -1,7 +1,7 @@
 """AlloX (Le et al., EuroSys'20) as Gavel compares with it: the least mean completion time by a matching.
 
-Jobs are matched to GPUs and queue positions; a job that has its GPU keeps it. AlloX knows jobs of one GPU only; here
-one of several counts as so many times its duration, and starts where as many are free.
+Jobs are matched to GPUs and queue positions; a job that has its GPU keeps it. AlloX only supports jobs of one GPU; here
+the duration of a larger job is multiplied by its GPUs, and it starts where enough are free.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
 @dataclass
 class AlloX(SharesPolicy):
-    """Starts the jobs that come first on their GPUs in the best matching of the oldest `alpha` of the waiting jobs."""
+    """Starts the jobs that are first on their GPUs in the best matching of the oldest share `alpha` of waiting jobs."""
 
     name: ClassVar[str] = "gavel-allox"
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, needs={REMAINING_WORK})
@@ -36,7 +36,7 @@ class AlloX(SharesPolicy):
             raise input_error("alpha", f"it is {self.alpha}", "give a share of the waiting jobs from 0 to 1")
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Match the jobs that wait to the GPUs that are left."""
+        """Match the waiting jobs to the free GPUs."""
         problem = snapshot.problem
         free = problem.num_gpus.astype(np.int64)
         self._kept = {job_id: column for job_id, column in self._kept.items() if job_id in set(snapshot.ids)}

@@ -13,7 +13,7 @@ from simsched.toolkit.rounds import SharesPolicy, Snapshot, Speeds, Unit
 
 @dataclass
 class IsolatedShares(SharesPolicy):
-    """Gives every job an n-th of each type's GPUs, at most all its time (Gavel, OSDI'20, its baseline "isolated")."""
+    """Gives every job an n-th of each type's GPUs, at most all its time (Gavel, OSDI'20, the baseline "isolated")."""
 
     name: ClassVar[str] = "gavel-isolated"
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)
@@ -27,7 +27,7 @@ class IsolatedShares(SharesPolicy):
 
 @dataclass
 class ProportionalShares(SharesPolicy):
-    """Splits every job's time over the types as their GPUs are (Gavel, OSDI'20, section 4.1)."""
+    """Splits every job's time over the types in proportion to their GPUs (Gavel, OSDI'20, section 4.1)."""
 
     name: ClassVar[str] = "gavel-proportional"
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)

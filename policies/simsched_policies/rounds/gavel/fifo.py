@@ -19,8 +19,8 @@ from simsched.toolkit.rounds import PackedShares, Snapshot, Unit
 class GavelFifo(PackedShares):
     """Serves jobs in the order of arrival up to the first that does not fit.
 
-    With `packed` later jobs are put beside a running one while the speeds of both, relative to those when alone, add up
-    to more than `packing_threshold`.
+    With `packed`, later jobs join a running one if the speeds of both, relative to running alone, sum to more than
+    `packing_threshold`.
     """
 
     name: ClassVar[str] = "gavel-fifo"
@@ -31,7 +31,7 @@ class GavelFifo(PackedShares):
     _kept: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Return all the time of one type for the first jobs."""
+        """Give the first jobs all their time on one type."""
         aware = self.speeds != "none"
         rates = snapshot.problem.throughput.tolist()
         free = [int(count) for count in snapshot.problem.num_gpus]
@@ -59,7 +59,7 @@ class GavelFifo(PackedShares):
         return shares
 
     def _partners(self, snapshot: Snapshot) -> dict[str, str]:
-        """Return by running job the waiting one that joins it: its best partner, ties to the first."""
+        """Return for each running job the waiting one that joins it: its best partner, ties to the first."""
         problem, pairs = snapshot.problem, snapshot.problem.pairs
         if pairs is None:
             return {}
@@ -84,7 +84,7 @@ class GavelFifo(PackedShares):
         guest: int,
         snapshot: Snapshot,
     ) -> float:
-        """Return what two jobs achieve beside each other on the host's type, each relative to its speed alone."""
+        """Return the summed speeds of two packed jobs on the host's type, relative to running alone."""
         rates = together.get((min(host, guest), max(host, guest)))
         column = self._kept[snapshot.jobs[host].id]
         alone = problem.throughput[[min(host, guest), max(host, guest)], column]

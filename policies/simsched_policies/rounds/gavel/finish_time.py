@@ -1,7 +1,7 @@
 """Finish-time fairness: minimises the largest ratio of a job's finish time to that in an n-th of the cluster.
 
-Narayanan et al., Gavel (OSDI'20), section 4.2, after Themis (NSDI'20). As in Gavel's simulator weights do not count,
-and the time that past steps take in isolation adds up from one computation of shares to the next.
+Narayanan et al., Gavel (OSDI'20), section 4.2, after Themis (NSDI'20). As in Gavel's simulator weights are ignored, and
+the time of past steps in isolation accumulates from one computation of shares to the next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
 @dataclass
 class _Notes:
-    """What is kept of a job: its rate in isolation and progress left when last looked at, and seconds so far."""
+    """The record of a job: its rate in isolation and remaining progress at the last update, and seconds so far."""
 
     isolated_rate: float
     remaining: float
@@ -28,7 +28,7 @@ class _Notes:
 
 @dataclass
 class FinishTimeFairness(SharesPolicy):
-    """Minimises the largest finish-time ratio; knows what jobs have left.
+    """Minimises the largest finish-time ratio; knows the remaining work of jobs.
 
     With `speeds: reference`, Gavel's agnostic form, all types count as the first of the cluster.
     """
@@ -41,7 +41,7 @@ class FinishTimeFairness(SharesPolicy):
     _notes: dict[str, _Notes] = field(default_factory=dict, init=False, repr=False)
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Bring the notes up to date and solve the program."""
+        """Update the records and solve the program."""
         problem, remaining = snapshot.problem, snapshot.remaining
         rates = (problem.throughput * isolated(problem)).sum(axis=1)
         notes: dict[str, _Notes] = {}

@@ -14,13 +14,13 @@ from simsched.policy import REMAINING_WORK, Traits
 from simsched.toolkit.programs import Program, makespan, min_jct
 from simsched.toolkit.rounds import PackedShares, SharesPolicy, Snapshot, Unit
 
-#: How far from the least sum of completion times a solution may be, relatively.
+#: Relative tolerance on the least sum of completion times.
 _GAP = 1e-3
 
 
 @dataclass
 class Makespan(PackedShares):
-    """Has the last of the present jobs end as early as possible, were its share to stay."""
+    """Minimises the end of the last present job if shares stay as they are."""
 
     name: ClassVar[str] = "gavel-makespan"
     traits: ClassVar[Traits] = replace(PackedShares.traits, needs={REMAINING_WORK})
@@ -35,7 +35,7 @@ class Makespan(PackedShares):
 
 @dataclass
 class MinJct(SharesPolicy):
-    """Makes the sum of the present jobs' completion times the least, were their shares to stay."""
+    """Minimises the sum of the present jobs' completion times if shares stay as they are."""
 
     name: ClassVar[str] = "gavel-min-jct"
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, needs={REMAINING_WORK})

@@ -15,9 +15,9 @@ from simsched.toolkit.rounds import PackedShares, Snapshot, Unit
 
 @dataclass
 class MaxMin(PackedShares):
-    """Gives every job the same multiple of its weighted proportional share; jobs' weights count.
+    """Gives every job the same multiple of its proportional share, by job weight.
 
-    With `packed` jobs of one GPU may also run in pairs, and a job's rate sums both.
+    With `packed`, jobs of one GPU may also run in pairs, and a job's rate sums both.
     """
 
     name: ClassVar[str] = "gavel-max-min"

@@ -1,6 +1,6 @@
 """POP: max-min fairness solved in parts (Narayanan et al., SOSP'21), for clusters with many jobs.
 
-Jobs are dealt to parts at each computation of shares, evenly by size; the paper deals them once.
+Jobs are distributed over the parts at each computation of shares, evenly by size; the paper does so once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Pop(SharesPolicy):
     parts: int = 4
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where there is no part."""
+        """Raise `InputError` if there is no part."""
         super().__post_init__()
         if self.parts < 1:
             raise input_error("parts", f"it is {self.parts}", "give the number of parts, at least 1")

@@ -1,7 +1,7 @@
 """Gandiva's random packing as Gavel compares with it (Narayanan et al., OSDI'20, section 7.1).
 
-Equal time for all while they fit; else jobs are paired at random, and pairs that do less than one job alone break up.
-The policy `gandiva` is Gandiva itself.
+Equal time for all while they fit; otherwise jobs are paired at random, and pairs that achieve less than one job alone
+split up. The policy `gandiva` is Gandiva itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GandivaPacking(PackedShares):
     _packing: RandomPacking | None = field(default=None, init=False, repr=False)
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Draw pairs for the jobs that have none, and divide the cluster."""
+        """Draw pairs for unpaired jobs, and divide the cluster."""
         if self._packing is None:
             self._packing = RandomPacking(Random(int(snapshot.rng.integers(2**63))))
         problem = snapshot.problem

@@ -24,7 +24,7 @@ GAVEL_PRICES: Mapping[str, float] = MappingProxyType({"k80": 0.135, "p100": 0.43
 
 @dataclass
 class MaxThroughput(SharesPolicy):
-    """Makes the sum of all jobs' rates the largest, raw or `normalised`."""
+    """Maximises the sum of all jobs' rates, raw or `normalised`."""
 
     name: ClassVar[str] = "gavel-max-throughput"
 
@@ -39,9 +39,9 @@ class MaxThroughput(SharesPolicy):
 class MinCost(SharesPolicy):
     """Maximises the sum of all jobs' rates per dollar; with `slos`, jobs with a deadline get what they need.
 
-    `prices_per_h` are dollars for an hour of a GPU by type, Gavel's by default; types without a price cost 1. If not
-    all deadlines can be met, none counts; one that has passed does not. Jobs without a share of idle GPUs do not get
-    them, since they would have to pay: Gavel's simulator does so, and puts jobs on V100s while these are idle.
+    `prices_per_h` are dollars per GPU-hour by type, Gavel's by default; types without a price cost 1. If not all
+    deadlines can be met, none counts; passed deadlines never count. Idle GPUs do not go to jobs without a share of
+    them, which would have to pay; Gavel's simulator does give them, and puts jobs on V100s while these are idle.
     """
 
     name: ClassVar[str] = "gavel-min-cost"
@@ -64,7 +64,7 @@ class MinCost(SharesPolicy):
 
     @property
     def signals(self) -> frozenset[Signal]:
-        """Return what jobs have left, too, where deadlines count."""
+        """Also return the signal of remaining work if deadlines count."""
         return super().signals | ({REMAINING_WORK} if self.slos else frozenset())
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
@@ -77,7 +77,7 @@ class MinCost(SharesPolicy):
 
 
 def _least_rates(snapshot: Snapshot) -> Floats:
-    """Return the rate that each job needs to end before its deadline, 0 without one or after it."""
+    """Return the rate that each job needs to meet its deadline, 0 without one or after it."""
     deadlines = [job.request.deadline_s for job in snapshot.jobs]
     left_s = np.array([np.inf if due is None else due for due in deadlines]) - snapshot.age_s
     return np.where(left_s > 0, snapshot.remaining / np.where(left_s > 0, left_s, 1.0), 0.0)

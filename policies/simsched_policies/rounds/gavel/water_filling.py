@@ -16,18 +16,18 @@ from simsched.policy import JOBS_OF_TENANTS, Becomes, Traits
 from simsched.toolkit.programs import Entities, water_filling
 from simsched.toolkit.rounds import SharesPolicy, Snapshot, Unit
 
-#: How the jobs of an entity share what it gets: by weight, or first come, first served.
+#: How the jobs of an entity share its allocation: by weight, or first come, first served.
 Rule = Literal["fairness", "fifo"]
 
 
 @dataclass
 class WaterFilling(SharesPolicy):
-    """Gives every job as much as it can have without taking from jobs that have less."""
+    """Gives every job as much as possible without taking from jobs that have less."""
 
     name: ClassVar[str] = "gavel-water-filling"
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Solve the programs, a level each."""
+        """Solve one program per level."""
         return snapshot.by_job(water_filling(snapshot.problem))
 
 
@@ -35,7 +35,7 @@ class WaterFilling(SharesPolicy):
 class Hierarchical(SharesPolicy):
     """Shares the cluster between tenants by weight, and inside a tenant by jobs' weights or in order of arrival.
 
-    `weights` and `rules` are by tenant, the others having 1 and `rule`.
+    `weights` and `rules` are by tenant; other tenants have weight 1 and `rule`.
     """
 
     name: ClassVar[str] = "gavel-hierarchical"

@@ -1,22 +1,23 @@
-"""Gandiva: jobs take turns on GPUs, share them in pairs where a trial shows that this pays, and migrate.
+"""Gandiva: jobs take turns on GPUs, share them in pairs if a trial shows a gain, and migrate.
 
 Idea: introspection instead of profiles (Xiao et al., Gandiva, OSDI'18, sections 3 and 4). Every job has a home, the
-GPUs on which it takes its turns, in slices of a minute. A new job goes to the least loaded node with room among those
-kept for jobs of its size, else to an empty one, else to any with room; without room it takes turns with the others of
-its size, and if no node is kept for these it queues. Room that comes up goes to the queue, then to jobs that wait for a
-turn elsewhere. When jobs have left, others move to nodes kept for their size, and off nodes that are almost empty.
-While any job waits, one is put onto the GPUs of a running one; both are measured, and unless the sum of their speeds,
-each relative to its own when alone, exceeds 1, they are parted and not tried again. Once nobody waits, pairs get GPUs
-of their own if some are free. With `grow` jobs then double into idle GPUs of their node, shrink back if they are no
-faster, and give the GPUs back as soon as a job waits.
+GPUs on which it takes its turns in slices of a minute. A new job goes to the least loaded node with room among those
+kept for jobs of its size, else to an empty one, else to any with room; without room it takes turns with others of its
+size, and if no node is kept for that size it queues. New room goes to the queue, then to jobs that wait for a turn
+elsewhere. After departures, jobs move to nodes kept for their size, and off nodes that are almost empty. While any job
+waits, one is packed onto the GPUs of a running one; both are measured, and unless the sum of their speeds, each
+relative to running alone, exceeds 1, they are separated and not tried again. Once no job waits, pairs get separate GPUs
+if some are free. With `grow`, jobs then double into idle GPUs of their node, shrink back if they are no faster, and
+release the GPUs as soon as a job waits.
 
 Published: slices of 60 s, the order in which nodes are chosen, migration while a node in use has three quarters of its
 GPUs free. From memory: room goes to waiting jobs, and a trial lasts about a minute, here two slices. Only the first of
-a pair counts as load. A job larger than a node takes whole nodes, kept for such jobs, and its rest like a small job.
+a pair counts as load. A job larger than a node takes whole nodes, kept for such jobs, and places the rest like a small
+job.
 
-Deviations: only jobs that have run alone are tried, because a speed can only be compared with a measured one, those
-whose profile keeps the GPU least busy first; a request cannot declare that its job may grow: with `grow` all do that
-can use more GPUs at the batch asked for, and by default none. `time-slicing` is the reduced form without pairs, homes
+Deviations: only jobs that have run alone are tried, because speeds are compared with measured ones, in order of GPU
+utilisation in their profile, lowest first; a request cannot declare that its job may grow: with `grow`, all jobs that
+can use more GPUs at the requested batch do, by default none. `time-slicing` is the reduced form without pairs, homes
 and migration.
 """
 
@@ -53,9 +54,9 @@ from simsched_policies.sharing.gandiva.on_trial import Pairs
 
 @dataclass
 class Gandiva(Policy):
-    """Takes turns every `quantum_s` seconds on the nodes of its size, packs pairs on trial, and migrates.
+    """Rotates jobs every `quantum_s` seconds on the nodes of their size, packs pairs on trial, and migrates.
 
-    Without `affinity` every node is kept for any size. A node in use is almost empty with `sparse_share` of its GPUs
+    Without `affinity` every node is kept for any size. A node in use is almost empty if `sparse_share` of its GPUs are
     free.
     """
 
@@ -79,7 +80,7 @@ class Gandiva(Policy):
     _pairs: Pairs = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Start without jobs; raises `ValueError` for a trial of no slice and a share that is none."""
+        """Start without jobs; raises `ValueError` for a trial without slices or an invalid share."""
         if self.trial_slices < 1 or not 0 <= self.sparse_share <= 1:
             raise ValueError("trial_slices must be at least 1, and sparse_share between 0 and 1")
         self._quantum = Quantum(self.name, self.quantum_s)
@@ -91,13 +92,13 @@ class Gandiva(Policy):
         return not self.grow
 
     def begin(self, cluster: Cluster) -> None:
-        """Learn the nodes, how much memory their GPUs have, and how close they are."""
+        """Record the nodes, the memory of their GPUs, and their distances."""
         self._cluster = cluster
         self._homes = Homes(cluster, by_affinity=self.affinity, sparse_share=self.sparse_share)
         self._pairs = Pairs(cluster, self.trial_slices * self.quantum_s)
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
-        """Keep the batch asked for; with `grow` refuse a job that can never get its GPUs."""
+        """Keep the requested batch; with `grow` refuse a job that can never get its GPUs."""
         gpus = max(self._cluster.gpus_by_type.values(), default=request.num_gpus)
         if self.grow and request.num_gpus > gpus:
             message = f"asks for {request.num_gpus} GPUs, and no type has more than {gpus}"
@@ -105,7 +106,7 @@ class Gandiva(Policy):
         return super().agent(request, facts)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Judge the trials, give everybody a home, let jobs take turns, and try new pairs."""
+        """Evaluate the trials, give every job a home, let jobs take turns, and try new pairs."""
         self._update(view)
         shrunk = self._shrunk(view)
         if shrunk:
@@ -157,7 +158,7 @@ class Gandiva(Policy):
         self._homes.update(view)
 
     def _part(self, view: View) -> list[str]:
-        """Part the pairs that do not pay, and return the guests; from now on they take turns with their hosts."""
+        """Separate the pairs without gain, and return the guests, which now take turns with their hosts."""
         parted = self._pairs.judge(view)
         for host, guest in parted.items():
             home = self._homes.of(host)
@@ -166,7 +167,7 @@ class Gandiva(Policy):
         return list(parted.values())
 
     def _house(self, order: Iterable[JobView], view: View) -> None:
-        """Give the jobs of the queue homes, those first that have waited longest, and migrate once others have left."""
+        """Give queued jobs homes, longest waiting first, and migrate after departures."""
         queue = [job for job in order if self._homes.of(job.id) is None]
         queue = [job for job in queue if not self._homes.settle(job)]
         if self.migration and view.finished:
@@ -185,7 +186,7 @@ class Gandiva(Policy):
         return still
 
     def _unpack(self, allocations: dict[str, Allocation], view: View) -> list[str]:
-        """Give guests GPUs of their own if some are free, as jobs share only under overload, and return them."""
+        """Give guests separate GPUs if some are free, since jobs share only under overload, and return these guests."""
         unpacked = []
         for host, guest in list(self._pairs.guests.items()):
             if self._homes.settle(view.jobs[guest], worst=Fit.ROOM):
@@ -200,7 +201,7 @@ class Gandiva(Policy):
             allocations[job.id] = home
 
     def _shrunk(self, view: View) -> dict[str, Allocation]:
-        """Return jobs that must shrink back to the GPUs that they ask for, since others wait or growth did not pay."""
+        """Return the jobs that must shrink to their requested GPUs, since others wait or growth brought no gain."""
         grown = [job for job in view.jobs.values() if gpus_of(job.allocation) > job.num_gpus]
         waits = any(not job.running for job in view.jobs.values())
         shrunk: dict[str, Allocation] = {}
@@ -211,7 +212,7 @@ class Gandiva(Policy):
         return shrunk
 
     def _grow(self, allocations: dict[str, Allocation], view: View) -> None:
-        """Double jobs into idle GPUs of their node, those that have waited longest for a turn first."""
+        """Double jobs into idle GPUs of their node, longest wait for a turn first."""
         for job_id, held in allocations.items():
             job, (node, gpus) = view.jobs[job_id], held[0]
             can = job.limits is not None and len(held) == 1 and held == job.allocation and gpus == job.num_gpus

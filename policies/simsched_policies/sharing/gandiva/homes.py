@@ -1,7 +1,7 @@
 """Where jobs take their turns: heights and affinities of nodes, the placement of new jobs, and migration.
 
-Source: Gandiva (OSDI'18), Algorithm 1 and sections 3.2 and 4. The height of a node is the GPUs that its jobs ask for
-over those that it has; above 1 they take turns. Its affinity is the size of the jobs for which it is kept.
+Source: Gandiva (OSDI'18), Algorithm 1 and sections 3.2 and 4. The height of a node is the ratio of the GPUs that its
+jobs ask for to those that it has; above 1 they take turns. Its affinity is the size of the jobs for which it is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from simsched.toolkit import gpu_types
 
 
 class Fit(IntEnum):
-    """How well a node suits a job, the best first: the order in which Algorithm 1 looks for nodes."""
+    """How well a node suits a job, best first: the order in which Algorithm 1 searches nodes."""
 
     OWN = 0
     EMPTY = 1
@@ -32,12 +32,12 @@ class Homes:
     """
 
     def __init__(self, cluster: Cluster, *, by_affinity: bool, sparse_share: float) -> None:
-        """Begin with empty nodes; one in use with `sparse_share` of its GPUs free or more is to be emptied."""
+        """Start with empty nodes; a node in use with at least `sparse_share` of its GPUs free is to be emptied."""
         self._types = [node.gpu_type for node in cluster.nodes]
         self._kinds = gpu_types(cluster.nodes)
         self._sizes = [node.gpus for node in cluster.nodes]
         self._used = [0] * len(self._sizes)
-        #: The size of each job of a node, in the order in which they came.
+        #: The size of each job of a node, in order of arrival.
         self._jobs: list[dict[str, int]] = [{} for _ in self._sizes]
         self._of: dict[str, Allocation] = {}
         self._by_affinity = by_affinity
@@ -55,15 +55,15 @@ class Homes:
         return self._of.get(job_id)
 
     def affinity(self, node: int) -> int | None:
-        """Return the size of the jobs for which a node is kept, None where it is empty."""
+        """Return the size of the jobs for which a node is kept, None if it is empty."""
         return next(iter(self._jobs[node].values()), None)
 
     def room(self, node: int) -> int:
-        """Count the GPUs of a node that its jobs do not ask for, below 0 where they take turns."""
+        """Count the GPUs of a node that its jobs do not ask for; negative if they take turns."""
         return self._sizes[node] - self._used[node]
 
     def settle(self, job: JobView, *, worst: Fit = Fit.CROWDED) -> bool:
-        """Give a job a home on the nodes that suit it best, none worse than `worst`; return whether it has one now."""
+        """Give a job a home on the nodes that suit it best, none worse than `worst`; return whether it now has one."""
         found = [home for kind in self._kinds if job.facts.runs_on(kind) and (home := self._best(job, kind))]
         best = min(found, key=lambda pair: pair[0], default=None)
         if best is None or best[0][0] > worst:
@@ -72,7 +72,7 @@ class Homes:
         return True
 
     def move(self, job: JobView, home: Allocation) -> None:
-        """Give a job this home instead of the one that it has; one on a single node may be larger than it asks for."""
+        """Replace the home of a job; one on a single node may be larger than it asks for."""
         self.leave(job.id)
         self._of[job.id] = home
         for node, gpus in home:
@@ -80,13 +80,13 @@ class Homes:
             self._jobs[node][job.id] = min(gpus, job.num_gpus)
 
     def leave(self, job_id: str) -> None:
-        """Take a job's home away."""
+        """Remove a job's home."""
         for node, gpus in self._of.pop(job_id, ()):
             self._used[node] -= gpus
             del self._jobs[node][job_id]
 
     def running(self, order: Iterable[JobView], view: View) -> dict[str, Allocation]:
-        """Return the homes of the jobs that run together, those first in `order` first; who does not fit is skipped."""
+        """Return the homes of the jobs that run together, in `order`; a job that does not fit is skipped."""
         left = Capacity.idle(view)
         chosen: dict[str, Allocation] = {}
         for job in order:
@@ -97,7 +97,7 @@ class Homes:
         return chosen
 
     def migrate(self, jobs: Iterable[JobView]) -> None:
-        """Move jobs to nodes of their own affinity, then off nodes that are almost empty."""
+        """Move jobs to nodes of matching affinity, then off nodes that are almost empty."""
         jobs = [job for job in jobs if len(self._of.get(job.id, ())) == 1]
         for job in jobs:
             source = self._of[job.id][0][0]
@@ -131,7 +131,7 @@ class Homes:
     def _best(self, job: JobView, kind: str) -> tuple[tuple[Fit, float], Allocation] | None:
         """Return the fewest nodes of a type that suit a job best, with the worst fit and height among them.
 
-        None where they are too few.
+        None if they are too few.
         """
         nodes = [node for node, own in enumerate(self._types) if own == kind and self._sizes[node]]
         largest = max((self._sizes[node] for node in nodes), default=0)
@@ -156,7 +156,7 @@ class Homes:
         return self._fit(node, gpus), self._used[node] / self._sizes[node]
 
     def _fit(self, node: int, gpus: int) -> Fit:
-        """Say how well a node suits a job, or the part of it, of so many GPUs."""
+        """Return how well a node suits a job, or a part of one, of this many GPUs."""
         own = not self._by_affinity or self.affinity(node) == gpus
         if self.room(node) >= gpus:
             return Fit.OWN if own else Fit.ROOM if self._jobs[node] else Fit.EMPTY

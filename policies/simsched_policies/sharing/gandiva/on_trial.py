@@ -1,4 +1,4 @@
-"""Pairs on trial: who shares whose GPUs, what jobs have measured of themselves, and which pairs did not pay.
+"""Pairs on trial: which jobs share GPUs, the measured speeds of jobs, and which pairs had no gain.
 
 Source: Gandiva (OSDI'18), section 3.3.
 """
@@ -16,7 +16,7 @@ class Pairs:
     """Hosts and the guests on their GPUs."""
 
     def __init__(self, cluster: Cluster, trial_s: float) -> None:
-        """Begin without pairs; a trial lasts `trial_s` seconds."""
+        """Start without pairs; a trial lasts `trial_s` seconds."""
         self._cluster, self._memory, self._trial_s = cluster, GpuMemory.of(cluster), trial_s
         #: The guest of each host.
         self.guests: dict[str, str] = {}
@@ -26,11 +26,11 @@ class Pairs:
 
     @property
     def on_trial(self) -> bool:
-        """Return whether a trial is under way."""
+        """Return whether a trial is running."""
         return bool(self._trials)
 
     def update(self, view: View) -> dict[str, str]:
-        """Note the speeds of jobs that run alone and part pairs with a finished job; return guests left, by host."""
+        """Record the speeds of jobs that run alone and dissolve pairs with a finished job; return guests by host."""
         left = {host: guest for host, guest in self.guests.items() if host not in view.jobs and guest in view.jobs}
         self.guests = {host: guest for host, guest in self.guests.items() if {host, guest} <= view.jobs.keys()}
         self._trials = {host: end_s for host, end_s in self._trials.items() if host in self.guests}
@@ -41,7 +41,7 @@ class Pairs:
         return left
 
     def judge(self, view: View) -> dict[str, str]:
-        """Part the pairs whose trial is over and did not pay, and return their guests by host.
+        """Separate the pairs whose trial ended without gain, and return their guests by host.
 
         A trial pauses while its pair does not run.
         """
@@ -58,7 +58,7 @@ class Pairs:
         return parted
 
     def pack(self, waiting: Iterable[JobView], running: Mapping[str, Allocation], view: View) -> list[str]:
-        """Put waiting jobs onto the GPUs of others, on trial, and return them; a pair that waits stays as it is."""
+        """Pack waiting jobs onto the GPUs of others, on trial, and return them; a waiting pair stays together."""
         packed = []
         free = sorted((view.jobs[host] for host in running if host not in self.guests), key=_busy)
         for guest in sorted((job for job in waiting if job.id not in self.guests), key=_busy):
@@ -72,12 +72,12 @@ class Pairs:
         return packed
 
     def part(self, host: str) -> None:
-        """End a pair that may be formed again."""
+        """Dissolve a pair that may be formed again."""
         del self.guests[host]
         self._trials.pop(host, None)
 
     def gains(self, job: JobView, gpus: int) -> bool:
-        """Return whether a job is faster on more GPUs of its node, as far as it has measured that."""
+        """Return whether a job is faster on more GPUs of its node, according to its measurements."""
         node = job.allocation[0][0]
         few, many = (
             self._alone.get((job.id, site_of(self._cluster, ((node, count),)))) for count in (job.num_gpus, gpus)
@@ -94,7 +94,7 @@ class Pairs:
         return self._speed(job) / alone if alone else 0.0
 
     def _speed(self, job: JobView) -> float:
-        """Return the examples a second of a running job, else its progress; 0 where nothing is measured."""
+        """Return the examples per second of a running job, or else its progress; 0 without measurements."""
         measured = job[MEASURED_SPEEDS].get(site_of(self._cluster, job.allocation)) if job.running else None
         return 0.0 if measured is None else measured.throughput or measured.rate
 

@@ -1,7 +1,7 @@
 """The allocation search of Pollux as a pure function of arrays, independent of the simulator.
 
 ``search`` takes an ``AllocationProblem`` (speedups, caps, nodes, the current allocation) and returns an allocation, its
-fitness and a population to start the next round from; ``upper_bound`` says how much better any allocation could be.
+fitness and a population to start the next round from; ``upper_bound`` bounds the fitness of any allocation.
 Importing this package loads numpy only; numba and scipy are loaded at the first search and the first bound.
 """
 

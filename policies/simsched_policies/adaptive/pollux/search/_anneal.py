@@ -1,10 +1,10 @@
 """Local search by ruin and recreate: take a few related jobs off their nodes, put them back, keep improvements.
 
-A move frees all jobs of one or two nodes, or what blocks a job's return to its current row, or some jobs at random;
-each is then placed at the best of all its configurations under a random price for a GPU. Jobs and nodes are drawn by
-regret: at the price of the Lagrangian bound, the gap to it is the sum of what each job is worth less than it would be
-on the GPUs that it would rather buy, and of the price of idle GPUs. Worse allocations are accepted now and then
-(simulated annealing). After Schrimpf et al. (2000), record breaking optimisation by ruin and recreate.
+A move frees all jobs of one or two nodes, or the jobs that block another job's return to its current row, or some jobs
+at random; each is then placed in its best configuration at a random price of a GPU. Jobs and nodes are drawn by regret.
+At the price of the Lagrangian bound, the gap to that bound is the sum over jobs of the worth that each loses against
+the GPUs that it would buy, plus the price of idle GPUs. Worse allocations are sometimes accepted (simulated annealing).
+After Schrimpf et al. (2000), record breaking optimisation by ruin and recreate.
 """
 
 from typing import NamedTuple
@@ -39,33 +39,33 @@ from ._state import (
 
 RUIN = 12  # most jobs taken off in one move
 PATIENCE = 2  # epochs without a gain after which the search stops
-BACK, NODES = 2, 6  # of 8 moves: for a return to a current row; these and those around nodes; the rest at random
+BACK, NODES = 2, 6  # of 8 moves: returns to a current row; these plus moves around nodes; the rest are random
 AROUND, SOME = 2, 5  # most nodes, most jobs at random
-STAY, LESS = 3, 7  # of 16 moves: the first job gets its current row back; these and those where one must take less
+STAY, LESS = 3, 7  # of 16 moves: the first job gets its current row back; these plus moves where one must take less
 ANY = 1 << 30
 
 _sum = leaf(ordered_sum)
 
 
 class Plan(NamedTuple):
-    """How long and how warm to search, and where."""
+    """The length, temperature and prices of a search."""
 
     moves: int  # at most
-    epoch: int  # moves in which it cools; then it is warm again
+    epoch: int  # moves of one cooling; then the temperature is reset
     warm: float  # first temperature, in units of a typical term
     cooling: float  # factor of the temperature from one move to the next
     enough: float  # stop at this total value
-    gain: float  # what counts as one in an epoch
-    price: float  # value of a GPU, the centre of the prices tried
+    gain: float  # the least improvement that counts as a gain in an epoch
+    price: float  # price of a GPU, the centre of the prices tried
     top: FloatArray  # [J] most that each job is worth after paying this price for its GPUs
-    draws: int  # among at most so many jobs, and half as many nodes, is the one with most regret chosen
+    draws: int  # largest sample of jobs (of nodes: half) from which the one with most regret is chosen
     prices: FloatArray  # factors of the price
     logs: FloatArray  # logarithms of evenly spaced numbers in (0, 1)
 
 
 @leaf
 def _mark(job: int, ruined: IntArray, chosen: IntArray, size: int) -> int:
-    """Add a job to the ones to take off, unless it is there already or may not move."""
+    """Add a job to those to remove, unless it is already there or may not move."""
     if size < ruined.shape[0] and chosen[job] == 0:
         ruined[size] = job
         chosen[job] = 1
@@ -82,7 +82,7 @@ def _mark_node(node: IntArray, n: int, ruined: IntArray, chosen: IntArray, size:
 
 @leaf
 def _regret(state: State, plan: Plan, job: int) -> float:
-    """Return how much less a job is worth, after paying for its GPUs, than with the GPUs it would rather buy."""
+    """Return a job's regret: its worth net of the price of GPUs, below that with the GPUs it would buy."""
     return plan.top[job] - state.term[job] + plan.price * state.row[job, TOTAL]  # type: ignore[no-any-return]
 
 
@@ -120,7 +120,7 @@ def _draw_node(state: State, plan: Plan) -> int:
 
 @leaf
 def _pick(problem: Problem, state: State, plan: Plan, ruined: IntArray, chosen: IntArray) -> int:
-    """Choose the jobs to take off; ``chosen`` is 2 for pinned jobs and 0 for all others. Returns how many."""
+    """Choose the jobs to remove and return their number; ``chosen`` is 2 for pinned jobs and 0 for all others."""
     row, node, keep, random = state.row, state.node, problem.keep, state.random
     kind = draw(random, 8)
     size = 0
@@ -150,9 +150,10 @@ def _pick(problem: Problem, state: State, plan: Plan, ruined: IntArray, chosen: 
 
 @leaf
 def _recreate(problem: Problem, state: State, plan: Plan, ruined: IntArray, had: IntArray, size: int) -> None:
-    """Place the removed jobs, in random order and each at a random price, then offer each again what is left over.
+    """Place the removed jobs in random order, each at a random price, then offer the GPUs left over to each again.
 
-    Now and then the first one placed must change its row and take fewer GPUs than it had (``had``, beside ``ruined``).
+    Sometimes the first one placed must change its row and take fewer GPUs than it had (``had``, aligned with
+    ``ruined``).
     """
     row, levels, random, keep = state.row, state.levels, state.random, problem.keep
     way = draw(random, 16)
@@ -200,10 +201,10 @@ def _undo(problem: Problem, state: State, order: IntArray, saved: IntArray, term
 
 @jit
 def anneal(problem: Problem, state: State, best: IntArray, plan: Plan, out: IntArray) -> float:
-    """Improve the state by at most ``plan.moves`` moves; returns the best value.
+    """Improve the state by at most ``plan.moves`` moves; return the best value.
 
-    Leaves the best rows in ``best`` [J, 3 + 2 M].
-    ``out[0]`` counts the moves made, ``out[1]`` the rows evaluated. ``best`` starts as a copy of the state's rows.
+    The best rows end up in ``best`` [J, 3 + 2 M]. ``out[0]`` counts the moves made, ``out[1]`` the rows evaluated.
+    ``best`` starts as a copy of the state's rows.
     """
     jobs, width = state.row.shape
     most = min(RUIN, problem.movable.shape[0])
@@ -252,7 +253,7 @@ def anneal(problem: Problem, state: State, best: IntArray, plan: Plan, out: IntA
         out[1] += size
         if after - before >= heat * plan.logs[draw(state.random, plan.logs.shape[0])]:
             value += after - before
-            if abs(before) > 1e4 * abs(value):  # what is left of a large number would be rounding
+            if abs(before) > 1e4 * abs(value):  # subtracting from a large number would leave only rounding errors
                 value = _sum(state.term)
             for i in range(size):
                 if stale[order[i]] == 0:

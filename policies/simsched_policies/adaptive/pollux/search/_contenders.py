@@ -1,9 +1,9 @@
-"""Which waiting jobs may get GPUs at all, where there are far more of them than GPUs.
+"""Which waiting jobs may get GPUs at all when they far outnumber the GPUs.
 
-If an optimal allocation gives a waiting job g GPUs on a class of nodes, others hold at most G - g. Among the G - g + 1
-waiting jobs to which that is worth most, one holds nothing and can replace it on the same nodes without loss of
-fitness. Hence jobs among the first G - g + 1 for some number and class suffice; the search ignores the others and loses
-no optimum.
+If an optimal allocation gives a waiting job g GPUs on a class of nodes, the others hold at most G - g. Of the G - g + 1
+waiting jobs that value these GPUs most, at least one holds nothing and can take its place without loss of fitness.
+Hence it suffices to search jobs among the first G - g + 1 for some g and some class; ignoring the others loses no
+optimum.
 """
 
 from dataclasses import replace
@@ -12,14 +12,14 @@ import numpy as np
 
 from .allocation_problem import AllocationProblem, BoolArray, FloatArray, IntArray
 
-#: Waiting jobs up to here are all looked at, whatever the number of GPUs.
+#: Up to this many waiting jobs are all searched, whatever the number of GPUs.
 MANY = 1000
 
 
 def contenders(problem: AllocationProblem) -> IntArray | None:
-    """Return the jobs to search with: those that hold GPUs or are pinned, and those that may get some; None for all.
+    """Return the jobs to search with: those that hold GPUs, are pinned, or may get some; None for all.
 
-    All are searched where no more than `MANY` jobs wait, or no more than there are GPUs.
+    All are searched if at most `MANY` jobs wait, or at most as many as there are GPUs.
     """
     gpus = int(problem.node_gpus.sum())
     waiting = ~problem.held & (problem.current_nodes == 0)
@@ -61,7 +61,7 @@ def _may_get_some(problem: AllocationProblem, places: IntArray, gpus: int) -> Bo
 
 
 def _first(values: FloatArray, most: int) -> IntArray:
-    """Return where the `most` largest values stand, of equal ones the first."""
+    """Return the indices of the `most` largest values; ties go to the first."""
     if values.size <= most:
         return np.arange(values.size)
     least = np.partition(values, values.size - most)[values.size - most]

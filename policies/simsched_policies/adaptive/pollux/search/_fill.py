@@ -12,8 +12,8 @@ from .allocation_problem import AllocationProblem, AnyIntArray, job_values
 def fill_idle(problem: AllocationProblem, allocation: AnyIntArray, rng: np.random.Generator) -> AnyIntArray:
     """Return the allocation [J, N] with idle GPUs given to jobs that have none and whose restart factor is 0.
 
-    Starting such a job adds nothing to the fitness of this round, hence no search does it, but costs nothing either,
-    and the job keeps the GPUs without a restart in the next round.
+    Starting such a job adds nothing to the fitness of this round, so no search does it. But it costs nothing either,
+    and in the next round the job keeps the GPUs without a restart.
     """
     waiting = (problem.restart_factor == 0) & ~problem.held & (problem.current_nodes == 0)
     if waiting.any():

@@ -1,6 +1,6 @@
 """Kernels of the genetic search: make a child, repair it, value it, and let the fittest survive.
 
-An individual is an allocation [J, N] of 16-bit integers with the worth of each row: only rows that a child does not
+An individual is an allocation [J, N] of 16-bit integers with the worth of each row; only rows that a child does not
 inherit unchanged are valued again. Powers come from tables, see ``_tables``.
 """
 
@@ -20,13 +20,13 @@ UNIT = 1 << 30
 class Breeding(NamedTuple):
     """What the operators need besides the problem. Probabilities are in units of 1 / UNIT."""
 
-    base: Genes  # [J, N] the current allocation, zero rows where a row may not be kept
+    base: Genes  # [J, N] the current allocation, zero rows if a row may not be kept
     order: IntArray  # [J] jobs in the order in which repair serves them, pinned ones first
-    pinned: IntArray  # [J] 1 where the row must stay
+    pinned: IntArray  # [J] 1 if the row must stay
     size: IntArray  # [N] GPUs of each node
     crossover: int
-    reset: int  # of a row to the current one
-    shrink: int  # of a row, then of each of its elements, to be set to 0
+    reset: int  # probability of resetting a row to the current one
+    shrink: int  # probability that a row, then each of its elements, is set to 0
     random: IntArray  # [2]
 
 
@@ -138,7 +138,7 @@ def _tournament(breeding: Breeding, fit: FloatArray, size: int) -> int:
 
 @leaf
 def _is_new(genes: Genes, fit: FloatArray, size: int, child: int) -> bool:
-    """Whether no other individual holds exactly the same; only those of equal fitness are looked at."""
+    """Whether no other individual is identical; only those of equal fitness are compared."""
     for i in range(size):
         if i != child and fit[i] == fit[child]:
             same = True
@@ -170,7 +170,7 @@ def settle(problem: Problem, breeding: Breeding, genes: Genes, terms: FloatArray
 def breed(problem: Problem, breeding: Breeding, genes: Genes, terms: FloatArray, fit: FloatArray, size: int) -> int:
     """Fill ``genes`` from ``size`` on with distinct children of the first ``size`` individuals; return the new size.
 
-    Binary tournament, one cut between jobs, both children kept. Gives up after three tries a place.
+    Binary tournament, one cut between jobs, both children kept. Gives up after three attempts per place.
     """
     limit, jobs, nodes = genes.shape
     free = np.zeros(nodes, np.int64)

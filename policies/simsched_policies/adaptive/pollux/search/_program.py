@@ -1,7 +1,7 @@
 """The mixed-integer program behind the bound: which configurations of jobs fit on the nodes together.
 
 Variables: one for each configuration of each job; for each group of nodes the number of (changed) jobs on one node by
-size; and GPUs and nodes used there by distributed jobs that change, together or job by job.
+size; and the GPUs and nodes that changing distributed jobs use there, in total or job by job.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Term = tuple[IntArray, FloatArray | IntArray | float]  # variables and their coe
 
 @dataclass(frozen=True)
 class Columns:
-    """Configurations, one entry each: the job, ``group`` (NOTHING, CURRENT or a class of nodes), GPUs, worth."""
+    """Configurations, one entry for each: the job, ``group`` (NOTHING, CURRENT or a class of nodes), GPUs, worth."""
 
     job: IntArray
     group: IntArray
@@ -26,7 +26,7 @@ class Columns:
 
 @dataclass
 class _Rows:
-    """Constraints being gathered: sum of values x variables, at most ``high`` and at least ``low``."""
+    """Constraints under construction: ``low`` <= sum of values x variables <= ``high``."""
 
     width: int
     row: list[int] = field(default_factory=list)
@@ -52,25 +52,25 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Nodes:
-    """The variables of one group of alike nodes."""
+    """The variables of one group of identical nodes."""
 
     sizes: IntArray  # jobs on one node: their GPUs
-    items: IntArray  # and how many there are
-    gpus: IntArray  # of distributed jobs, all together or one by one
+    items: IntArray  # and the number of such jobs
+    gpus: IntArray  # GPUs of distributed jobs, in total or one by one
     touched: IntArray  # nodes used by them
 
 
 def program_bound(
     problem: AllocationProblem, columns: Columns, time_limit_s: float, *, whole: bool, split: bool
 ) -> float:
-    """Return an upper bound of the summed worth; infinite when none was found in time.
+    """Return an upper bound of the summed worth; infinite if none is found in time.
 
     Args:
         problem: the round.
-        columns: the configurations to choose from; no other could be part of a better allocation.
+        columns: the configurations to choose from; no other can be part of a better allocation.
         time_limit_s: for the solver.
-        whole: choices are whole, and busy nodes have constraints of their own; otherwise the linear relaxation.
-        split: follow how each distributed job spreads over the nodes, instead of all of them together.
+        whole: choices are integral, and busy nodes have separate constraints; otherwise the linear relaxation.
+        split: track how each distributed job spreads over the nodes, instead of all of them in total.
     """
     from scipy import sparse  # slow to load
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to load
@@ -94,7 +94,7 @@ def program_bound(
 
 
 def _node_groups(problem: AllocationProblem, columns: Columns, whole: bool, split: bool) -> IntArray:
-    """[N] a label for each node; nodes of one label share their constraints. Alike are idle nodes of one size."""
+    """[N] a label for each node; nodes with one label share their constraints. Idle nodes of one size are identical."""
     labels = np.unique(problem.node_gpus, return_inverse=True)[1]
     if whole:
         kept = columns.job[columns.group == CURRENT]

@@ -1,4 +1,4 @@
-"""Where the local search starts: the price of a GPU, what could be reached at best, and an allocation at that price."""
+"""Where the local search starts: the price of a GPU, the best value in reach, and an allocation at that price."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ ANY = 1 << 30
 
 @leaf
 def _buy(choices: FloatArray, job: int, price: float) -> int:
-    """Return the GPUs whose worth to a job, after paying the price of each, is largest; of equal ones the fewest."""
+    """Return the GPUs whose worth to a job, after paying the price of each, is largest; ties go to the fewest."""
     used = 0
     best = choices[job, 0]
     for g in range(1, choices.shape[1]):
@@ -81,9 +81,9 @@ def price_gpus(choices: FloatArray, gpus: int, top: FloatArray) -> float:
 
 @leaf
 def share_gpus(choices: FloatArray, reached: FloatArray, steps: IntArray) -> float:
-    """Return the value that ``reached.size - 1`` GPUs allow where nodes do not matter, by dynamic programming.
+    """Return the value that ``reached.size - 1`` GPUs allow if nodes do not matter, by dynamic programming.
 
-    ``reached`` is zeroed and ``steps`` [W] room to work in.
+    ``reached`` must be zeroed; ``steps`` [W] is scratch space.
     """
     for j in range(choices.shape[0]):
         count = 0
@@ -116,12 +116,12 @@ def _load_row(problem: Problem, state: State, rows: IntArray, job: int) -> None:
 
 @jit
 def load(problem: Problem, state: State, rows: IntArray, price: float) -> None:
-    """Fill an empty state with those of the given rows that fit, pinned jobs first; the jobs left out buy GPUs.
+    """Fill an empty state with those of the given rows that fit, pinned jobs first; the remaining jobs buy GPUs.
 
-    Current rows go first: a row without a restart never yields to one with.
+    Current rows go first: a row without a restart never yields to one with a restart.
     """
     jobs = rows.shape[0]
-    limit = max(jobs, ANY)  # not a literal, for which numba would compile ``place`` once more
+    limit = max(jobs, ANY)  # not a literal, for which numba would compile ``place`` a second time
     held = np.ones(jobs, np.int64)
     for j in problem.movable:
         held[j] = 0

@@ -1,8 +1,8 @@
 """A partial or whole allocation that is changed job by job: adding, removing and placing a job.
 
 No powers are computed here: values come from tables, which makes compiled and interpreted runs agree bit for bit. A row
-is a short list of (node, GPUs); nodes are found through counts of nodes by free GPUs, which makes equal nodes equal.
-Arrays are few and packed, because numba pays for every array of a tuple at every call.
+is a short list of (node, GPUs). Nodes are found through counts by free GPUs, which treats identical nodes alike. Arrays
+are few and packed, because numba pays for every array of a tuple at every call.
 """
 
 from typing import NamedTuple
@@ -22,28 +22,28 @@ LOW, CAP = 0, 1
 MODULUS_A, MODULUS_B = 2147483563, 2147483399
 #: Nodes of a block, one bit each; two bits of a word stay unused to avoid signs.
 BLOCK = 62
-#: Which bit a number with one bit has, by its remainder: the powers of 2 below 2**66 differ modulo 67.
+#: The index of the only bit of a number, by its remainder: the powers of 2 below 2**66 differ modulo 67.
 BITS = np.array([next((bit for bit in range(66) if 2**bit % 67 == rest), -1) for rest in range(67)])
 
 
 class Problem(NamedTuple):
-    """What stays fixed during a search. J jobs, K node classes, W GPU counts, M longest row."""
+    """The constants of a search. J jobs, K node classes, W GPU counts, M longest row."""
 
     value: FloatArray  # [J, K, W] worth of a changed row
     keep_value: FloatArray  # [J] worth of the current row
     limits: IntArray  # [J, 2] fewest and most GPUs
-    keep: IntArray  # [J, 3 + 2 M] current rows; KEPT is 1 where the row may be kept and is not empty
+    keep: IntArray  # [J, 3 + 2 M] current rows; KEPT is 1 if the row may be kept and is not empty
     movable: IntArray  # the jobs that are not pinned
     exclusive: int  # 1: one distributed job a node
 
 
 class State(NamedTuple):
-    """What changes. S is the size of the largest node."""
+    """The state that changes. S is the size of the largest node."""
 
     row: IntArray  # [J, 3 + 2 M]
     term: FloatArray  # [J] worth of the row
     node: IntArray  # [N, 3 + S]
-    levels: IntArray  # [2, S + 1, 1 + blocks]: how many nodes, then which ones, a bit each
+    levels: IntArray  # [2, S + 1, 1 + blocks]: the number of nodes, then one bit for each of them
     random: IntArray  # [2] state of the generator
 
 
@@ -66,7 +66,7 @@ def _shift(levels: IntArray, which: int, node: int, level: int, more: int) -> No
 
 @leaf
 def _next(levels: IntArray, which: int, level: int, node: int) -> int:
-    """Return the first node at or after ``node`` with ``level`` GPUs free, -1 where there is none."""
+    """Return the first node at or after ``node`` with ``level`` GPUs free, -1 if there is none."""
     rest = node % BLOCK
     for block in range(1 + node // BLOCK, levels.shape[2]):
         mask = (
@@ -81,7 +81,7 @@ def _next(levels: IntArray, which: int, level: int, node: int) -> int:
 
 @leaf
 def _next_from(levels: IntArray, level: int, start: int, passed: int, nodes: int) -> int:
-    """Return the first open node with ``level`` GPUs free, round from ``start`` after ``passed`` nodes; -1 for none."""
+    """Return the first open node with ``level`` GPUs free, cyclic from ``start`` after ``passed`` nodes; or -1."""
     if levels[OPEN, level, 0] == 0 or passed == nodes:
         return -1
     if start + passed < nodes:
@@ -95,7 +95,7 @@ def _next_from(levels: IntArray, level: int, start: int, passed: int, nodes: int
 
 @leaf
 def _give(problem: Problem, state: State, n: int, gpus: int, spread: int) -> None:
-    """Change a node's free GPUs and distributed jobs by so many."""
+    """Change a node's free GPUs and distributed jobs by these numbers."""
     node, levels = state.node, state.levels
     level = node[n, FREE]
     after = level + gpus
@@ -132,7 +132,7 @@ def remove(problem: Problem, state: State, job: int) -> None:
 
 @leaf
 def install(problem: Problem, state: State, job: int) -> None:
-    """Take the GPUs of a job's row, already written in ``state.row``, off the free ones."""
+    """Remove the GPUs of a job's row, already written in ``state.row``, from the free ones."""
     row, node = state.row, state.node
     count = row[job, COUNT]
     spread = 1 if count > 1 else 0
@@ -152,7 +152,7 @@ def copy_row(source: IntArray, i: int, target: IntArray, k: int) -> None:
 
 @leaf
 def fits(row: IntArray, job: int, node: IntArray, exclusive: int) -> bool:
-    """Whether nodes have room for a row, and no other distributed job where that matters."""
+    """Whether nodes have room for a row, and no other distributed job if interference is avoided."""
     count = row[job, COUNT]
     for i in range(count):
         n = row[job, FIRST + 2 * i]
@@ -171,7 +171,7 @@ def place_keep(problem: Problem, state: State, job: int) -> None:
 
 @leaf
 def _room(levels: IntArray, want: int) -> int:
-    """GPUs free on the ``want`` open nodes with most room, 0 where fewer nodes have any; ``want`` 0: on all of them."""
+    """GPUs free on the ``want`` open nodes with most room (0: on all of them); 0 if fewer nodes have any."""
     room = 0
     used = 0
     for level in range(levels.shape[1] - 1, 0, -1):
@@ -183,7 +183,7 @@ def _room(levels: IntArray, want: int) -> int:
 
 @leaf
 def place(problem: Problem, state: State, job: int, price: float, limit: int, classes: int, may_keep: bool) -> None:
-    """Give a job without GPUs the row worth most after paying ``price`` for each GPU, as nodes stand now.
+    """Give a job without GPUs the row worth most after paying ``price`` for each GPU, on the nodes as they are.
 
     At most ``limit`` GPUs and the first ``classes`` node classes if the row is not the current one. Ties go to no GPU,
     then to the current row, then to few GPUs.
@@ -248,7 +248,7 @@ def _same_row(row: IntArray, keep: IntArray, job: int) -> bool:
 
 @leaf
 def _choose_one(state: State, job: int, gpus: int, exclusive: int) -> None:
-    """Write a row on one node: the tightest fit, on a node closed to distributed jobs if any; at times any fit."""
+    """Write a row on one node: the tightest fit, preferably on a node closed to distributed jobs; sometimes any fit."""
     row, levels = state.row, state.levels
     level = gpus
     while levels[ALL, level, 0] == 0:

@@ -1,4 +1,4 @@
-"""From a round to the tables that the kernels work on: the only place where powers are taken, always by numpy."""
+"""Builds the tables of a round for the kernels: the only place where powers are computed, always by numpy."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from simsched.arithmetic import exp, log
 from ._state import BLOCK, COUNT, FIRST, FREE, JOBS, KEPT, TOTAL, FloatArray, IntArray, Problem, State
 from .allocation_problem import AllocationProblem, AnyIntArray, places_of, power_mean
 
-STEEPEST = 600.0  # largest exponent of e in a table; beyond it all that is bad is equally bad
+STEEPEST = 600.0  # largest exponent of e in a table; values beyond it are all equally bad
 GENTLE = 12.0  # exponents up to here are searched directly
 
 
@@ -46,7 +46,7 @@ def pack_rows(problem: AllocationProblem, allocation: AnyIntArray, longest: int)
 
 def unpack_rows(problem: AllocationProblem, rows: IntArray) -> AnyIntArray:
     """Undo ``pack_rows``: the allocation [J, N]."""
-    allocation = np.zeros(problem.current.shape, problem.current.dtype)  # pages are touched where a job is
+    allocation = np.zeros(problem.current.shape, problem.current.dtype)  # touch only the pages of nodes that hold jobs
     used = np.arange((rows.shape[1] - FIRST) // 2)[None, :] < rows[:, COUNT, None]
     job, place = np.nonzero(used)
     allocation[job, rows[job, FIRST + 2 * place]] = rows[job, FIRST + 2 * place + 1]
@@ -54,13 +54,13 @@ def unpack_rows(problem: AllocationProblem, rows: IntArray) -> AnyIntArray:
 
 
 def longest_row(problem: AllocationProblem) -> int:
-    """Return the most nodes that a row may touch."""
+    """Return the largest number of nodes that a row may touch."""
     now = int(problem.current_nodes.max(initial=1))
     return max(1, now, min(problem.nodes, int(problem.max_gpus.max(initial=1))))
 
 
 def middle(problem: AllocationProblem, values: FloatArray, exponent: float) -> float:
-    """Return the power mean of values [J] without jobs that no allocation could serve: a unit for the tables."""
+    """Return the power mean of values [J] without jobs that no allocation could serve: the unit of the tables."""
     served = problem.attainable > problem.floor * (1 + 1e-9)
     return power_mean(values[served], exponent) if served.any() else problem.floor
 
@@ -68,8 +68,8 @@ def middle(problem: AllocationProblem, values: FloatArray, exponent: float) -> f
 def build(problem: AllocationProblem, exponent: float, scale: float) -> Problem:
     """Build the kernels' view of a round for one exponent; terms are measured in units of ``scale``.
 
-    A job's worth counts from the best that it could reach: with a negative exponent, jobs that cannot be served would
-    otherwise drown all others.
+    A job's worth is relative to the best that it could reach: with a negative exponent, jobs that cannot be served
+    would otherwise dominate all others.
     """
     best = worth(problem.attainable, exponent, scale)
     keep = pack_rows(problem, problem.current, longest_row(problem))
@@ -85,7 +85,7 @@ def build(problem: AllocationProblem, exponent: float, scale: float) -> Problem:
 
 
 def capacity_choices(problem: Problem, node_gpus: IntArray) -> FloatArray:
-    """[J, W] the largest worth of a job on each number of GPUs, where only node sizes limit it; -inf where none is."""
+    """[J, W] the largest worth of a job on each number of GPUs if only node sizes limit it; -inf if there is none."""
     jobs, classes, width = problem.value.shape
     gpus = np.arange(width)
     allowed = (gpus >= problem.limits[:, :1]) & (gpus <= problem.limits[:, 1:])
@@ -116,6 +116,6 @@ def empty_state(problem: Problem, node_gpus: IntArray, random: IntArray) -> Stat
 
 
 def stages(exponent: float) -> list[float]:
-    """List the exponents to search with in turn: terms of an extreme one differ by more than a double can hold."""
+    """List the exponents to search with in turn: terms of an extreme one would exceed the range of a double."""
     gentle = float(np.clip(exponent, -GENTLE, GENTLE))
     return [exponent] if gentle == exponent else [gentle, exponent]

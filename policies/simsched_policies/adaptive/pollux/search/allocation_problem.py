@@ -22,19 +22,19 @@ BoolArray = NDArray[np.bool_]
 class AllocationProblem:
     """The jobs, the nodes and the exponent of one scheduling round.
 
-    A job holds no GPU or between ``min_gpus`` and ``max_gpus`` of them (a pinned job exactly its current row). Shapes:
+    A job holds no GPU or between ``min_gpus`` and ``max_gpus`` of them (a pinned job: exactly its current row). Shapes:
     J jobs, N nodes, K node classes (class ``min(nodes, K) - 1``), W = 1 + the largest GPU count of the table.
 
     Attributes:
         speedup: [J, K, W] speedup over the fair share for a node class and a number of GPUs; 0 at 0 GPUs. Entries
-            beyond a job's cap are padding and never read, as are cells that no placement can have (two nodes, one GPU).
-            One class alone (nodes do not matter) is stored as two equal ones.
+            beyond a job's cap are padding and never read, like cells that no placement can have (two nodes, one GPU). A
+            single class (nodes do not matter) is stored as two equal ones.
         max_gpus: [J] cap on the GPUs of a job.
         node_gpus: [N] GPUs of each node; sizes may differ, 0 is a node that is down.
-        current: [J, N] GPUs that each job holds on each node now; kept as 16-bit integers where they suffice.
+        current: [J, N] GPUs that each job holds on each node now; kept as 16-bit integers if they suffice.
         restart_factor: [J] in [0, 1]; multiplies the scaled speedup of a row that differs at all from ``current``.
         min_gpus: [J] fewest GPUs that a job can run on; None for no minimum.
-        pinned: [J] jobs whose row must stay as it is; None for no such job.
+        pinned: [J] jobs whose row must stay as it is; None for none.
         weight: scalar or [J]; the scaled speedup is ``speedup * weight`` (nodes / GPUs of the cluster in the published
             search).
         fairness: the exponent p of the power mean, any finite number; 0 is the geometric mean.
@@ -42,7 +42,7 @@ class AllocationProblem:
         floor: added to every scaled speedup; gives a job without GPUs a finite term.
 
     Raises:
-        ValueError: when shapes, ranges or pinned rows do not fit together; the message names the array.
+        ValueError: if shapes, ranges or pinned rows are inconsistent; the message names the array.
     """
 
     speedup: FloatArray
@@ -58,7 +58,7 @@ class AllocationProblem:
     floor: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Turn the arrays into contiguous ones of one type each and check them."""
+        """Convert the arrays to contiguous ones of fixed types and check them."""
         for name in ("speedup", "restart_factor"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
         for name in ("max_gpus", "node_gpus"):
@@ -126,7 +126,7 @@ class AllocationProblem:
 
     @cached_property
     def keepable(self) -> BoolArray:
-        """[J] jobs whose current row, looked at alone, is allowed; always true of pinned jobs."""
+        """[J] whether the current row of a job is allowed on its own; always true of pinned jobs."""
         job, node, gpus = self.places
         fits = np.ones(self.jobs, np.bool_)
         fits[job[gpus > self.node_gpus[node]]] = False
@@ -135,14 +135,14 @@ class AllocationProblem:
 
     @cached_property
     def current_values(self) -> FloatArray:
-        """[J] scaled speedup plus floor of the current rows; the floor where a row may not be kept."""
+        """[J] scaled speedup plus floor of the current rows; the floor if a row may not be kept."""
         total = np.where(self.keepable, self.current_gpus, 0)
         group = np.clip(self.current_nodes, 1, self.speedup.shape[1]) - 1
         return np.asarray(self.scaled[np.arange(self.jobs), group, total])
 
     @cached_property
     def attainable(self) -> FloatArray:
-        """[J] an upper bound of the scaled speedup plus floor that each job alone could reach."""
+        """[J] an upper bound of the scaled speedup plus floor that each job could reach on its own."""
         gpus = np.arange(self.speedup.shape[2])
         most = np.minimum(self.max_gpus, self.node_gpus.sum())
         allowed = (gpus >= self.lowest[:, None]) & (gpus <= most[:, None]) & ~self.held[:, None]
@@ -229,12 +229,12 @@ def job_values(problem: AllocationProblem, allocation: AnyIntArray) -> FloatArra
 
 
 def fitness(problem: AllocationProblem, allocation: AnyIntArray) -> float:
-    """Return the fitness of an allocation [J, N], computed plainly; every search is checked against it."""
+    """Return the fitness of an allocation [J, N]; the reference that checks every search."""
     return power_mean(job_values(problem, allocation), problem.fairness)
 
 
 def violations(problem: AllocationProblem, allocation: AnyIntArray) -> list[str]:
-    """Describe what makes an allocation [J, N] infeasible; an empty list if feasible."""
+    """List the reasons why an allocation [J, N] is infeasible; empty if it is feasible."""
     allocation = np.asarray(allocation)
     if allocation.shape != problem.current.shape:
         return [f"allocation has shape {allocation.shape}, not {problem.current.shape}"]

@@ -1,9 +1,9 @@
 """An upper bound on the fitness of a round that no feasible allocation exceeds.
 
-For one exponent the power mean is monotone in a sum over jobs: a round chooses one configuration per job, no GPU, the
-current row, or g GPUs on a class of nodes. The relaxations, from coarse to fine: only the number of GPUs counts (by a
-price for a GPU); nodes, packing and interference count (a mixed-integer program solved by HiGHS through scipy); and how
-each distributed job spreads over the nodes counts too.
+For a fixed exponent the power mean is monotone in a sum over jobs, and a round chooses one configuration per job: no
+GPU, the current row, or g GPUs on a class of nodes. The relaxations, from coarse to fine: only the number of GPUs
+counts (by a price for a GPU); nodes, packing and interference count (a mixed-integer program solved by HiGHS through
+scipy); and how each distributed job spreads over the nodes counts too.
 """
 
 from time import perf_counter
@@ -17,15 +17,16 @@ from ._tables import worth
 from .allocation_problem import AllocationProblem, AnyIntArray, FloatArray, IntArray, fitness, is_feasible
 
 SAFETY = 1e-6  # the solver's tolerances, as a share of the sum of terms
-CLOSE = 1e-5  # a relative gap at which no finer relaxation is tried
-WHOLE_CELLS = 4096  # jobs x nodes up to which choices are whole and every busy node has its own constraints
+CLOSE = 1e-5  # relative gap below which no finer relaxation is tried
+WHOLE_CELLS = 4096  # jobs x nodes up to which choices are integral and every busy node has its own constraints
 MOST_COLUMNS = 60_000  # configurations beyond which only the number of GPUs is relaxed
 
 
 def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocation: AnyIntArray | None = None) -> float:
     """Return a number that the fitness of no feasible allocation of this round exceeds.
 
-    A program that is not solved in time gives a weaker bound, never a wrong one; the solver's tolerances are added on.
+    A program that is not solved in time gives a weaker bound, never a wrong one; the bound includes the solver's
+    tolerances.
 
     Args:
         problem: the round.
@@ -34,7 +35,7 @@ def upper_bound(problem: AllocationProblem, time_limit_s: float = 10.0, allocati
             search.
 
     Raises:
-        ValueError: when ``allocation`` breaks a rule of the round.
+        ValueError: if ``allocation`` breaks a rule of the round.
     """
     if problem.jobs == 0:
         return 0.0
@@ -95,7 +96,7 @@ def _scale(problem: AllocationProblem, reached: float) -> float:
 
 
 def _as_fitness(problem: AllocationProblem, total: float, reached: float) -> float:
-    """Turn a bound of the sum of the columns' worth into one of the fitness, the solver's tolerances added on."""
+    """Turn a bound on the summed worth of the columns into one on the fitness, including the solver's tolerances."""
     p, scale = problem.fairness, _scale(problem, reached)
     if not np.isfinite(total):
         return np.inf

@@ -7,7 +7,7 @@ growth into free GPUs, and repair. What differs, and why:
 - Selection and survival use the fitness alone. The published search sorts by fitness and a utility (NSGA-II) but
   returns the fittest; one objective spends no effort on a front that is thrown away.
 - The current allocation is always in the first population: the result is never worse than changing nothing, which the
-  published search may lose. The previous population is taken over job by job, not by position.
+  published search may lose. The previous population is matched by job, not by position.
 - Repair takes GPUs from the second *distributed* job of a node; the published one also takes them from jobs on a single
   node that come later in the order. Pinned jobs are served first.
 - It stops when the best individual has not improved for some generations.
@@ -29,7 +29,7 @@ CROSSOVER, RESET, SHRINK = 0.9, 0.1, 0.1
 def search_genetic(
     problem: AllocationProblem, population: AnyIntArray, rng: np.random.Generator, options: SearchOptions
 ) -> SearchResult:
-    """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
+    """Search a round with nodes and jobs that may move; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)
     first = [problem.current, *population][: options.population_size]
     genes = np.zeros((2 * options.population_size, problem.jobs, problem.nodes), np.int16)
@@ -50,7 +50,7 @@ def search_genetic(
 def _evolve(
     problem: AllocationProblem, tables: Problem, random: IntArray, genes: Genes, size: int, options: SearchOptions
 ) -> tuple[int, int, int]:
-    """Evolve the first ``size`` individuals in place, best first; returns their number, generations, evaluations."""
+    """Evolve the first ``size`` individuals in place, best first; return their number, generations and evaluations."""
     breeding = _breeding(problem, tables, random)
     terms = np.zeros(genes.shape[:2])
     fit: FloatArray = np.full(genes.shape[0], -np.inf)

@@ -1,7 +1,7 @@
-"""The default search: a greedy start from what runs now, then local search by ruin and recreate.
+"""The default search: a greedy start from the current allocation, then local search by ruin and recreate.
 
-An unchanged row avoids the restart factor, hence most jobs keep theirs; a job that changes gains nothing from its old
-place, hence its row is only a choice of (node class, GPUs) on any nodes with room. See ``_anneal`` for the moves. The
+An unchanged row avoids the restart factor, so most jobs keep theirs. A job that changes gains nothing from its old
+place, so its row is only a choice of (node class, GPUs) on any nodes with room. See ``_anneal`` for the moves. The
 steps:
 
 1. price a GPU by the Lagrangian relaxation of the total capacity, which also bounds the value that can be reached; in
@@ -24,21 +24,21 @@ from ._tables import build, capacity_choices, empty_state, longest_row, middle, 
 from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_values
 from .result import SearchOptions, SearchResult
 
-# Of jobs there are no more than GPUs here, as the others must wait in any case.
-MOVES, MOST_EXTRA, EXTRA = 30, 8000, 150  # moves a job, and in all min(8000, 150 a job) more
-EPOCH, EPOCH_EXTRA = 20, 200  # least moves of an epoch: so many a job, and so many more
-DRAWS, JOBS_A_DRAW, MOST_DRAWS = 4, 16, 16  # a choice is among at most 4 jobs, one more for each 16, never over 16
-CLOSE = 3e-5  # what is nothing: a gap to the bound, a gain of an epoch, as a share of the typical term of every job
+# Here jobs do not outnumber GPUs, since the others must wait anyway.
+MOVES, MOST_EXTRA, EXTRA = 30, 8000, 150  # moves per job, plus min(8000, 150 per job) in all
+EPOCH, EPOCH_EXTRA = 20, 200  # least moves of an epoch: per job, plus a constant
+DRAWS, JOBS_A_DRAW, MOST_DRAWS = 4, 16, 16  # a choice is among 4 jobs plus one for each 16, at most 16
+CLOSE = 3e-5  # negligible gap to the bound and gain of an epoch, as a share of the typical term of every job
 MOST_CELLS = 2**20  # jobs x GPUs x GPUs of a job up to which dynamic programming bounds the value
 WARM, COLD = 0.1, 0.001  # first and last temperature, in typical terms
-PRICES = np.array([0.9, 1.0, 1.1] * 5 + [0.0, 0.5, 2.0])  # mostly near the one found, now and then far off
+PRICES = np.array([0.9, 1.0, 1.1] * 5 + [0.0, 0.5, 2.0])  # mostly near the price found, sometimes far off
 LOGS = log((np.arange(1024) + 0.5) / 1024)
 
 
 def search_hybrid(
     problem: AllocationProblem, population: AnyIntArray, rng: np.random.Generator, options: SearchOptions
 ) -> SearchResult:
-    """Search a round that has jobs that may move, and nodes; ``population`` [P, J, N] may be empty."""
+    """Search a round with nodes and jobs that may move; ``population`` [P, J, N] may be empty."""
     random = rng.integers(1, 2147483000, size=2)
     starts: list[AnyIntArray] = [problem.current, *population[: options.starts]]
     unit = middle(problem, problem.current_values, 0.0)
@@ -73,7 +73,7 @@ def _search_exponent(
     options: SearchOptions,
     counts: IntArray,
 ) -> AnyIntArray:
-    """Anneal for one exponent from the best of the starts; returns an allocation [J, N]."""
+    """Anneal for one exponent from the best of the starts; return an allocation [J, N]."""
     tables = build(problem, exponent, unit)
     gpus, top = int(problem.node_gpus.sum()), np.zeros(problem.jobs)
     choices = capacity_choices(tables, problem.node_gpus)
@@ -107,7 +107,7 @@ def _search_exponent(
 def _start(
     problem: AllocationProblem, tables: Problem, starts: list[IntArray], price: float, top: FloatArray, random: IntArray
 ) -> State:
-    """Load the best of the starts, and of the first without the rows that jobs would not buy again at the price."""
+    """Load the best of the starts, or of the first one without rows that jobs would not buy again at the price."""
     bought = starts[0].copy()
     bought[tables.keep_value - price * tables.keep[:, TOTAL] < top - 1e-9 * np.abs(top)] = 0
     state, value = None, -np.inf
@@ -121,7 +121,7 @@ def _start(
 
 
 def _rows(problem: AllocationProblem, start: AnyIntArray, current: IntArray) -> IntArray:
-    """Return an allocation as rows; those of the current one are at hand."""
+    """Return an allocation as rows; the rows of the current one are cached."""
     if start is not problem.current:
         return pack_rows(problem, start, longest_row(problem))
     rows = current.copy()
@@ -136,5 +136,5 @@ def _typical(problem: AllocationProblem, exponent: float, unit: float, state: St
     group = np.clip(state.row[:, COUNT], 1, problem.speedup.shape[1]) - 1
     speedup = problem.speedup[np.arange(problem.jobs), group, state.row[:, TOTAL]]
     factor = np.where(state.row[:, KEPT] == 1, 1.0, problem.restart_factor)
-    values = speedup * problem.weight * factor + problem.floor  # as `job_values`, without the whole allocation
+    values = speedup * problem.weight * factor + problem.floor  # same as `job_values`, without unpacking the allocation
     return float(np.sort(np.abs(worth(values, exponent, unit)))[problem.jobs // 2])

@@ -13,7 +13,7 @@ def match_population(population: AnyIntArray, old_ids: Sequence[Hashable], new_i
     The published simulator pairs rows by position, which gives rows to the wrong jobs when their order changes.
 
     Raises:
-        ValueError: when the ids do not name each row once.
+        ValueError: if the ids do not name each row exactly once.
     """
     if population.ndim != 3 or population.shape[1] != len(old_ids):
         raise ValueError(f"population has shape {population.shape} but there are {len(old_ids)} old ids")

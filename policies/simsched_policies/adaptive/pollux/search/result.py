@@ -1,4 +1,4 @@
-"""What a search is told and what it returns."""
+"""The options of a search and its result."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How hard to search. The defaults meet the targets of the captured rounds.
+    """How long to search. The defaults meet the targets on the captured rounds.
 
     Attributes:
         effort: moves of the hybrid search, as a factor of the default; time grows in proportion.
-        starts: how many individuals of the previous population the hybrid search looks at, besides the current
-            allocation.
-        fill_idle: give idle GPUs to jobs that gain nothing from them in this round (restart factor 0, as on arrival)
+        starts: how many individuals of the previous population the hybrid search starts from, besides the current
+        allocation. fill_idle: give idle GPUs to jobs that gain nothing from them in this round (restart factor 0, as on
+        arrival)
             but will in the next; the fitness is unchanged.
         population_size: individuals of the genetic search.
-        generations: most generations of the genetic search.
+        generations: largest number of generations of the genetic search.
         stagnation: generations without a better individual after which the genetic search stops.
     """
 

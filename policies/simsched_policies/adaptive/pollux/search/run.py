@@ -1,4 +1,4 @@
-"""The one entrance to the search."""
+"""The entry point of the search."""
 
 from dataclasses import replace
 from typing import Literal
@@ -20,7 +20,7 @@ def search(
     seed_or_rng: int | np.random.Generator = 0,
     options: SearchOptions | None = None,
 ) -> SearchResult:
-    """Find an allocation of high fitness; never one below keeping the current rows that still fit.
+    """Find an allocation of high fitness, never lower than that of keeping the current rows that still fit.
 
     The same arguments and seed give the same allocation, bit for bit, with numba's compiler on or off.
 
