@@ -25,8 +25,6 @@ import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-#: The share of the GPUs that a log asks for on average.
-LOAD = 0.85
 POLICIES: dict[str, dict[str, object]] = {
     "fifo": {},
     "slurm-backfill": {},
@@ -37,12 +35,9 @@ POLICIES: dict[str, dict[str, object]] = {
 def make_trace(jobs: int, seed: int, nodes: int | None, path: Path) -> None:
     """Write a trace: the submissions, GPUs, durations and limits of its jobs."""
     if nodes is not None:
-        import numpy as np
-        from backfill_scale import PER_NODE, log_of
+        from compare import draw
 
-        specs = log_of(jobs, nodes * PER_NODE * LOAD, None, np.random.default_rng(seed))
-        rows = [(spec.submit_time_s, spec.num_gpus, spec.duration_s, spec.time_limit_s) for spec in specs]
-        path.write_text(json.dumps(list(zip(*rows, strict=True))))
+        path.write_text(json.dumps(list(zip(*draw(jobs, nodes, seed), strict=True))))
         return
     from simsched.workload.generator import GeneratorOptions, generate_from_seed
 

@@ -88,9 +88,9 @@ class Measured:
     ends_s: dict[int, int] = field(default_factory=dict)
 
 
-def draw(jobs: int, nodes: int) -> list[tuple[int, int, int, int]]:
+def draw(jobs: int, nodes: int, seed: int = 1) -> list[tuple[int, int, int, int]]:
     """Draw jobs: submission, GPUs, duration and the user's estimate, one to three times as long."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     gpus = rng.choice(SIZES, jobs, p=SHARES)
     runs_s = np.clip(rng.lognormal(7, 1.5, jobs), 10, 5 * 86_400).astype(int)
     estimates_s = np.ceil(runs_s * (1 + 2 * rng.random(jobs))).astype(int)

@@ -11,18 +11,14 @@ measurements alone. Mean ratio with the 95 % interval of Student's t over worklo
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-from scipy.stats import t as student
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
-
 from simsched_policies.adaptive.optimus import Optimus
 from simsched_policies.adaptive.pollux import Pollux
 from simsched_policies.queues.tiresias import Tiresias
@@ -30,6 +26,7 @@ from simsched_policies.queues.tiresias import Tiresias
 from simsched.applications import ApplicationCatalogue, initial_batch_sizes, tuned_configurations
 from simsched.engine import EngineOptions, MemoryRecorder, simulate
 from simsched.model import Application, BatchChoice, Cluster, JobSpec, Running, Site, StepTime
+from simsched.results import estimate
 from simsched.workload.readers import read_trace
 from simsched.workload.recipes import PolluxRecipe, draw_workload
 
@@ -61,35 +58,11 @@ class Split:
         return self._physics.run(site, batch, epoch)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: mean JCT of each workload under a policy, by what is fitted, over that on measurements."""
-
-    policy: str
-    decisions: str
-    physics: str
-    ratios: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Return the mean ratio."""
-        return float(np.mean(self.ratios))
-
-    @property
-    def half_width(self) -> float:
-        """Return half the 95 % interval of the mean ratio."""
-        count = len(self.ratios)
-        if count < 2:
-            return float("nan")
-        return float(np.std(self.ratios, ddof=1) / np.sqrt(count) * student.ppf(0.975, count - 1))
-
-    def text(self) -> str:
-        """Return the row as one of a Markdown table."""
-        worst = max(self.ratios, key=lambda ratio: abs(ratio - 1)) - 1
-        return (
-            f"| {self.policy} | {self.decisions} | {self.physics} | {len(self.ratios)} "
-            f"| {self.mean - 1:+.1%} ±{self.half_width:.1%} | {worst:+.1%} |"
-        )
+def row_of(policy: str, decisions: str, physics: str, ratios: Sequence[float]) -> str:
+    """Return a row of a Markdown table: mean JCT of each workload, by what is fitted, over that on measurements."""
+    found, worst = estimate(ratios), max(ratios, key=lambda ratio: abs(ratio - 1)) - 1
+    wide = math.nan if found.half_width is None else found.half_width
+    return f"| {policy} | {decisions} | {physics} | {found.n} | {found.mean - 1:+.1%} ±{wide:.1%} | {worst:+.1%} |"
 
 
 def mean_jct_s(jobs: Sequence[JobSpec], applications: ApplicationCatalogue, policy: str) -> float:
@@ -143,8 +116,8 @@ def main() -> int:
         base = {seed: mean_jct_s(jobs[seed], truth, policy) for seed in chosen}
         for decisions, physics in ways(policy):
             known = mixed(fitted, measured, decisions, physics)
-            ratios = tuple(mean_jct_s(jobs[seed], known, policy) / base[seed] for seed in chosen)
-            print(Row(policy, decisions, physics, ratios).text(), flush=True)
+            ratios = [mean_jct_s(jobs[seed], known, policy) / base[seed] for seed in chosen]
+            print(row_of(policy, decisions, physics, ratios), flush=True)
         print(f"{policy}: {time.process_time() - began:.0f} s of CPU", file=sys.stderr)
     return 0
 

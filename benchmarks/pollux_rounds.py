@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
-
 from simsched_policies.adaptive.pollux.search import AllocationProblem, SearchOptions, search, upper_bound, violations
 
 BUSY_JOBS = 8

@@ -11,12 +11,8 @@ import argparse
 import resource
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "policies"))
-
 from simsched_policies.adaptive.pollux.search import AllocationProblem, fitness, search, upper_bound, violations
 
 NODE_GPUS, MOST_GPUS = 4, 64

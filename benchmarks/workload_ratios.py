@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +21,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from simsched.applications import ApplicationCatalogue, initial_batch_sizes, tuned_configurations
 from simsched.engine import EngineOptions, MemoryRecorder, simulate
 from simsched.model import Cluster, JobSpec
 from simsched.policy import registry
+from simsched.results import estimate
 from simsched.workload import Trace
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.readers import read_trace
@@ -127,14 +128,11 @@ def table(rows: Sequence[Row], drawn: str) -> str:
             ratio = (part[name] / part["pollux"]).droplevel("load").unstack("source").dropna()
             if len(ratio) < 2 or len(ratio.columns) < 2:
                 continue
-            quotient = np.log(ratio["generated"] / ratio["philly"])
-            mean, half = np.exp(quotient.mean()), stats.t.ppf(0.975, len(quotient) - 1) * quotient.sem()
-            shown = [
-                f"{ratio[s].mean():.3f} ±{stats.t.ppf(0.975, len(ratio) - 1) * ratio[s].sem():.3f}" for s in SOURCES
-            ]
-            lines.append(
-                f"| {load} | {name} / pollux | {len(ratio)} | {shown[0]} | {shown[1]} | {mean:.3f} ±{half:.3f} |"
-            )
+            found = [estimate(ratio[source]) for source in SOURCES]
+            apart = estimate(np.log(ratio["generated"] / ratio["philly"]))
+            means = [*(one.mean for one in found), math.exp(apart.mean)]
+            shown = [f"{mean:.3f} ±{one.half_width:.3f}" for mean, one in zip(means, (*found, apart), strict=True)]
+            lines.append(f"| {load} | {name} / pollux | {len(ratio)} | {' | '.join(shown)} |")
     lines += [
         "",
         "| load | policy | source | seeds | mean JCT (h) | sd between seeds (h) |",

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from simsched.api import checking
 from simsched.experiment import find_published
-from simsched.experiment.running import prepared, runner, worker
+from simsched.experiment.running import prepared, reproduce, runner, worker
 from simsched.threads import one_thread_each
 from simsched.workload import source
 from tests.campaigns import WHOLE
@@ -72,7 +73,8 @@ def years() -> Iterator[None]:
 def in_this_process() -> Iterator[None]:
     """Check experiments and run cells in this process: for tests of what comes out, not of processes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepared, "apart_if_foreign", lambda *_, **__: None)
+        for module in (checking, prepared, reproduce):
+            patch.setattr(module, "apart_if_foreign", lambda *_, **__: None)
         patch.setattr(
             runner,
             "run_in_pool",

@@ -33,6 +33,15 @@ def run(folder: Path, *arguments: str, seconds: float = 300) -> subprocess.Compl
     )  # fmt: skip
 
 
+def prepared(folder: Path, name: str, experiment: str, out: str, trace: str = TRACE) -> None:
+    """Run an experiment on a trace of few jobs into `out`, to begin from or to compare with."""
+    (folder / "jobs.csv").write_text(trace)
+    (folder / f"{name}.yaml").write_text(experiment)
+    done = run(folder, "run", f"{name}.yaml", "--out", out, "-j", "1")
+    if done.returncode:
+        raise ValueError(done.stderr)
+
+
 def here(folder: Path, *arguments: str, seconds: int = 60) -> subprocess.CompletedProcess[str]:
     """Run the command in this process, a twentieth of the work; `TooSlowError` after so many seconds of CPU.
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.abuse.command import TRACE, environment, here, run, tables
+from benchmarks.abuse.command import environment, here, prepared, tables
 from benchmarks.abuse.fuzz import fault
 from benchmarks.abuse.tries import Ending
 
@@ -31,11 +31,7 @@ main()
 
 def prepare(folder: Path) -> None:
     """Run the experiment on a disk with room, to compare with."""
-    (folder / "jobs.csv").write_text(TRACE)
-    (folder / "disks.yaml").write_text(_EXPERIMENT)
-    done = run(folder, "run", "disks.yaml", "--out", "whole", "-j", "1")
-    if done.returncode:
-        raise ValueError(done.stderr)
+    prepared(folder, "disks", _EXPERIMENT, "whole")
 
 
 def fill_after(size: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.abuse.command import TooSlowError, here, run
+from benchmarks.abuse.command import TooSlowError, here, prepared
 from benchmarks.abuse.fuzz import fault
 from benchmarks.abuse.tries import Ending
 from simsched.results import MANIFEST_FILE, seal
@@ -62,11 +62,7 @@ Mutation = Callable[[Path, random.Random], str]
 
 def prepare(folder: Path) -> None:
     """Make the run that is doctored, with fairness and losses of nodes."""
-    (folder / "jobs.csv").write_text(_TRACE)
-    (folder / "doctor.yaml").write_text(EXPERIMENT)
-    done = run(folder, "run", "doctor.yaml", "--workers", "1", "--out", "whole")
-    if done.returncode:
-        raise ValueError(done.stderr)
+    prepared(folder, "doctor", EXPERIMENT, "whole", _TRACE)
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:

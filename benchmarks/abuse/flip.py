@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from benchmarks.abuse.command import TRACE, here
+from benchmarks.abuse.command import prepared
 from benchmarks.abuse.tries import Ending
 from simsched.errors import InputError
 from simsched.results import faults, quick_fault, read_cell
@@ -19,9 +19,7 @@ report: {plots: false}
 
 def prepare(folder: Path) -> None:
     """Run an experiment of one cell."""
-    (folder / "jobs.csv").write_text(TRACE)
-    (folder / "flip.yaml").write_text(EXPERIMENT)
-    here(folder, "run", "flip.yaml", "--in-process")
+    prepared(folder, "flip", EXPERIMENT, "results")
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:

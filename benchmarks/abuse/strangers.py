@@ -6,7 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
-from benchmarks.abuse.command import TRACE, here
+from benchmarks.abuse.command import here, prepared
 from benchmarks.abuse.fuzz import fault
 from benchmarks.abuse.tries import Ending
 
@@ -21,11 +21,7 @@ report: {plots: false}
 
 def prepare(folder: Path) -> None:
     """Make the run among whose cells the files of others are put."""
-    (folder / "jobs.csv").write_text(TRACE)
-    (folder / "strangers.yaml").write_text(_EXPERIMENT)
-    done = here(folder, "run", "strangers.yaml", "--out", "whole", "--in-process")
-    if done.returncode:
-        raise ValueError(done.stderr)
+    prepared(folder, "strangers", _EXPERIMENT, "whole")
 
 
 def attempt(folder: Path, chance: random.Random) -> Ending:

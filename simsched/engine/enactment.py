@@ -60,8 +60,7 @@ class Enactment:
             elif isinstance(action, Place):
                 if action.guaranteed is not None:
                     self._active[job_id].guaranteed = action.guaranteed
-                if action.uplink_level is not None or action.uplink_paths is not None:
-                    self._ledger.route(self._active[job_id], action.uplink_level, action.uplink_paths)
+                self._ledger.route(self._active[job_id], action.uplink_level, action.uplink_paths)
         try:
             moves = self._move(changes)
             if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:

@@ -56,9 +56,9 @@ class PolicyCard:
         """The class in which it competes: what it knows, and whether jobs keep the number of their GPUs."""
         return f"{told(self.signals)}, {'elastic' if 'elastic' in self.answers else 'rigid'}"
 
-    def markdown(self, level: int = 1) -> str:
-        """Return the page of the policy, under a heading of a level."""
-        lines = [f"{'#' * level} {self.name}", "", f"*{self.group}; family: {self.family}*", "", self.title, ""]
+    def markdown(self) -> str:
+        """Return the page of the policy."""
+        lines = [f"# {self.name}", "", f"*{self.group}; family: {self.family}*", "", self.title, ""]
         lines += [f"Follows {self.follows}.", ""] if self.follows else []
         for heading, paragraphs in self.parts.items():
             if heading:

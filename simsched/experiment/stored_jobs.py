@@ -6,6 +6,7 @@ import pickle
 import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from multiprocessing import parent_process
@@ -87,7 +88,8 @@ class StoredJobs(Sequence[JobSpec]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Hand on the name of the file."""
-        return _stored, (self.path, self._places, self._ends, self._jobs, self.digest, self._temporary)
+        made = partial(StoredJobs, temporary=self._temporary)
+        return made, (self.path, self._places, self._ends, self._jobs, self.digest)
 
     def __len__(self) -> int:
         return self._jobs
@@ -134,9 +136,3 @@ class StoredJobs(Sequence[JobSpec]):
             file.seek(self._places[number])
             read: tuple[int, Mapping[str, list[Any]]] = pickle.load(file)
         return read
-
-
-def _stored(
-    path: Path, places: Sequence[int], ends: Sequence[int], jobs: int, digest: str, temporary: bool
-) -> StoredJobs:
-    return StoredJobs(path, places, ends, jobs, digest, temporary=temporary)

@@ -16,6 +16,7 @@ from .batch import (
     batch_for_target as batch_for_target,
     ceil_slack as ceil_slack,
     clip_to_max as clip_to_max,
+    micro_batches as micro_batches,
     split_batch as split_batch,
 )
 from .capacity import Capacity as Capacity, Claim as Claim, Room as Room, beside_of as beside_of, cores_of as cores_of
@@ -90,7 +91,7 @@ from .regimes import (
     rescaled as rescaled,
 )
 from .scaled import ScaledApplication as ScaledApplication
-from .scaling import ScalingCurve as ScalingCurve, micro_batches as micro_batches
+from .scaling import ScalingCurve as ScalingCurve
 from .shape import Amount as Amount, NodeShape as NodeShape, Terms as Terms, node_labels as node_labels
 from .speedup import Speedup as Speedup
 from .step_model import (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from simsched.arithmetic import exp, log
 from simsched.model.application import BatchChoice, BatchLimits
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 #: Total batch sizes that an optimisation tries, geometrically spaced (Pollux's artifact).
@@ -45,6 +46,17 @@ def clip_to_max(limits: BatchLimits, batch: BatchChoice, gpus: int) -> BatchChoi
     return BatchChoice(min(batch.local_bsz, most), batch.accum_steps)
 
 
+def micro_batches(batch: int, gpus: ArrayLike, most: int) -> tuple[Floats, Floats]:
+    """Return the examples of a micro-batch on one GPU, at most `most`, and how many of them make a step.
+
+    On one GPU there are at least two, as gradient statistics need them (Pollux, OSDI'21, section 4.3).
+    """
+    count = np.asarray(gpus, dtype=np.float64)
+    local = _ceil(batch / count)
+    parts = np.maximum(_ceil(local / most), np.where(count == 1, 2.0, 1.0))
+    return _ceil(local / parts), parts
+
+
 def candidate_batches(limits: BatchLimits, gpus: int) -> tuple[Ints, Ints]:
     """Split 50 geometrically spaced total batches over `gpus` GPUs and as few micro-batches as fit.
 
@@ -55,9 +67,14 @@ def candidate_batches(limits: BatchLimits, gpus: int) -> tuple[Ints, Ints]:
     most = limits.max_batch_size
     between = exp(np.linspace(log(smallest), log(most), CANDIDATES)[1:-1])
     local = np.array([smallest, *between, most]) / gpus
-    accum = np.ceil(local / limits.max_local_bsz - _SLACK) - 1
+    accum = _ceil(local / limits.max_local_bsz) - 1
     if gpus == 1:
         accum = np.where(local > limits.init_batch_size + _SLACK, np.maximum(accum, 1), accum)
-    local = np.ceil(local / (accum + 1) - _SLACK)
+    local = _ceil(local / (accum + 1))
     fits = (local >= limits.min_local_bsz) & (local <= limits.max_local_bsz)
     return np.where(fits, local, 0).astype(np.int64), accum.astype(np.int64)
+
+
+def _ceil(values: Floats) -> Floats:
+    """Round up as `ceil_slack` does."""
+    return np.asarray(np.ceil(values - _SLACK), dtype=np.float64)

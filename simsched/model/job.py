@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from itertools import repeat
 from operator import attrgetter, is_
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from simsched.model.plans.plan import Plan
 from simsched.model.shape import NodeShape, Terms
@@ -151,7 +151,14 @@ SPEC_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default f
 _SPEC = attrgetter(*SPEC_DEFAULTS)
 
 
+@runtime_checkable
+class KeptInColumns(Protocol):
+    """Jobs kept by column, whose values are read without making jobs."""
+
+    def values_of(self, *names: str) -> Iterator[Any]:
+        """Yield the values of fields of each job, a tuple where they are several."""
+
+
 def values_of(jobs: Iterable[JobSpec], *names: str) -> Iterator[Any]:
-    """Yield the values of fields of each job, a tuple where they are several; jobs in a file need not be made."""
-    in_file = getattr(jobs, "values_of", None)
-    return map(attrgetter(*names), jobs) if in_file is None else in_file(*names)
+    """Yield the values of fields of each job, a tuple where they are several."""
+    return jobs.values_of(*names) if isinstance(jobs, KeptInColumns) else map(attrgetter(*names), jobs)

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simsched.arithmetic import log
+from simsched.model.batch import micro_batches
 
 Floats = NDArray[np.float64]
 
 _LN2 = math.log(2)
-_SLACK = 1e-8  # below this, a quotient counts as whole
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,6 @@ class ScalingCurve:
         filled = (nodes == np.ceil(gpus / self.gpus_per_node)) & (fullest == np.minimum(gpus, self.gpus_per_node))
         own, _ = micro_batches(self.batch, gpus, most)
         return np.where(filled, np.abs(log(local_bsz / own)) / _LN2, np.inf)
-
-
-def micro_batches(batch: int, gpus: ArrayLike, most: int) -> tuple[Floats, Floats]:
-    """Return the examples of a micro-batch on one GPU, at most `most`, and how many of them make a step.
-
-    On one GPU there are at least two, as gradient statistics need them (Pollux, OSDI'21, section 4.3).
-    """
-    count = np.asarray(gpus, dtype=np.float64)
-    local = np.ceil(batch / count - _SLACK)
-    parts = np.maximum(np.ceil(local / most - _SLACK), np.where(count == 1, 2.0, 1.0))
-    return np.ceil(local / parts - _SLACK), parts
 
 
 def scaling_factor(

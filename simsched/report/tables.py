@@ -243,9 +243,7 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: boo
     return tuple(notes)
 
 
-def difference_table(
-    found: Sequence[DifferenceRow], metrics: Sequence[str] | None = None, *, title: str = ""
-) -> TextTable:
+def difference_table(found: Sequence[DifferenceRow], metrics: Sequence[str] | None = None) -> TextTable:
     """Show the relative differences from the reference policy in per cent, pair by pair, with 95 % intervals.
 
     An asterisk marks differences whose interval excludes zero. Where the reference has nothing, or next to it, the
@@ -281,7 +279,7 @@ def difference_table(
     if any(cell.startswith(_ITSELF) for cell in cells):
         notes.append(f"{_ITSELF.strip()}: the difference itself, as {reference} has nothing or almost nothing.")
     headers = ("policy", *(short[key] for key in swept), *(f"{reading.title} (%)" for reading in readings))
-    return TextTable(title or f"Difference from {reference}", headers, rows, tuple(notes), 1 + len(swept))
+    return TextTable(f"Difference from {reference}", headers, rows, tuple(notes), 1 + len(swept))
 
 
 def _difference(one: DifferenceRow, key: str, unit: Shown) -> str:

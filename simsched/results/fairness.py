@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from simsched.results.integrals import integral_until
 from simsched.results.sheets import read_sheet, write_sheet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Definition = Literal["pollux", "shockwave-static", "shockwave-themis", "gavel"]
 #: How a share of the GPUs that is not whole is made one.
 Rounding = Literal["floor", "ceil", "interpolate"]
 #: The columns of a file of fairness, one row a finished job.
@@ -42,15 +42,9 @@ def mean_contention(submit_s: npt.ArrayLike, end_s: npt.ArrayLike) -> Floats:
     `submit_s` and `end_s` have one value a job, in seconds; a job counts from submission to end.
     """
     submit, end = np.asarray(submit_s, dtype=np.float64), np.asarray(end_s, dtype=np.float64)
-    if not submit.size:
-        return np.zeros(0)
-    times, place = np.unique(np.concatenate([submit, end]), return_inverse=True)
-    steps = np.concatenate([np.ones(submit.size), -np.ones(end.size)])
-    level = np.cumsum(np.bincount(place, weights=steps))
-    until = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
-    life = end - submit
-    area = np.interp(end, times, until) - np.interp(submit, times, until)
-    mean: Floats = np.divide(area, life, out=np.ones(submit.size), where=life > 0)
+    one, life = np.ones(submit.size), end - submit
+    area = np.diff(integral_until(submit, end, one, np.stack([submit, end])), axis=0)[0]
+    mean: Floats = np.divide(area, life, out=one, where=life > 0)
     return mean
 
 

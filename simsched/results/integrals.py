@@ -42,13 +42,18 @@ def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: fl
 
 
 def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
-    """Integrate over each bin the sum of the weights of the intervals that cover an instant.
+    """Integrate over each bin the sum of the weights of the intervals that cover an instant."""
+    return np.diff(integral_until(start, end, weight, edges))
 
-    The sum is a step function of time: its integral from the left is piecewise linear between the breakpoints.
+
+def integral_until(start: Floats, end: Floats, weight: Floats, until: Floats) -> Floats:
+    """Integrate from the left, up to each of some instants, the sum of the weights of the intervals that cover one.
+
+    The sum is a step function of time: its integral is piecewise linear between the breakpoints.
     """
     if not len(start):
-        return np.zeros(len(edges) - 1)
+        return np.zeros(until.shape)
     times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
     level = np.cumsum(np.bincount(place, weights=np.concatenate([weight, -weight])))
-    until = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
-    return np.diff(np.interp(edges, times, until))
+    sums = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
+    return np.asarray(np.interp(until, times, sums), dtype=np.float64)

@@ -50,7 +50,9 @@ def fit_slaq(iterations: Sequence[float], losses: Sequence[float], decay: float 
     """Fit both of SLAQ's families and return the closer: 1/(a k^2 + b k + c) + d, or mu^(k - b) + c.
 
     The last point weighs 1 and every one before it `decay` times the next (the paper says exponential and no rate; 0.9
-    is ours). Raises `InputError` with fewer than four points.
+    is ours). The floor d lies from 1/1000 to 100 times the range of the losses below the least of them, on a grid of
+    nine by logarithm that narrows to the neighbours of its best three times; -log(mu) from 1/100 to 50 over the range
+    of the iterations, on one of 33. Raises `InputError` with fewer than four points.
     """
     k, y = _points(iterations, losses)
     weights = exp(log(decay) * np.arange(len(k) - 1, -1, -1.0))
@@ -66,7 +68,10 @@ def _fit_sublinear(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
         coefficients, residual = _inverse(powers, y, weights, floor)
         return Fit("sublinear", (*coefficients, floor), residual)
 
-    return _narrowed(fit, log(1e-3), log(1e2))
+    def residuals(log_depths: Numbers) -> list[float]:
+        return [fit(log_depth).residual for log_depth in log_depths.tolist()]
+
+    return fit(_narrowed(residuals, log(1e-3), log(1e2), _GRID))
 
 
 def _inverse(powers: Numbers, y: Numbers, weights: Numbers, floor: float) -> tuple[tuple[float, ...], float]:
@@ -97,29 +102,19 @@ def _fit_geometric(k: Numbers, y: Numbers, weights: Numbers) -> Fit:
         constants = level - scales * means
         return times((scales[:, None] * shapes + constants[:, None] - y) ** 2, weights), scales, constants
 
-    low, high = log(1e-2), log(50.0)
-    for _ in range(_NARROWINGS):
-        grid = np.linspace(low, high, _RATES)
-        residuals, scales, constants = fit(grid)
-        best = int(np.argmin(residuals))
-        step = (high - low) / (_RATES - 1)
-        low, high = grid[best] - step, grid[best] + step
-    rate = exp(float(grid[best])) / reach
-    scale = float(scales[best]) * exp(float(rate * k[0]))
-    return Fit("geometric", (rate, scale, float(constants[best])), float(residuals[best]))
+    log_rate = _narrowed(lambda log_rates: fit(log_rates)[0], log(1e-2), log(50.0), _RATES)
+    (residual,), (scale,), (constant,) = fit(np.array([log_rate]))
+    rate = exp(log_rate) / reach
+    return Fit("geometric", (rate, float(scale) * exp(float(rate * k[0])), float(constant)), float(residual))
 
 
-def _narrowed(fit: Callable[[float], Fit], low: float, high: float) -> Fit:
-    """Return the best fit on a grid of one parameter that narrows around the best so far."""
-    found: list[Fit] = []
+def _narrowed(residuals: Callable[[Numbers], npt.ArrayLike], low: float, high: float, points: int) -> float:
+    """Return the number of the least residual on a grid of `points` that narrows to the neighbours of the best."""
     for _ in range(_NARROWINGS):
-        grid = np.linspace(low, high, _GRID)
-        fits = [fit(float(value)) for value in grid]
-        best = min(range(_GRID), key=lambda i: fits[i].residual)
-        found.append(fits[best])
-        step = (high - low) / (_GRID - 1)
-        low, high = float(grid[best]) - step, float(grid[best]) + step
-    return min(found, key=lambda one: one.residual)
+        grid, step = np.linspace(low, high, points, retstep=True)
+        best = float(grid[np.argmin(residuals(grid))])
+        low, high = best - float(step), best + float(step)
+    return best
 
 
 def _points(iterations: Sequence[float], losses: Sequence[float]) -> tuple[Numbers, Numbers]:

@@ -38,9 +38,10 @@ class NodeDemand:
 
     def rise(self, now_s: float, window_s: float) -> int:
         """Return by how much the nodes in use have risen over the last `window_s` (less than 0: fallen)."""
-        first = self._nodes[0] if self._nodes else 0
         now, before = self.at(now_s), self.at(now_s - window_s)
-        return (first if now is None else now) - (first if before is None else before)
+        if now is None:
+            return 0
+        return now - (self._nodes[0] if before is None else before)
 
     def forecast(self, now_s: float, ahead_s: float) -> int:
         """Return the nodes expected to be in use `ahead_s` from now, at least 0."""

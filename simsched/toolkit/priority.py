@@ -184,7 +184,7 @@ class PriorityScheduler:
         most = []
         for kind, on in enumerate(self._running):
             on.budget = self._free.total_of(kind)
-            most.append(on.budget + (on.gpus if self._preempts else 0))
+            most.append(on.budget + on.gpus * self._preempts)
         largest, one_type = max(most), len(most) == 1
         self._heads = [
             queue[0]

@@ -110,9 +110,10 @@ def allocate_by_time(
 
     savings = [saving(i) if count else 0.0 for i, count in enumerate(counts)]
     for _ in range(gpus - sum(counts)):
-        best = max(range(len(savings)), key=savings.__getitem__, default=-1)
-        if best < 0 or savings[best] <= 0:
+        most = max(savings, default=0.0)
+        if most <= 0:
             break
+        best = savings.index(most)
         counts[best] += 1
         savings[best] = saving(best)
     return tuple(counts)

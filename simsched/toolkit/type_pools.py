@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class NarrowedView:
-    """Shows another view with only some nodes up and, unless told otherwise, all of its jobs."""
+    """Shows another view with only some nodes up and some of its jobs."""
 
-    def __init__(self, view: View, nodes: Collection[int], jobs: Mapping[str, JobView] | None = None) -> None:
+    def __init__(self, view: View, nodes: Collection[int], jobs: Mapping[str, JobView]) -> None:
         """Show `view` as if just `nodes` were up, and with just `jobs`."""
         allowed = frozenset(nodes)
         self._view = view
         self.now_s = view.now_s
-        self.jobs: Mapping[str, JobView] = view.jobs if jobs is None else jobs
+        self.jobs: Mapping[str, JobView] = jobs
         self.nodes: Sequence[Node] = view.nodes
         self.up: Sequence[bool] = [node.index in allowed for node in view.nodes]
         self.beside = view.beside
@@ -45,7 +45,7 @@ class NarrowedView:
         return f"<view of {nodes}, {counted(len(self.jobs), 'job')}, {sum(self.free)} GPUs free>"
 
     def _of(self, jobs: Sequence[JobView]) -> Sequence[JobView]:
-        return jobs if self.jobs is self._view.jobs else [job for job in jobs if job.id in self.jobs]
+        return [job for job in jobs if job.id in self.jobs]
 
     def __getitem__(self, signal: ViewSignal[T]) -> T:
         """Read a signal of the whole view."""

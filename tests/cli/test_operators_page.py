@@ -41,8 +41,6 @@ def test_the_page_shows_every_command_and_begins_with_the_log() -> None:
 
 #: Of the replays' time most goes into looking at the queue every minute.
 SELDOM = () if WHOLE else ("-o", "policy.backfill.interval_s=600")
-#: Questions whose figures the tests of operators draw, from a log of fewer jobs.
-DRAWN_ELSEWHERE = () if WHOLE else ("capacity", "what-if")
 
 
 #: What else would be fitted to a log that the replay is far from.
@@ -53,7 +51,7 @@ SAID_BY_HAND = [
 ]
 
 
-def shortened(words: list[str], drawn: Sequence[str]) -> list[str]:
+def shortened(words: list[str], drawn: Sequence[str] = ()) -> list[str]:
     """Let backfill look every ten minutes, draw one queue twice, and draw no figures of what is `drawn` already.
 
     Where everything is played, and for `calibrate`, nothing is changed.
@@ -80,7 +78,7 @@ def answered(
         assert CliRunner().invoke(cli, new).exit_code == 0
         done: dict[str, Result] = {}
         for words in reversed(asked):
-            drawn = [*DRAWN_ELSEWHERE, *(said.split()[0] for said in done)]
+            drawn = [said.split()[0] for said in done]
             done[" ".join(words)] = CliRunner().invoke(cli, shortened(words, drawn))
         yield done
 

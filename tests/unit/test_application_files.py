@@ -199,10 +199,9 @@ def test_a_catalogue_needs_something_to_read(tmp_path):
         ApplicationCatalogue.load(tmp_path / "nowhere")
 
 
-@pytest.fixture
-def measurements(tmp_path):
-    """A small application in the layout of published measurements."""
-    place = tmp_path / "measured" / "toy"
+def measured_in(folder):
+    """Write a small application in the layout of published measurements."""
+    place = folder / "measured" / "toy"
     place.mkdir(parents=True)
     rows = ["placement,local_bsz,step_time,sync_time"]
     shapes = ["1", "2", "3", "4", "11", "12", "22", "44", "111", "222", "444"]
@@ -221,6 +220,17 @@ def measurements(tmp_path):
     return place.parent
 
 
+@pytest.fixture
+def measurements(tmp_path):
+    return measured_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Fit the measurements once."""
+    return fit_folder(measured_in(tmp_path_factory.mktemp("fitted")))
+
+
 def test_the_catalogue_reads_measurements(measurements):
     assert ApplicationCatalogue.load(measurements).names() == ("toy",)
     assert ApplicationCatalogue.load(measurements / "toy").names() == ("toy",)
@@ -232,8 +242,8 @@ def test_measurements_and_files_do_not_mix(measurements, file):
         ApplicationCatalogue.load(measurements)
 
 
-def test_fitting_a_folder_writes_files_that_say_how_true_they_are(measurements, tmp_path):
-    (result,) = fit_folder(measurements)
+def test_fitting_a_folder_writes_files_that_say_how_true_they_are(fitted, tmp_path):
+    (result,) = fitted
     assert result.errors.points == 11 * 4 + 4
     assert result.errors.step_mean < 0.1
     assert result.errors.efficiency_mean < 0.02
@@ -247,15 +257,15 @@ def test_fitting_a_folder_writes_files_that_say_how_true_they_are(measurements, 
     assert written.iterations(64, 9) == pytest.approx(250.0, rel=1e-3)
 
 
-def test_fitting_is_the_same_every_time(measurements):
-    assert fit_folder(measurements)[0].document == fit_folder(measurements)[0].document
+def test_fitting_is_the_same_every_time(fitted, measurements):
+    assert fit_folder(measurements)[0].document == fitted[0].document
 
 
-def test_an_unwritable_folder_is_named(measurements, tmp_path):
+def test_an_unwritable_folder_is_named(fitted, tmp_path):
     blocker = tmp_path / "blocker"
     blocker.write_text("")
     with pytest.raises(InputError, match="cannot be written"):
-        write_documents(fit_folder(measurements), blocker)
+        write_documents(fitted, blocker)
 
 
 def test_a_file_changed_within_a_process_is_read_again(file):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.errors import InputError
-from simsched.policy import Becomes, JobView, Quantum, Reasons, Triggers, Why
+from simsched.policy import EARLIER_RUNS, GOODPUT, STEPS, Becomes, JobView, Policy, Quantum, Reasons, Triggers, Why
 
 
 def test_slices_begin_at_multiples_of_the_quantum():
@@ -72,3 +72,16 @@ def test_physics_are_switched_off_by_the_parameters_that_go_without(same_as, par
 def test_the_first_start_is_no_restart(starts, restarts):
     view = SimpleNamespace(_state=SimpleNamespace(starts=starts))
     assert JobView.restarts.fget(view) == restarts
+
+
+def test_a_policy_tells_how_a_real_scheduler_would_come_by_what_it_reads():
+    class Told(Policy):
+        name = "told"
+        needs = frozenset({STEPS, GOODPUT, EARLIER_RUNS})
+
+        @property
+        def signals(self):
+            return self.traits.needs - {EARLIER_RUNS}
+
+    assert list(Told().knows.items()) == [("goodput", "learnt"), ("steps", "oracle")]
+    assert [one.oracle for one in (GOODPUT, STEPS)] == [False, True]

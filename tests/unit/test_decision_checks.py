@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from simsched.engine.clock import Clock
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.state import ClusterState, JobState
-from simsched.engine.validate import changes_of, check_changes, check_names
+from simsched.engine.validate import changes_of, check_changes, check_names, plain_changes
 from simsched.model import Amount, Cluster, FixedDuration, JobSpec, Level, Node, NodeShape, facts_of
 from simsched.model.plans import Plan
 from simsched.policy import CANCEL, Decision, Decline, Place, Stop
@@ -41,12 +42,15 @@ def world(held, *, cluster=PLAIN, sharing=1, shapes=None, asked=None):
 
 
 def reasons(decision, active, state, *, rigid=False):
-    """Return why a decision is refused, nothing where it is not."""
+    """Return why a decision is refused, nothing where it is not; none that is counts as evidently possible."""
+    evident = plain_changes(decision, active, state)
     try:
         changes = changes_of(decision, active, "mine", 7)
         check_changes(changes, active, state, "mine", 7, rigid=rigid)
     except InfeasibleDecisionError as error:
+        assert evident is None
         return error.reasons
+    assert evident in (None, changes)
     return []
 
 
@@ -166,8 +170,8 @@ def test_cores_and_memory_that_nodes_have_not_got(shape, at, said):
 
 
 def test_an_exclusive_job_keeps_others_off_its_node():
-    shapes = {"a": NodeShape(1, Amount(2), exclusive=True), "b": WITH_CORES["b"]}
-    for cluster in (CLUSTER, PLAIN):
+    for cluster, b in product((CLUSTER, PLAIN), (WITH_CORES["b"], None)):
+        shapes = {"a": NodeShape(1, Amount(2), exclusive=True), "b": b}
         active, state = world({"a": ((0, 2),), "b": ()}, cluster=cluster, shapes=shapes)
         said = reasons(Decision.change({"b": ((0, 2),)}), active, state)
         assert len(said) == 1

@@ -184,18 +184,23 @@ def test_a_policy_is_told_the_age_of_a_job_from_its_submission() -> None:
     assert {now: age for now, age in ages.items() if now in (7, 40)} == {7: 0, 40: 33}
 
 
-def test_agents_that_come_from_elsewhere_are_told_the_cluster_too() -> None:
-    told: list[Cluster] = []
+@pytest.mark.parametrize("apart", [False, True])
+def test_policy_and_agents_from_elsewhere_are_told_the_cluster_once(apart: bool) -> None:
+    told: list[tuple[str, Cluster]] = []
 
     class Agents(FixedBatch):
         def begin(self, cluster: Cluster) -> None:
-            told.append(cluster)
+            told.append(("agents", cluster))
 
-    simulate(
-        ONE_GPU, [fixed("a")], Applications(), Fifo(), EngineOptions(restart_delay_s=0), 0, MemoryRecorder(),
-        agents=Agents(),
-    )  # fmt: skip
-    assert told == [ONE_GPU]
+    class Told(Fifo):
+        name = "told"
+
+        def begin(self, cluster: Cluster) -> None:
+            told.append(("policy", cluster))
+
+    agents = Agents() if apart else None
+    simulate(ONE_GPU, [fixed("a")], Applications(), Told(), EngineOptions(), 0, MemoryRecorder(), agents=agents)
+    assert sorted(told) == [("agents", ONE_GPU)] * apart + [("policy", ONE_GPU)]
 
 
 class Late(Policy):

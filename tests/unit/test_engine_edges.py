@@ -1,5 +1,6 @@
 """Small rules of the engine that whole runs seldom meet."""
 
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -60,6 +61,33 @@ def test_an_overdue_checkpoint_is_due_at_once():
     assert recovery.interruption(job) == 6
     recovery.settle(job, 8)
     assert recovery.interruption(job) == 0
+
+
+@pytest.mark.parametrize(("keeps", "left"), [(True, (60, 40, 80, 20)), (False, (30, 10, 40, 40))])
+def test_attempts_of_a_trace_run_out_with_its_work_and_drawn_ones_with_time(keeps, left):
+    """Of 30 s and 40 s, at half the speed."""
+    job = SimpleNamespace(running=object(), gpus=2, clock=SimpleNamespace(continuous=False), rate=0.5)
+    recovery = Recovery(inf, 0, AttemptPlan((30.0, 40.0), keeps=keeps, gives_up=True), [30.0, 40.0])
+    found = [recovery.interruption(job)]
+    recovery.settle(job, 20)
+    found.append(recovery.interruption(job))
+    assert (recovery.attempts, recovery.gives_up, recovery.fails_next) == (1, False, True)
+    recovery.retry()
+    found.append(recovery.interruption(job))
+    assert (recovery.attempts, recovery.gives_up) == (2, True)
+    job.rate = 2.0
+    assert (*found, recovery.interruption(job)) == left
+    job.rate, job.clock.continuous = 3.0, True
+    assert recovery.interruption(job) == (40 / 3 if keeps else 40)
+    recovery.retry()
+    assert (recovery.interruption(job), recovery.gives_up) == (inf, False)
+
+
+def test_a_failure_goes_before_a_checkpoint_at_the_same_tick():
+    job = SimpleNamespace(running=object(), gpus=1, clock=SimpleNamespace(continuous=False), rate=1.0)
+    for due, fails in ((9, False), (10, True), (11, True)):
+        recovery = Recovery(due, 1, AttemptPlan((10.0,)), [10.0])
+        assert (recovery.interruption(job), recovery.fails_next) == (min(due, 10), fails)
 
 
 def test_a_rack_fails_first_when_a_draw_from_second_0_says():

@@ -124,4 +124,5 @@ def test_workers_go_where_they_save_most_time():
 def test_a_young_job_counts_a_little_less():
     speed = SpeedModel(64, (0.01, 0.1, 0.0)).step_s
     assert allocate_by_time([100.0, 100.0], [speed, speed], 3) == (2, 1)
+    assert allocate_by_time([], [], 3) == ()
     assert allocate_by_time([100.0, 100.0], [speed, speed], 3, young=[True]) == (1, 2)

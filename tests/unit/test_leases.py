@@ -107,6 +107,19 @@ def test_leases_follow_each_other_at_decisions() -> None:
     ]  # fmt: skip
 
 
+class EveryFour(Keeps):
+    """Decides every four seconds, whatever ends between them."""
+
+    triggers = Triggers(interval_s=4)
+
+
+def test_a_lease_that_is_over_waits_for_the_next_decision() -> None:
+    options = EngineOptions(restart_delay_s=0)
+    records = run(EveryFour(), [JobSpec("a", 0, 1, duration_s=10)], cluster=ONE_GPU, options=options)
+    assert [decision.time_s for decision in records.decisions] == [4, 8, 12, 16]
+    assert records.jobs[0].end_time_s == 17
+
+
 def test_a_lease_that_is_cut_short_keeps_whole_steps() -> None:
     options = EngineOptions(restart_delay_s=0, tick_s=0)
     records = run(Keeps(4.5), [JobSpec("a", 0, 1, duration_s=10)], cluster=ONE_GPU, options=options)

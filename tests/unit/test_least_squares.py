@@ -21,4 +21,6 @@ def test_by_hand():
     # 2 x (1, 0) and 3 x (0, 1); against the second column only the first helps; equal columns share as one.
     assert nonnegative(np.eye(2), np.array([2.0, 3.0])).tolist() == [2.0, 3.0]
     assert nonnegative(np.eye(2), np.array([2.0, -3.0])).tolist() == [2.0, 0.0]
+    tiny = 2.0**-30  # columns of any length count
+    assert nonnegative(tiny * np.eye(2), tiny * np.array([2.0, 3.0])).tolist() == [2.0, 3.0]
     assert nonnegative(np.ones((2, 2)), np.array([4.0, 4.0])).sum() == pytest.approx(4.0)

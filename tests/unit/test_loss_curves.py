@@ -170,6 +170,17 @@ def test_a_fit_is_as_close_as_the_closest_on_a_dense_grid(family, decay):
         assert fit.parameters[:3] == pytest.approx(inverse_of(losses, weights, fit.parameters[3])[0], rel=1e-6)
 
 
+def test_floors_and_rates_lie_on_the_last_of_four_grids():
+    # Nine points, then nine over two steps of theirs: each grid is four times as fine; of 33 points 16 times.
+    floor, rate = (fit_slaq(AT, NOISY[family]).parameters for family in ("sublinear", "geometric"))
+    least, span = NOISY["sublinear"].min(), np.ptp(NOISY["sublinear"])
+    steps = [
+        np.log((least - floor[3]) / span / 1e-3) / (np.log(1e5) / 8 / 4**3),
+        np.log(rate[0] * np.ptp(AT) / 1e-2) / (np.log(5e3) / 32 / 16**3),
+    ]
+    assert steps == pytest.approx(np.rint(steps), abs=1e-6)
+
+
 def test_a_loss_that_stands_still_is_expected_to_go_on_so():
     assert fit_slaq([1, 2, 3, 4], [2.0] * 4).loss(50) == pytest.approx(2)
     assert fit_slaq([1, 2, 3, 4], [1.0, 2.0, 3.0, 4.0]).loss(9) < 4.1, "neither family rises"

@@ -1,12 +1,10 @@
-from functools import cache
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
-from simsched.results.metric_names import find_metric
+from simsched.results.metric_names import find_metric, range_of
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.power import NodeMake, Power
 from simsched.results.quality import QUALITY_METRICS
@@ -53,56 +51,55 @@ UNUSED_WS = (4240 - 1350) * 10 + 1060 * 50 + 940 * 5
 PRICES = (7.2, 99.0)  # of a GPU of the first node, where everything ran, and of the second
 
 
-@cache
 def worked():
-    """Return the summary of the hand-worked example; made by the first test that asks for it."""
+    """Return the summary of the hand-worked example."""
     return summarise(
         JOBS, ALLOCATIONS, ROUNDS, 8, node_price_per_h=3.6, accuracies=ACCURACIES, power=POWER, gpu_price_per_h=PRICES
     ) | summarise_rho([0.5, 1.0, 1.5, 2.0, 2.5])
 
 
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [
-        ("jct_mean_s", 1600 / 4),
-        ("jct_median_s", (200 + 300) / 2),
-        ("jct_p95_s", 300 + 0.85 * 700),  # rank 0.95 * 3 = 2.85
-        ("jct_p99_s", 300 + 0.97 * 700),  # rank 0.99 * 3 = 2.97
-        ("makespan_s", 1000),
-        ("gpu_utilisation", 2300 / (4 * 60 + 8 * 60 + 4 * 880)),
-        ("statistical_efficiency", (100 * 0.5 + 300 * 0.9) / 400),
-        ("queueing_mean_s", 400 / 4),
-        ("queueing_median_s", 75),
-        ("queueing_p95_s", 100 + 0.85 * 150),
-        ("restarts_per_job", 4 / 4),
-        ("restarts_per_hour", 4 / (1200 / 3600)),
-        ("restart_share", 120 / 1200),
-        ("held_mean_s", 1200 / 4),
-        ("restart_mean_s", 120 / 4),
-        ("rho_median", 1.5),
-        ("rho_p99", 2.0 + 0.96 * 0.5),  # rank 0.99 * 4 = 3.96
-        ("rho_max", 2.5),
-        ("rho_above_1", 0.6),
-        ("rho_above_2", 0.2),
-        ("rho_jain", 7.5**2 / (5 * 13.75)),
-        ("gpu_hours_per_job", 2300 / 3600 / 4),
-        ("finished_jobs", 4),
-        ("decisions", 4),
-        ("crossing_share", 1200 / (50 + 100 + 1200)),
-        ("fragmentation", 1000 / (3 * 60 + 7 * 60 + 3 * 880)),
-        ("fragmentation_by_node", 2000 / (3 * 60 + 7 * 60 + 3 * 880)),
-        ("fragmentation_by_domain", 3000 / (3 * 60 + 7 * 60 + 3 * 880)),
-        ("node_hours", (60 + 2 * 60 + 880) / 3600),
-        ("cost", 1.06),
-        ("energy_kwh", (1350 * 100 + UNUSED_WS) / 3.6e6),
-        ("unused_energy_kwh", UNUSED_WS / 3.6e6),
-        ("gpu_cost", (150 + 4 * 300) / 3600 * 7.2),
-        ("top5_accuracy", 95.0),
-        ("top5_accuracy_sd", (0.625 / 4) ** 0.5),
-    ],
-)
-def test_metric_of_the_hand_worked_example(metric, expected):
-    assert worked()[metric] == pytest.approx(expected, rel=1e-12)
+EXPECTED = {
+    "jct_mean_s": 1600 / 4,
+    "jct_median_s": (200 + 300) / 2,
+    "jct_p95_s": 300 + 0.85 * 700,  # rank 0.95 * 3 = 2.85
+    "jct_p99_s": 300 + 0.97 * 700,  # rank 0.99 * 3 = 2.97
+    "makespan_s": 1000,
+    "gpu_utilisation": 2300 / (4 * 60 + 8 * 60 + 4 * 880),
+    "statistical_efficiency": (100 * 0.5 + 300 * 0.9) / 400,
+    "queueing_mean_s": 400 / 4,
+    "queueing_median_s": 75,
+    "queueing_p95_s": 100 + 0.85 * 150,
+    "restarts_per_job": 4 / 4,
+    "restarts_per_hour": 4 / (1200 / 3600),
+    "restart_share": 120 / 1200,
+    "held_mean_s": 1200 / 4,
+    "restart_mean_s": 120 / 4,
+    "rho_median": 1.5,
+    "rho_p99": 2.0 + 0.96 * 0.5,  # rank 0.99 * 4 = 3.96
+    "rho_max": 2.5,
+    "rho_above_1": 0.6,
+    "rho_above_2": 0.2,
+    "rho_jain": 7.5**2 / (5 * 13.75),
+    "gpu_hours_per_job": 2300 / 3600 / 4,
+    "finished_jobs": 4,
+    "decisions": 4,
+    "crossing_share": 1200 / (50 + 100 + 1200),
+    "fragmentation": 1000 / (3 * 60 + 7 * 60 + 3 * 880),
+    "fragmentation_by_node": 2000 / (3 * 60 + 7 * 60 + 3 * 880),
+    "fragmentation_by_domain": 3000 / (3 * 60 + 7 * 60 + 3 * 880),
+    "node_hours": (60 + 2 * 60 + 880) / 3600,
+    "cost": 1.06,
+    "energy_kwh": (1350 * 100 + UNUSED_WS) / 3.6e6,
+    "unused_energy_kwh": UNUSED_WS / 3.6e6,
+    "gpu_cost": (150 + 4 * 300) / 3600 * 7.2,
+    "top5_accuracy": 95.0,
+    "top5_accuracy_sd": (0.625 / 4) ** 0.5,
+}
+
+
+def test_metrics_of_the_hand_worked_example():
+    found = worked()
+    assert {name: found[name] for name in EXPECTED} == pytest.approx(EXPECTED, rel=1e-12)
 
 
 # Deadlines of 150 (met, promised), 200 (met to the second, declined), 250 (late by 50) and none.
@@ -248,3 +245,12 @@ def test_a_shared_gpu_is_paid_for_once_and_costs_need_prices():
     assert summarise(JOBS, shared, None, 4, gpu_price_per_h=[0.25])["gpu_cost"] == pytest.approx(0.5)
     unpriced = summarise(JOBS, ALLOCATIONS, None, 4)
     assert not {"gpu_cost", "deadlines_missed"} & set(unpriced)
+
+
+@pytest.mark.parametrize(
+    ("name", "greatest"),
+    [("gpu_utilisation", 1), ("top5_accuracy", 100), ("rho_jain", 1), ("rho_above_2", 1), ("jct_mean_s", np.inf)],
+)
+def test_a_metric_lies_between_0_and_what_its_unit_allows(name, greatest):
+    assert range_of(name) == (0, greatest)
+    assert range_of(f"no such {name}") == (-np.inf, np.inf)

@@ -186,6 +186,15 @@ def test_no_lease_is_held_that_is_not_needed():
     assert reserve(need, gpus, usable, room).astype(int).tolist() == [[0, 0, 1], [0, 1, 0]]
 
 
+@pytest.mark.parametrize(("choices", "solved"), [(400, True), (401, False)])
+def test_leases_of_more_than_400_choices_are_reserved_in_order_only(choices, solved):
+    # The same two jobs, and one that needs nothing and could use many leases.
+    usable = np.zeros((3, choices - 4))
+    usable[0, :3], usable[1, 1], usable[2] = [30.0, 60.0, 60.0], 60.0, 60.0
+    held = reserve(np.array([60.0, 60.0, 0.0]), np.ones(3, int), usable, np.ones(choices - 4, int))
+    assert (held is not None) == solved
+
+
 def test_seconds_of_leases_by_hand():
     found = usable_seconds([0, 60, 120], [60, 120, 180], [150, 50], [10, 0])
     assert found.tolist() == [[50, 50, 20], [50, 0, 0]]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.solver import SolverError
 
 fair = importlib.import_module("simsched.toolkit.programs.finish_time")
 mean = importlib.import_module("simsched.toolkit.programs.min_jct")
@@ -118,6 +119,19 @@ def test_where_nobody_can_run_or_all_are_done_nobody_has_a_share(rates, steps, p
     assert mean.min_jct(problem, np.array(steps)).tolist() == [[0], [0]]
     assert fair.finish_time(problem, fair.Elapsed(nothing, np.array(steps), nothing)).tolist() == [[0], [0]]
     assert not programs
+
+
+def test_searches_that_do_not_end_are_errors(monkeypatch, programs):
+    one, units = OneType(0), []
+    monkeypatch.setattr(mean, "_improved", lambda *given: units.append(given) or (1.0, 0.98))
+    with pytest.raises(SolverError, match="least completion time did not settle"):
+        mean.min_jct(one.problem, one.steps)
+    assert len(units) == 20
+    programs.clear()
+    monkeypatch.setattr(fair, "_next", lambda ratios, prices, level, required, ratio, low: low)
+    with pytest.raises(SolverError, match="finish-time ratio did not settle"):
+        fair.finish_time(one.problem, fair.Elapsed(one.rng.uniform(0, 5000, 7), one.steps, np.full(7, 100.0)))
+    assert len(programs) == 100
 
 
 def test_parts_of_a_step_count():

@@ -76,6 +76,7 @@ def test_a_type_of_which_nothing_is_free_is_given_to_nobody():
     rounds = started({A: [0.5, 0.5]}, types=("p100", "v100"))
     assert rounds.choose({}, ("v100", "p100")) == []
     assert rounds.choose({"v100": 0}, ("v100",)) == []
+    assert rounds.choose({"v100": 1}, ("k80", "v100")) == [Grant(A, "v100", 1, True)], "there are no k80"
 
 
 def test_a_job_runs_on_one_type_and_types_are_filled_in_order():

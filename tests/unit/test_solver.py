@@ -1,5 +1,7 @@
 """Linear programs: hand-worked ones, and the same answers as through scipy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import optimize, sparse
@@ -58,6 +60,29 @@ def test_a_program_is_solved_again_after_changes(method):
     program.keep_above(0, 2.0)
     assert program.maximise(np.array([1.0, 1.0])) is None
     assert program.load(rows[:2], np.array([4.0, 1.0])).maximise(np.array([1.0, 3.0])).x.tolist() == [0, 4]
+
+
+def test_a_small_program_is_solved_again_from_the_start_where_the_answer_is_not_exact():
+    """What HiGHS finds from the previous solution may violate rows by more than its tolerance."""
+    program = solver.Program().load(np.array([[1.0, 1.0]]), np.array([4.0]))
+    real, called = program._solver, []
+
+    class Watched:
+        def __getattr__(self, name):
+            called.append(name)
+            return getattr(real, name)
+
+        def getInfo(self):
+            return SimpleNamespace(max_primal_infeasibility=violated)
+
+    program._solver = Watched()
+    violated = 1e-10
+    assert program.maximise(np.array([1.0, 2.0])).value == pytest.approx(8)
+    assert (called.count("run"), called.count("clearSolver")) == (1, 0)
+    violated = 1.1e-10
+    assert program.maximise(np.array([3.0, 2.0])).value == pytest.approx(12)
+    assert (called.count("run"), called.count("clearSolver")) == (3, 1)
+    assert real.getOptionValue("presolve")[1] == "choose", "with presolve"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -114,6 +114,13 @@ def test_a_pool_of_one_type_shows_its_nodes_and_jobs_and_reads_the_signals_of_al
     assert repr(second.view) == "<view of 2 of 3 nodes, 2 jobs, 8 GPUs free>"
     assert second.view.free == [0, 4, 4]
     assert second.view[NEXT_ARRIVAL]() == view[NEXT_ARRIVAL]()
+    assert [job.id for job in view.arrived] == ["a", "b", "c"]
+    view.reached_threshold, view.lost = view.arrived[1:], view.arrived[:1]
+    told = [[one.view.arrived, one.view.reached_threshold, one.view.lost] for one in type_pools(view)]
+    assert [["".join(job.id for job in jobs) for jobs in events] for events in told] == [
+        ["a", "", "a"],
+        ["bc", "bc", ""],
+    ]
     # Neither has room on the first type, to which the first of them goes nevertheless unless `rigid` or sent home.
     view = view_of({"a": 8, "b": 5}, Cluster.of(NodeGroup(1, 4, "v100"), NodeGroup(2, 4, "a100")))
     assert [sorted(one.jobs) for one in type_pools(view)] == [["a"], ["b"]]

@@ -176,6 +176,8 @@ def test_many_samples_become_two_thousand_quantiles():
     assert known.index(3997.0) == pytest.approx(1 / 2.0)  # the last is 3999, two further
     assert known.index(3999.0) == 0
     assert ServiceDistribution(np.arange(1.0, 2001.0)).index(1999.0) == pytest.approx(1.0)
+    # Those of 0 are left out first: of 1999 and 2000 both end in two more GPU-seconds, after three in all.
+    assert ServiceDistribution([*np.zeros(4000), *np.arange(1.0, 2001.0)]).index(1998.0) == pytest.approx(2 / 3)
 
 
 def test_a_history_is_learnt_whenever_it_has_doubled(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simsched.toolkit.programs.problem import ShareProblem
+from simsched.toolkit.programs.solver import SolverError
 from simsched.toolkit.programs.water_filling import Entities, water_filling
 
 MODULE = importlib.import_module("simsched.toolkit.programs.water_filling")
@@ -53,6 +54,14 @@ def test_jobs_of_entities_are_never_found_together(monkeypatch):
     problem = ShareProblem(np.ones((3, 1)), np.ones(3, int), np.array([2]))
     entities = Entities(np.array([0, 1, 1]), np.array([5.0, 1.0]), ["fairness", "fifo"])
     assert water_filling(problem, entities)[:, 0] == pytest.approx([1, 1, 0], abs=1e-6)
+
+
+def test_levels_that_stay_out_of_reach_are_an_error(monkeypatch):
+    tried = []
+    monkeypatch.setattr(MODULE, "maximise", lambda *given: tried.append(given))
+    with pytest.raises(SolverError, match="lost its footing"):
+        water_filling(drawn(3, [1, 1, 1], 0))
+    assert len(tried) == 101, "as they are, and lowered a hundred times"
 
 
 def test_few_gpus_for_many_jobs_leave_a_solution():

@@ -17,6 +17,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results.compare import comparison
 from simsched.results.reader import Run, read_run
+from tests.campaigns import played
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -46,7 +47,7 @@ def means(run: Run, metric: str = "jct_mean_s") -> dict[str, float]:
 @pytest.fixture(scope="module")
 def by_load(tmp_path_factory):
     sweep = {"workload.load": [1.0, 2.0]}
-    return means(run(tmp_path_factory.mktemp("load"), [TIRESIAS, OPTIMUS], [1, 2], 4, sweep=sweep))
+    return means(run(tmp_path_factory.mktemp("load"), [TIRESIAS, OPTIMUS], played([1, 2], [1]), 4, sweep=sweep))
 
 
 def variant(label, params, **rest):

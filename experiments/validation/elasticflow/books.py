@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -86,12 +86,11 @@ class Account:
 
 @dataclass(frozen=True)
 class Turn:
-    """A decision: the GPUs that jobs hold from now on, what each has left, and who is declined."""
+    """A decision: the GPUs that jobs hold from now on, and what each has left."""
 
     now_s: float
     gpus: Mapping[str, int]
     left: Mapping[str, float]
-    declined: Collection[str] = ()
 
 
 @dataclass
@@ -101,11 +100,11 @@ class Books:
     turns: list[Turn] = field(default_factory=list)
     log: list[Account] = field(default_factory=list)
 
-    def turn(self, now_s: float, active: Iterable[Account], declined: Collection[str] = ()) -> None:
+    def turn(self, now_s: float, active: Iterable[Account]) -> None:
         """Note a decision, at which those jobs are active that have not been seen to end."""
         known = list(active)
         gpus = {account.id: account.gpus for account in known if account.gpus}
-        self.turns.append(Turn(now_s, gpus, {account.id: account.left for account in known}, declined))
+        self.turns.append(Turn(now_s, gpus, {account.id: account.left for account in known}))
 
     @property
     def restarts(self) -> bool:
@@ -149,10 +148,6 @@ class Bookkeeper(NoBatchAgent, LeasingAgent):
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
         """Return the time until the job ends, or until the next decision."""
         return self._policy.lease(self._id)
-
-    def __repr__(self) -> str:
-        """Name the job."""
-        return f"Bookkeeper({self._id})"
 
 
 @dataclass
@@ -209,10 +204,9 @@ class Artifact(Policy):
         if self._turn == before:
             return Decision.change(dict.fromkeys(over, CANCEL), wake_at_s=wake_at_s)
         turn = turns[self._turn]
-        gone = {*over, *turn.declined} & view.jobs.keys()
-        counts = {job_id: gpus for job_id, gpus in turn.gpus.items() if job_id in view.jobs and job_id not in gone}
+        counts = {job_id: gpus for job_id, gpus in turn.gpus.items() if job_id in view.jobs and job_id not in over}
         places = place_consolidated(counts, view, counts, lambda job_id: True)
-        jobs = {**places, **dict.fromkeys(sorted(gone), CANCEL)}
+        jobs = {**places, **dict.fromkeys(sorted(over), CANCEL)}
         return Decision(jobs, wake_at_s=wake_at_s, renew_leases=True)
 
     @property

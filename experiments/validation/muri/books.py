@@ -95,10 +95,6 @@ class Bookkeeper(NoBatchAgent, LeasingAgent):
         account = self._account
         return Lease(account.ends_s, account.done, completes=account.ends_s < math.inf)
 
-    def __repr__(self) -> str:
-        """Name the job."""
-        return f"Bookkeeper({self._account.request.id})"
-
 
 @dataclass
 class Artifact(Policy):

@@ -22,9 +22,6 @@ from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Traits, View
 from simsched.toolkit import Recording, available_by_type
 from simsched.toolkit.rounds import RoundOptions, Rounds, Seats, Unit
 
-#: One solution: shares of time by job, on every GPU type of the cluster in the order of its nodes.
-Solution = Mapping[str, Sequence[float]]
-
 
 @dataclass
 class Recorded(Policy):

@@ -94,7 +94,7 @@ def co_adaptation(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint
                 axes.plot(part["time_s"] / HOUR_S, part["value"], color=colours.get(str(series), "black"), label=label)
             axes.set_ylabel(name)
             if panel == "batch_size":
-                plain_log(axes, "y")
+                plain_log(axes)
             else:
                 axes.set_ylim(0, 103 if panel == "efficiency" else None)
         panels[-1].set(xlim=(0, None), xlabel="time since the start of the workload (h)")

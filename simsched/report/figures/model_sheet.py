@@ -84,7 +84,7 @@ def _panel(axes: Axes, table: pd.DataFrame, x: str, y: str) -> None:
 
 def _throughput_axes(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_xscale("log")
-    plain_log(axes, "y")
+    plain_log(axes)
     axes.set_xticks(counts, [f"{count}" for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel="GPUs", ylabel="examples/s")

@@ -117,7 +117,7 @@ def _family(
 def _log_axes(axes: Axes, places: Sequence[float]) -> None:
     """Make both axes logarithmic, with plain numbers: at the values themselves, and at round ones."""
     axes.set_xscale("log")
-    plain_log(axes, "y")
+    plain_log(axes)
     shown = places[:: -(-len(places) // _MOST_TICKS)]
     axes.set_xticks(shown, [f"{value:,.0f}" for value in shown])
     axes.set_xticks([], minor=True)

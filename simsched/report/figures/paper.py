@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,8 +16,6 @@ from matplotlib.ticker import MaxNLocator
 from simsched.outlets import cells_wide, latex_text
 from simsched.report.figures.style import corner, take_words
 
-#: How figures are made: for a page, or as wide as one column or both of a paper.
-Style = Literal["page", "one-column", "two-columns"]
 #: The widths in inches, as most conferences have them.
 WIDTHS: Mapping[str, float] = MappingProxyType({"one-column": 3.33, "two-columns": 7.0})
 

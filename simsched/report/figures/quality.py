@@ -84,7 +84,7 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
         right.set(
             title=until.title("Mean time to a quality"), xlabel="loss reduction (% of that of the whole training)"
         )
-        plain_log(right, "y")
+        plain_log(right)
         legend_above(figure, left)
     return figure, data
 

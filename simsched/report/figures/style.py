@@ -150,13 +150,12 @@ def area_colours(names: Sequence[str]) -> dict[str, str]:
     return {name: found.get(name, REST) for name in names}
 
 
-def plain_log(axes: Axes, which: str) -> None:
-    """Make the axis `x` or `y` logarithmic, with round numbers as a person writes them."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axes.set(**{f"{which}scale": "log"})
-    axis.set_major_locator(RoundTicks())
-    axis.set_major_formatter(lambda value, _: f"{value:,g}")
-    axis.set_minor_locator(NullLocator())
+def plain_log(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, with round numbers as a person writes them."""
+    axes.set(yscale="log")
+    axes.yaxis.set_major_locator(RoundTicks())
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 class RoundTicks(Locator):

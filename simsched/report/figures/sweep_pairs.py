@@ -76,7 +76,7 @@ def sweep_ratios(
                 x[known], line["ratio"][known], yerr=ends, fmt="none", ecolor=look.colour, capsize=3, linewidth=1
             )
         axes.axhline(1, color="#888888", linewidth=0.8)
-        plain_log(axes, "y")
+        plain_log(axes)
         axes.set_title(f"{words} / {reference}'s")
         value_axis(axes, values, key)
         axes.set_xlabel(axis_title(key, values))

@@ -122,4 +122,4 @@ def _next(ratios: _Ratios, prices: Floats, level: float, required: Floats, ratio
     high = ratio if ratio > low else low * 2
     while missing(high) > 0:
         high += high - ratios.floor
-    return float(brentq(missing, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps))
+    return float(brentq(missing, low, high, xtol=1e-300))

@@ -30,7 +30,7 @@ def expected_epochs(epochs: int, past: Sequence[int], current: int, regimes: int
     rest = epochs - sum(past)
     ahead = regimes - len(past)
     present = max(rest / ahead, float(min(current, rest)))
-    later = (rest - present) / (ahead - 1) if ahead > 1 else 0.0
+    later = (rest - present) / max(ahead - 1, 1)
     known = [float(length) for length in past]
     return np.array([*known, rest - later * (ahead - 1), *[later] * (ahead - 1)])
 

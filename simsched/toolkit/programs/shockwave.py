@@ -111,7 +111,7 @@ def estimated_ratios(jobs: PlanJobs, num_gpus: int) -> Floats:
 
 
 def fairness_weights(jobs: PlanJobs, ratios: Floats, options: PlanOptions = DEFAULTS) -> Floats:
-    """Return the weights of utilities: a power of the estimated ratio where it exceeds 1, and 1 elsewhere."""
+    """Return the weights of utilities: a power of the estimated ratio where it exceeds 1, at most 10,000; else 1."""
     power = np.where(jobs.remaining_s < options.round_s, options.hurry_power, options.fairness_power)
     logs = power * log(np.maximum(ratios, 1.0))
     weights: Floats = exp(np.minimum(logs, log(MOST_WEIGHT)))

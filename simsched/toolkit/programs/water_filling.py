@@ -137,8 +137,7 @@ def _raise(classes: Classes, unit: Floats, level: Floats, step: Floats, method: 
     if best is None:
         return None
     paid = best.prices[-len(level) :] * step * top
-    stuck = paid > min(_PRICED, 0.5 * float(paid.max()))
-    return max(best.value, 0.0) * top, stuck
+    return max(best.value, 0.0) * top, paid > _PRICED
 
 
 def _capped(classes: Classes, unit: Floats, level: Floats, step: Floats, method: Method) -> Flags:

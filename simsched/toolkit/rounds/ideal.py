@@ -115,7 +115,7 @@ def _somewhere(jobs: Sequence[JobView], view: View) -> dict[str, Allocation]:
             held[job.id] = emptiest(loads[kind], gpus, job.num_gpus)
             for place, count in held[job.id]:
                 loads[kind][place] += count
-    most = max((-(-load // gpus[place]) for rows in loads.values() for place, load in rows.items()), default=0)
+    most = max(-(-load // gpus[place]) for rows in loads.values() for place, load in rows.items())
     if most > view.max_jobs_per_gpu:
         remedy = f"raise engine.sharing.max_jobs, which is {view.max_jobs_per_gpu}"
         raise input_error("ideal", f"{most} jobs would be on one GPU", remedy)

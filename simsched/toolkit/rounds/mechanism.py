@@ -201,7 +201,7 @@ class Rounds:
         queues = self._queues(runs)
         for gpu_type in gpu_types:
             left = free.get(gpu_type, 0)
-            for row in queues[self._column[gpu_type]].tolist():
+            for row in queues.get(gpu_type, ()):
                 unit, gpus = self._units[row], self._num_gpus[row]
                 if gpus <= left and taken.isdisjoint(unit):
                     left -= gpus
@@ -209,11 +209,12 @@ class Rounds:
                     grants.append(Grant(unit, gpu_type, gpus, bool(runs[row])))
         return grants
 
-    def _queues(self, runs: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.intp]]:
-        """Return, for each type, the rows of the units that may hold GPUs, in the order of choice."""
+    def _queues(self, runs: npt.NDArray[np.bool_]) -> dict[str, list[int]]:
+        """Return, by type, the rows of the units that may hold GPUs, in the order of choice."""
         priority = self._priorities().T
         order = np.lexsort((-self._share.T, -self._deficit_s.T, -priority))
-        return [rows[can[rows]] for rows, can in zip(order, self._may(priority, runs), strict=True)]
+        may = self._may(priority, runs)
+        return {gpu_type: order[at][may[at, order[at]]].tolist() for gpu_type, at in self._column.items()}
 
     def _may(self, priority: Floats, runs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return which units may hold GPUs of each type, shape (types, units)."""

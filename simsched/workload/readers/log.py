@@ -53,8 +53,6 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
 _LATE = "jobs were eligible after their start only; they count as not having waited"
 _PART = "asked for a part of a GPU, which is a whole one to policies that share none"
 _ROUNDED = "asked for more than a GPU, but not a whole number of them, rounded up"
-_MIXED = "had GPUs of several types, and may run on those of any one"
-_UNEVEN = "had unlike numbers of GPUs on their nodes, and may run on any number of nodes"
 #: How many rows are turned into a table at once.
 _BLOCK = 20_000
 #: How many examples of each reason are kept.

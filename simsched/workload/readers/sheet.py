@@ -123,34 +123,30 @@ class Sheet:
             self.problems.append(Problem(str(self.path), message, _MEND, self.line(int(self.rows[i]))))
 
 
-def open_sheet(
-    path: Path, required: Sequence[str], names: Sequence[str] | None = None, idle: Collection[str] = ()
-) -> Sheet:
+def open_sheet(path: Path, required: Sequence[str], idle: Collection[str] = ()) -> Sheet:
     """Read a CSV file (plain or .gz) that has at least the `required` columns.
 
-    Lines at the top that begin with # and blank lines are skipped. `names` are the columns of a file without a header;
-    `idle` are further ones that its format knows. Raises `InputError` for a file that is missing, empty, cut short, no
-    text, lacks a column or names one twice.
+    Lines at the top that begin with # and blank lines are skipped. `idle` are further columns that its format knows.
+    Raises `InputError` for a file that is missing, empty, cut short, no text, lacks a column or names one twice.
     """
     skip = _comment_lines(path)
-    header = list(names) if names else _header(path, skip)
+    header = _header(path, skip)
     check_header(path, header, required, skip + 1)
     try:
         with warnings.catch_warnings(), open_text(path) as stream:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             cells = pd.read_csv(
-                stream, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, skiprows=skip,
-                header=None if names else 0, names=list(names) if names else None,
-            )  # fmt: skip
+                stream, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, skiprows=skip
+            )
     except pd.errors.EmptyDataError:
         raise _empty(path) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning):
-        raise _malformed(path, skip, len(names) if names else None) from None
+        raise _malformed(path, skip) from None
     cells.columns = pd.Index(header)
     cells = cells[~(cells == "").all(axis=1)]
     if cells.empty:
         raise input_error(path, "the file holds a header and no job", "give one line a job")
-    return Sheet(path, cells, skip + (1 if names else 2), idle=idle)
+    return Sheet(path, cells, skip + 2, idle=idle)
 
 
 def _empty(path: Path) -> InputError:
@@ -165,7 +161,7 @@ def _header(path: Path, skip: int) -> list[str]:
         try:
             return [name.strip() for name in next(csv.reader(stream))]
         except csv.Error:
-            raise _malformed(path, skip, None) from None
+            raise _malformed(path, skip) from None
         except StopIteration:
             raise _empty(path) from None
 
@@ -176,13 +172,13 @@ def _comment_lines(path: Path) -> int:
     return next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
 
 
-def _malformed(path: Path, skip: int, fields: int | None) -> InputError:
+def _malformed(path: Path, skip: int) -> InputError:
     """Name the first line that is not CSV: a quote that is never closed, or more or fewer fields than the header."""
     with open_text(path) as stream:
         for _ in range(skip):
             next(stream)
         rows = csv.reader(stream, strict=True)
-        line = skip + 1
+        line, fields = skip + 1, 0
         try:
             for row in rows:
                 fields = fields or len(row)
