@@ -207,7 +207,7 @@ def against_others(jobs: int, python: str, folder: Path) -> str:
     drawn = draw(jobs, NODES)
     first_s = drawn[0][0]  # simsched counts from the first submission
     write_inputs([(at - first_s, *rest) for at, *rest in drawn], folder)  # type: ignore[misc]
-    lines = ["| | policy | CPU (s) | memory (MiB) | jobs that end as under simsched |", "|---|---|---:|---:|---:|"]
+    lines = ["| | policy | CPU (s) | memory (MiB) | jobs with the same end |", "|---|---|---:|---:|---:|"]
     for policy in ("FIFO", "EASY"):
         found = {"simsched": with_ends(simsched(policy, NODES, folder), folder)}
         if has_accasim(python):
@@ -249,10 +249,8 @@ def in_fits() -> None:
             times_ns.append(process_time_ns() - begin_ns)
         taken_ms.append(min(times_ns) / 1e6)
     mean_ms, median_ms = float(np.mean(taken_ms)), float(np.median(taken_ms))
-    said = (
-        f"The workload under Pollux makes {len(given):,} fits, each of which takes {mean_ms:.2f} ms of CPU on average"
-    )
-    Path("fits.txt").write_text(f"{said}, {median_ms:.2f} in the median.")
+    said = f"The workload under Pollux makes {len(given):,} fits, with a mean of {mean_ms:.2f} ms and a median of"
+    Path("fits.txt").write_text(f"{said} {median_ms:.2f} ms of CPU each.")
 
 
 def whole_commands(folder: Path, philly: Path | None) -> str:
@@ -292,7 +290,7 @@ def curves(sizes: list[int], folder: Path) -> tuple[str, list[tuple[int, str, Me
     for jobs in sizes:
         write_trace(draw(jobs, CURVE_NODES), folder)
         rows += [(jobs, policy, simsched(policy, CURVE_NODES, folder)) for policy in ("FIFO", "EASY")]
-    lines = ["| jobs | policy | CPU (s) | a job (µs) | memory (MiB) |", "|---:|---|---:|---:|---:|"]
+    lines = ["| jobs | policy | CPU (s) | per job (µs) | memory (MiB) |", "|---:|---|---:|---:|---:|"]
     lines += [
         f"| {jobs:,} | {policy} | {one.cpu_s:.1f} | {1e6 * one.cpu_s / jobs:.0f} | {one.mib:.0f} |"
         for jobs, policy, one in rows
@@ -330,19 +328,20 @@ Measured on one machine ({platform.machine()}, {cores} cores, Python {python}) b
 
     python benchmarks/compare.py --accasim PYTHON --curve {" ".join(map(str, sizes))} --commands --philly PHILLY --write
 
-where PYTHON is an interpreter that has AccaSim 1.1.3, and PHILLY is Philly's published trace. Each line is a process of
-its own, from the start of Python to the results on disk, on one core. Times of a shared machine vary; ratios of one run
-do not.
+PYTHON is an interpreter with AccaSim 1.1.3, and PHILLY is Philly's published trace. Each row is a separate
+process, from the start of Python to the results on disk, on one core. Times on a shared machine vary; ratios within one
+run do not.
 
 ## The same jobs
 
-{jobs:,} jobs on {NODES} nodes of {PER_NODE} GPUs at load {LOAD}, which may spread over nodes:
+The workload has {jobs:,} jobs, which may spread over nodes, on {NODES} nodes of {PER_NODE} GPUs at load {LOAD}:
 
 {table}
 
-A job ends as under simsched where both give the same second. AccaSim's EASY gives others; a likely reason, not tested
-here, is that it does not protect its one reservation. The textbook is `tests/validation/oracles/easy.py`, written from
-the definition, and knows nothing but counts of GPUs: no placement, no tables, no other policy.
+The last column counts jobs that end at the same second as under simsched. AccaSim's EASY differs; a likely reason, not
+tested here, is that it does not protect its one reservation. The textbook program is
+`tests/validation/oracles/easy.py`, written from the definition, and only counts GPUs: it has no placement, no tables
+and no other policy.
 
 ## Longer traces
 
@@ -354,8 +353,8 @@ The same kind of jobs on {CURVE_NODES:,} nodes:
 
 ## Whole commands
 
-With bytecode and compiled kernels at hand; the CPU is that of all processes of a command, the memory that of the
-largest:
+These runs use cached bytecode and compiled kernels; the CPU time covers all processes of a command, the memory is that
+of the largest:
 
 {commands}
 """

@@ -107,7 +107,7 @@ def main() -> int:
     shipped = ApplicationCatalogue.load(None).applications
     fitted = {name: shipped[name] for name in measured}
     jobs = draw(args.philly, measured, args.seeds)
-    print("| policy | decisions | physics | workloads | mean JCT against measured | furthest |")
+    print("| policy | decisions | physics | workloads | mean JCT relative to measured | largest deviation |")
     print("|---|---|---|---:|---:|---:|")
     for policy in ("pollux", "tiresias", "optimus"):
         chosen = args.seeds[: args.pollux_seeds] if policy == "pollux" else args.seeds

@@ -103,12 +103,12 @@ Distance = Callable[[Values, Values], float]
 
 def figures() -> Mapping[str, Figure]:
     """List the scalar statistics of a trace."""
-    found: dict[str, Figure] = {"jobs a day": lambda t: len(t) / (t["day"].max() + 1)}
-    found["jobs a day that the recipe draws from"] = lambda t: len(_seen(t)) / (t["day"].max() + 1)
+    found: dict[str, Figure] = {"jobs per day": lambda t: len(t) / (t["day"].max() + 1)}
+    found["jobs per day that the recipe draws from"] = lambda t: len(_seen(t)) / (t["day"].max() + 1)
     for name in CLASSES:
         found[f"share of class {name} (%)"] = lambda t, c=name: 100 * len(_seen(t, c)) / len(_seen(t))  # type: ignore[misc]
     found["mean GPUs"] = lambda t: float(t["num_gpus"].mean())
-    found["GPU-hours a day"] = lambda t: float(t["gpu_time"].sum()) / 3600 / (t["day"].max() + 1)
+    found["GPU-hours per day"] = lambda t: float(t["gpu_time"].sum()) / 3600 / (t["day"].max() + 1)
     found["coefficient of variation of daily counts"] = lambda t: float(
         _counts(t, "day").std() / _counts(t, "day").mean()
     )
@@ -122,7 +122,7 @@ def figures() -> Mapping[str, Figure]:
     found["gaps of at most 60 s (%)"] = lambda t: 100 * float((np.diff(t["second"]) <= 60).mean())
     found["jobs in batches of 10 to 99 (%)"] = lambda t: 100 * float(((_sizes(t) >= 10) & (_sizes(t) < 100)).mean())
     found["jobs in batches of 100 and more (%)"] = lambda t: 100 * float((_sizes(t) >= 100).mean())
-    found["chance that two drawn jobs are of one batch (%)"] = lambda t: 100 * _drawn_together(t)
+    found["probability that two drawn jobs are in one batch (%)"] = lambda t: 100 * _drawn_together(t)
     found["variance of ln(duration) between batches (%)"] = lambda t: 100 * _alike(t)
     return found
 

@@ -2,7 +2,7 @@
 
     python docs/pages.py build/pages && mkdocs build --strict
 
-The pages keep the places that they have in the repository, so that their links work in both.
+The pages keep their paths in the repository, so that links work in both.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ ROOT = Path(__file__).resolve().parent.parent
 _PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "policies/README.md", "traces/README.md",
           "experiments/README.md")  # fmt: skip
 _DATA_SAID = """
-None of this ships. `simsched data get NAME` fetches it from its owner into `data/NAME`, and keeps a file only if it is
-the one, by its SHA-256, with which the validation was run. Without network it says what to download by hand and where
-to put it; `simsched data check` then sets the folder against the hashes. Files *by hand* have no address of their own:
-`simsched data list NAME` says where they come from, and where a hash is not known. The tests of a checkout look in the
-folder that the variable `SIMSCHED_DATA` names, and skip what is not there.
+simsched does not ship these data. `simsched data get NAME` fetches them from their owner into `data/NAME`, and keeps a
+file only if its SHA-256 is that of the file used in the validation. Without network it says what to download by hand
+and where to put it; `simsched data check` then compares the folder with the hashes. Files *by hand* have no direct
+address: `simsched data list NAME` names their source, and any unknown hash. The tests of a checkout look in the folder
+given by the environment variable `SIMSCHED_DATA`, and skip missing data.
 
-A hash is of the content with Unix line ends and without a byte order mark.
+Hashes apply to the content with Unix line ends and without a byte order mark.
 """
 _CITE_SAID = """
-This is [CITATION.cff](../../CITATION.cff). Give the version that you ran (`simsched --version`, and every manifest has
-it with the hash of the code), the command of the run, which `report.html` repeats, and what each policy is told: † and
-‡ in tables.
+This is [CITATION.cff](../../CITATION.cff). Report the version that you ran (`simsched --version`; every manifest
+records it with the hash of the code), the command of the run, which `report.html` repeats, and what each policy knows:
+† and ‡ in tables.
 
-Cite whose work you used, too: the paper of every policy, which stands on [its page](policies.md); the owners of
-[data](data.md), some of whom ask for it in their licence; Qiao et al. (OSDI 2021) for the shipped applications and the
+Also cite the work that you used: the paper of every policy, given on [its page](policies.md); the owners of
+[data](data.md), some of whom require it in their licence; Qiao et al. (OSDI 2021) for the shipped applications and the
 recipe `pollux`, and Jeon et al. (ATC 2019) for traces generated like Philly's.
 """
 _EXIT_CODES = (
-    (0, "all went well"),
-    (1, "a run, a check or a comparison failed; what was finished is kept"),
-    (2, "the input is wrong; every fault is named with its place and a remedy"),
-    (130, "interrupted with Ctrl-C; what was finished is kept"),
-    (141, "whoever read the output closed it"),
+    (0, "success"),
+    (1, "a run, a check or a comparison failed; finished cells are kept"),
+    (2, "the input is invalid; every fault is named with its location and a remedy"),
+    (130, "interrupted with Ctrl-C; finished cells are kept"),
+    (141, "the reader of the output closed it"),
 )
 
 
-#: Pages of a door each: title, package, what is said, and the modules whose names are shown (True: all but theirs).
+#: A page per public interface: title, package, introduction, and the modules whose names are shown (True: all others).
 _ROOMS = (
     (
         "Python",
@@ -71,27 +71,26 @@ _ROOMS = (
     (
         "Simulation",
         "simsched",
-        "A simulation that its caller drives ([how](../how-to/drive-a-simulation.md)). All of it is in `simsched`.",
+        "A simulation that its caller drives ([how](../how-to/drive-a-simulation.md)). Import from `simsched`.",
         ("api.simulation", "engine.simulation", "engine.options"),
     ),
     (
         "Contract of policies",
         "simsched.policy",
-        "What a policy imports ([how to write one](../../policies/README.md)); its signals have [a page](signals.md). "
+        "What a policy imports ([how to write one](../../policies/README.md)); see also its [signals](signals.md). "
         "A policy never imports the engine.",
     ),
-    ("Agents", "simsched.agent", "What runs beside a job ([how to write one](../how-to/own-agent.md))."),
+    ("Agents", "simsched.agent", "The agent of a job ([how to write one](../how-to/own-agent.md))."),
     (
         "Goodput",
         "simsched.model",
-        "Throughput times statistical efficiency, and the batch that makes it largest (Pollux, OSDI 2021).",
+        "Throughput times statistical efficiency, and the batch size that maximises it (Pollux, OSDI 2021).",
         (".goodput", ".throughput", ".batch", "model.application"),
     ),
     (
         "Results",
         "simsched.results",
-        "Reading and comparing finished runs; [tables and columns](tables.md) and [metrics](metrics.md) have pages of "
-        "their own.",
+        "Reading and comparing finished runs; see also [tables and columns](tables.md) and [metrics](metrics.md).",
         (".reader", ".story", ".statistics", ".compare", ".by_group", ".metrics"),
     ),
 )
@@ -130,7 +129,7 @@ def reference() -> dict[str, str]:
 
 
 def _copy_notebook(source: Path, target: Path) -> None:
-    """Run a notebook in a folder of its own and write it as a page, with what its cells print and show."""
+    """Run a notebook in a temporary folder and write it as a page, with the output of its cells."""
     target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     names: dict[str, Any] = {}
@@ -146,7 +145,7 @@ def _copy_notebook(source: Path, target: Path) -> None:
 
 
 def _shown(code: str, names: dict[str, Any], picture: Path) -> str:
-    """Run a cell and return what it prints, and the value of its last line: a table, a figure or text."""
+    """Run a cell and return its output and the value of its last line: a table, a figure or text."""
     body = ast.parse(code).body
     last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
     with contextlib.redirect_stdout(io.StringIO()) as said:
@@ -158,7 +157,7 @@ def _shown(code: str, names: dict[str, Any], picture: Path) -> str:
         return f"{printed}\n![what the cell shows]({picture.name})"
     if hasattr(value, "to_html"):
         table = value.to_html(border=0, float_format="{:.4g}".format)
-        return printed + "\n" + table.replace(' class="dataframe"', "")  # looks as other tables then
+        return printed + "\n" + table.replace(' class="dataframe"', "")  # to look like other tables
     return printed if value is None else f"{printed}\n```text\n{value!r}\n```"
 
 
@@ -191,7 +190,7 @@ def _experiment_page() -> str:
 
 
 def _keys(schema: Mapping[str, Any], node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str, str]]:
-    """List the keys of an object of the JSON Schema, those of its sections after it."""
+    """Yield the keys of an object of the JSON Schema, each section followed by its keys."""
     for name, found in node.get("properties", {}).items():
         said = _resolved(schema, found)
         default = "" if found.get("default", "") == "" else f"`{found['default']}`"
@@ -206,7 +205,7 @@ def _keys(schema: Mapping[str, Any], node: Mapping[str, Any], prefix: str) -> It
 
 
 def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a reference, also one that may be null."""
+    """Follow a reference, including an optional one."""
     for one in node.get("anyOf", ()):
         if "$ref" in one:
             return _resolved(schema, one)
@@ -240,7 +239,7 @@ def _range(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
 
 
 def _cite_page() -> str:
-    """Write CITATION.cff as BibTeX, and whose work else a paper rests on."""
+    """Return CITATION.cff as BibTeX, with the other works to cite."""
     said = {
         key: value.strip('"')
         for key, value in re.findall(
@@ -288,7 +287,7 @@ def _signals_page() -> str:
 
 
 def _room_page(title: str, package: str, said: str, modules: tuple[str, ...] = (), without: bool = False) -> str:
-    """Write what a door offers, or only what comes (`without`: does not come) from modules with these endings."""
+    """Return the page of a public interface, limited to modules with these endings (`without`: to all others)."""
     door = importlib.import_module(package)
     found = [getattr(door, name) for name in door.__all__ if not name.startswith("_")]
     shown = [one for one in found if inspect.isclass(one) or inspect.isfunction(one)]
@@ -301,7 +300,7 @@ def _room_page(title: str, package: str, said: str, modules: tuple[str, ...] = (
 
 
 def _entry(found: Any) -> str:
-    """Write the signature, what is said, and the members of a class or a function."""
+    """Return the signature, docstring and members of a class or a function."""
     members = [
         _member(key, getattr(found, key))
         for key, value in vars(found).items()
@@ -317,7 +316,7 @@ def _member(name: str, found: Any) -> str:
 
 
 def _prose(found: Any) -> str:
-    """Return a docstring, its examples as code."""
+    """Return a docstring with its examples as code blocks."""
     parts = (inspect.getdoc(found) or "").split("\n\n")
     return "\n\n".join(f"```python\n{part}\n```" if part.startswith(">>>") else part for part in parts)
 
@@ -363,7 +362,7 @@ def _link(card: PolicyCard) -> str:
 
 
 def _linked(text: str) -> str:
-    """Turn the names of pages into links, as seen from a policy's page."""
+    """Turn names of pages into links relative to a policy's page."""
     return re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](../../\1)", text)
 
 

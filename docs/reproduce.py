@@ -1,13 +1,12 @@
-"""Makes the pages with published figures from nothing: runs what they show, in their order, and fills their tables.
+"""Builds the pages with published figures from scratch: runs their commands in order and fills their tables.
 
-    python docs/reproduce.py RESULTS                          # everything; what is finished is not run again
-    python docs/reproduce.py RESULTS --list                   # what would be run, and what data are missing
-    python docs/reproduce.py RESULTS --only RUN --check       # some runs, and whether the tables are as they have them
+    python docs/reproduce.py RESULTS                          # everything; finished cells are not run again
+    python docs/reproduce.py RESULTS --list                   # what would run, and which data are missing
+    python docs/reproduce.py RESULTS --only RUN --check       # some runs; check the tables against them
 
-A page names the runs that it shows in the marks of its tables, and how each is made in the block of commands after
-`<!-- simsched: commands -->`. Data that is not part of simsched is named by a variable of the environment there,
-`$GAVEL/simulation_throughputs.json`; commands whose variables are not set are left out, and
-their tables stay as they are.
+A page names its runs in the marks of its tables, and the commands that produce them in the block after
+`<!-- simsched: commands -->`. Environment variables name data that is not part of simsched, as in
+`$GAVEL/simulation_throughputs.json`; commands with unset variables are skipped, and their tables stay unchanged.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from simsched.report import pages_in, runs_on
 ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"<!-- simsched: commands -->\n+((?: {4}\S.*\n| {6,}\S.*\n)+)")
 _VARIABLE = re.compile(r"\$([A-Z_]+)")
-#: The command of this environment, wherever the shell would look for one.
+#: The command of this environment, whatever the shell would find.
 _COMMAND = [sys.executable, "-c", "from simsched.cli.entry import main; main()"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a page, and the run that it makes (empty: it prepares the next ones)."""
+    """A command of a page, and the run that it produces (empty: it prepares later commands)."""
 
     page: Path
     words: tuple[str, ...]
@@ -44,18 +43,18 @@ class Step:
 
     @property
     def unset(self) -> tuple[str, ...]:
-        """Variables that it needs and that are not set."""
+        """Required environment variables that are not set."""
         names = dict.fromkeys(name for word in self.words for name in _VARIABLE.findall(word))
         return tuple(name for name in names if not os.environ.get(name))
 
     def command(self, results: Path) -> list[str]:
-        """Return what is carried out."""
+        """Return the command line to run."""
         words = [_VARIABLE.sub(lambda found: os.environ[found[1]], word) for word in self.words]
         return [*_COMMAND, *words, *(["--out", str(results), "--no-plots"] if self.run else [])]
 
 
 def steps_of(page: Path) -> list[Step]:
-    """Return the commands of a page; raises `InputError` where it shows a run without one, or the other way."""
+    """Return the commands of a page; raise `InputError` if a run has no command, or a command no table."""
     lines = [line for block in _BLOCK.findall(page.read_text(encoding="utf-8")) for line in _lines(block)]
     steps = [Step(page, tuple(shlex.split(line)[1:]), _run_of(line)) for line in lines]
     shown, made = set(runs_on(page)), [step.run for step in steps if step.run]
@@ -66,7 +65,7 @@ def steps_of(page: Path) -> list[Step]:
 
 
 def _lines(block: str) -> Iterator[str]:
-    """Yield the commands of a block, those that go on over several lines as one."""
+    """Yield the commands of a block, with continued lines joined."""
     for line in re.sub(r"\\\n\s*", "", block).splitlines():
         if line.strip().startswith("simsched ") and not line.strip().startswith("simsched verdicts"):
             yield line.partition("  # ")[0].strip()
@@ -90,7 +89,7 @@ def _chosen(pages: Sequence[Path], only: Sequence[str]) -> list[Step]:
 
 
 def reproduce(pages: Sequence[Path], results: Path, only: Sequence[str], *, check: bool) -> int:
-    """Run what pages show, then fill or check them; returns 1 where anything failed or differs."""
+    """Run the commands of pages, then fill or check their tables; return 1 if anything failed or differs."""
     failed = False
     for step in _chosen(pages, only):
         _say(f"+ simsched {shlex.join(step.words)}")
@@ -109,13 +108,13 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Read the command line and do what it says."""
+    """Parse the command line and run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="folder of all runs")
     parser.add_argument("--page", type=Path, action="append", help="only this page")
     parser.add_argument("--only", action="append", default=[], metavar="RUN", help="only this run")
-    parser.add_argument("--check", action="store_true", help="only tell whether the pages are as the results have them")
-    parser.add_argument("--list", action="store_true", help="only list what would be run")
+    parser.add_argument("--check", action="store_true", help="only check the pages against the results")
+    parser.add_argument("--list", action="store_true", help="only list what would run")
     given = parser.parse_args()
     try:
         pages = given.page or pages_in(ROOT / "docs")

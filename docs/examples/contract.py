@@ -5,7 +5,7 @@ from simsched.policy import Decision, Policy, Traits
 
 
 class Newest(Policy):
-    """Runs the jobs that came last, and stops others for them."""
+    """Runs the latest jobs, and preempts others for them."""
 
     name: ClassVar[str] = "newest"
     traits: ClassVar[Traits] = Traits()

@@ -3,7 +3,7 @@ from simsched.results import METRICS, read_run, story
 
 few = {"nodes": 1, "gpus_per_node": 2}
 sim.run({"name": "both", "cluster": few, "policies": ["fifo", "srtf"], "workload": {"recipe": "tiresias-example"}})
-run = read_run("results/both")  # the folder that `simsched run` leaves, too
+run = read_run("results/both")  # the folder that `simsched run` also writes
 for cell in run.cells:
     print(cell.policy, cell.seed, f"{cell.summary['jct_mean_s']:.1f} s", METRICS["jct_mean_s"].meaning)
 # > fifo 1 69.3 s mean of `jct_s` over the finished jobs

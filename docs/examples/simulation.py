@@ -3,7 +3,7 @@ from simsched.policy import Decision
 
 jobs = [{"num_gpus": 4, "duration_s": seconds} for seconds in (600, 60)]
 simulation = sim.drive(jobs=jobs, cluster=(1, 4), restart_delay_s=0)
-view = simulation.advance()  # to the first decision: both have come
+view = simulation.advance()  # to the first decision: both jobs have arrived
 print(list(view.jobs), list(view.free))
 # > ['job-0', 'job-1'] [4]
 
