@@ -42,7 +42,7 @@ if not WHOLE and find_spec(_PROVIDERS := "hypothesis.internal.conjecture.provide
         providers._get_local_constants = lambda: providers._local_constants
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Where `simsched data get --dir` put the published data.
+#: Where `python docs/data.py get --dir` put the published data.
 SHARED = Path(os.environ.get("SIMSCHED_DATA", ROOT.parent / "shared" / "data"))
 
 

@@ -10,7 +10,7 @@ from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.policy import registry
 from simsched.testing.builders import Applications, run, toy_application
-from simsched.testing.strategies import clusters, workloads
+from tests.property.strategies import clusters, workloads
 
 FEW = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 RIGID = [name for name in registry.names() if registry.load(name).traits.rigid]

@@ -13,7 +13,7 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.policy import registry
 from simsched.testing.builders import Applications, two_type_application
-from simsched.testing.strategies import workloads
+from tests.property.strategies import workloads
 
 FEW = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 CLUSTERS = (

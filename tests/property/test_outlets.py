@@ -17,11 +17,10 @@ from matplotlib.text import Text
 from simsched import outlets
 from simsched.cli.output import table as aligned
 from simsched.report.figures.lettering import with_glyphs
-from simsched.report.figures.saving import save
+from simsched.report.figures.output import inline_svg, save
 from simsched.report.figures.style import legend_above, new_figure, styled
-from simsched.report.figures.svg import inline_svg
-from simsched.report.page.html import page_of, table_block
-from simsched.report.tables import TextTable, to_latex, to_markdown
+from simsched.report.page.template import filled, page_of
+from simsched.report.table import TextTable
 from tests.campaigns import played
 
 NASTY = (
@@ -106,7 +105,7 @@ def test_the_command_writes_through_a_safe_stream_and_leaves_the_streams_as_they
 def test_a_page_has_the_elements_of_the_page_and_the_name_as_its_text(name):
     table = TextTable(name, ("policy", name), ((name, name), ("b", "1")), (name,), 2)
     plain = TextTable("x", ("policy", "x"), (("x", "x"), ("b", "1")), ("x",), 2)
-    page, expected = (page_of(one.title, "", table_block(one, "t")) for one in (table, plain))
+    page, expected = (page_of(one.title, "", filled("beside.html", tables=((one, ()),))) for one in (table, plain))
     assert elements(page).found == elements(expected).found
     assert outlets.visible(name).strip() in elements(page).text
     page.encode()
@@ -127,7 +126,7 @@ def cells_of_markdown(line: str) -> list[str]:
 
 @given(names, names)
 def test_markdown_keeps_its_columns_and_opens_no_element(name, other):
-    text = to_markdown(TextTable("t", ("policy", name), ((name, other), (other, name)), (name,)))
+    text = TextTable("t", ("policy", name), ((name, other), (other, name)), (name,)).markdown()
     lines = text.split("\n")
     assert all(len(cells_of_markdown(line)) == 2 for line in lines[:4])
     assert len(lines) == 7
@@ -165,7 +164,7 @@ def test_csv_numbers_stay_numbers():
 
 @given(names)
 def test_latex_has_one_row_a_line_and_only_commands_of_ours(name):
-    text = to_latex(TextTable("t", ("policy", "x"), ((name, "1"),), ()))
+    text = TextTable("t", ("policy", "x"), ((name, "1"),), ()).latex()
     row = text.split("\n")[4]
     assert len(re.findall(r"(?<!\\)&", row)) == 1
     assert row.endswith(r" & 1 \\")

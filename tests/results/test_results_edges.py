@@ -1,0 +1,444 @@
+"""Small rules of the results that whole runs seldom meet."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TypedDict
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from docs.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION, UNDECIDED, Ranked, judge, verdict
+from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, ReasonRecord
+from simsched.errors import InputError
+from simsched.policy.physics import Becomes
+from simsched.results.arrow import read_arrow
+from simsched.results.compare import (
+    ALIKE,
+    HIGHER,
+    LOWER,
+    OPEN,
+    _verdict,
+    compare_runs,
+    comparison,
+    paired_differences,
+    plan,
+)
+from simsched.results.integrity import _SEAL, _seal_of, faults, problems_of, quick_fault, seal
+from simsched.results.league import p_value, standings
+from simsched.results.metric import Tables, integrals, means_by
+from simsched.results.metrics import HEADLINE, METRICS, summarise
+from simsched.results.reader import Cell, Run, read_cell, read_run, read_table
+from simsched.results.rows import Feature
+from simsched.results.statistics import Estimate, ratio, ratio_of_means
+from simsched.results.stays import Passage, at, node_sizes
+from simsched.results.stored import read_json
+from simsched.results.summary import summarise_types
+from simsched.results.usage_metrics import _takes_parts
+from simsched.results.what_was_run import _gpus
+from simsched.results.writer import Part, TableWriter, error_of_cutting, join_tables
+from tests.results.test_metrics import ALLOCATIONS, JOBS
+from tests.results.test_standings import entry, league
+
+
+def test_nodes_that_no_interval_shows_have_a_gpu():
+    assert node_sizes(None, [pd.DataFrame({"placement": ["1:3", "1:2 3:4"]})]) == [1, 3, 1, 4]
+
+
+def test_groups_that_say_no_numbers_hold_no_gpus():
+    assert _gpus([{"gpus_per_node": 4}, {"nodes": 2}, {"nodes": 3, "gpus_per_node": 5}, "odd"]) == 15
+
+
+@pytest.mark.parametrize(("gpus", "share", "parts"), [(1, 0.5, False), (1, 0.25, True), (2, 0.25, False)])
+def test_uneven_shares_of_single_gpus_are_parts(gpus, share, parts):
+    intervals = {"gpus": np.array([gpus]), "neighbours": np.array(["b"]), "gpu_share": np.array([share])}
+    assert _takes_parts(intervals) is parts
+
+
+def test_restarts_are_counted_by_the_hour_held():
+    # 4 restarts in 100 + 150 + 200 + 750 s.
+    found = summarise(JOBS, ALLOCATIONS, None, 4)
+    assert found["restarts_per_hour"] == pytest.approx(4 / (1200 / 3600))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "published", "expected"),
+    [
+        # Intervals are closed, 1 is on no side, and 20 % wide is not yet too wide nor 10 % narrow enough to match.
+        (1.01, 1.05, 1.0, DIFFERS),
+        (0.95, 0.99, 1.0, DIFFERS),
+        (0.95, 0.99, 1.01, DIFFERS),
+        (1.01, 1.05, 0.99, DIFFERS),
+        (1.0, 1.05, 0.99, DIFFERS),
+        (0.95, 1.0, 1.01, DIFFERS),
+        (1.0, 1.05, 1.05, MATCHES),
+        (0.95, 1.0, 0.95, MATCHES),
+        (1.125, 1.375, 1.2, SAME_DIRECTION),
+        (1.1875, 1.3125, 1.2, SAME_DIRECTION),
+        (1.125, 1.375, 1.376, EXCLUDED),
+        (1.125, 1.376, 1.2, UNDECIDED),
+        (1.0, 1.2, 1.1, UNDECIDED),
+    ],
+)
+def test_verdicts_at_the_edges_of_intervals(low, high, published, expected):
+    assert verdict(Estimate((low + high) / 2, 5, low, high), published, simulated=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.75, 1.25, ALIKE),
+        (0.75, 1.26, OPEN),
+        (0.74, 1.25, OPEN),
+        (1.0, 1.5, OPEN),
+        (0.5, 1.0, OPEN),
+        (1.01, 1.5, HIGHER),
+        (0.5, 0.99, LOWER),
+        (None, 1.0, OPEN),
+        (1.0, None, OPEN),
+    ],
+)
+def test_a_comparison_at_the_edges_of_its_interval(low, high, expected):
+    assert _verdict(Estimate(1.0, 5, low, high), 0.25) == expected
+    assert _verdict(None, 0.25) == OPEN
+
+
+def cell(policy, seed, jct_s, **manifest):
+    return Cell(Path("cell"), manifest, {"jct_mean_s": jct_s}, policy, policy, seed)
+
+
+def test_copies_of_one_run_are_one_comparison():
+    cells = [cell(policy, seed, jct_s, jobs_hash="x") for policy, jct_s in (("a", 10), ("b", 15)) for seed in (1, 2, 3)]
+    (row,) = paired_differences(comparison(Run(Path("run"), "x", tuple(cells), {}, {})), "a")
+    assert (row.differences["jct_mean_s"].absolute.n, row.differences["jct_mean_s"].absolute.mean) == (1, 5)
+    other = [cell("b", 1, 15, jobs_hash="y"), *cells[4:]]
+    (row,) = paired_differences(comparison(Run(Path("run"), "x", (*cells[:3], *other), {}, {})), "a")
+    assert row.differences["jct_mean_s"].absolute.n == 3
+
+
+def test_runs_without_a_metric_are_not_compared_by_it():
+    run = Run(Path("run"), "x", (cell("a", 1, 10, workload={"name": "w"}),), {}, {})
+    with pytest.raises(InputError, match="its summary has no 'makespan_s'"):
+        compare_runs(run, run, ["makespan_s"])
+
+
+def test_a_sealed_manifest_that_lists_no_files_is_told(tmp_path):
+    (tmp_path / "summary.json").write_text("{}")
+    seal(tmp_path, {})
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert faults(tmp_path) == []
+    (tmp_path / "summary.json").unlink()
+    seal(tmp_path, {})
+    assert faults(tmp_path) == ["summary.json is not listed in manifest.json"]
+    assert manifest["files"]["summary.json"]["bytes"] == 2
+
+
+def test_intervals_of_standings_need_two_seeds_that_agree():
+    of_class = "non-clairvoyant, rigid"
+    one = league(entry("w.x", "a", [1]), entry("w.x", "b", [4]), seeds=1)
+    assert standings(one, of_class, ("w.x",)).rows[1].ratio == Estimate(4.0, 1)
+    # Two seeds of logarithms 0 and 2 give t(1) x 1 / 1 = 12.7 times that: a factor of e^12 either way says nothing.
+    two = league(entry("w.x", "a", [1, 1]), entry("w.x", "b", [1, np.exp(2)]), seeds=2)
+    assert standings(two, of_class, ("w.x",)).rows[1].ratio == Estimate(pytest.approx(np.e), 2)
+
+
+def test_json_is_read_packed_too(tmp_path):
+    (tmp_path / "one.json.gz").write_bytes(gzip.compress(b'{"a": 1}'))
+    assert read_json(tmp_path / "one.json.gz") == {"a": 1}
+
+
+def test_reasons_are_written_and_absent_columns_hold_their_defaults(tmp_path):
+    with TableWriter(tmp_path / "plain", row_group_rows=2) as writer:
+        for number in range(5):
+            writer.job(JobRecord(f"j{number}", "ncf", "t", "u", "Pass", 1, 0, 0, 60, 160, 160, 100, 60, 30, 100, 0))
+    with TableWriter(tmp_path, features=frozenset({Feature.FAILURES}), row_group_rows=2) as writer:
+        writer.reason(ReasonRecord(5, "a", 0, 1, "2", "no room", "1 GPU free"))
+        writer.extend("jobs", read_arrow(tmp_path / "plain", "jobs"))
+        writer.extend("jobs", read_arrow(tmp_path / "plain", "jobs").slice(0, 2))
+    assert read_table(tmp_path, "reasons").to_numpy().tolist() == [[5, "a", 0, 1, "2", "no room", "1 GPU free"]]
+    jobs = read_table(tmp_path, "jobs")
+    assert jobs["job_id"].tolist() == ["j0", "j1", "j2", "j3", "j4", "j0", "j1"]
+    assert jobs[["attempts", "failures", "lost_s"]].to_numpy().tolist() == [[1, 0, 0]] * 7
+    for folder, expected in ((tmp_path / "plain", [2, 2, 1]), (tmp_path, [2, 2, 2, 1])):
+        found = pq.ParquetFile(folder / "jobs.parquet").metadata
+        assert [found.row_group(place).num_rows for place in range(found.num_row_groups)] == expected
+
+
+def test_a_type_that_nobody_held_worked_no_hours():
+    groups = [{"gpu_type": kind, "nodes": 1, "gpus_per_node": 2} for kind in ("t4", "v100")]
+    jobs = pd.DataFrame({"job_id": ["a"], "jct_s": [100.0], "end_time_s": [100.0]})
+    held = {"job_id": ["a"], "start_s": [28.0], "end_s": [100.0], "gpus": [1], "placement": ["1:1"]}
+    assert summarise_types(jobs, pd.DataFrame(held), groups) == {
+        "gpu_hours[t4]": 0, "gpu_utilisation[t4]": 0, "gpu_hours[v100]": 0.02, "gpu_utilisation[v100]": 0.36,
+        "jct_mean_s[v100]": 100,
+    }  # fmt: skip
+
+
+def test_what_nobody_can_tell_apart_is_one_clique():
+    noise = np.array([0.0, 1.0, -1.0, 0.5, -0.5])
+    table = league(*(entry("w.x", name, np.exp(noise * sign)) for name, sign in zip("abc", (1, -1, 1), strict=True)),
+                   seeds=5)  # fmt: skip
+    assert [set(clique) for clique in standings(table, "non-clairvoyant, rigid", ("w.x",)).cliques] == [set("abc")]
+
+
+def test_differences_that_are_all_but_alike_are_certain_only_by_rounding():
+    assert p_value(np.array([1e-6, 1e-6 + 1e-13])) > 0
+    assert p_value(np.array([1e3, 1e3 + 1e-10])) == 0
+
+
+def test_two_seeds_are_a_pilot_and_one_is_none():
+    cells = [cell(policy, seed, jct_s) for policy, times in {"a": [10, 10], "b": [10, 20]}.items()
+             for seed, jct_s in enumerate(times)]  # fmt: skip
+    (two,) = plan(Run(Path("run"), "x", tuple(cells), {}, {}), "jct_mean_s", 0.1)
+    assert (two.seeds, two.spread) == (2, pytest.approx(np.log(2) / np.sqrt(2)))
+    (one,) = plan(Run(Path("run"), "x", (cells[0], cells[2]), {}, {}), "jct_mean_s", 0.1)
+    assert (one.seeds, one.spread, one.needed) == (1, None, None)
+
+
+def test_the_best_trials_have_a_spread_from_two_on():
+    found = {count: summarise(JOBS, ALLOCATIONS, None, 4, accuracies=[90.0, 92.0][:count]) for count in (0, 1, 2)}
+    assert [found[count].get("top5_accuracy") for count in (0, 1, 2)] == [None, 90, 91]
+    assert [found[count].get("top5_accuracy_sd") for count in (0, 1, 2)] == [None, None, pytest.approx(np.sqrt(2))]
+
+
+def test_work_of_jobs_that_held_gpus_for_less_than_a_second_counts():
+    one = {"start_time_s": [0.0], "end_time_s": [1.0], "held_s": [0.5], "restart_s": [0.25], "checkpoint_s": [0.0],
+           "lost_s": [0.0], "lost_gpu_s": [0.0], "attained_gpu_s": [1.0], "failures": [0], "attempts": [1]}  # fmt: skip
+    # Two GPUs for half a second, of which half restarts: half a GPU-second in a second.
+    assert METRICS["productive_gpus"].compute(Tables(pd.DataFrame(one), None, None, 3)) == 0.5
+
+
+@pytest.mark.parametrize(("size", "seen"), [(1 << 16, True), ((1 << 16) + 1, False)])
+def test_files_up_to_64_kib_are_always_read(tmp_path, size, seen):
+    (tmp_path / "summary.json").write_text("{}")
+    (tmp_path / "jobs.parquet").write_bytes(bytes(size))
+    seal(tmp_path, {})
+    (tmp_path / "jobs.parquet").write_bytes(bytes(size - 1) + b"1")
+    assert bool(quick_fault(tmp_path)) is seen
+    assert faults(tmp_path) == ["jobs.parquet is not as it was written"]
+
+
+def test_text_may_be_of_any_script_but_no_half_of_a_pair(tmp_path):
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"policy": {"name": "größe", "label": "調度"}}))
+    assert read_json(path, Named)["policy"]["label"] == "調度"
+    path.write_text('{"policy": {"name": "fifo", "label": "\\ud800"}}')
+    with pytest.raises(InputError, match="label"):
+        read_json(path, Named)
+
+
+class Named(TypedDict):
+    policy: dict[str, str]
+
+
+def test_files_of_workloads_are_replications_and_other_sweeps_are_not():
+    points = [{"workload": "a.csv", "load": 1}, {"workload": "b.csv", "load": 1}]
+    cells = tuple(Cell(Path("cell"), {}, {"jct_mean_s": 1.0}, "a", "a", 1, point) for point in points)
+    run = Run(Path("run"), "x", cells, {}, {})
+    assert (run.swept, run.replicated_over) == (("workload", "load"), ("workload",))
+
+
+def test_ratios_are_over_the_policy_that_the_experiment_names():
+    cells = (cell("a", 1, 10), cell("b", 1, 20), cell("c", 1, 40))
+    published = {name: {"jct_mean_s": value} for name, value in {"a": 1, "b": 2, "c": 4}.items()}
+    for reference, expected in (("b", {"a": 0.5, "c": 2.0}), (None, {"b": 2.0, "c": 4.0})):
+        experiment = {"report": {"reference": reference}} if reference else {}
+        run = Run(Path("run"), "x", cells, published, experiment)
+        found = {one.row: one.ratio.mean for one in judge(run, "jct_mean_s") if one.ratio is not None}
+        assert found == expected, reference
+
+
+def test_a_policy_counts_on_nothing_that_its_parameters_switch_off():
+    packing = Becomes("shares no GPU", params={"packing": False, "most": 1})
+    off, half, on = (SimpleNamespace(packing=one, most=other) for one, other in ((False, 1), (False, 2), (True, 2)))
+    assert [packing.switched_off(policy) for policy in (off, half, on)] == [True, False, False]
+    assert not Becomes("is as fifo", same_as="fifo", params={"packing": False}).switched_off(off)
+    assert not Becomes("is as it is").switched_off(off)
+
+
+def test_percentages_of_values_above_zero_are_averaged_geometrically():
+    assert Estimate(2.0, 3, 1.0, 4.0).half_width == 2
+    assert [Estimate(1.0, 3, *ends).excludes_zero for ends in ((0.0, 2.0), (0.5, 2.0), (-1.0, 0.0), (-2.0, -1.0))] == [
+        False, True, False, True,
+    ]  # fmt: skip
+    assert ratio({1: 2.0, 2: 8.0}, {1: 1.0, 2: 1.0, 3: 9.0}).mean == pytest.approx(4)
+    assert ratio({1: 0.0, 2: 8.0}, {1: 1.0, 2: 1.0}).mean == 4  # of the means, where one is 0
+    assert ratio({1: 1.0}, {1: 0.0}) is None
+    assert ratio_of_means({1: 3.0}, {1: 2.0}) == Estimate(1.5, 1)
+
+
+def test_comparisons_show_first_what_is_always_shown():
+    shown = [METRICS[name].shown for name in HEADLINE]
+    assert shown == sorted(shown)  # "always" before "if there"
+    assert {name for name, metric in METRICS.items() if not metric.shown}.isdisjoint(HEADLINE)
+    assert {"jct_mean_s", "makespan_s", "gpu_utilisation", "deadlines_met"} <= set(HEADLINE)
+
+
+def test_means_keep_what_additions_of_small_numbers_lose():
+    # A plain sum of these is 1: each 1e-16 is lost by itself.
+    values = np.array([1.0, *[1e-16] * 10_000, 5.0])
+    names = np.array(["a"] * 10_001 + ["b"])
+    assert means_by(names, values) == {"a": pytest.approx((1 + 1e-12) / 10_001, rel=1e-15), "b": 5}
+    assert means_by(np.array(["b", "a", "b"]), np.array([1, 2, 4])) == {"a": 2, "b": 2.5}
+
+
+def test_every_fault_of_every_cell_is_named(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / "summary.json").write_text("{}")
+        seal(folder, {})
+    assert problems_of({"1": one, "2": other}) == []
+    (one / "summary.json").unlink()
+    manifest = {"files": {"summary.json": 5}}
+    (other / "manifest.json").write_text(json.dumps(manifest | {_SEAL: _seal_of(manifest)}))
+    found = [(problem.where, problem.message) for problem in problems_of({"1": one, "2": other})]
+    assert found[0] == (str(one), "summary.json is missing (cell 1)")
+    assert found[1][0] == str(other)
+    assert found[1][1].startswith("manifest.json: files.summary.json")
+    (other / "manifest.json").write_text("[]")
+    assert faults(other) == ["manifest.json is not a JSON object"]
+    (other / "manifest.json").unlink()
+    assert faults(other) == ["manifest.json is missing"]
+
+
+def intervals_of(folder, rows):
+    """Write intervals, given as job, start and end, in the order of their ends, and a decision at each second."""
+    with TableWriter(folder) as writer:
+        for job_id, start_s, end_s in rows:
+            nothing = (0, 0, 0, 0, 0.0, 1.0, 0.0, 0.0)
+            writer.allocation(AllocationRecord(job_id, start_s, end_s, 1, 1, "0:1", False, *nothing))
+            times = (start_s, start_s, end_s, end_s - start_s)
+            writer.job(JobRecord(job_id, "", "", "", "", 1, 0, *times, 0, 0, 0, 0, 0))
+        for second in range(0, 41, 10):
+            writer.decision(DecisionRecord(second, 1, 1, 1, 1, 1, 0, 0, 0, {}))
+    return folder
+
+
+def test_parts_that_follow_each_other_are_joined_by_the_ends_of_their_jobs(tmp_path):
+    one = intervals_of(tmp_path / "one", [("a", 0, 10), ("b", 5, 25), ("warm", 25, 30)])
+    other = intervals_of(tmp_path / "other", [("warm", 0, 19), ("c", 20, 24), ("d", 20, 25), ("e", 21, 39)])
+    with TableWriter(tmp_path / "whole") as writer:
+        join_tables([Part(one, ["a", "b"], 0, 20), Part(other, ["c", "d", "e"], 20)], writer)
+    assert read_table(tmp_path / "whole", "jobs")["job_id"].tolist() == ["a", "c", "b", "d", "e"]
+    held = read_table(tmp_path / "whole", "allocations")
+    assert held["end_s"].tolist() == [10, 24, 25, 25, 39]
+    assert read_table(tmp_path / "whole", "rounds")["time_s"].tolist() == [0, 10, 20, 30, 40]
+    with TableWriter(tmp_path / "again") as writer:
+        join_tables([Part(one)], writer)
+    assert read_table(tmp_path / "again", "jobs")["job_id"].tolist() == ["a", "b", "warm"]
+    assert not (tmp_path / "again" / "reasons.parquet").exists()
+    with TableWriter(tmp_path / "told") as writer:
+        writer.reason(ReasonRecord(5, "a", 0, 1, "2", "no room", "1 GPU free"))
+    with TableWriter(tmp_path / "of one part") as writer:
+        join_tables([Part(one), Part(tmp_path / "told")], writer)
+    assert read_table(tmp_path / "of one part", "reasons")["job_id"].tolist() == ["a"]
+
+
+def test_what_cutting_costs_is_told_of_the_same_jobs(tmp_path):
+    cut = intervals_of(tmp_path / "cut", [("a", 0, 10), ("b", 5, 25), ("c", 0, 3), ("d", 0, 3), ("x", 0, 99)])
+    uncut = intervals_of(tmp_path / "uncut", [("y", 0, 5), ("a", 0, 10), ("b", 5, 31), ("c", 0, 3), ("d", 0, 3)])
+    assert error_of_cutting(Part(cut, ["a", "b", "c", "d"]), Part(uncut)) == {
+        "jobs": 4, "same_end": 0.75, "largest_difference_s": 6, "jct_mean_s": 9, "uncut_jct_mean_s": 10.5,
+        "queueing_mean_s": 0, "uncut_queueing_mean_s": 0,
+    }  # fmt: skip
+
+
+def test_the_largest_job_in_a_domain_is_a_mean_over_time():
+    rounds = pd.DataFrame({"time_s": [10, 40], "fits_in_domain_gpus": [8, 3]})
+    jobs = JOBS.assign(end_time_s=100)
+    # The first value holds from second 0 on: (40 x 8 + 60 x 3) / 100.
+    assert METRICS["room_in_domain"].compute(Tables(jobs, None, rounds, 8)) == 5
+    for absent in (None, rounds.drop(columns="fits_in_domain_gpus")):
+        assert METRICS["room_in_domain"].compute(Tables(jobs, None, absent, 8)) is None
+
+
+def test_why_jobs_waited_is_told_with_how_often_and_their_places_in_line(tmp_path):
+    with TableWriter(tmp_path, row_group_rows=9) as writer:
+        for time, job, gpus, rank, why in (
+            (0, "a", 0, 1, "no room"), (5, "a", 0, 3, "no room"), (9, "a", 0, 2, "another comes first"),
+            (12, "a", 2, 1, ""), (0, "b", 0, 0, "no room"), (0, "c", 0, 2, "no room"), (5, "c", 0, 2, "no room"),
+        ):  # fmt: skip
+            writer.reason(ReasonRecord(time, job, gpus, rank, "", why, ""))
+    for name in ("manifest", "summary"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    assert read_cell(tmp_path).waits == {
+        "a": "another comes first at 1 decision, place 2 in line; no room at 2 decisions, place 1 to 3 in line",
+        "b": "no room at 1 decision",
+        "c": "no room at 2 decisions, place 2 in line",
+    }
+
+
+def test_a_policy_without_any_result_is_lost():
+    cells = tuple(Cell(Path(), {}, {}, policy) for policy in ("a", "b", "a"))
+    failed = {"a, seed 1": "x", "c, seed 1": "x", "c, seed 2": "x", "d [load=1, seed=2], seed 1": "x"}
+    run = Run(Path(), "r", cells, {}, {}, failed=failed)
+    assert (run.policies, run.lost) == (("a", "b"), ("c", "d [load=1, seed=2]"))
+
+
+def test_the_passage_of_a_second_is_the_last_that_began():
+    told = [Passage(10, 20, "waits"), Passage(20, 30, "starts")]
+    assert [at(told, time).event for time in (10, 19, 20, 99)] == ["waits", "waits", "starts", "starts"]
+    with pytest.raises(InputError, match="9 s is before the job's submission; from 10 s on"):
+        at(told, 9)
+
+
+def test_pairs_of_either_order_are_separated():
+    assert Ranked("", 3, 4, 1, ("x",), ("y", "z")).separated == 2
+    assert Ranked("", 3, 4, 2, (), ("y", "z")).verdict == MATCHES
+    assert Ranked("", 3, 5, 2, (), ("x", "y", "z")).verdict == UNDECIDED
+
+
+def test_integrals_of_nothing_are_nothing_in_each_bin():
+    none = np.zeros(0)
+    assert integrals(none, none, none, np.array([0.0, 1.0, 5.0])).tolist() == [0, 0]
+    # Two from 0 to 4 and one from 2 to 3: by halves of 2.5 s 5 + 0.5 and 3 + 0.5.
+    found = integrals(np.array([0.0, 2.0]), np.array([4.0, 3.0]), np.array([2.0, 1.0]), np.array([0.0, 2.5, 5.0]))
+    assert found.tolist() == [5.5, 3.5]
+
+
+def test_a_run_is_read_with_all_that_its_index_may_say(tmp_path):
+    said = {
+        "name": "r", "experiment": {"name": "e"}, "published": {"p": {"jct_mean_s": 1.0}}, "published_source": "s",
+        "published_curves": [["f", "", "p", 1, 2]], "failed": {"q, seed 1": "crashed"}, "missing": ["c2"],
+        "fairness": {"folder": "fairness", "definition": "gavel", "rounding": "floor", "batch": "best"},
+        "cells": [{"cell": "c", "folder": "cells/c", "policy": "p *", "policy_name": "p", "seed": 3, "point": {"k": 1},
+                   "own": {"o": 2}}],
+    }  # fmt: skip
+    (tmp_path / "cells" / "c").mkdir(parents=True)
+    for name in ("manifest", "summary"):
+        (tmp_path / "cells" / "c" / f"{name}.json").write_text("{}")
+    (tmp_path / "run.json").write_text(json.dumps(said))
+    run = read_run(tmp_path)
+    (cell,) = run.cells
+    assert (cell.policy, cell.policy_name, cell.seed, cell.point, cell.own) == ("p *", "p", 3, {"k": 1}, {"o": 2})
+    assert (run.name, run.experiment, run.fairness["batch"], run.missing) == ("r", {"name": "e"}, "best", ("c2",))
+    assert (run.published, run.published_source, run.failed) == (said["published"], "s", said["failed"])
+    assert [tuple(one) for one in run.published_curves] == [("f", "", "p", 1, 2)]
+    assert (run.changed, run.published_left_out) == ((), False)
+    for change, holds in (("report.reference=p", True), ("cluster.nodes=3", False)):
+        (tmp_path / "run.json").write_text(json.dumps({**said, "changed": [change]}))
+        run = read_run(tmp_path)
+        assert (run.changed, run.published_left_out, bool(run.published)) == ((change,), not holds, holds)
+        assert (bool(run.published_source), bool(run.published_curves)) == (holds, holds)
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (None, "is not the folder of a run: it has no run.json; name one that `simsched run` made"),
+        ({"name": "r", "cells": [], "experiment": {}}, "lists no cells"),
+        ({"name": "r", "experiment": {}, "cells": [{"cell": name, "folder": name, "policy": "p", "seed": 1, "point": {}}
+                                                   for name in "ab"]}, "there is no such folder of results"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_no_run_is_refused(tmp_path, index, said):
+    if index is not None:
+        (tmp_path / "run.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        read_run(tmp_path)
+    assert len(caught.value.problems) == max(len(index["cells"]) if index else 0, 1)
