@@ -1,4 +1,4 @@
-"""Runs experiments: shipped ones by name, files, or plain dicts."""
+"""Runs and checks experiments from Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error
-from simsched.experiment.fairness import run_with_fairness
+from simsched.experiment import run_with_fairness
 from simsched.experiment.running import Limits
 from simsched.results import RUN_FILE
 

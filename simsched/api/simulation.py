@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import isnan
-from numbers import Integral, Real
-from pathlib import Path
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
+from simsched.api.jobs import JobsLike, jobs_of
 from simsched.api.results import RunResults, held_run
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue, with_speeds
 from simsched.documents import section_of
@@ -19,7 +17,7 @@ from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulat
 from simsched.errors import InputError, input_error, nearest
 from simsched.experiment import FailuresSpec, SharingSpec, colocation_of, failure_options, interleaves, stage_problems
 from simsched.knowledge import legend, marked
-from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobSpec, NodeGroup, Speedup
+from simsched.model import Application, ApplicationSource, Cluster, NodeGroup
 from simsched.policy import POLICIES, Policy, registry
 from simsched.results import ALLOCATIONS, JOBS, OUTAGES, REASONS, ROUNDS, Cell, Feature, Run, summarise
 from simsched.words import counted
@@ -28,16 +26,6 @@ from simsched.workload import MOST_SECONDS
 if TYPE_CHECKING:
     from simsched.report.figures import Figure
 
-#: Names of a job's fields in tables and traces.
-_ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
-            "duration": "duration_s", "num_replicas": "num_gpus", "gpus": "num_gpus"}  # fmt: skip
-_FIELDS = {field.name: field for field in fields(JobSpec)}
-#: Numeric fields.
-_NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).split(" ")[0] in ("int", "float"))
-#: Integer fields.
-_COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
-#: Text fields; a numeric id is converted to text.
-_TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
 #: Features whose columns are present even if unused; their constant values are then correct.
 _SHOWN = frozenset(Feature) - {Feature.TOPOLOGY, Feature.FRAGMENTATION}
 _PAIR = 2
@@ -46,8 +34,8 @@ _GPUS_PER_NODE = 4
 
 #: A cluster: a `Cluster`, (nodes, GPUs on each), or the groups of an experiment's `cluster`.
 ClusterLike = Cluster | tuple[int, int] | Mapping[str, Any] | None
-#: Jobs: a table or a list, its rows or items with the fields of `JobSpec`.
-JobsLike = pd.DataFrame | Iterable[JobSpec | Mapping[str, Any]]
+#: A SimPy process beside the cluster: a function of a site, or such a function and its parameters.
+ProcessLike = Callable[..., Any] | tuple[Callable[..., Any], Mapping[str, Any]]
 #: Applications: None for the shipped ones, a folder, applications, or anything with `for_job`.
 ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 
@@ -141,6 +129,7 @@ def simulate(
     failures: Mapping[str, Any] | None = None,
     sharing: Mapping[str, Any] | None = None,
     gpu_speed: Mapping[str, float] | None = None,
+    processes: Sequence[ProcessLike] = (),
     seed: int = 1,
     **engine: Any,
 ) -> SimulationResults:
@@ -152,8 +141,9 @@ def simulate(
     "gpus_per_node": 8, "gpu_type": "v100"}`, by default 16 nodes of 4 T4. `applications` names a folder or holds
     applications, by default the shipped ones. `failures`, `sharing` and `gpu_speed` are the values of an experiment's
     keys `failures`, `engine.sharing` and `workload.gpu_speed`, such as `{"setting": "research-cluster"}`, `{"max_jobs":
-    2}` and `{"t4": 1, "v100": 2.5}`. `engine` are the fields of `EngineOptions`, for example `restart_delay_s`. The
-    same arguments give the same tables.
+    2}` and `{"t4": 1, "v100": 2.5}`. `processes` are SimPy processes that run beside the cluster, each a function of a
+    site, or such a function and its parameters (docs/how-to/processes.md). `engine` are the fields of `EngineOptions`,
+    for example `restart_delay_s`. The same arguments give the same tables.
 
     Raises `InputError` for jobs that could never run, and `EngineError` for decisions that cannot be carried out.
 
@@ -164,7 +154,14 @@ def simulate(
     made = _policy(policy)
     physics = {"failures": failures, "sharing": sharing, "gpu_speed": gpu_speed}
     simulation = drive(
-        jobs=jobs, policy=made, cluster=cluster, applications=applications, seed=seed, **physics, **engine
+        jobs=jobs,
+        policy=made,
+        cluster=cluster,
+        applications=applications,
+        processes=processes,
+        seed=seed,
+        **physics,
+        **engine,
     )
     simulation.run(made)
     return results_of(simulation)
@@ -179,6 +176,7 @@ def drive(
     failures: Mapping[str, Any] | None = None,
     sharing: Mapping[str, Any] | None = None,
     gpu_speed: Mapping[str, float] | None = None,
+    processes: Sequence[ProcessLike] = (),
     seed: int = 1,
     **engine: Any,
 ) -> Simulation:
@@ -210,13 +208,15 @@ def drive(
         raise input_error("simulate", f"a setting of the engine is wrong: {error}", "see EngineOptions") from error
     source = _applications(applications)
     chosen = policy if policy is None or isinstance(policy, Terms) else _policy(policy)
-    submitted = _jobs(jobs, source)
+    submitted = jobs_of(jobs, source)
     source = with_speeds(source, dict(gpu_speed or {}), place)
     if interleaves(shared) and (unknown := list(stage_problems(submitted, source))):
         raise InputError(*unknown)
     colocation = None if sharing is None else colocation_of(shared)
     failing = failure_options(section_of(failures or {}, FailuresSpec, "failures"), place)
-    return Simulation(place, submitted, source, options, seed, chosen, colocation=colocation, failures=failing)
+    return Simulation(
+        place, submitted, source, options, seed, chosen, colocation=colocation, failures=failing, processes=processes
+    )
 
 
 def results_of(simulation: Simulation) -> SimulationResults:
@@ -290,77 +290,3 @@ def _applications(applications: ApplicationsLike) -> ApplicationSource:
         message = f"{applications!r:.60} holds no applications"
         raise input_error("applications", message, "name a folder, or give a list of applications")
     return ApplicationCatalogue({one.name: one for one in given}, "applications")
-
-
-def _jobs(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
-    """Return the jobs in order of submission, equal times as given; rows are checked against the applications."""
-    known = frozenset(source.names()) if isinstance(source, ApplicationCatalogue) else frozenset()
-    given: Iterable[Any] = jobs.to_dict("records") if isinstance(jobs, pd.DataFrame) else jobs
-    if isinstance(given, str | bytes | Path) or not isinstance(given, Iterable):
-        raise input_error("jobs", f"{jobs!r:.60} is not a list of jobs", "read a file with simsched.read_trace")
-    made = [one if isinstance(one, JobSpec) else _job(number, one, known) for number, one in enumerate(given)]
-    for number, job in enumerate(made):
-        _check_numbers(f"jobs, row {number}", job)
-    return sorted(made, key=lambda job: job.submit_time_s)
-
-
-def _check_numbers(where: str, job: JobSpec) -> None:
-    """Raise `InputError` for a job's number that is not finite, or a count that is not whole."""
-    for name in sorted(_NUMBERS):
-        value = getattr(job, name)
-        if value is None:
-            continue
-        whole, real = (not isinstance(value, bool) and isinstance(value, kind) for kind in (Integral, Real))
-        if not real:
-            raise input_error(where, f"'{name}' is {value!r:.40}, which is not a number", "give it as a number")
-        if not abs(value) <= MOST_SECONDS:
-            remedy = f"give a number up to {MOST_SECONDS:g}"
-            raise input_error(where, f"'{name}' is {value}, which is too large or not a number", remedy)
-        if name in _COUNTS and not whole:
-            raise input_error(where, f"'{name}' is {value}, which is not a whole number", "give it as an int")
-
-
-def _speedup(where: str, given: Any) -> Speedup:
-    """Return a speed-up, given as in an experiment: `linear`, an exponent or a table."""
-    if isinstance(given, Speedup):
-        return given
-    try:
-        return Speedup.of(given)
-    except (TypeError, ValueError) as error:
-        remedy = "give 'linear', an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8]]"
-        raise input_error(where, f"its speed-up {given!r:.40} is invalid", remedy) from error
-
-
-def _is_text(value: Any) -> bool:
-    """Return whether a value is text that can be encoded, i.e. without lone surrogates."""
-    return isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
-
-
-def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> JobSpec:
-    where = f"jobs, row {number}"
-    if not isinstance(row, Mapping):
-        raise input_error(where, f"{row!r:.60} is not a job", "give a dict of its fields, or a JobSpec")
-    found: dict[str, Any] = {}
-    for column, value in row.items():
-        name = _ALIASES.get(str(column), str(column))
-        if name not in _FIELDS:
-            raise input_error(where, f"a job has no field '{column}'", nearest(str(column), [*_FIELDS, *_ALIASES]))
-        if value is None or (isinstance(value, float) and isnan(value)):
-            continue
-        found[name] = value.item() if isinstance(value, np.generic) else value
-        if name in _COUNTS and isinstance(found[name], float) and found[name].is_integer():
-            found[name] = int(found[name])  # as in a table of floats
-        if name in _TEXTS and not _is_text(found[name]):
-            raise input_error(where, f"'{name}' is {value!r:.40}, which is not text", "give it as a str of Unicode")
-    if "num_gpus" not in found:
-        raise input_error(where, "it does not give the number of GPUs of the job", "add the column 'num_gpus'")
-    name = found.get("application", FIXED_DURATION)
-    if name in applications and found.get("duration_s") and not found.get("total_steps"):
-        message = f"it names the application '{name}' and a duration of {found['duration_s']} s"
-        raise input_error(where, message, "leave one of them out: the application determines how long its jobs run")
-    if "speedup" in found:
-        found["speedup"] = _speedup(where, found["speedup"])
-    found["id"] = str(found.get("id", f"job-{number}"))
-    if not _is_text(found["id"]):
-        raise input_error(where, f"its id {found['id']!r:.40} is not text", "give it as a str of Unicode")
-    return JobSpec(**{"submit_time_s": 0, **found})

@@ -1,4 +1,4 @@
-"""The clock: an event list in ticks, with a fixed order of events within one instant.
+"""The clock: a SimPy environment whose events have a fixed order within one instant.
 
 Engine times are whole ticks (by default seconds), which keeps sums exact; views, records and files use seconds. A tick
 of 0 makes time continuous: unrounded float seconds.
@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum, auto
 from heapq import heappop, heappush
-from itertools import count
+from math import inf
+
+import simpy
+from simpy.core import EmptySchedule
+from simpy.events import NORMAL, EventPriority
 
 
 class Phase(IntEnum):
-    """The order of events within one instant.
+    """The order of events within one instant: SimPy's priority of an event.
 
     PROGRESS precedes the decision, RESUME follows it: an epoch whose end was rounded down ends after the decision.
     """
@@ -22,44 +26,47 @@ class Phase(IntEnum):
     FAILURE = auto()
     RECOVERY = auto()
     ARRIVAL = auto()
+    #: What users' processes wait for, and the processes themselves.
+    PROCESS = auto()
     THRESHOLD = auto()
     DECISION = auto()
     RESUME = auto()
 
 
-_DECISION, _RESUME = Phase.DECISION, Phase.RESUME
+_DECISION = Phase.DECISION
+#: The order of SimPy's urgent events (a process begins, an interrupt) and normal ones, in one phase.
+_OF_PROCESSES = (Phase.PROCESS - 0.5, float(Phase.PROCESS))
 
 
-class Appointment(list[Callable[[], None]]):
-    """A cancellable callback; cancelling leaves it in the event list.
+class Appointment(simpy.Event):
+    """An event at a tick and phase that calls one function; without callbacks it passes unnoticed."""
 
-    The callback is its only item until it fires: creating a list takes half the time of an object with `__init__`.
-    """
+    _ok = True
+    _value = None
 
-    __slots__ = ()
+    def __init__(self, action: Callable[..., None]) -> None:
+        self.callbacks = [action]
 
-    cancel = list.clear
+    def cancel(self) -> None:
+        """Take the function back."""
+        self.callbacks = []
 
 
-#: Time, phase, running number, and what is due.
-_Due = tuple[float, int, int, Appointment]
+class Clock(simpy.Environment):
+    """A SimPy environment that schedules at absolute times, in ticks, and stops when a decision is due."""
 
+    #: Ticks since the start of the workload.
+    now: float = 0
 
-class Clock:
-    """Schedules callbacks at absolute times, in ticks."""
-
-    def __init__(self, tick_s: float = 1, decide: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, tick_s: float = 1, decide: Callable[..., None] = lambda due: None) -> None:
         """Start at 0 with ticks of `tick_s` seconds (0: continuous time, in seconds); `ask` schedules `decide`."""
+        super().__init__()
         self.continuous = tick_s == 0
-        self._queue: list[_Due] = []
-        #: Orders events of the same instant and phase.
-        self._numbers = count()
-        #: Ticks since the start of the workload.
-        self.now: float = 0
         self.stopped = False
-        #: Whether a decision is due at this instant, which needs no event.
+        #: Whether the decision of this instant is in the event list.
         self.asked = False
-        self._decide, self._asked_for = decide, set[float]()
+        self._decide, self._asked_for, self._decision = decide, set[float](), Appointment(decide)
+        self._number = 0
         #: Seconds per tick, None if ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
         self.unit_s: float = 1 if self.scale is None else self.scale
@@ -72,25 +79,35 @@ class Clock:
     @property
     def quiet(self) -> bool:
         """Whether no further event is due at this instant."""
-        return not self.asked and (not self._queue or self._queue[0][0] > self.now)
+        return not self._queue or self._queue[0][0] > self.now
 
-    def run(self) -> bool:
-        """Process events until the clock stops; return False if none is left."""
+    def step(self) -> None:
+        """Process the next event, as SimPy does."""
+        if not self._queue:
+            raise EmptySchedule
+        self.advance(1)
+
+    def advance(self, most: float = inf) -> bool:
+        """Process at most so many events until the clock stops; return False if none is left.
+
+        `now` is an attribute here, which is read far more often than set.
+        """
         queue = self._queue
-        while not self.stopped:
-            if self.asked and (not queue or queue[0] > (self.now, _RESUME)):
-                self.asked = False
-                self._decide()
-                continue
+        while not self.stopped and most > 0:
             if not queue:
                 return False
-            self.now, _, _, due = heappop(queue)
-            if due:
-                due.pop()()
+            self.now, _, _, event = heappop(queue)
+            self._now = self.now
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # so SimPy marks it processed
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not event.defused:
+                raise event._value
+            most -= 1
         return True
 
     def stop(self) -> None:
-        """Make `run` return after the current event."""
+        """Make `advance` return after the current event."""
         self.stopped = True
 
     def seconds(self, ticks: float) -> float:
@@ -101,7 +118,7 @@ class Clock:
         """Convert seconds to the nearest tick, half to even."""
         if self.scale is not None:
             return round(seconds / self.scale)
-        return seconds if self.continuous or isinstance(seconds, int) else round(seconds)
+        return seconds if self.continuous or type(seconds) is int else round(seconds)
 
     def wake(self, seconds: float) -> float:
         """Convert the second of a requested wake-up to a future tick.
@@ -110,19 +127,33 @@ class Clock:
         """
         return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
 
-    def ask(self, time: float) -> None:
+    def ask(self) -> None:
+        """Schedule a decision at this instant, one for all callers; `asked` is for who decides to reset."""
+        if not self.asked and self.now not in self._asked_for:
+            self.asked = True
+            self._decision.callbacks = [self._decide]
+            heappush(self._queue, (self.now, _DECISION, 0, self._decision))  # type: ignore[misc]
+
+    def ask_at(self, time: float) -> None:
         """Schedule a decision at a tick, one for all callers."""
-        if time not in self._asked_for:
+        if time == self.now:
+            self.ask()
+        elif time not in self._asked_for:
             self._asked_for.add(time)
             self.at(time, _DECISION, self._decide_as_asked)
 
-    def _decide_as_asked(self) -> None:
+    def _decide_as_asked(self, due: simpy.Event) -> None:
         self._asked_for.remove(self.now)
-        self.asked = False
-        self._decide()
+        self._decide(due)
 
-    def at(self, time: float, phase: Phase, action: Callable[[], None]) -> Appointment:
-        """Schedule `action` at a tick and phase."""
-        appointment = Appointment((action,))
-        heappush(self._queue, (time, phase, next(self._numbers), appointment))
+    def at(self, time: float, phase: Phase, action: Callable[..., None]) -> Appointment:
+        """Schedule `action` at a tick and phase; it is called with the event."""
+        appointment = Appointment(action)
+        self._number += 1
+        heappush(self._queue, (time, phase, self._number, appointment))  # type: ignore[misc]
         return appointment
+
+    def schedule(self, event: simpy.Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
+        """Schedule an event of SimPy's own in the phase of processes."""
+        self._number += 1
+        heappush(self._queue, (self.now + delay, _OF_PROCESSES[priority], self._number, event))  # type: ignore[misc]

@@ -91,8 +91,8 @@ class Enactment:
             ledger.complete(active[job_id], CANCELLED)
         for job, allocation in placed:
             named = changes.actions.get(job.request.id) if changes.actions else None
-            if isinstance(named, Place):
+            if named is not None and isinstance(named, Place):
                 ledger.place(job, allocation, named.beside, named.onto, named.plan)
             else:
                 ledger.place(job, allocation)
-        return Moves(len(placed) - moved, held - moved, moved)
+        return len(placed) - moved, held - moved, moved

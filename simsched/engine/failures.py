@@ -111,7 +111,14 @@ class Failures(Lifecycle):
         time = max(self._clock.ticks(outage.down_s), self._clock.now)
         self._clock.at(time, Phase.FAILURE, partial(self._fail, nodes, outage, draw))
 
-    def _fail(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
+    def fail_now(self, node: int, for_s: float, kind: str) -> None:
+        """Break a node for some seconds, as an outage of this kind."""
+        now_s = self._clock.now_s
+        self._fail((node,), Outage(node, now_s, now_s + for_s, kind), None)
+
+    def _fail(
+        self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, due: object = None
+    ) -> None:
         down = {node for node in nodes if self._cluster.broken.get(node, 0) == 0}
         hit = [job for job in self._active.values() if any(node in down for node, _ in job.allocation)]
         held = [() if job.neighbours else job.allocation for job in hit]
@@ -132,7 +139,7 @@ class Failures(Lifecycle):
         self._on_failure(hit)
 
     def _repair(
-        self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, since: float
+        self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, since: float, due: object
     ) -> None:
         for node in nodes:
             self._nodes.repair(node, outage.kind, since)
@@ -201,7 +208,7 @@ class Failures(Lifecycle):
         assert job.recovery is not None
         job.recovery.save(job)
 
-    def _interrupt(self, job: JobState) -> None:
+    def _interrupt(self, job: JobState, due: object) -> None:
         recovery = job.recovery
         assert recovery is not None
         self._ledger.settle(job)
@@ -213,7 +220,7 @@ class Failures(Lifecycle):
         written = self._clock.now + recovery.cost
         job.appointment = self._clock.at(written, Phase.RESUME, partial(self._end_checkpoint, job, recovery))
 
-    def _end_checkpoint(self, job: JobState, recovery: Recovery) -> None:
+    def _end_checkpoint(self, job: JobState, recovery: Recovery, due: object) -> None:
         self._ledger.settle(job)
         recovery.save(job)
         self._ledger.begin(job)

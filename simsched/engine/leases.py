@@ -40,7 +40,7 @@ class Leases(Lifecycle):
         job.appointment = self._clock.at(end, Phase.PROGRESS, partial(self._end, job, leasing))
         return True
 
-    def _end(self, job: JobState, leasing: Leasing) -> None:
+    def _end(self, job: JobState, leasing: Leasing, due: object) -> None:
         lease = leasing.lease
         assert lease is not None
         if leasing.began == self._clock.now:  # an idle lease still counts as a turn

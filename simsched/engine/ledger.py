@@ -140,7 +140,9 @@ class Ledger:
         if job.request.shape is not None:
             self._cluster.count_beside(job.request.shape, allocation, 1)
         job.allocation, job.site = allocation, site
-        job.gpus = allocation[0][1] if len(allocation) == 1 else gpus_of(allocation)
+        (_, job.gpus), *more = allocation
+        if more:
+            job.gpus = gpus_of(allocation)
         job.since = now
         job.starts += 1
         if job.first_start is None:
@@ -276,7 +278,7 @@ class Ledger:
             return
         job.appointment = self._clock.at(time, Phase.RESUME, partial(self.begin, job))
 
-    def begin(self, job: JobState) -> None:
+    def begin(self, job: JobState, due: object = None) -> None:
         """Start running, or continue at another configuration."""
         now = self._clock.now
         if job.since != now:
@@ -289,7 +291,9 @@ class Ledger:
             self._measure(job, site, running)
         job.since = now
         # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
-        missing = max(job.app.epoch_end(job.epoch) - job.progress, 0.0) / job.rate if job.rate else inf
+        job.epoch_end = job.app.epoch_end(job.epoch)
+        left = job.epoch_end - job.progress
+        missing = (left if left > 0 else 0.0) / job.rate if job.rate else inf
         if self._clock.scale is not None:
             missing /= self._clock.scale
         whole = missing if self._clock.continuous or missing == inf else round(missing)
@@ -315,9 +319,9 @@ class Ledger:
         if job.slow != 1 or job.congestion:
             job.rate *= job.slow * (1 - job.congestion)
 
-    def _end_epoch(self, job: JobState) -> None:
+    def _end_epoch(self, job: JobState, due: object) -> None:
         self.settle(job)
-        job.progress = job.app.epoch_end(job.epoch)
+        job.progress = job.epoch_end
         job.epoch += 1
         job.running = None
         job.appointment = None
@@ -355,7 +359,7 @@ class Ledger:
             raise EngineError(message)
         return batch
 
-    def complete(self, job: JobState, status: str = "") -> None:
+    def complete(self, job: JobState, status: str = "", due: object = None) -> None:
         """Complete a job now, in the given final state (empty: its true one)."""
         if job.allocation:
             self.release(job)

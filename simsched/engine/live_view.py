@@ -54,12 +54,18 @@ class LiveView:
         max_jobs_per_gpu: int,
     ) -> None:
         self._clock = clock
+        #: Seconds since the start of the workload, at the last event.
+        self.now_s = clock.now_s
         self._granted = granted
         self.jobs: Mapping[str, JobView] = MappingProxyType(jobs)
         self.nodes: Sequence[Node] = cluster.cluster.nodes
         self.free: Sequence[int] = ReadOnly(cluster.free)
         self._cluster = cluster
-        self._up, self._shown_up = cluster.up, ReadOnly(cluster.up)
+        self._up = cluster.up
+        #: Whether each node is up; a new object whenever that changes.
+        self.up: Sequence[bool] = ReadOnly(cluster.up)
+        #: The cores and memory taken on each node, None if they do not count.
+        self.beside = cluster.beside
         self.restart_delay_s = restart_delay_s
         self.max_jobs_per_gpu = max_jobs_per_gpu
         self.reasons: Reasons | None = None
@@ -68,22 +74,11 @@ class LiveView:
         self.reached_threshold: Sequence[JobView] = ()
         self.lost: Sequence[JobView] = ()
 
-    @property
-    def now_s(self) -> float:
-        """Seconds since the start of the workload."""
-        return self._clock.now_s
-
-    @property
-    def beside(self) -> Sequence[tuple[int, int]] | None:
-        """The cores and memory taken on each node, None if they do not count."""
-        return self._cluster.beside
-
-    @property
-    def up(self) -> Sequence[bool]:
-        """Whether each node is up; a new object whenever that changes."""
+    def show_nodes(self) -> None:
+        """Show which nodes are up, by a new object whenever that changes, and what is taken beside GPUs."""
+        self.beside = self._cluster.beside
         if self._up is not self._cluster.up:
-            self._up, self._shown_up = self._cluster.up, ReadOnly(self._cluster.up)
-        return self._shown_up
+            self._up, self.up = self._cluster.up, ReadOnly(self._cluster.up)
 
     def __repr__(self) -> str:
         jobs = f"{counted(len(self.jobs), 'job')}, {self._cluster.running_jobs} running"
@@ -117,6 +112,9 @@ class Delta:
 
     def tell(self, view: LiveView) -> None:
         """Show all changes in a view and reset; of their jobs, only those listed as finished can have ended since."""
+        view.now_s = view._clock.now * view._clock.unit_s
+        if view._up is not view._cluster.up or view.beside is not view._cluster.beside:
+            view.show_nodes()
         view.arrived = [job.view for job in self.arrived] if self.arrived else ()
         view.finished = self.finished
         view.reached_threshold = [job.view for job in self._reached.values()] if self._reached else ()

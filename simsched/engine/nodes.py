@@ -24,27 +24,31 @@ class Nodes:
     _start: float
     _on_join: Callable[[], None]
     _broken: list[tuple[float, int, str]] = field(default_factory=list)
-    _off: dict[int, float] = field(init=False)
+    #: Since when each node is off, and why.
+    _off: dict[int, tuple[float, str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._off = {node: 0 for node, up in enumerate(self._cluster.up) if not up}
+        self._off = {node: (0, OFF) for node, up in enumerate(self._cluster.up) if not up}
 
     def provision(self, wanted: Collection[int]) -> None:
         """Release unwanted nodes and start wanted ones that are down."""
-        cluster = self._cluster
-        ready = self._clock.now + self._start
-        for node in range(len(cluster.up)):
-            if node not in wanted:
-                cluster.returning.discard(node)
-                cluster.take_down(node)
-                self._off.setdefault(node, self._clock.now)
-            elif node in cluster.broken:
-                cluster.returning.add(node)
-                self._back(node)
-            elif not cluster.up[node] and node not in cluster.starting:
-                cluster.start(node, self._clock.at(ready, Phase.RECOVERY, partial(self._join, node)))
+        for node in range(len(self._cluster.up)):
+            self.switch(node, on=node in wanted)
 
-    def _join(self, node: int) -> None:
+    def switch(self, node: int, *, on: bool, cause: str = OFF) -> None:
+        """Start a node if it is down, or take an empty one out of use."""
+        cluster, clock = self._cluster, self._clock
+        if not on:
+            cluster.returning.discard(node)
+            cluster.take_down(node)
+            self._off.setdefault(node, (clock.now, cause))
+        elif node in cluster.broken:
+            cluster.returning.add(node)
+            self._back(node)
+        elif not cluster.up[node] and node not in cluster.starting:
+            cluster.start(node, clock.at(clock.now + self._start, Phase.RECOVERY, partial(self._join, node)))
+
+    def _join(self, node: int, due: object) -> None:
         self._cluster.bring_up(node)
         self._back(node)
         self._on_join()
@@ -65,20 +69,20 @@ class Nodes:
     def stand_in(self, spare: int, gone: int) -> None:
         """Bring up a spare instead of a broken node, which will be off once it is repaired."""
         self._cluster.returning.remove(gone)
-        self._off[gone] = self._clock.now
+        self._off[gone] = self._clock.now, OFF
         self._cluster.bring_up(spare)
         self._back(spare)
 
     def close(self) -> None:
         """Record open intervals at the end of the run, by start, node and kind."""
-        off = [(since, node, OFF) for node, since in self._off.items()]
+        off = [(since, node, cause) for node, (since, cause) in self._off.items()]
         for since, node, kind in sorted([*self._broken, *off]):
             self._tell(since, node, kind, ended=False)
 
     def _back(self, node: int) -> None:
-        since = self._off.pop(node, None)
-        if since is not None:
-            self._tell(since, node, OFF)
+        if node in self._off:
+            since, cause = self._off.pop(node)
+            self._tell(since, node, cause)
 
     def _tell(self, since: float, node: int, kind: str, *, ended: bool = True) -> None:
         clock = self._clock

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, sqrt
-from typing import Literal, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 import numpy as np
 
@@ -209,6 +209,8 @@ class Settings(TypedDict, total=False):
     check_invariants: bool | None
     #: Called at every completion; returns jobs submitted in reply, now or later, which the run also completes.
     on_finish: OnFinish | None
+    #: Users' SimPy processes beside the cluster, each a function of a site, or such a function and its parameters.
+    processes: Sequence[Callable[..., Any] | tuple[Callable[..., Any], Mapping[str, Any]]]
     #: How nodes and jobs fail (None: never).
     failures: FailureOptions | None
     #: Whether jobs with only GPUs and seconds start as soon as they are placed (True); results do not depend on it.

@@ -76,26 +76,8 @@ class MemoryRecorder:
         self.decisions: list[DecisionRecord] = []
         self.outages: list[OutageRecord] = []
         self.reasons: list[ReasonRecord] = []
-
-    def job(self, record: JobRecord) -> None:
-        """Keep a finished job."""
-        self.jobs.append(record)
-
-    def allocation(self, record: AllocationRecord) -> None:
-        """Keep a closed interval."""
-        self.allocations.append(record)
-
-    def decision(self, record: DecisionRecord) -> None:
-        """Keep a decision."""
-        self.decisions.append(record)
-
-    def outage(self, record: OutageRecord) -> None:
-        """Keep a node's interval out of use."""
-        self.outages.append(record)
-
-    def reason(self, record: ReasonRecord) -> None:
-        """Keep the state of a job after a decision."""
-        self.reasons.append(record)
+        self.job, self.allocation, self.decision = self.jobs.append, self.allocations.append, self.decisions.append
+        self.outage, self.reason = self.outages.append, self.reasons.append
 
 
 class JobRecorder(Recorder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from simsched.engine.clock import Clock
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
@@ -41,7 +40,7 @@ def job_record(job: JobState, status: str) -> JobRecord:
         (jct - job.settled_held) * unit_s,
         job.restart * unit_s,
         job.settled_gpu * unit_s,
-        max(job.starts - 1, 0),
+        job.starts - 1 if job.starts else 0,
         *_NO_FAILURES,
         math.inf if request.deadline_s is None else request.deadline_s,
         job.declined,
@@ -102,15 +101,9 @@ def total_batch(batch: BatchChoice, gpus: int) -> int:
     return batch.total(gpus) if batch.local_bsz else 0
 
 
-class Moves(NamedTuple):
-    """How many jobs a decision started, stopped and moved."""
-
-    started: int = 0
-    stopped: int = 0
-    moved: int = 0
-
-
-NO_MOVES = Moves()
+#: How many jobs a decision started, stopped and moved.
+Moves = tuple[int, int, int]
+NO_MOVES: Moves = (0, 0, 0)
 
 
 def decision_record(
@@ -129,10 +122,10 @@ def decision_record(
         cluster.running_jobs,
         cluster.allocated_gpus,
         cluster.available_gpus,
-        cluster.provisioned_nodes,
+        cluster.provisioned_nodes if cluster.starting else cluster.nodes_up,
         *moves,
         diagnostics,
-        len(cluster.broken),
+        len(cluster.broken) if cluster.broken else 0,
         cluster.failures,
         *stranded,
         cluster.provisioned_gpus,

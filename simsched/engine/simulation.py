@@ -6,9 +6,10 @@ Processes and callbacks trigger events, the ledger changes the state, the policy
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Unpack
+from types import MappingProxyType
+from typing import Any, Unpack
 
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs, check_replies
@@ -23,7 +24,8 @@ from simsched.engine.leases import Leases
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import Delta, LiveView, ReadOnly
 from simsched.engine.nodes import Nodes
-from simsched.engine.options import Decides, EngineOptions, Settings, Terms, stream
+from simsched.engine.options import Decides, EngineOptions, FailureOptions, Settings, Terms, stream
+from simsched.engine.processes import Processes
 from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.reasons import KeptReasons
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
@@ -34,7 +36,7 @@ from simsched.engine.state import ClusterState, JobState, Leasing
 from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
-from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, Outage, facts_of
+from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, facts_of
 from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
 from simsched.policy import SERVICE_HISTORY, Decision, JobView, Policy, View, no_decision
 from simsched.threads import one_thread, spared_by_the_collector
@@ -70,6 +72,33 @@ def simulate(
     return simulation.agent_classes
 
 
+def sharing_model(given: Colocation | None, options: EngineOptions, terms: Terms) -> Colocation | None:
+    """Return the model of jobs that share a GPU, None if none may."""
+    if options.max_jobs_per_gpu == 1:
+        return None
+    model = given or ConstantSharing()
+    return GuaranteedFirst(model) if terms.guaranteed_first else model
+
+
+def add_lifecycles(
+    ledger: Ledger,
+    clock: Clock,
+    cluster: ClusterState,
+    options: EngineOptions,
+    active: Mapping[str, JobState],
+    model: Colocation | None,
+) -> None:
+    """Let the ledger notify what options ask for: neighbours on GPUs, shared uplinks and time limits."""
+    if cluster.occupancy is not None and model is not None:
+        ledger.neighbourhood = Neighbourhood(model, cluster.occupancy, active, shares=options.gpu_shares)
+    if options.contention:
+        contention = Contention(cluster.cluster, ledger, active)
+        ledger.share_uplinks = contention.settle
+        ledger.tell(contention)
+    if options.kill_at_time_limit:
+        ledger.tell(TimeLimits(clock, ledger))
+
+
 class Simulation:
     """A simulation that stops at every decision, for its caller to drive.
 
@@ -80,6 +109,9 @@ class Simulation:
 
     `run` is this loop. `fork` returns an independent copy.
     """
+
+    _stage = _NEW
+    _listed = _submitted = _finished = _decisions = 0
 
     def __init__(
         self,
@@ -100,108 +132,87 @@ class Simulation:
         records. Raises `InputError` for a workload that cannot run.
         """
         policy = Terms() if policy is None else policy
-        terms = policy if isinstance(policy, Terms) else Terms.of(policy)
+        self.terms = terms = policy if isinstance(policy, Terms) else Terms.of(policy)
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
-        self.cluster, self.jobs, self.options, self.terms = cluster, jobs, options, terms
-        self._applications = applications
+        self.cluster, self.jobs, self.options, self._applications = cluster, jobs, options, applications
+        self._seed = seed
         #: Creates the agents: the policy unless another is given; None if users configure them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
         #: The agent class by application.
         self.agent_classes: dict[str, str] = {}
         #: The random stream of decisions.
         self.rng = stream(seed, "policy")
-        failures = settings.get("failures")
-        self._record_into(recorder, settings.get("check_invariants"), falls=failures is not None)
-        self._count_from_zero(settings)
-        first = options.initial_nodes
-        if failures is not None and failures.hot_spares:
-            first = len(cluster.nodes) - failures.hot_spares
-        self._cluster = ClusterState(cluster, first, options.max_jobs_per_gpu)
-        model = self._sharing_model(settings.get("colocation"))
-        self._keep_ledger(model)
-        self._show(model, () if failures is None else failures.outages, seed)
-        self._enact()
-        self._failures: Failures | None = None
-        if failures is not None:
-            heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
-            state = (self._clock, self._cluster, self._ledger, self._active, self._nodes)
-            self._failures = Failures(failures, seed, *state, *heard)
-            self._ledger.tell(self._failures)
-        #: Whether only the policy's decisions affect a job with only GPUs and seconds.
-        self._undisturbed = settings.get("lean", True) and not (
-            failures is not None
-            or model is not None
-            or options.interference
-            or options.contention
-            or self._granted.speeds
-        )
-
-    def _record_into(self, recorder: Recorder | None, checking: bool | None, *, falls: bool) -> None:
-        """Take the recorder, behind checks of the invariants if enabled."""
-        self._checking = wanted_by_environment() if checking is None else checking
-        self.recorder = self._recorder = MemoryRecorder() if recorder is None else recorder
-        if self._checking:
-            self._recorder = CheckingRecorder(self.recorder, self.options.tick_s, progress_falls=falls)
-
-    def _count_from_zero(self, settings: Settings) -> None:
-        """Start with no job submitted, at the first tick."""
-        self._triggers = self.terms.triggers
+        processes = settings.get("processes") or ()
+        failures = settings.get("failures") or (FailureOptions() if processes else None)
         self._progress, self._on_finish = settings.get("progress"), settings.get("on_finish")
-        self._known_ids = {spec.id for spec in self.jobs} if self._on_finish is not None else set()
-        self._expected = len(self.jobs)
-        self._listed = self._submitted = self._finished = self._decisions = 0
-        self._clock = Clock(self.options.tick_s, self._decide)
-        self._interval = None if self._triggers.interval_s is None else self._clock.ticks(self._triggers.interval_s)
+        self.recorder = MemoryRecorder() if recorder is None else recorder
+        checking = settings.get("check_invariants")
+        self._checking = wanted_by_environment() if checking is None else checking
+        self._recorder = self.recorder
+        if self._checking:
+            self._recorder = CheckingRecorder(self.recorder, options.tick_s, progress_falls=failures is not None)
+        self._triggers, self._expected = terms.triggers, len(jobs)
         self._active: dict[str, JobState] = {}
         self._views: dict[str, JobView] = {}
         self._history_gpu_s: list[float] = []
         self._delta = Delta()
-        self._stage = _NEW
-
-    def _sharing_model(self, given: Colocation | None) -> Colocation | None:
-        """Return the model of jobs that share a GPU, None if none may."""
-        if self.options.max_jobs_per_gpu == 1:
-            return None
-        model = given or ConstantSharing()
-        return GuaranteedFirst(model) if self.terms.guaranteed_first else model
-
-    def _keep_ledger(self, model: Colocation | None) -> None:
-        """Create the only writer of state, and the lifecycles that it notifies of jobs that start, stop and end."""
-        clock, cluster, options = self._clock, self._cluster, self.options
-        self._ledger = ledger = Ledger(clock, cluster, self._recorder, options.restart_delay_s, self._on_complete)
-        if cluster.occupancy is not None and model is not None:
-            ledger.neighbourhood = Neighbourhood(model, cluster.occupancy, self._active, shares=options.gpu_shares)
-        if options.contention:
-            contention = Contention(self.cluster, ledger, self._active)
-            ledger.share_uplinks = contention.settle
-            ledger.tell(contention)
+        self._clock = clock = Clock(options.tick_s, self._decide)
+        self._interval = None if terms.triggers.interval_s is None else clock.ticks(terms.triggers.interval_s)
+        spares = 0 if failures is None else failures.hot_spares
+        first = len(cluster.nodes) - spares if spares else options.initial_nodes
+        self._cluster = state = ClusterState(cluster, first, options.max_jobs_per_gpu)
+        model = sharing_model(settings.get("colocation"), options, terms)
+        self._ledger = ledger = Ledger(clock, state, self._recorder, options.restart_delay_s, self._on_complete)
         self._leases = Leases(clock, ledger, self._on_leases_over)
-        if options.kill_at_time_limit:
-            ledger.tell(TimeLimits(clock, ledger))
-
-    def _show(self, model: Colocation | None, outages: Sequence[Outage], seed: int) -> None:
-        """Create the view that callers see, with the signals granted, and what the tables need."""
-        options, terms = self.options, self.terms
-        known = (ReadOnly(self._history_gpu_s), TruePairs(model, self._active))
-        coming = (self._next_arrival_s, self._coming_jobs)
-        self._granted = Granted(terms.signals, self.cluster, *known, *coming, outages, seed)
-        shown = (self._clock, self._cluster, self._views, self._granted.view)
+        add_lifecycles(ledger, clock, state, options, self._active, model)
+        outages = () if failures is None else failures.outages
+        known = (ReadOnly(self._history_gpu_s), TruePairs(model, self._active), self._next_arrival_s, self._coming_jobs)
+        self._granted = granted = Granted(terms.signals, cluster, *known, outages, seed)
         #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
-        self.view = LiveView(*shown, options.restart_delay_s, options.max_jobs_per_gpu)
-        self._reasons = KeptReasons(self._cluster) if options.reasons else None
-        if self._reasons is not None:
-            self.view.reasons = self._reasons.said
-        self._stranded = StrandedGpus(self.cluster, rigid=terms.rigid) if options.fragmentation else None
-
-    def _enact(self) -> None:
-        """Create the parts that carry out decisions and detect runs without progress."""
-        clock, cluster, options, terms = self._clock, self._cluster, self.options, self.terms
-        self._nodes = Nodes(clock, cluster, self._recorder, clock.ticks(options.node_start_s), self._on_join)
+        self.view = LiveView(clock, state, self._views, granted.view, options.restart_delay_s, options.max_jobs_per_gpu)
+        self._reasons = KeptReasons(state) if options.reasons else None
+        self.view.reasons = None if self._reasons is None else self._reasons.said
+        self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
+        self._nodes = Nodes(clock, state, self._recorder, clock.ticks(options.node_start_s), self._on_join)
         watches = Watches(clock, self._on_threshold)
-        self._enactment = Enactment(terms, clock, cluster, self._active, self._ledger, self._nodes, watches)
-        self._stalls = StallDetector(
-            terms.name, clock, cluster, self._active, options.idle_rounds, terms.longest_pause_s
+        self._enactment = Enactment(terms, clock, state, self._active, ledger, self._nodes, watches)
+        self._stalls = StallDetector(terms.name, clock, state, self._active, options.idle_rounds, terms.longest_pause_s)
+        self._failures = None if failures is None else self._failing(failures)
+        #: Whether only the policy's decisions affect a job with only GPUs and seconds.
+        self._undisturbed = settings.get("lean", True) and not (
+            failures is not None or model is not None or options.interference or options.contention or granted.speeds
         )
+        self._last = len(jobs)
+        self._known_ids: set[str] | None = None if self._on_finish is None else {spec.id for spec in jobs}
+        self._processes: Processes | None = None
+        for process in processes:
+            self.process(*process) if isinstance(process, tuple) else self.process(process)
+
+    def _failing(self, options: FailureOptions) -> Failures:
+        """Return the failures of nodes and jobs, which the ledger tells of what jobs do."""
+        heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
+        state = (self._clock, self._cluster, self._ledger, self._active, self._nodes)
+        failures = Failures(options, self._seed, *state, *heard)
+        self._ledger.tell(failures)
+        return failures
+
+    def process(self, function: Callable[..., Any], params: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Run a SimPy process beside the cluster: `function(site, **params)`, see `Site`; they begin in this order.
+
+        Raises `EngineError` if the simulation has begun without processes and failures, so that its jobs keep nothing
+        to fall back to.
+        """
+        if self._processes is None:
+            if self._failures is None and self._stage != _NEW:
+                raise EngineError("a simulation without processes has begun; add the first one before advance()")
+            self._failures = self._failures or self._failing(FailureOptions())
+            self._undisturbed = False
+            self._known_ids = self._known_ids or {spec.id for spec in self.jobs}
+            state = (self._clock, self._cluster, self._ledger, self._active, self._nodes, self._failures)
+            heard = (self._expect, self._on_failure)
+            self._processes = Processes(self._seed, *state, *heard, self._known_ids)
+            self._ledger.tell(self._processes)
+        self._processes.add(function, params)
 
     def __repr__(self) -> str:
         jobs = f"{len(self._active)} of {self._expected} jobs active, {self._finished} finished"
@@ -218,12 +229,12 @@ class Simulation:
                 return None
             self._begin()
         self._stage = _FAILED  # until it succeeds
-        if not self._clock.run():
+        if not self._clock.advance():
             raise self._stalls.stuck()
         if self._stage == _DUE:
             self._delta.tell(self.view)
             return self.view
-        self._stage = _OVER
+        self._stage, self.view.now_s = _OVER, self._clock.now_s
         self._nodes.close()
         if self._progress:
             self._progress(self._clock.now_s, self._finished)
@@ -236,7 +247,7 @@ class Simulation:
         """
         if self._stage != _DUE:
             raise self._misused("no decision is due", "call advance() first")
-        if not isinstance(decision, Decision):
+        if type(decision) is not Decision and not isinstance(decision, Decision):
             raise InfeasibleDecisionError(self.terms.name, self._clock.now_s, [no_decision(decision)])
         changes = NO_CHANGES if decision == _NO_CHANGE else self._enactment.check(decision)
         self._stage = _FAILED  # until it succeeds
@@ -246,7 +257,7 @@ class Simulation:
         if self._stranded is not None:
             stranded = self._stranded.stranded(cluster.free, self._active)
             fits = self._stranded.fits_in_domain(cluster.free)
-        now_s, active = self._clock.now * self._clock.unit_s, len(self._active)
+        now_s, active = self._clock.now * self._clock.unit_s, self._submitted - self._finished
         self._recorder.decision(decision_record(now_s, active, cluster, moves, decision.diagnostics, stranded, fits))
         if self._reasons is not None:
             for row in self._reasons.rows(now_s, self._active):
@@ -256,10 +267,22 @@ class Simulation:
         if self.options.interference:
             self._ledger.interfere(self._active.values(), self.options.interference)
         if self._interval is not None:
-            self._clock.ask((self._clock.now // self._interval + 1) * self._interval)
+            self._clock.ask_at((self._clock.now // self._interval + 1) * self._interval)
         if decision.wake_at_s is not None:
-            self._clock.ask(self._clock.wake(decision.wake_at_s))
-        self._after_decision()
+            self._clock.ask_at(self._clock.wake(decision.wake_at_s))
+        if decision.nodes is not None:
+            self.view.show_nodes()
+        self._decisions += 1
+        if self._checking:
+            check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
+        if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
+            self._stalls.idle_rounds = 0
+        elif not self._cluster.broken:  # another repair may help
+            self._stalls.idle()
+        if self._decisions % _PROGRESS_EVERY == 0:
+            self._stalls.look(self._submitted, self._finished)
+            if self._progress:
+                self._progress(self._clock.now_s, self._finished)
         self._stage = _RUNNING
 
     def run(self, policy: Decides) -> None:
@@ -281,6 +304,8 @@ class Simulation:
         Copies agents, records, random streams, and a policy that creates the agents (as `agents`), but shares
         applications, jobs, cluster and functions. Raises `EngineError` for what cannot be copied, such as an open file.
         """
+        if self._processes is not None:
+            self._processes.refuse_generators()
         applications = [self._applications, *(job.app for job in self._active.values())]
         return copy_of(self, [self.jobs, *applications])
 
@@ -301,12 +326,12 @@ class Simulation:
         self._next_arrival = self._clock.ticks(self.jobs[0].submit_time_s)
         self._clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
 
-    def _arrive(self) -> None:
+    def _arrive(self, due: object) -> None:
         clock, specs = self._clock, self.jobs
         while True:
             self._listed += 1
             self._submit(specs[self._listed - 1])
-            if self._listed == len(specs):
+            if self._listed == self._last:
                 return
             self._next_arrival = clock.ticks(specs[self._listed].submit_time_s)
             if self._next_arrival > clock.now:
@@ -315,7 +340,7 @@ class Simulation:
 
     def _next_arrival_s(self) -> float:
         """Return the next arrival in seconds, infinity if none."""
-        if self._listed == len(self.jobs):
+        if self._listed == self._last:
             return math.inf
         return self._clock.seconds(self._next_arrival)
 
@@ -323,11 +348,11 @@ class Simulation:
         coming = self.jobs[self._listed :]
         return views_at_submission(coming, self._cluster.cluster, self._applications, self.terms.signals)
 
-    def _submit(self, spec: JobSpec) -> None:
+    def _submit(self, spec: JobSpec, due: object = None) -> None:
         request, truth = spec.request, spec.truth
         app = self._applications.for_job(request, truth)
         facts = facts_of(app, request.shape)
-        job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster)
+        job = JobState(request, truth, app, facts, self._clock, self._cluster.cluster, self._clock.now)
         agent = configured_agent(request, facts) if self.agents is None else self.agents.agent(request, facts)
         job.agent = agent
         if app.name not in self.agent_classes:
@@ -341,9 +366,9 @@ class Simulation:
         self._submitted += 1
         self._delta.arrived.append(job)
         if self._triggers.arrival:
-            self._clock.asked = True
+            self._clock.ask()
         if self._interval is not None:  # the next multiple of it, including this second but not 0
-            self._clock.ask(max(-(-self._clock.now // self._interval), 1) * self._interval)
+            self._clock.ask_at(max(-(-self._clock.now // self._interval), 1) * self._interval)
 
     def _prepare(self, job: JobState, spec: JobSpec) -> None:
         """Set up a job's leases, measurements and checkpoints."""
@@ -360,28 +385,28 @@ class Simulation:
 
     def _on_threshold(self, job: JobState) -> None:
         self._delta.reach(job)
-        self._clock.asked = True
+        self._clock.ask()
 
     def _on_failed_attempt(self, job: JobState) -> None:
         self._delta.lose([job])
         if self._triggers.completion or self._triggers.node_change:
-            self._clock.asked = True
+            self._clock.ask()
 
     def _on_failure(self, hit: Sequence[JobState]) -> None:
         self._delta.lose(hit)
         if self._triggers.node_change and self._active:
-            self._clock.asked = True
+            self._clock.ask()
 
     def _on_repair(self) -> None:
         """Notify the policy; a policy that stays idle after repeated repairs is stuck."""
         if self._triggers.node_change and self._active:
-            self._clock.asked = True
+            self._clock.ask()
         if self._active and not self._cluster.allocated_gpus and self._submitted == self._expected:
             self._stalls.idle()
 
     def _on_leases_over(self) -> None:
         if self._triggers.leases_over and self._asks():
-            self._clock.asked = True
+            self._clock.ask()
 
     def _on_complete(self, job: JobState, record: JobRecord) -> None:
         job_id = job.request.id
@@ -392,13 +417,23 @@ class Simulation:
             self._history_gpu_s.append(record.attained_gpu_s)
         del job.view  # breaks a reference cycle with the job
         if self._on_finish is not None:
-            self._expect(self._on_finish(record))
-        if self._finished == self._expected:
+            self._expect(*self._on_finish(record))
+        if self._processes is not None:
+            self._processes.ended(job, record)
+            if self._finished == self._expected:  # a process may submit the next job at this instant
+                self._clock.at(self._clock.now, Phase.RESUME, self._stop)
+        if self._finished == self._expected and self._processes is None:
             self._clock.stop()
         elif self._triggers.completion:
-            self._clock.asked = True
+            self._clock.ask()
 
-    def _expect(self, replies: Sequence[JobSpec]) -> None:
+    def _stop(self, due: object) -> None:
+        """Stop the clock if all jobs are complete."""
+        if self._finished == self._expected:
+            self._clock.stop()
+
+    def _expect(self, *replies: JobSpec) -> None:
+        assert self._known_ids is not None
         check_replies(
             replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid
         )
@@ -407,7 +442,8 @@ class Simulation:
         for spec in replies:
             self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
 
-    def _decide(self) -> None:
+    def _decide(self, due: object) -> None:
+        self._clock.asked = False
         if self._ledger.stale:
             self._ledger.retune_stale()
         if self._active or self._asks():
@@ -416,17 +452,4 @@ class Simulation:
 
     def _on_join(self) -> None:
         if self._triggers.node_change:
-            self._clock.asked = True
-
-    def _after_decision(self) -> None:
-        self._decisions += 1
-        if self._checking:
-            check_state(self._cluster, self._active, self._submitted, self._finished, self.options.tick_s)
-        if self._cluster.allocated_gpus or self._cluster.starting or self._submitted < self._expected:
-            self._stalls.idle_rounds = 0
-        elif not self._cluster.broken:  # another repair may help
-            self._stalls.idle()
-        if self._decisions % _PROGRESS_EVERY == 0:
-            self._stalls.look(self._submitted, self._finished)
-            if self._progress:
-                self._progress(self._clock.now_s, self._finished)
+            self._clock.ask()

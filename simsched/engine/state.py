@@ -50,6 +50,7 @@ class ClusterState:
         self.beside: list[tuple[int, int]] | None = None
         if any(node.cpu_milli is not None or node.memory_mib is not None for node in cluster.nodes):
             self.beside = [(0, 0)] * len(cluster.nodes)
+        self.size = len(cluster.nodes)
         self.available_gpus = sum(self.free)
         self.nodes_up = sum(self.up)
         #: Requested nodes that are not up yet, each with its start event.
@@ -68,14 +69,13 @@ class ClusterState:
 
     def site(self, allocation: Allocation) -> Site | None:
         """Return the site of an allocation, None if it mixes GPU types."""
-        if len(allocation) > 1:
+        (node, gpus), *more = allocation
+        if more:
             return None if gpu_type_of(self.cluster, allocation) is None else site_of(self.cluster, allocation)
-        node, gpus = allocation[0]
         kind = self.cluster.nodes[node].gpu_type
-        site = self._sites.get((kind, gpus))
-        if site is None:
-            site = self._sites[kind, gpus] = site_of(self.cluster, allocation)
-        return site
+        if (kind, gpus) not in self._sites:
+            self._sites[kind, gpus] = site_of(self.cluster, allocation)
+        return self._sites[kind, gpus]
 
     def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
         """Add a holder to GPUs, next to others if GPUs are shared."""
@@ -103,7 +103,7 @@ class ClusterState:
     @property
     def provisioned_nodes(self) -> int:
         """Count nodes that are up or starting."""
-        return self.nodes_up + len(self.starting)
+        return self.nodes_up + len(self.starting) if self.starting else self.nodes_up
 
     @cached_property
     def provisioned_gpus(self) -> Mapping[str, float]:
@@ -242,10 +242,11 @@ class JobState:
         facts: ApplicationFacts,
         clock: Clock,
         cluster: Cluster,
+        submitted: float | None = None,
     ) -> None:
         self.request, self.truth, self.app, self.facts = request, truth, app, facts
         self.clock, self.cluster = clock, cluster
-        self.submitted = clock.ticks(request.submit_time_s)
+        self.submitted = clock.ticks(request.submit_time_s) if submitted is None else submitted
         self.guaranteed = request.guaranteed
         self.allocation: Allocation = NOTHING
         self.site: Site | None = None
@@ -253,7 +254,8 @@ class JobState:
         self.since: float = 0
         self.running: Running | None = None
         self.appointment: Appointment | None = None
-        self.progress = 0.0
+        #: Progress so far, and at the end of the epoch that runs.
+        self.progress = self.epoch_end = 0.0
         self.epoch = self.starts = 0
         self.first_start: float | None = None
         self.settled_gpu: float = 0
@@ -276,7 +278,8 @@ class JobState:
     @property
     def attained_gpu_s(self) -> float:
         """Service attained, in GPU-seconds."""
-        return self.attained_gpu * self.clock.unit_s
+        clock = self.clock
+        return (self.settled_gpu + (self.gpus * (clock.now - self.since) if self.gpus else 0)) * clock.unit_s
 
     @property
     def age_s(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
 from numbers import Integral
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.holders import Holders
@@ -19,11 +19,13 @@ from simsched.words import counted
 ALONE = Place(NOTHING)
 
 
-class Changes(NamedTuple):
+class Changes:
     """The GPUs of jobs that a decision changes (() stops one; takeovers come last), and the actions it names."""
 
-    gpus: dict[str, Allocation]
-    actions: Mapping[str, Action]
+    __slots__ = ("actions", "gpus")
+
+    def __init__(self, gpus: dict[str, Allocation], actions: Mapping[str, Action]) -> None:
+        self.gpus, self.actions = gpus, actions
 
     def saves(self, job_id: str) -> bool:
         """Return whether a job that loses its GPUs keeps its progress."""
@@ -96,23 +98,25 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
     plain = cluster.occupancy is None and cluster.beside is None
     if not plain or decision.rest != "stays" or decision.nodes is not None:
         return None
-    up, free, left = cluster.up, cluster.free, dict[int, int]()
-    known = len(up)
+    up, free, left, short = cluster.up, cluster.free, dict[int, int](), False
     for job_id, new in decision.jobs.items():
-        job = active.get(job_id)
-        if job is None or type(new) is not tuple or new == job.allocation or job.request.shape is not None:
+        if job_id not in active:
+            return None
+        job = active[job_id]
+        if type(new) is not tuple or new == job.allocation or job.request.shape is not None:
             return None
         for node, gpus in job.allocation:
-            left[node] = left.get(node, free[node]) + gpus
+            left[node] = (left[node] if node in left else free[node]) + gpus
         missing = job.request.num_gpus if new else 0
         for node, gpus in new:
-            if type(node) is not int or type(gpus) is not int or not (gpus > 0 <= node < known and up[node]):
+            if type(node) is not int or type(gpus) is not int or not (gpus > 0 <= node < cluster.size and up[node]):
                 return None
-            left[node] = left.get(node, free[node]) - gpus
+            left[node] = (left[node] if node in left else free[node]) - gpus
+            short |= left[node] < 0  # a job named later may leave
             missing -= gpus
-        if missing or (len(new) > 1 and (len(dict(new)) < len(new) or gpu_type_of(cluster.cluster, new) is None)):
+        if missing or (new[1:] and (len(dict(new)) < len(new) or gpu_type_of(cluster.cluster, new) is None)):
             return None
-    if left and min(left.values()) < 0:
+    if short and min(left.values()) < 0:
         return None
     return Changes(dict(decision.jobs), NO_CHANGES.actions)  # type: ignore[arg-type]  # all of them are tuples
 

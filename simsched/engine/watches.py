@@ -41,7 +41,7 @@ class Watches(Lifecycle):
         ticks = missing / job.gpus if self._clock.continuous else -(-missing // job.gpus)
         self._due[job.request.id] = self._clock.at(self._clock.now + ticks, Phase.THRESHOLD, partial(self._reach, job))
 
-    def _reach(self, job: JobState) -> None:
+    def _reach(self, job: JobState, due: object) -> None:
         del self._gpu_ticks[job.request.id], self._due[job.request.id]
         self._on_threshold(job)
 

@@ -1,4 +1,8 @@
 from .environment import RULES as RULES, JobRecorder as JobRecorder, SchedulingEnv as SchedulingEnv
 from .evolution import WEIGHED as WEIGHED, Evolution as Evolution, evolve as evolve, policy_text as policy_text
-from .observation import CLUSTER_FEATURES as CLUSTER_FEATURES, QUEUE_FEATURES as QUEUE_FEATURES
-from .rewards import REWARDS as REWARDS, Moment as Moment
+from .observation import (
+    CLUSTER_FEATURES as CLUSTER_FEATURES,
+    QUEUE_FEATURES as QUEUE_FEATURES,
+    REWARDS as REWARDS,
+    Moment as Moment,
+)

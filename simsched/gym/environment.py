@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 from simsched.api import Simulation, Terms, drive_task, task_of
 from simsched.engine import JobRecorder as JobRecorder, MemoryRecorder
 from simsched.errors import input_error, nearest
-from simsched.gym.observation import CLUSTER_FEATURES, QUEUE_FEATURES, Observation, Observer
-from simsched.gym.rewards import REWARDS, Moment, Reward
+from simsched.gym.observation import (
+    CLUSTER_FEATURES,
+    QUEUE_FEATURES,
+    REWARDS,
+    Moment,
+    Observation,
+    Observer,
+    Reward,
+)
 from simsched.model import NOTHING, Allocation, Capacity, Placer
 from simsched.policy import REMAINING_WORK, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit import PLACERS, PlacerName, Score, run_in_order

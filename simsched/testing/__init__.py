@@ -1,4 +1,4 @@
-"""Tools to test policies: the conformance kit, builders of views and workloads, hypothesis strategies."""
+"""Tools to test policies: the conformance kit, and builders of views and workloads."""
 
 import lazy_loader
 

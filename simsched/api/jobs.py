@@ -1,0 +1,176 @@
+"""The jobs that a caller gives to `simulate`: a table, or a list of rows or of `JobSpec`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from math import isnan
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from simsched.applications import ApplicationCatalogue
+from simsched.errors import input_error, nearest
+from simsched.model import FIXED_DURATION, SPEC_DEFAULTS, ApplicationSource, JobSpec, Speedup
+from simsched.workload import MOST_SECONDS
+
+#: Jobs: a table or a list, its rows or items with the fields of `JobSpec`.
+JobsLike = pd.DataFrame | Iterable[JobSpec | Mapping[str, Any]]
+
+#: Names of a job's fields in tables and traces.
+_ALIASES = {"job_id": "id", "name": "id", "submit_time": "submit_time_s", "time": "submit_time_s",
+            "duration": "duration_s", "num_replicas": "num_gpus", "gpus": "num_gpus"}  # fmt: skip
+_FIELDS = {field.name: field for field in fields(JobSpec)}
+#: Numeric fields.
+_NUMBERS = frozenset(name for name, field in _FIELDS.items() if str(field.type).split(" ")[0] in ("int", "float"))
+#: Integer fields.
+_COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split(" ")[0] == "int")
+#: Text fields; a numeric id is converted to text.
+_TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
+
+
+def jobs_of(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
+    """Return the jobs in order of submission, equal times as given; rows are checked against the applications."""
+    known = frozenset(source.names()) if isinstance(source, ApplicationCatalogue) else frozenset()
+    made = _from_columns(jobs, known) if isinstance(jobs, pd.DataFrame) else None
+    return sorted(_from_rows(jobs, known) if made is None else made, key=lambda job: job.submit_time_s)
+
+
+def _from_columns(table: pd.DataFrame, applications: frozenset[str]) -> list[JobSpec] | None:
+    """Return the jobs of a table; None if a column has values that have to be looked at row by row."""
+    names = [_ALIASES.get(str(column), str(column)) for column in table.columns]
+    if len(set(names)) < len(names) or "num_gpus" not in names:
+        return None
+    columns: dict[str, list[Any]] = {"id": [f"job-{number}" for number in range(len(table))]}
+    columns["submit_time_s"] = [0] * len(table)
+    for position, name in enumerate(names):
+        values = _column(name, table.iloc[:, position], columns.get(name, SPEC_DEFAULTS.get(name)))
+        if values is None:
+            return None
+        columns[name] = values
+    if any(columns.get("duration_s", ())) and not applications.isdisjoint(columns.get("application", ())):
+        return None
+    return JobSpec.of_columns(len(table), columns)
+
+
+def _column(name: str, column: pd.Series, absent: Any) -> list[Any] | None:
+    """Return the values of a field, missing ones as `absent` has them; None if not all are plain and in range."""
+    missing = column.isna().to_numpy()
+    if name in _NUMBERS:
+        values = _numbers(column, whole=name in _COUNTS)
+    elif name == "id" or name in _TEXTS:
+        values = _texts(column, missing, numbers=name == "id")
+    elif name in _FIELDS and name != "speedup":
+        values = column.tolist()
+    else:
+        return None
+    if values is None or not missing.any():
+        return values
+    if name == "num_gpus":
+        return None
+    others = absent if isinstance(absent, list) else [absent] * len(values)
+    return [other if gap else value for value, other, gap in zip(values, others, missing, strict=True)]
+
+
+def _numbers(column: pd.Series, *, whole: bool) -> list[Any] | None:
+    if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "iuf":
+        return None
+    numbers = column.to_numpy()
+    given = numbers[~np.isnan(numbers)]
+    if given.size and not max(-float(given.min()), float(given.max())) <= MOST_SECONDS:
+        return None
+    if whole and column.dtype.kind == "f":
+        return None if (given % 1).any() else [0 if isnan(number) else int(number) for number in numbers.tolist()]
+    values: list[Any] = numbers.tolist()
+    return values
+
+
+def _texts(column: pd.Series, missing: np.ndarray, *, numbers: bool) -> list[str] | None:
+    values = column.tolist()
+    if numbers and isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
+        return list(map(str, values))
+    if missing.any():
+        values = ["" if gap else value for value, gap in zip(values, missing, strict=True)]
+    try:
+        "".join(values).encode()
+    except (TypeError, UnicodeEncodeError):
+        return None
+    if numbers:
+        return values
+    shared: dict[str, str] = {}
+    return [shared.setdefault(value, value) for value in values]
+
+
+def _from_rows(jobs: Any, applications: frozenset[str]) -> list[JobSpec]:
+    given = jobs.to_dict("records") if isinstance(jobs, pd.DataFrame) else jobs
+    if isinstance(given, str | bytes | Path) or not isinstance(given, Iterable):
+        raise input_error("jobs", f"{jobs!r:.60} is not a list of jobs", "read a file with simsched.read_trace")
+    made = [row if isinstance(row, JobSpec) else _job(number, row, applications) for number, row in enumerate(given)]
+    for number, job in enumerate(made):
+        _check_numbers(f"jobs, row {number}", job)
+    return made
+
+
+def _check_numbers(where: str, job: JobSpec) -> None:
+    """Raise `InputError` for a job's number that is not finite, or a count that is not whole."""
+    for name in sorted(_NUMBERS):
+        value = getattr(job, name)
+        if value is None:
+            continue
+        whole, real = (not isinstance(value, bool) and isinstance(value, kind) for kind in (Integral, Real))
+        if not real:
+            raise input_error(where, f"'{name}' is {value!r:.40}, which is not a number", "give it as a number")
+        if not abs(value) <= MOST_SECONDS:
+            remedy = f"give a number up to {MOST_SECONDS:g}"
+            raise input_error(where, f"'{name}' is {value}, which is too large or not a number", remedy)
+        if name in _COUNTS and not whole:
+            raise input_error(where, f"'{name}' is {value}, which is not a whole number", "give it as an int")
+
+
+def _speedup(where: str, given: Any) -> Speedup:
+    """Return a speed-up, given as in an experiment: `linear`, an exponent or a table."""
+    if isinstance(given, Speedup):
+        return given
+    try:
+        return Speedup.of(given)
+    except (TypeError, ValueError) as error:
+        remedy = "give 'linear', an exponent such as 0.8, or a table such as [[1, 1], [2, 1.8]]"
+        raise input_error(where, f"its speed-up {given!r:.40} is invalid", remedy) from error
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether a value is text that can be encoded, i.e. without lone surrogates."""
+    return isinstance(value, str) and not any("\ud800" <= one <= "\udfff" for one in value)
+
+
+def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> JobSpec:
+    where = f"jobs, row {number}"
+    if not isinstance(row, Mapping):
+        raise input_error(where, f"{row!r:.60} is not a job", "give a dict of its fields, or a JobSpec")
+    found: dict[str, Any] = {}
+    for column, value in row.items():
+        name = _ALIASES.get(str(column), str(column))
+        if name not in _FIELDS:
+            raise input_error(where, f"a job has no field '{column}'", nearest(str(column), [*_FIELDS, *_ALIASES]))
+        if value is None or (isinstance(value, float) and isnan(value)):
+            continue
+        found[name] = value.item() if isinstance(value, np.generic) else value
+        if name in _COUNTS and isinstance(found[name], float) and found[name].is_integer():
+            found[name] = int(found[name])  # as in a table of floats
+        if name in _TEXTS and not _is_text(found[name]):
+            raise input_error(where, f"'{name}' is {value!r:.40}, which is not text", "give it as a str of Unicode")
+    if "num_gpus" not in found:
+        raise input_error(where, "it does not give the number of GPUs of the job", "add the column 'num_gpus'")
+    name = found.get("application", FIXED_DURATION)
+    if name in applications and found.get("duration_s") and not found.get("total_steps"):
+        message = f"it names the application '{name}' and a duration of {found['duration_s']} s"
+        raise input_error(where, message, "leave one of them out: the application determines how long its jobs run")
+    if "speedup" in found:
+        found["speedup"] = _speedup(where, found["speedup"])
+    found["id"] = str(found.get("id", f"job-{number}"))
+    if not _is_text(found["id"]):
+        raise input_error(where, f"its id {found['id']!r:.40} is not text", "give it as a str of Unicode")
+    return JobSpec(**{"submit_time_s": 0, **found})

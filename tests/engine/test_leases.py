@@ -1,0 +1,168 @@
+"""Time in fractions of a second, and jobs that run in leases, on cases worked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from simsched_policies.queues.by_key import Fifo
+
+from simsched.agent.agent import Lease, LeasingAgent
+from simsched.agent.fixed_agent import NoBatchAgent
+from simsched.engine.clock import Clock, Phase
+from simsched.engine.options import EngineOptions
+from simsched.model.batch import BatchChoice
+from simsched.model.cluster import Cluster
+from simsched.model.job import JobSpec
+from simsched.model.placement import Site
+from simsched.policy import Decision, Policy, Triggers, View
+from simsched.testing.builders import run
+
+ONE_GPU = Cluster.uniform(1, 1)
+
+
+def ends(tick_s: float, *jobs: JobSpec, delay_s: float = 0.25) -> list[float]:
+    options = EngineOptions(restart_delay_s=delay_s, tick_s=tick_s)
+    return [job.end_time_s for job in run(Fifo(), jobs, cluster=ONE_GPU, options=options).jobs]
+
+
+def test_a_tick_of_a_quarter_of_a_second_keeps_quarters() -> None:
+    jobs = JobSpec("a", 0.25, 1, duration_s=1.5), JobSpec("b", 0.5, 1, duration_s=0.75)
+    assert ends(0.25, *jobs) == [0.25 + 0.25 + 1.5, 2.0 + 0.25 + 0.75]
+
+
+def test_continuous_time_rounds_nothing() -> None:
+    jobs = JobSpec("a", 0.1, 1, duration_s=0.2), JobSpec("b", 0.1, 1, duration_s=1 / 3)
+    first = 0.1 + 0.2 / 1.0
+    assert ends(0, *jobs, delay_s=0) == [first, first + (1 / 3) / 1.0]
+
+
+def test_a_second_stays_whole() -> None:
+    assert ends(1, JobSpec("a", 3, 1, duration_s=7), delay_s=30) == [40]
+
+
+@pytest.mark.parametrize(
+    ("tick_s", "seconds", "ticks"), [(1, 7, 7), (1, 2.5, 2), (1, 3.5, 4), (0, 2.5, 2.5), (0, 7, 7), (0.25, 1.6, 6)]
+)
+def test_seconds_become_the_nearest_tick_unless_time_is_continuous(tick_s: float, seconds: float, ticks: float) -> None:
+    assert Clock(tick_s).ticks(seconds) == ticks
+
+
+@pytest.mark.parametrize(("tick_s", "now_s"), [(1, 6), (0, 6), (0.25, 1.5)])
+def test_a_clock_begins_at_zero_and_shows_seconds_whatever_the_tick(tick_s: float, now_s: float) -> None:
+    clock = Clock(tick_s)
+    assert (clock.now, clock.now_s) == (0, 0)
+    clock.at(6, Phase.ARRIVAL, lambda due: clock.stop())
+    assert clock.advance()
+    assert clock.now_s == now_s
+
+
+@pytest.mark.parametrize("tick_s", [-1, 1e-7, 2])
+def test_ticks_have_bounds(tick_s: float) -> None:
+    with pytest.raises(ValueError, match="tick_s must be 0, or from"):
+        EngineOptions(tick_s=tick_s)
+
+
+class TenSteps(NoBatchAgent, LeasingAgent):
+    """Grants three of ten steps of a second at a time; a lease that is cut short keeps whole ones."""
+
+    def lease(self, site: Site, progress: float, now_s: float) -> Lease:
+        steps = min(3.0, 10.0 - progress)
+        return Lease(now_s + steps, lambda then_s: progress + float(int(then_s - now_s)), progress + steps >= 10)
+
+
+@dataclass
+class Keeps(Policy):
+    """Gives the first job the GPU, decides when all leases are over, and pauses it once."""
+
+    name: ClassVar[str] = "keeps"
+
+    pause_at_s: float = -1
+
+    renew: bool = False
+
+    def agent(self, request, facts):
+        return TenSteps()
+
+    @property
+    def triggers(self) -> Triggers:
+        return Triggers(arrival=True, leases_over=True)
+
+    def decide(self, view: View, rng) -> Decision:
+        first = next(iter(view.jobs))
+        if view.now_s == self.pause_at_s:
+            return Decision({}, wake_at_s=view.now_s + 5)
+        wake = self.pause_at_s if view.now_s < self.pause_at_s else None
+        return Decision({first: ((0, 1),)}, wake_at_s=wake, renew_leases=self.renew)
+
+
+def test_leases_follow_each_other_at_decisions() -> None:
+    options = EngineOptions(restart_delay_s=0)
+    records = run(Keeps(), [JobSpec("a", 0, 1, duration_s=10)], cluster=ONE_GPU, options=options)
+    assert [decision.time_s for decision in records.decisions] == [0, 3, 6, 9]
+    assert records.jobs[0].end_time_s == 10
+    assert [(one.start_s, one.end_s, one.progress) for one in records.allocations] == [
+        (0, 3, 0.0), (3, 6, 3.0), (6, 9, 6.0), (9, 10, 9.0)
+    ]  # fmt: skip
+
+
+class EveryFour(Keeps):
+    """Decides every four seconds, whatever ends between them."""
+
+    triggers = Triggers(interval_s=4)
+
+
+def test_a_lease_that_is_over_waits_for_the_next_decision() -> None:
+    options = EngineOptions(restart_delay_s=0)
+    records = run(EveryFour(), [JobSpec("a", 0, 1, duration_s=10)], cluster=ONE_GPU, options=options)
+    assert [decision.time_s for decision in records.decisions] == [4, 8, 12, 16]
+    assert records.jobs[0].end_time_s == 17
+
+
+def test_a_lease_that_is_cut_short_keeps_whole_steps() -> None:
+    options = EngineOptions(restart_delay_s=0, tick_s=0)
+    records = run(Keeps(4.5), [JobSpec("a", 0, 1, duration_s=10)], cluster=ONE_GPU, options=options)
+    assert records.jobs[0].end_time_s == 4.5 + 5 + 6  # four steps were kept
+
+
+def test_leases_are_renewed_on_request() -> None:
+    options = EngineOptions(restart_delay_s=0, tick_s=0)
+    jobs = [JobSpec("a", 0, 1, duration_s=10), JobSpec("b", 1.5, 1, duration_s=10)]
+    records = run(Keeps(renew=True), jobs, cluster=ONE_GPU, options=options)
+    assert [one.progress for one in records.allocations if one.job_id == "a"] == [0.0, 1.0, 4.0, 7.0]
+    assert records.jobs[0].end_time_s == 1.5 + 9
+
+
+class Grows(TenSteps):
+    """Chooses another batch whenever it is asked, and always may."""
+
+    stale = True
+
+    def __init__(self):
+        self.asked = 0
+
+    def choose(self, site, epoch):
+        self.asked += 1
+        return BatchChoice(self.asked, 0)
+
+
+class Both(Keeps):
+    """Lets each of two jobs have a GPU, of which the second knows no leases."""
+
+    def agent(self, request, facts):
+        return Grows() if request.id == "a" else NoBatchAgent()
+
+    def decide(self, view: View, rng) -> Decision:
+        return Decision(dict.fromkeys(view.jobs, ((0, 1),)))
+
+
+def test_an_agent_may_choose_another_batch_for_each_lease() -> None:
+    options = EngineOptions(restart_delay_s=0)
+    jobs = [JobSpec("a", 0, 1, duration_s=10), JobSpec("b", 0, 1, duration_s=5)]
+    records = run(Both(), jobs, cluster=Cluster.uniform(1, 2), options=options)
+    assert {job.job_id: job.end_time_s for job in records.jobs} == {"a": 10, "b": 5}
+    assert [(one.start_s, one.local_bsz) for one in records.allocations if one.job_id == "a"] == [
+        (0, 1), (3, 2), (6, 3), (9, 4),
+    ]  # fmt: skip
+    assert [decision.time_s for decision in records.decisions] == [0, 3, 6, 9]
