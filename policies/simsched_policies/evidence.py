@@ -37,10 +37,10 @@ _PROGRAM = Evidence(
 _BESIDE_GAVEL = "its figures beside those of Gavel's evaluation"
 _GAVEL_JCT = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel-jct.md")
 _GAVEL_PROGRAM = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel-programs.md")
-_GAVEL_CASES = Evidence("cases", "shares and rounds worked by hand", "tests/unit/test_gavel_policies.py")
+_GAVEL_CASES = Evidence("cases", "shares and rounds worked by hand", "tests/policies/test_gavel_policies.py")
 _HAND = "decisions worked by hand from the paper"
 _MURI = Evidence(
-    "cases", "who is grouped worked by hand; a replay shares the grouping", "tests/unit/test_sharing_policies.py"
+    "cases", "who is grouped worked by hand; a replay shares the grouping", "tests/policies/test_sharing_policies.py"
 )
 _ARTIFACT = Evidence(
     "replay", "all 640 completion times published with Pollux, equal to the second", "docs/validation.md"
@@ -48,21 +48,23 @@ _ARTIFACT = Evidence(
 _HELIOS = Evidence(
     "direction", "mean JCT on real jobs beside Helios's and Lucid's", "tests/validation/test_helios_order.py"
 )
-_OPERATED = Evidence("cases", "decisions worked by hand from the documentation", "tests/unit/test_tenant_policies.py")
+_OPERATED = Evidence(
+    "cases", "decisions worked by hand from the documentation", "tests/policies/test_tenant_policies.py"
+)
 
 EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "antman": (
         Evidence("direction", "its gain over Gandiva", "docs/reproduction-sharing.md"),
-        Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),
+        Evidence("cases", _HAND, "tests/policies/test_sharing_policies.py"),
     ),
-    "best-effort": (Evidence("cases", _HAND, "tests/unit/test_tiresias.py"),),
-    "ces": (Evidence("cases", _HAND, "tests/unit/test_ces.py"),),
-    "chronus": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
-    "crux": (Evidence("cases", "order, paths and levels worked by hand", "tests/unit/test_crux.py"),),
-    "edf": (Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),),
+    "best-effort": (Evidence("cases", _HAND, "tests/policies/test_tiresias.py"),),
+    "ces": (Evidence("cases", _HAND, "tests/policies/test_ces.py"),),
+    "chronus": (Evidence("cases", _HAND, "tests/policies/test_deadline_policies.py"),),
+    "crux": (Evidence("cases", "order, paths and levels worked by hand", "tests/policies/test_crux.py"),),
+    "edf": (Evidence("cases", _HAND, "tests/policies/test_deadline_policies.py"),),
     "elasticflow": (
         Evidence("direction", "deadlines met, beside ElasticFlow's evaluation", "docs/reproduction-elasticflow.md"),
-        Evidence("cases", _HAND, "tests/unit/test_deadline_policies.py"),
+        Evidence("cases", _HAND, "tests/policies/test_deadline_policies.py"),
     ),
     "fair-share": (Evidence("direction", "what SLAQ gains over it", "docs/reproduction-slaq-optimus.md"),),
     "fifo": (
@@ -72,12 +74,12 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
         _HELIOS,
     ),
     "fractional": (
-        Evidence("oracle", "pod by pod against plain loops", "tests/unit/test_packing.py"),
+        Evidence("oracle", "pod by pod against plain loops", "tests/toolkit/test_packing.py"),
         Evidence("direction", "GPUs allocated beside FGD's ten seeds, 52 of 54 within the bar", "docs/packing.md"),
     ),
     "gandiva": (
         Evidence("direction", "what packing gains", "docs/reproduction-sharing.md"),
-        Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),
+        Evidence("cases", _HAND, "tests/policies/test_sharing_policies.py"),
     ),
     "gavel-allox": (_PROGRAM, _GAVEL_CASES),
     "gavel-fifo": (
@@ -102,14 +104,11 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "gavel-proportional": (_PROGRAM,),
     "gavel-water-filling": (_PROGRAM, _GAVEL_PROGRAM),
     "gittins": (_QUEUES,),
-    "hived": (
-        Evidence("cases", "nodes, GPUs and victims of HiveD's own scenarios", "tests/unit/test_cells_scenarios.py"),
-    ),
-    "horus": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
+    "horus": (Evidence("cases", _HAND, "tests/policies/test_sharing_policies.py"),),
     "isolated": (_QUEUES,),
     "kai": (
         Evidence("cases", "all 81 cases of the test tables of KAI-Scheduler that are at hand", "docs/kai.md"),
-        Evidence("cases", "rounds worked by hand from its rules", "tests/unit/test_kai_round.py"),
+        Evidence("cases", "rounds worked by hand from its rules", "tests/kubernetes/test_kai_round.py"),
     ),
     "kueue": (
         Evidence(
@@ -117,10 +116,10 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
             "all public cases of Kueue's own tests: 62 cycles, 145 assignments of flavours, 146 of topologies",
             "docs/tenants.md",
         ),
-        Evidence("cases", "cycles worked by hand", "tests/unit/test_quota_scenarios.py"),
+        Evidence("cases", "cycles worked by hand", "tests/kubernetes/test_quota_scenarios.py"),
     ),
     "las": (_QUEUES, _ONE_SERVER),
-    "lucid": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
+    "lucid": (Evidence("cases", _HAND, "tests/policies/test_sharing_policies.py"),),
     "muri-l": (_MURI,),
     "muri-s": (_MURI,),
     "optimus": (_ARTIFACT,),
@@ -139,7 +138,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "qssf": (_HELIOS,),
     "recorded": (Evidence("replay", "240 completion times of Shockwave's recordings", "docs/validation-shockwave.md"),),
-    "rubick": (Evidence("cases", _HAND, "tests/unit/test_rubick.py"),),
+    "rubick": (Evidence("cases", _HAND, "tests/policies/test_rubick.py"),),
     "shockwave": (
         Evidence(
             "oracle", "the plan of a window against the same program by a second solver", "docs/shockwave-plan.md"
@@ -158,10 +157,10 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "srtf": (_QUEUES,),
     "static": (Evidence("direction", "the baseline of Pollux's Table 3", "docs/hyperparameter-tuning.md"),),
     "themis": (
-        Evidence("oracle", "auctions equal enumeration in 2,000 cases", "tests/unit/test_auction.py"),
+        Evidence("oracle", "auctions equal enumeration in 2,000 cases", "tests/toolkit/test_auction.py"),
         Evidence("direction", "largest finish-time ratio", "docs/reproduction-themis.md"),
     ),
-    "themis-rho": (Evidence("cases", _HAND, "tests/unit/test_sharing_policies.py"),),
+    "themis-rho": (Evidence("cases", _HAND, "tests/policies/test_sharing_policies.py"),),
     "time-slicing": (_QUEUES,),
     "tiresias": (_ARTIFACT, Evidence("oracle", "the public simulator of Tiresias in plain loops", "docs/tiresias.md")),
     "tiresias-g": (_QUEUES,),

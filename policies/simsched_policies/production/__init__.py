@@ -1,1 +1,1 @@
-"""Schedulers of production clusters: Slurm, Kueue, Volcano, YARN, HiveD, and nodes put to sleep."""
+"""Schedulers of production clusters: Slurm, Volcano, YARN, and nodes put to sleep."""

@@ -53,7 +53,8 @@ class Fifo(Policy):
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Start the longest waiting."""
-        return _admit(self._scheduler, view, _nothing, self.placement)
+        self._scheduler.take_in(view, _nothing, PLACERS[self.placement])
+        return Decision.change(*self._scheduler.schedule())
 
 
 @dataclass
@@ -162,8 +163,7 @@ class Las(Policy):
         scheduler = self._scheduler
         scheduler.take_in(view, _attained_service, PLACERS[self.placement])
         if self._quantum.over(view):
-            for job_id in list(scheduler.running):
-                scheduler.rekey(job_id, _attained_service(view.jobs[job_id]))
+            scheduler.rekey_running(lambda job_id: _attained_service(view.jobs[job_id]))
         start, stop = scheduler.schedule()
         for job_id in stop:
             scheduler.rekey(job_id, _attained_service(view.jobs[job_id]))

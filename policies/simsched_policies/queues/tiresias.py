@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import count
 from typing import ClassVar
 
@@ -35,6 +36,9 @@ from simsched.agent import Agent, fixed_agent
 from simsched.model import ApplicationFacts, JobRequest
 from simsched.policy import Decision, JobView, Policy, Traits, View, Wants
 from simsched.toolkit import Key, Levels, PlacementName, PriorityScheduler, SkewPlacement, start_order
+
+#: Times of crossings are sums of floats; what is due within this is looked at.
+_SLACK_S = 1e-3
 
 
 @dataclass
@@ -58,6 +62,9 @@ class Tiresias(Policy):
     _levels: Levels = field(init=False, repr=False)
     _placement: SkewPlacement = field(init=False, repr=False)
     _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
+    #: When running jobs reach the limits of their queues, for decisions at intervals; `_due_s` has the latest by job.
+    _reaching: list[tuple[float, str]] = field(default_factory=list, init=False, repr=False)
+    _due_s: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _entries: count[int] = field(default_factory=count, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +98,9 @@ class Tiresias(Policy):
             scheduler.rekey(job_id, self._key(view.jobs[job_id], runs=scheduler.runs(job_id)))
         start, stop = scheduler.schedule()
         for job_id in start:
-            if self.interval_s is None and (job := view.jobs[job_id]).first_start_s is None:
+            if self.interval_s is not None:
+                self._await_limit(view.jobs[job_id], view.now_s)
+            elif (job := view.jobs[job_id]).first_start_s is None:
                 scheduler.rekey(job_id, self._key(job, runs=True))
                 moved.append(job_id)
         if levels.promotes:
@@ -109,8 +118,30 @@ class Tiresias(Policy):
         if self.interval_s is None:
             crossed = [job for job in view.reached_threshold if job.id in levels]
         else:
-            crossed = [view.jobs[job_id] for job_id in sorted(self._scheduler.running, key=self._scheduler.number)]
-        return [job.id for job in crossed if levels.demote(job.id, job.attained_gpu_s)]
+            crossed = self._due(view)
+        demoted = [job.id for job in crossed if levels.demote(job.id, job.attained_gpu_s)]
+        if self.interval_s is not None:
+            for job in crossed:
+                self._await_limit(job, view.now_s)
+        return demoted
+
+    def _await_limit(self, job: JobView, now_s: float) -> None:
+        """Note when a job that runs will have attained the service at the limit of its queue."""
+        limit_gpu_s = self._levels.limit_gpu_s(job.id)
+        if limit_gpu_s is not None:
+            due_s = self._due_s[job.id] = now_s + (limit_gpu_s - job.attained_gpu_s) / job.num_gpus
+            heappush(self._reaching, (due_s, job.id))
+
+    def _due(self, view: View) -> list[JobView]:
+        """Return the running jobs that may have reached their limits by now, in order of arrival."""
+        scheduler, reaching, due = self._scheduler, self._reaching, []
+        while reaching and reaching[0][0] <= view.now_s + _SLACK_S:
+            due_s, job_id = heappop(reaching)
+            if self._due_s.get(job_id) == due_s:
+                del self._due_s[job_id]
+                if job_id in view.jobs and scheduler.runs(job_id):
+                    due.append(job_id)
+        return [view.jobs[job_id] for job_id in sorted(due, key=scheduler.number)]
 
     def _watch(self, job_ids: Sequence[str]) -> dict[str, float]:
         """Request a decision when jobs reach the limits of their queues."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from simsched_policies.production.slurm.multifactor import HALF_LIFE_S, MAX_AGE_S, UPDATE_S
+from simsched_policies.production.slurm.usage import HALF_LIFE_S, MAX_AGE_S, UPDATE_S
 
 Mode = Literal["off", "requeue", "suspend", "cancel"]
 

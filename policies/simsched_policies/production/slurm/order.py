@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from simsched.model import JobRequest
-from simsched_policies.production.slurm.multifactor import relative_factor, size_factor
 from simsched_policies.production.slurm.options import Limits, Priority
-from simsched_policies.production.slurm.usage import Usage
+from simsched_policies.production.slurm.usage import Usage, relative_factor, size_factor
 from simsched_policies.production.slurm.waiting import Ints, Numbers, Waiting, WaitingJob
 
 

@@ -39,8 +39,7 @@ from simsched.policy import (
 )
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import NEVER, Cycle, Ints, greedy
-from simsched_policies.production.slurm.conditions import Conditions
-from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, LongestRun, amounts_of
+from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, Conditions, LongestRun, amounts_of
 from simsched_policies.production.slurm.machines import Machines
 from simsched_policies.production.slurm.nodes import EASY, EMPTIEST, EVERYBODY, FIRST, FULLEST, NOBODY, STRICT, Manner
 from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
@@ -465,8 +464,11 @@ class SlurmBackfill(Policy):
                 self._open(view)
             self._free = Capacity.of(view)
         self._shown_up = up
-        if arrived and self._machines is None and any(job.request.shape is not None for job in arrived):
-            self._plan_nodes(view)
+        if self._machines is None:
+            for job in arrived:
+                if job.request.shape is not None:
+                    self._plan_nodes(view)
+                    break
         again = list(lost)
         for job_id in finished if self._numbers or self._conditions.binds else ():
             again += self._leave(job_id)

@@ -86,12 +86,10 @@ class Waiting:
 
     def remove(self, places: Sequence[int]) -> None:
         """Remove jobs by their indices."""
-        gone = sorted(places)
-        if len(gone) == len(self.jobs):
-            self.jobs.clear()
-            self._sizes.clear()
-            self._filled = 0
+        if len(places) == len(self.jobs):
+            self.jobs, self._sizes, self._filled = [], {}, 0
             return
+        gone = sorted(places)
         self._fill()
         at, self._filled = gone[0], self._filled - len(gone)
         for place, after in pairwise([*gone, len(self.jobs)]):

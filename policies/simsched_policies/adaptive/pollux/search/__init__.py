@@ -15,8 +15,7 @@ from .allocation_problem import (
     power_mean,
     violations,
 )
-from .population import match_population
-from .result import SearchOptions, SearchResult
+from .result import SearchOptions, SearchResult, match_population
 from .run import Method, search
 
 __all__ = [

@@ -1,0 +1,1 @@
+"""Schedulers of Kubernetes, Kueue and KAI-Scheduler; what reads their manifests is `simsched.manifests`."""

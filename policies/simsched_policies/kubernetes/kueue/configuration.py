@@ -1,0 +1,47 @@
+"""Kueue's own configuration (`config.kueue.x-k8s.io`), as objects of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simsched.errors import InputError
+from simsched.manifests import Fields
+from simsched_policies.kubernetes.kueue.fair import BOTH
+from simsched_policies.kubernetes.kueue.gates import gates
+from simsched_policies.kubernetes.kueue.model import AdmissionFairSharing
+
+_STRATEGIES = tuple(rule.value for rule in BOTH)
+
+
+def configured(fields: Fields) -> dict[str, Any]:
+    """Return Kueue's own configuration as fields of `Setup`."""
+    more: dict[str, Any] = {}
+    fields.skip("health", "metrics", "webhook", "leaderElection", "controller", "internalCertManagement", "tls")
+    fields.skip("clientConnection", "namespace", "pprofBindAddress", "objectRetentionPolicies")
+    fields.part("integrations").skip("frameworks", "externalFrameworks", "podOptions", "labelKeysToCopy")
+    fields.skip("manageJobsWithoutQueueName")  # a workload without a queue is always refused
+    names = fields.part("featureGates")
+    switched = {name: names.flag(name) for name in names}
+    try:
+        more["gates"] = gates(switched)
+    except InputError as error:
+        for problem in error.problems:
+            fields.part("featureGates").fail(problem.where.rpartition(".")[2], problem.message, problem.remedy)
+    fair = fields.part("fairSharing")
+    if fair.there and fair.flag("enable", default=True):
+        strategies = fair.texts("preemptionStrategies") or _STRATEGIES
+        for one in strategies:
+            if one not in _STRATEGIES:
+                fair.fail("preemptionStrategies", f"'{one}' is no strategy", f"known: {', '.join(_STRATEGIES)}")
+        more["strategies"] = tuple(strategies)
+    usage = fields.part("admissionFairSharing")
+    if usage.there:
+        weights = usage.part("resourceWeights")
+        more["fair_admission"] = AdmissionFairSharing(
+            usage.seconds("usageHalfLifeTime", 0.0),
+            usage.seconds("usageSamplingInterval", 300.0),
+            {name: weights.number(name, 1.0) for name in weights},
+        )
+    checks = ("BlockUndeclared", "IgnoreUndeclared")
+    more["ignore_undeclared"] = fields.part("resources").text("quotaCheckStrategy", checks[0], of=checks) == checks[1]
+    return more

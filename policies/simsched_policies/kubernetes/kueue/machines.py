@@ -1,0 +1,218 @@
+"""Nodes as manifests declare them: how many there are, where the pods of a workload go, and what remains free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from simsched.manifests import HOSTNAME, NodeFacts, is_gpu, node_groups
+from simsched.model import Allocation, Cluster
+from simsched_policies.kubernetes.kueue import topology_assignment
+from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour
+from simsched_policies.kubernetes.kueue.matching import Requirement, Taint
+from simsched_policies.kubernetes.kueue.model import (
+    Assigned,
+    FlavourResource,
+    Places,
+    PodSet,
+    Quota,
+    ResourceFlavor,
+    Setup,
+)
+from simsched_policies.kubernetes.kueue.topology import Domains, Node, Usage
+
+
+def grown(nodes: Sequence[NodeFacts], cluster: Cluster) -> list[NodeFacts]:
+    """Return as many nodes of each make as the cluster has; added nodes cycle through copies of the declared ones.
+
+    Makes are runs of equal nodes, in the order of both. A cluster of other makes gets the declared nodes.
+    """
+    sizes = [group["nodes"] for group in node_groups(nodes)]
+    make_of = attrgetter("gpus", "gpu_type", "cpu_milli", "memory_mib")
+    runs = [len(list(same)) for _, same in groupby(cluster.nodes, key=make_of)]
+    if len(runs) != len(sizes):
+        return list(nodes)
+    found: list[NodeFacts] = []
+    begin = 0
+    for size, wanted in zip(sizes, runs, strict=True):
+        make = nodes[begin : begin + size]
+        begin += size
+        found += [make[i] if i < size else _copy(make[i % size], i // size) for i in range(wanted)]
+    return found
+
+
+def _copy(node: NodeFacts, number: int) -> NodeFacts:
+    name = f"{node.name}-copy-{number}"
+    return replace(node, name=name, labels={**node.labels, HOSTNAME: name})
+
+
+def scaled(setup: Setup, before: Sequence[NodeFacts], after: Sequence[NodeFacts]) -> Setup:
+    """Return quotas and their limits in proportion to the GPUs that each flavour has after and had before."""
+    factors = {
+        name: Fraction(_gpus(after, flavour.labels), max(_gpus(before, flavour.labels), 1))
+        for name, flavour in (setup.flavours or {}).items()
+    }
+
+    def moved(quotas: Mapping[FlavourResource, Quota]) -> dict[FlavourResource, Quota]:
+        return {key: _times(quota, factors.get(key[0], Fraction(1))) for key, quota in quotas.items()}
+
+    queues = tuple(replace(one, quotas=moved(one.quotas)) for one in setup.queues)
+    return replace(setup, queues=queues, cohorts=tuple(replace(one, quotas=moved(one.quotas)) for one in setup.cohorts))
+
+
+def _gpus(nodes: Sequence[NodeFacts], labels: Mapping[str, str]) -> int:
+    return sum(node.gpus for node in nodes if labels.items() <= node.labels.items())
+
+
+def _times(quota: Quota, factor: Fraction) -> Quota:
+    limits = (quota.borrowing_limit, quota.lending_limit)
+    return Quota(int(quota.nominal * factor), *(None if one is None else int(one * factor) for one in limits))
+
+
+_ANY = ResourceFlavor("")
+
+
+class Pods(NamedTuple):
+    """Pods of one shape on a node; `placed` if the admission cycle chose their place in a topology."""
+
+    node: int
+    number: int
+    requests: Mapping[str, int]
+    placed: bool = False
+
+
+class Machines:
+    """Free resources of nodes, and the placement of pods: by topology, or without one on the fullest nodes.
+
+    Nodes are identified by their index in the cluster; a flavour has the nodes with its labels. `topologies` belong to
+    the tree of quotas, which counts there what its cycles place; other pods are counted here.
+    """
+
+    def __init__(self, nodes: Sequence[NodeFacts], setup: Setup, up: Sequence[bool] | None = None) -> None:
+        """Start with empty nodes; `up` marks those that take pods (None: all)."""
+        self._setup = setup
+        self._nodes = [
+            Node(
+                node.name,
+                node.labels,
+                node.allocatable,
+                tuple(Taint(*one) for one in node.taints),
+                usable=up is None or up[i],
+            )
+            for i, node in enumerate(nodes)
+        ]
+        self._index = {node.labels[HOSTNAME]: i for i, node in enumerate(self._nodes)}
+        self._domains: dict[str, Domains] = {}
+        on = setup.gates["TopologyAwareScheduling"]
+        self.topologies = domains_by_flavour(setup.flavours or {}, setup.topologies, self._nodes) if on else {}
+        #: The number of pods of each request on each node.
+        self._there: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+
+    def place(self, pod_sets: Sequence[PodSet], assigned: Sequence[Assigned]) -> tuple[Pods, ...] | str:
+        """Place pods that got flavours and reserve their room; return the places, or why there is no room."""
+        found: list[Pods] = []
+        places = {one.name: one.places for one in assigned if one.places is not None}
+        for flavour, sets in self._by_flavour(pod_sets, assigned):
+            why = self._placed(flavour, sets, places, found)
+            if why:
+                self._count(found, -1)
+                return why
+        return tuple(found)
+
+    def give_back(self, pods: Sequence[Pods]) -> None:
+        """Free what pods took."""
+        self._count(pods, -1)
+
+    def take(self, pods: Sequence[Pods]) -> None:
+        """Count existing pods."""
+        self._count(pods, 1)
+
+    def _placed(self, flavour: str, sets: Sequence[PodSet], places: Mapping[str, Places], found: list[Pods]) -> str:
+        """Place the pod sets of a flavour where the cycle decided, else as they request; return why it fails."""
+        free = [pods for pods in sets if pods.name not in places and pods.count]
+        domains = self.topologies.get(flavour)
+        if domains is None:
+            domains, free = self._of(flavour), [replace(pods, topology=None) for pods in free]
+        result = topology_assignment.assign(domains, free, self._setup.gates, name=flavour)
+        if result.reasons:
+            return next(iter(result.reasons.values()))
+        for pods in sets:
+            placed = pods.name in places
+            for values, count in (places if placed else result.assigned).get(pods.name, ()):
+                why = self._inside(flavour, replace(pods, count=count), values, found, placed=placed)
+                if why:
+                    return why
+        return ""
+
+    def _inside(self, flavour: str, pods: PodSet, values: tuple[str, ...], found: list[Pods], *, placed: bool) -> str:
+        """Place pods on a host, or on the hosts of a higher domain; return the reason on failure."""
+        topology = self.topologies.get(flavour)
+        if topology is None or topology.by_host:
+            self._add(found, values[-1], pods.count, pods, placed=placed)
+            return ""
+        path = zip(topology.labels, values, strict=True)
+        inside = tuple(Requirement(key, "In", (value,)) for key, value in path)
+        where = replace(pods.where, affinity=tuple((*term, *inside) for term in pods.where.affinity or ((),)))
+        part = replace(pods, where=where, topology=None)
+        result = topology_assignment.assign(self._of(flavour), [part], self._setup.gates, name=flavour)
+        for host, count in result.assigned.get(pods.name, ()):
+            self._add(found, host[-1], count, pods, placed=placed)
+        return next(iter(result.reasons.values()), "")
+
+    def _add(self, found: list[Pods], host: str, count: int, pods: PodSet, *, placed: bool) -> None:
+        one = Pods(self._index[host], count, pods.requests, placed)
+        found.append(one)
+        self._count([one], 1)
+
+    def _by_flavour(
+        self, pod_sets: Sequence[PodSet], assigned: Sequence[Assigned]
+    ) -> Iterator[tuple[str, list[PodSet]]]:
+        """Yield the pod sets of each flavour; with several flavours, that of the GPUs counts."""
+        by_name = {one.name: one.flavours for one in assigned}
+        groups: dict[str, list[PodSet]] = {}
+        for pods in pod_sets:
+            flavours = by_name.get(pods.name, {})
+            named = [flavour for resource, flavour in sorted(flavours.items(), key=lambda one: not is_gpu(one[0]))]
+            groups.setdefault(named[0] if named else "", []).append(pods)
+        yield from groups.items()
+
+    def _of(self, name: str) -> Domains:
+        """Return the hosts of a flavour, created at first use."""
+        if name not in self._domains:
+            flavour = (self._setup.flavours or {}).get(name, _ANY)
+            made = Domains((HOSTNAME,), self._nodes, flavour.labels, flavour.tolerations)
+            for pods in self._held():
+                self._change(made, pods, 1)
+            self._domains[name] = made
+        return self._domains[name]
+
+    def _held(self) -> Iterator[Pods]:
+        yield from (Pods(node, count, dict(requests)) for (node, requests), count in self._there.items() if count)
+
+    def _count(self, pods: Sequence[Pods], sign: int) -> None:
+        for one in pods:
+            key = (one.node, tuple(sorted(one.requests.items())))
+            self._there[key] = self._there.get(key, 0) + sign * one.number
+            if not self._there[key]:
+                del self._there[key]
+            for domains in (*self._domains.values(), *(() if one.placed else self.topologies.values())):
+                self._change(domains, one, sign)
+
+    def _change(self, domains: Domains, pods: Pods, sign: int) -> None:
+        labels = self._nodes[pods.node].labels
+        values = tuple(labels.get(label, "") for label in domains.labels)
+        domains.change(Usage(values, pods.requests, pods.number), sign)
+
+
+def allocation_of(pods: Sequence[Pods], nodes: int) -> Allocation:
+    """Return the GPUs of pods by node; a pod without GPUs maps to one of the first nodes, which have some."""
+    gpus: dict[int, int] = {}
+    for one in pods:
+        each = sum(units for name, units in one.requests.items() if is_gpu(name))
+        gpus[one.node] = gpus.get(one.node, 0) + each * one.number
+    held = tuple(sorted(one for one in gpus.items() if one[1]))
+    return held or ((min((node for node in gpus if node < nodes), default=0), 0),)

@@ -1,0 +1,407 @@
+"""Kueue: jobs wait in queues with quotas, borrow idle quota of their cohort, and are preempted for its owner.
+
+Idea: quota decides who is admitted, and a job is admitted whole (Kueue documentation, "Cluster Queue", "Cohort",
+"Preemption", "Fair Sharing", "Admission Fair Sharing"). Every tenant is a cluster queue, parents of tenants are
+cohorts, every GPU type is a flavour, and the jobs of a user have a local queue. Deviations: GPUs are the only resource;
+victims leave at once: a job that preempts is nominated again in the same decision, first in its queue, and a victim is
+considered again at the next decision, ordered by its creation; a preempted job keeps its progress; a job that has quota
+but finds no room on nodes releases it and waits until a job leaves; local queues have equal weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from simsched.model import Allocation, Capacity, Cluster, NodeShape, Tenant
+from simsched.policy import (
+    CANCEL,
+    INPUT_FILE,
+    QUOTAS,
+    Becomes,
+    Decision,
+    JobView,
+    Policy,
+    Reasons,
+    Traits,
+    View,
+    Wants,
+    Why,
+)
+from simsched.toolkit import PLACERS, PlacerName
+from simsched_policies.kubernetes.kueue.cycle import Entry, Rules, admit, queue_order, run_cycle
+from simsched_policies.kubernetes.kueue.desk import Desk
+from simsched_policies.kubernetes.kueue.explain import Record, said_of
+from simsched_policies.kubernetes.kueue.gates import DEFAULTS, VERSION
+from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, Terms, allocation_of, quotas_of
+from simsched_policies.kubernetes.kueue.model import Asking, PodSet, Reclaim, Within, Workload
+from simsched_policies.kubernetes.kueue.queues import Waiting
+from simsched_policies.kubernetes.kueue.repairs import Repairs, moved, repairable
+from simsched_policies.kubernetes.kueue.tree import QuotaTree
+from simsched_policies.kubernetes.kueue.usage import HALF_LIFE_S, SAMPLING_S, DecayedUsage
+
+#: The value of `allow` for workloads that could never run; they are cancelled.
+NEVER = "never-admitted"
+_WITHIN: Mapping[str, Within] = {rule.value: rule for rule in Within}
+
+
+class _Held(NamedTuple):
+    """A running job: its quota, its request, and its GPUs."""
+
+    workload: Workload
+    asking: Asking
+    allocation: Allocation
+    shape: NodeShape | None
+
+
+@dataclass
+class Kueue(Policy):
+    """Admits jobs by quota, with borrowing, reclaiming and preemption by priority or for fair sharing.
+
+    `tenants` own shares of every GPU type and may be limited in borrowing, lending and reclaiming; those of one
+    `parent` borrow from each other first; undeclared tenants share one queue that owns the rest. `within` sets which
+    jobs a job may preempt in its own queue, and `reclaim` which in other queues that borrow; with `borrowing_preempts`
+    even a job whose own queue borrows may preempt jobs of lower priority there, at most `borrowing_preempts_up_to`.
+    With `fair_sharing`, queues that borrow least, by their weights, come first, and preemption evens out the shares.
+    With `admission_fair_sharing` the user with the least recent use comes first within a queue: use is sampled every
+    `usage_sampling_s` and decays with `usage_half_life_s`. With `strict_fifo` the head of a queue blocks it. With
+    `topology` (`required LEVEL`, `preferred LEVEL` or `unconstrained`; a level of the cluster, or `node`) jobs are
+    placed by topology-aware scheduling instead of by `placement`, and preempt for a place as they do for quota.
+
+    With `manifests`, a file or folder of Kubernetes objects, these set all of the above, quota is counted by resource,
+    and pods go only to nodes that match them. `allow` names fields that are not modelled but accepted, or
+    `never-admitted` for workloads that could not even run alone, which are then cancelled. With the diagnostics
+    `reasons` the decisions of each cycle are kept. A cluster that `grows` may have more or fewer nodes than the
+    manifests declare: added nodes are copies, and the quotas of their flavours scale with the GPUs.
+    """
+
+    name: ClassVar[str] = "kueue"
+    traits: ClassVar[Traits] = Traits(
+        wants={QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")},
+        reads_tenants=True,
+        diagnostics="diagnostics",
+        follows=f"Kueue {VERSION}",
+        features=DEFAULTS,
+    )
+
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "lower-priority"
+    reclaim: Literal["lower-priority", "any"] = "any"
+    borrowing_preempts: bool = False
+    borrowing_preempts_up_to: int | None = None
+    fair_sharing: bool = False
+    admission_fair_sharing: bool = False
+    usage_half_life_s: float = HALF_LIFE_S
+    usage_sampling_s: float = SAMPLING_S
+    strict_fifo: bool = False
+    placement: PlacerName = "fragments"
+    topology: str | None = None
+    manifests: Annotated[str | None, INPUT_FILE] = None
+    allow: Sequence[str] = ()
+    grows: bool = False
+    diagnostics: Sequence[Literal["reasons"]] = ()
+    _desk: Desk | None = field(default=None, init=False, repr=False)
+    _levels: Levels | None = field(default=None, init=False, repr=False)
+    _record: Record | None = field(default=None, init=False, repr=False)
+    #: Workloads with quota whose admission checks are pending, with the time when these are ready, and their GPUs.
+    _unready: dict[str, tuple[float, Allocation]] = field(default_factory=dict, init=False, repr=False)
+    _known: tuple[QuotaTree, Waiting] | None = field(default=None, init=False, repr=False)
+    _rules: Rules = field(default_factory=Rules, init=False, repr=False)
+    _held: dict[str, _Held] = field(default_factory=dict, init=False, repr=False)
+    _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
+    #: Jobs by their number in order of arrival, which identifies them in the quotas, and the inverse.
+    _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    #: Why workloads wait, according to their last cycle, if reasons are kept.
+    _words: dict[str, tuple[Why, str]] = field(default_factory=dict, init=False, repr=False)
+    #: The recent usage of local queues.
+    _usage: DecayedUsage = field(init=False, repr=False)
+    _repairs: Repairs = field(default_factory=Repairs, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse invalid times and manifests."""
+        if self.usage_half_life_s < 0 or self.usage_sampling_s <= 0:
+            raise ValueError("usage_half_life_s must be at least 0 and usage_sampling_s above 0")
+        self._usage = DecayedUsage(self.usage_half_life_s, self.usage_sampling_s)
+        self._record = Record() if self.diagnostics else None
+        if self.topology is not None:
+            self._levels = Levels(self.topology)
+        if self.manifests is not None:
+            self._take_manifests(self.manifests)
+
+    def _take_manifests(self, manifests: str) -> None:
+        """Read manifests, which exclude all parameters that they set."""
+        told = [one.name for one in fields(self) if one.init and getattr(self, one.name) != _default(one)]
+        both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics"})
+        if both:
+            raise ValueError(f"manifests and {both[0]} exclude each other: the manifests say all of it")
+        self._desk = Desk(manifests, [one for one in self.allow if one != NEVER], grows=self.grows)
+        past = self._desk.setup.fair_admission
+        if past is not None:
+            self._usage = DecayedUsage(past.half_life_s, past.sampling_s, past.resource_weights)
+            self.admission_fair_sharing = True
+
+    @property
+    def counts_on(self) -> Wants:
+        """Return the quotas that an experiment declares, unless there are manifests."""
+        return {} if self.manifests is not None else super().counts_on
+
+    def begin(self, cluster: Cluster) -> None:
+        """Match the nodes of manifests, or the level of a topology, with the cluster."""
+        if self._desk is not None:
+            self._desk.begin(cluster)
+        if self._levels is not None:
+            self._levels.begin(cluster)
+
+    def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
+        """Refuse jobs without a manifest, jobs that could never run, and shapes that a topology does not place."""
+        if self._levels is not None:
+            self._levels.begin(cluster)
+            self._levels.check(jobs, cluster)
+        if self._desk is not None:
+            self._desk.begin(cluster)
+            hopeless = self._desk.hopeless(jobs)
+            if hopeless and NEVER not in self.allow:
+                raise self._desk.refuse(hopeless)
+
+    def artifacts(self) -> Mapping[str, str]:
+        """Return the record of decisions, if requested."""
+        return {} if self._record is None else self._record.files()
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Run cycles of admission until one changes nothing."""
+        tree, waiting = self._look(view)
+        start = self._ready(view.now_s)
+        stop: list[str] = []
+        evicted: list[Asking] = []
+        repairs = self._repairs.passes(tree)
+        while heads := [*repairs, *waiting.heads()]:
+            repairs = []
+            self._note_usage(tree)
+            outcome = run_cycle(tree, heads, self._rules)
+            if self._record is not None:
+                self._record.note(view.now_s, outcome, self._jobs)
+            if view.reasons is not None:
+                self._words |= said_of(outcome)
+            waiting.settle(outcome)
+            for victim in (victim for entry in outcome.preempting for victim in entry.victims):
+                number = victim.workload.id
+                evicted.append(self._evicted(number, tree, waiting))
+                stands = self._repairs.end(number) or self._unready.pop(number, None) is not None
+                if not stands and start.pop(self._jobs[number], None) is None:
+                    stop.append(self._jobs[number])
+            for entry in outcome.evicted:
+                self._repairs.end(entry.asking.id)
+                waiting.push(self._evicted(entry.asking.id, tree, waiting))
+            for entry in outcome.admitted:
+                if entry.holds is not None:
+                    if self._repairs.end(entry.asking.id):
+                        start[self._jobs[entry.asking.id]] = self._moved(tree, entry, entry.holds, view)
+                    continue
+                allocation = self._admit(tree, entry, view)
+                if allocation is None:
+                    waiting.push(entry.asking)
+                    waiting.hold(entry.asking.id)
+                elif delay_s := 0.0 if self._desk is None else self._desk.delay_s(entry):
+                    self._unready[entry.asking.id] = (view.now_s + delay_s, allocation)
+                else:
+                    start[self._jobs[entry.asking.id]] = allocation
+        for asking in evicted:
+            waiting.push(asking)
+        if self._record is not None:
+            self._record.quotas(view.now_s, tree)
+        if view.reasons is not None:
+            self._tell(waiting, view.reasons)
+        if self._desk is None:
+            return Decision.change(start, stop)
+        never = dict.fromkeys(self._desk.hopeless(view.arrived), CANCEL)
+        wake_at_s = min((when for when, _ in self._unready.values()), default=None)
+        return Decision.change({**start, **never}, stop, wake_at_s=wake_at_s)
+
+    def _tell(self, waiting: Waiting, reasons: Reasons) -> None:
+        """Return the order of waiting workloads in their queues, and why they wait, in Kueue's words if any."""
+        key = queue_order(self._rules)
+        line = sorted(waiting.all(), key=key)
+        for queue in sorted({asking.queue for asking in line}):
+            reasons.order({self._jobs[one.id]: key(one)[:3] for one in line if one.queue == queue})
+        for asking in line:
+            reasons.wait(self._jobs[asking.id], *self._words.get(asking.id, _BEHIND))
+
+    def _ready(self, now_s: float) -> dict[str, Allocation]:
+        """Return the jobs whose admission checks are ready, with their GPUs."""
+        ready = [number for number, (when, _) in self._unready.items() if when <= now_s]
+        return {self._jobs[number]: self._unready.pop(number)[1] for number in ready}
+
+    def _used(self, asking: Asking) -> float:
+        weight = 1.0 if self._desk is None else self._desk.weight(asking.local_queue)
+        return self._usage.of(asking.local_queue, weight)
+
+    def _note_usage(self, tree: QuotaTree) -> None:
+        """Write the recent usage of its local queue to every workload that holds quota."""
+        if not self.admission_fair_sharing:
+            return
+        for number, held in self._held.items():
+            usage = self._used(held.asking)
+            tree.queues[held.workload.queue].held[number] = replace(held.workload, local_queue_usage=usage)
+
+    def _sample(self, now_s: float) -> None:
+        """Take the last of the due samples; usage has not changed since the previous decision."""
+        if not self.admission_fair_sharing or not self._usage.due(now_s):
+            return
+        in_use: dict[str, dict[str, float]] = {}
+        for held in self._held.values():
+            of_queue = in_use.setdefault(held.asking.local_queue, {})
+            for resource, amount in _by_resource(held.workload).items():
+                of_queue[resource] = of_queue.get(resource, 0.0) + amount
+        self._usage.sample(now_s // self.usage_sampling_s * self.usage_sampling_s, in_use)
+
+    def _admit(self, tree: QuotaTree, entry: Entry, view: View) -> Allocation | None:
+        """Take quota and GPUs for a job; None if the nodes of its flavours have no room."""
+        job = view.jobs[self._jobs[entry.asking.id]]
+        allocation = self._placed(entry, job, view.now_s)
+        if allocation is None:
+            return None
+        workload = admit(entry, view.now_s)
+        tree.admit(workload)
+        self._held[workload.id] = _Held(workload, entry.asking, allocation, job.request.shape)
+        if self.admission_fair_sharing:
+            self._usage.charge(entry.asking.local_queue, _by_resource(workload))
+        return allocation
+
+    def _moved(self, tree: QuotaTree, entry: Entry, before: Workload, view: View) -> Allocation:
+        """Take new places for a workload whose pods on a failed node have been placed again."""
+        if self._desk is not None:
+            self._desk.give_back(before.id)
+        allocation = self._placed(entry, view.jobs[self._jobs[before.id]], view.now_s)
+        if allocation is None:
+            message = f"workload {before.id} has no room at the places that were found for it"
+            raise ValueError(message)
+        after = moved(tree, before, entry.assignment.assigned())
+        self._held[before.id] = self._held[before.id]._replace(workload=after, allocation=allocation)
+        return allocation
+
+    def _placed(self, entry: Entry, job: JobView, now_s: float) -> Allocation | None:
+        if self._desk is not None:
+            found = self._desk.place(entry)
+            if isinstance(found, str):
+                if self._record is not None:
+                    self._record.unplaced(now_s, entry, job.id, found)
+                return None
+            if self._record is not None:
+                self._record.admitted(now_s, entry, job.id)
+            return found
+        if (allocation := allocation_of(entry)) is not None:
+            self._free.take(allocation, None)
+            return allocation
+        ((flavour, _), gpus) = next(iter(entry.usage.items()))
+        placer = PLACERS[self.placement].within(job.request.shape)
+        allocation = self._free.choose(placer, gpus, (self._free.types.index(flavour),))
+        if allocation is not None:
+            self._free.take(allocation, job.request.shape)
+        return allocation
+
+    def _evicted(self, number: str, tree: QuotaTree, waiting: Waiting) -> Asking:
+        """Take back quota and GPUs of a job; return it as it waits again, ordered by its creation."""
+        held = self._held.pop(number)
+        tree.release(held.workload)
+        waiting.wake(held.workload.queue)
+        if self._desk is None:
+            self._free.give_back(held.allocation, held.shape)
+        else:
+            self._desk.give_back(number)
+        return held.asking
+
+    def _look(self, view: View) -> tuple[QuotaTree, Waiting]:
+        """Record arrivals, completions and losses, and nodes that went down or came up."""
+        if self._known is None:
+            tree = self._quotas(view) if self._desk is None else self._desk.tree()
+            used = self._used if self.admission_fair_sharing else None
+            self._rules = Rules(self.fair_sharing, queue_usage=used)
+            if self._desk is not None:
+                self._rules = self._desk.rules(self._used)
+            elif self._levels is not None:
+                flavours = self._levels.flavours(node.gpu_type for node in view.nodes)
+                self._rules = replace(self._rules, flavours=flavours, topologies=self._levels.topology())
+                tree.use(self._levels.domains(view.nodes, view.up))
+            self._known = (tree, Waiting(tree, self._rules))
+        tree, waiting = self._known
+        self._sample(view.now_s)
+        lost = [job for job in view.lost if self._numbers.get(job.id) in self._held]
+        for job in list(lost):
+            held = self._held[self._numbers[job.id]]
+            if repairable(tree, held.workload, held.allocation, view.up, self._rules.gates):
+                self._repairs.note(held.asking)
+                lost.remove(job)
+        for job_id in [*view.finished, *(job.id for job in lost)]:
+            number = self._numbers.get(job_id, "")
+            waiting.remove(number)
+            self._repairs.end(number)
+            self._unready.pop(number, None)
+            if number in self._held:
+                self._evicted(number, tree, waiting)
+            if self._record is not None:
+                self._record.ended(view.now_s, job_id, "Finished" if job_id in view.finished else "Lost")
+        if view.up != self._free.up or view.lost or view.beside is not None:
+            if view.up != self._free.up or view.lost:
+                waiting.wake_all()
+            self._free = Capacity.of(view)
+            if self._desk is not None:
+                self._desk.refresh(view.up, tree)
+            elif self._levels is not None:
+                tree.use(self._levels.domains(view.nodes, view.up))
+        for job in [*lost, *view.arrived]:
+            asking = self._asking(job)
+            if self._desk is None or not self._desk.hopeless([job]):
+                waiting.push(asking)
+        return tree, waiting
+
+    def _asking(self, job: JobView) -> Asking:
+        number = self._numbers.setdefault(job.id, f"{len(self._numbers):012d}")
+        self._jobs[number] = job.id
+        if self._desk is not None:
+            return self._desk.asking(number, job)
+        request, types = job.request, job.facts.gpu_types
+        queue = request.tenant if request.tenant in self.tenants else OTHERS
+        return Asking(
+            number,
+            queue,
+            (PodSet(requests={RESOURCE: job.num_gpus}) if self._levels is None else self._levels.pods(job.num_gpus),),
+            int(request.priority),
+            request.submit_time_s,
+            None if types is None else frozenset(types),
+            local_queue=f"{request.tenant}/{request.user}",
+            place=request.shape,
+        )
+
+    def _quotas(self, view: View) -> QuotaTree:
+        terms = Terms(
+            _WITHIN[self.within],
+            Reclaim(self.reclaim),
+            self.borrowing_preempts,
+            self.borrowing_preempts_up_to,
+            self.strict_fifo,
+        )
+        totals: dict[str, int] = {}
+        for node in view.nodes:
+            totals[node.gpu_type] = totals.get(node.gpu_type, 0) + node.gpus
+        return quotas_of(self.tenants, totals, terms)
+
+
+#: Why a workload waits that no cycle has considered: it is behind others, or parked with one of its shape.
+_BEHIND = Why.ANOTHER_FIRST, "its queue has not come to it"
+
+
+def _by_resource(workload: Workload) -> dict[str, float]:
+    """Return what a workload holds of each resource, CPUs in cores."""
+    total: dict[str, float] = {}
+    for (_, resource), amount in workload.usage.items():
+        total[resource] = total.get(resource, 0.0) + amount / (1000 if resource == "cpu" else 1)
+    return total
+
+
+def _default(one: Field[Any]) -> Any:
+    """Return the default of a parameter."""
+    return one.default_factory() if callable(one.default_factory) else one.default
