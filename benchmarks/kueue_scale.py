@@ -14,7 +14,7 @@ import resource
 import time
 
 import numpy as np
-from simsched_policies.production.kueue.policy import Kueue
+from simsched_policies.kubernetes.kueue.policy import Kueue
 
 from simsched.applications import ApplicationsOptions, catalogue
 from simsched.engine import AllocationRecord, EngineOptions, JobRecord, Recorder, simulate

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from benchmarks.abuse.command import TRACE
 from simsched.agent import AGENTS
 from simsched.experiment import json_schema
 from simsched.plugins import parameters
 from simsched.policy import POLICIES
 from simsched.results import METRICS
+from tests.campaigns.command import TRACE
 
 TYPES = ("t4", "v100", "p100", "k80", "a100", "rtx", "quad")
 APPLICATIONS = ("cifar10", "ncf", "bert", "imagenet", "deepspeech2", "yolov3")
@@ -50,34 +50,9 @@ _KNOWN: Mapping[str, tuple[Any, ...]] = {
 }
 #: Values in unexpected places.
 ODD: tuple[Any, ...] = (
-    None,
-    True,
-    "",
-    "x",
-    -1,
-    0,
-    0.5,
-    1e-300,
-    1e300,
-    10**19,
-    2.0,
-    [],
-    {},
-    [1, 1],
-    {"a": {"b": [None]}},
-    "\u0007",
-    "../..",
-    "=1+1",
-    "/dev/null",
-    float("inf"),
-    float("-inf"),
-    float("nan"),
-    "1e5",
-    "null",
-    [[[]]],
-    "\u202e",
-    "é" * 300,
-)
+    None, True, "", "x", -1, 0, 0.5, 1e-300, 1e300, 10**19, 2.0, [], {}, [1, 1], {"a": {"b": [None]}}, "\u0007",
+    "../..", "=1+1", "/dev/null", float("inf"), float("-inf"), float("nan"), "1e5", "null", [[[]]], "\u202e", "é" * 300,
+)  # fmt: skip
 _MOST_DRAWN = 12
 
 
@@ -263,3 +238,10 @@ def _spoil(chance: random.Random, made: dict[str, Any]) -> None:
         if isinstance(where[inner], dict) and where[inner] and chance.random() < 0.6:
             where, inner = where[inner], chance.choice(sorted(where[inner]))
         where[inner if chance.random() < 0.85 else "surprise"] = chance.choice(ODD)
+
+
+def places(content: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """List the places of single values in nested mappings and lists."""
+    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    below = [one for key, nested in inner for one in places(nested, (*place, key))]
+    return below if isinstance(content, dict | list) else [place]

@@ -1,1 +1,0 @@
-"""Attacks on simsched, started manually: `python -m benchmarks.abuse`."""
