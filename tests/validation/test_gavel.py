@@ -12,16 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simsched_policies.rounds.gavel.makespan import Makespan
+from simsched_policies.rounds.gavel.programs import Makespan
 
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.toolkit.programs.max_min import max_min
+from simsched.toolkit.programs.objectives import max_min, total_throughput
 from simsched.toolkit.programs.problem import ShareProblem
-from simsched.toolkit.programs.throughput import total_throughput
 from simsched.toolkit.programs.water_filling import Entities, water_filling
 from simsched.workload.gavel.job import TEMPLATES
 from simsched.workload.gavel.trace_file import read_shockwave_jobs
@@ -62,7 +61,7 @@ def test_agnostic_fifo_through_the_engine(shared, artifact):
 
 @pytest.fixture(scope="module")
 def artifact():
-    path = Path(__file__).parents[2] / "experiments" / "validation" / "gavel.py"
+    path = Path(__file__).parent / "replays" / "gavel.py"
     return runpy.run_path(str(path))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from simsched.experiment.fairness.finish_time_fairness import run_with_fairness
+from simsched.experiment.fairness import run_with_fairness
 from simsched.experiment.grid import make_grid
 from simsched.experiment.validation import read_experiment
 from simsched.results.compare import comparison

@@ -44,7 +44,7 @@ def results(shared, tmp_path_factory):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_all_640_jobs_of_workloads_1_to_4_take_the_published_seconds(shared, results, policy):
     expected = shared / "pollux-osdi21" / "published" / f"{policy}.csv"
-    done = simsched("validate-run", results, expected, "--policy", policy, "--json")
+    done = simsched("compare", results, "--expected", expected, "--policy", policy, "--json")
     found = json.loads(done.stdout)
     assert [(one["workload"], one["equal"], one["largest_difference_s"]) for one in found] == [
         (f"workload-{number}", 160, 0) for number in (1, 2, 3, 4)

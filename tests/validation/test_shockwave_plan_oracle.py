@@ -108,7 +108,7 @@ def test_the_oracle_itself_on_a_case_worked_by_hand():
 
 
 def test_a_planned_run_ends_sooner_than_one_of_equal_shares(shared):
-    """The first 16 jobs on 4 GPUs: one job is much the longest. benchmarks/shockwave_plan.py runs all of them."""
+    """The first 16 jobs on 4 GPUs: one job is much the longest."""
     files = shared / "shockwave" / "120-jobs.trace", shared / "shockwave" / "tacc_throughputs.json"
 
     def equal(_now, jobs):

@@ -1,4 +1,4 @@
-"""Muri's simulator, replayed in plain loops, as an oracle of the replay under `experiments/validation/muri`.
+"""Muri's simulator, replayed in plain loops, as an oracle of the replay under `tests/validation/replays/muri`.
 
 The frame, SRTF, SRSF and Tiresias-L; AntMan is in `muri_antman.py`, Muri itself in `muri_groups.py`.
 

@@ -3,8 +3,8 @@
 Written anew from `../shared/reference/peers.md` (section b.7) and `shockwave.md`, by somebody who had not seen the code
 of simsched; it imports nothing of simsched. The utility is concave, so that the binaries for its pieces are not needed.
 
-What the page leaves open is as in the cases worked by hand in `tests/unit/test_shockwave_plan.py`: "next scheduled" is
-the end of the coming round, an estimated ratio is (age + time left at the uniform share) over the averaged fair
+What the page leaves open is as in the cases worked by hand in `tests/toolkit/test_shockwave_plan.py`: "next scheduled"
+is the end of the coming round, an estimated ratio is (age + time left at the uniform share) over the averaged fair
 completion time, that of the whole job at that share. In a window the jobs that must run in every round left go first,
 then those with the largest ratio; the page only says that a second program makes the order.
 """

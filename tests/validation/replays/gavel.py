@@ -15,11 +15,8 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from simsched_policies.rounds.gavel.allox import AlloX
-from simsched_policies.rounds.gavel.fifo import GavelFifo
-from simsched_policies.rounds.gavel.finish_time import FinishTimeFairness
-from simsched_policies.rounds.gavel.makespan import Makespan
-from simsched_policies.rounds.gavel.max_min import MaxMin
+from simsched_policies.rounds.gavel.baselines import AlloX, GavelFifo
+from simsched_policies.rounds.gavel.programs import FinishTimeFairness, Makespan, MaxMin
 
 from simsched.agent import Agent, Lease, LeasingAgent, UnlearningAgent
 from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
