@@ -108,7 +108,7 @@ def _plain(one: Distance) -> Mapping[str, Any]:
 
 
 def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> None:
-    from simsched.cli.tables import print_table
+    from simsched.cli.output import print_table
     from simsched.report import TextTable, shown_unit
 
     said = dict.fromkeys(f"Left out: {words}." for one in bounds for words in one.relaxed)

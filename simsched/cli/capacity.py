@@ -63,7 +63,7 @@ def capacity(
 
 def _print(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target, paths: Sequence[Path]) -> None:
     from simsched.cli.gate import marked, say
-    from simsched.cli.tables import print_table
+    from simsched.cli.output import print_table
 
     click.echo(found.verdict.said())
     for answer in answers:

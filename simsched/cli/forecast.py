@@ -86,7 +86,7 @@ def forecast(
     if as_json:
         print_json({"gate": verdict_json(found), **shown})
         return
-    from simsched.cli.tables import print_table
+    from simsched.cli.output import print_table
 
     for line in said:
         click.echo(line)
@@ -125,7 +125,7 @@ def _score_words(score: Backtest) -> list[str]:
 
 
 def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
-    from simsched.cli.groups import hours
+    from simsched.cli.show import hours
     from simsched.report import TextTable
 
     ordered = sorted(starts, key=lambda one: (one.median_s, one.job_id))

@@ -113,7 +113,7 @@ def verdict_json(found: Calibration) -> dict[str, Any]:
 
 def print_verdict(found: Calibration) -> None:
     """Print the verdict in words and its table."""
-    from simsched.cli.tables import print_table
+    from simsched.cli.output import print_table
 
     for line in verdict_words(found):
         click.echo(line)

@@ -121,7 +121,7 @@ def _say(contest: str, number: int, of: int) -> None:
 
 
 def _print(table: LeagueTable) -> None:
-    from simsched.cli.tables import print_table
+    from simsched.cli.output import print_table
     from simsched.report import classes, places_of, standings_table, unable_table
 
     for league_class in classes(table):

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -20,26 +20,63 @@ from simsched.version import __version__
 
 _INPUT_IS_WRONG = 2
 _RUN_FAILED = 1
-_INTERRUPTED = 130
+#: Added to the number of the signal that stops a run.
+_STOPPED = 128
 _PIPE_CLOSED = 141
-#: The commands by name, each with its module, which is imported on demand.
-COMMANDS: Mapping[str, str] = {
-    "run": "run", "validate": "experiment", "schema": "experiment", "list": "listing", "show": "results",
-    "compare": "results", "compare-runs": "compare_runs", "validate-run": "results", "verdicts": "verdicts",
-    "plot": "results", "report": "report", "export": "export", "trace": "trace", "workload": "workload",
-    "application": "application", "check": "check", "new": "new", "clean": "clean", "verify": "clean",
-    "calibrate": "gate", "capacity": "capacity", "what-if": "what_if", "forecast": "forecast", "pack": "pack",
-    "bound": "bound", "data": "data", "learn": "learn", "why": "explain", "step": "step",
-    "league": "league", "plan": "plan", "explain": "explain",
+#: More characters than the first sentence of any help.
+_WHOLE = 1000
+#: The sections of `--help`: each command with its module, which is imported on demand.
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "Start": {
+        "run": "run", "new": "new", "validate": "experiment", "list": "listing", "show": "show", "report": "report",
+    },
+    "Look closer": {"plot": "plot", "compare": "compare", "why": "why", "step": "step", "export": "export"},
+    "My cluster": {"calibrate": "gate", "what-if": "what_if", "capacity": "capacity", "forecast": "forecast"},
+    "My policy": {"check": "check", "learn": "learn", "league": "league", "bound": "bound"},
+    "Jobs and models": {"trace": "trace", "workload": "workload", "application": "application", "pack": "pack"},
+    "Upkeep": {"clean": "clean", "verify": "clean", "schema": "experiment"},
 }  # fmt: skip
+COMMANDS = {name: module for section in SECTIONS.values() for name, module in section.items()}
+#: What replaced the former commands.
+_RENAMED = {
+    "compare-runs": "compare RUN OTHER",
+    "validate-run": "compare RUN --expected CSV",
+    "plan": "compare RUN --plan-seeds",
+    "explain": "why RUN [--workload NAME]",
+}
+
+
+class _Stopped(KeyboardInterrupt):
+    """A signal, by number, tells the run to stop."""
+
+
+def _stop(number: int, _: object) -> NoReturn:
+    raise _Stopped(number)
 
 
 class SimschedGroup(click.Group):
     """Converts errors to messages and exit codes, unless `--debug`, and escapes names in all output."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands by name."""
-        return sorted(COMMANDS)
+        """List the commands by section."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section; help lines are not cut."""
+        width = max(map(len, COMMANDS))  # so that the sections line up
+        for title, names in SECTIONS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            lines = [(name.ljust(width), command.get_short_help_str(_WHOLE)) for name, command in commands if command]
+            with formatter.section(title):
+                formatter.write_dl(lines)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; a former name raises an error that says the new one."""
+        if args and args[0] in _RENAMED:
+            raise click.UsageError(f"'{args[0]}' is now `simsched {_RENAMED[args[0]]}`.")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None for an unknown name."""
@@ -58,7 +95,7 @@ class SimschedGroup(click.Group):
             return super().main(*args, **how)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; exit with 2 for bad input, 1 for a failed run, 130 after Ctrl-C."""
+        """Run a command; exit with 2 for bad input, 1 for a failed run, 128 and its number after a signal."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", InputWarning)
@@ -66,10 +103,10 @@ class SimschedGroup(click.Group):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # idempotent
             click.echo("simsched: interrupted; finished work is kept", err=True)
-            ctx.exit(_INTERRUPTED)
+            ctx.exit(_STOPPED + (error.args[0] if isinstance(error, _Stopped) else signal.SIGINT))
         except BrokenPipeError:
             os.dup2(
                 os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
@@ -134,5 +171,7 @@ def main() -> None:
     one_thread_each()
     memory_given_back()
     with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or unsupported
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _stop)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+            signal.signal(signal.SIGHUP, _stop)
     cli(prog_name="simsched")

@@ -1,17 +1,26 @@
-"""Output as aligned tables, for terminals and pipes, and JSON."""
+"""What the commands print: tables, JSON and the places of files."""
 
 from __future__ import annotations
 
 import math
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from simsched.errors import input_error
 from simsched.files import write_text
-from simsched.outlets import cells_wide, json_text, one_line, visible
+from simsched.outlets import json_text, one_line, plain_stream, shortened, visible
+
+if TYPE_CHECKING:
+    from simsched.report import TextTable
+
+#: The default width, and the longest cell; longer names lose their middle.
+_PAGE, _LONGEST = 100, 80
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 
@@ -53,36 +62,44 @@ def _key(key: Any) -> Any:
     return plain if isinstance(plain, str | bool | int | float | None) else str(key)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, folded: bool = False) -> str:
-    """Align a table, the first `left` columns to the left.
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, folded: bool = False) -> str:
+    """Align a table, the first `left` columns to the left; see `TextTable.text`."""
+    from simsched.report import TextTable
 
-    Headers and cells of a `folded` table may span lines; elsewhere line ends, which only names can hold, are escaped.
-    """
-    shown = visible if folded else one_line
-    cells = [list(headers), *[list(map(shown, row)) for row in rows]]
-    widths = [max(cells_wide(line) for row in cells for line in row[i].split("\n")) for i in range(len(headers))]
-    rule = "  ".join("-" * width for width in widths)
-    lines = [_row(cells[0], widths, left), rule, *(_row(row, widths, left) for row in cells[1:])]
-    return "\n".join(lines)
+    return TextTable("", tuple(headers), tuple(map(tuple, rows)), (), left).text(folded=folded)
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], left: int) -> str:
-    split = [cell.split("\n") for cell in cells]
-    height = max(len(lines) for lines in split)
-    rows = []
-    for number in range(height):
-        parts = [lines[number] if number < len(lines) else "" for lines in split]
-        aligned = [
-            _filled(part, width, to_left=column < left)
-            for column, (part, width) in enumerate(zip(parts, widths, strict=True))
-        ]
-        rows.append("  ".join(aligned).rstrip())
-    return "\n".join(rows)
+def print_table(shown: TextTable) -> None:
+    """Print a table and its notes in blocks that fit: framed by rich on a terminal, aligned text elsewhere."""
+    on_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((_PAGE, 24)).columns if on_terminal else _PAGE
+    if shown.title:
+        click.echo(one_line(shown.title))
+    rows = tuple(tuple(shortened(one_line(cell), _LONGEST) for cell in row) for row in shown.rows)
+    for number, block in enumerate(replace(shown, rows=rows).blocks(width)):
+        if number:
+            click.echo()
+        if on_terminal:
+            _print_framed(block)
+        else:
+            click.echo(block.text())
+    for note in shown.notes:
+        click.echo(one_line(note))
 
 
-def _filled(text: str, width: int, *, to_left: bool) -> str:
-    blanks = " " * (width - cells_wide(text))
-    return text + blanks if to_left else blanks + text
+def _print_framed(block: TextTable) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    framed = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for i, header in enumerate(block.headers):
+        justify: Any = "left" if i < block.text_columns else "right"
+        framed.add_column(Text(visible(header)), justify=justify, no_wrap=True)
+    for row in block.rows:
+        framed.add_row(*map(Text, row))
+    Console(file=plain_stream(sys.stdout)).print(framed)
 
 
 def shorten(text: str, width: int = 72) -> str:

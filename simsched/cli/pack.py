@@ -144,7 +144,7 @@ def _draw(found: _Found, seeds: int, out: Path) -> list[Path]:
 
 
 def _print(found: _Found, beside: _Published, source: Path | None, notes: Sequence[str]) -> None:
-    from simsched.cli.tables import print_table
+    from simsched.cli.output import print_table
     from simsched.report import TextTable, estimate_text
 
     def percent(value: float) -> str:

@@ -99,7 +99,7 @@ def run(
     policies, agents and failures. All policies get the same jobs for a seed.
     """
     from simsched.api import check_ways, grid_progress, prepare, progress_listener, run_to_decision
-    from simsched.experiment.fairness import run_with_fairness
+    from simsched.experiment import run_with_fairness
     from simsched.experiment.running import Limits
 
     experiment = experiment_of(experiment, Path(out), labels, **manifests)
@@ -165,7 +165,7 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
 
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added: AddedSeeds | None = None) -> str:
     """Print a run's tables and the paths of its figures; returns why figures failed, if they did."""
-    from simsched.cli.results import comparison_json, print_comparison
+    from simsched.cli.compare import comparison_json, print_comparison
     from simsched.results import RUN_FILE, read_run
 
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():

@@ -77,7 +77,7 @@ def _print(
     shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict, paths: Sequence[Path]
 ) -> None:
     from simsched.cli.gate import say
-    from simsched.cli.tables import print_table
+    from simsched.cli.output import print_table
 
     click.echo(verdict.said())
     for table in _tables(shown, hidden, changes, verdict):
@@ -210,7 +210,7 @@ def _winners(effects: Sequence[Effect]) -> list[str]:
 
 
 def _table(shown: Sequence[Effect], hidden: int, changes: Sequence[str]) -> TextTable:
-    from simsched.cli.groups import hours
+    from simsched.cli.show import hours
     from simsched.report import TextTable
 
     headers = (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 
 from simsched.knowledge import legend
-from simsched.outlets import csv_cell
-from simsched.report.tables import TextTable, estimate_text
+from simsched.report.table import TextTable, csv_text
+from simsched.report.tables import estimate_text
 from simsched.report.units import number, shown_unit
 from simsched.results import (
     CPU_S,
@@ -201,34 +199,20 @@ def becomes_notes(table: LeagueTable) -> list[str]:
 
 def league_csv(table: LeagueTable) -> str:
     """Write every measure of every policy at every contest as CSV, in the units of the summaries."""
-    held = StringIO()
-    writer = csv.writer(held, lineterminator="\n")
-    writer.writerow(
-        ["contest", "policy", "class", "metric", "unit", "mean", "low", "high", "seeds", "above_bound", "reason"]
-    )
     above = {(one.contest, one.policy): one.above for one in beside_the_bound(table)}
+    lines: list[list[object]] = []
     for one in table.entries:
         if one.reason:
-            writer.writerow(map(csv_cell, [one.contest, one.policy, *[""] * 8, one.reason]))
+            lines.append([one.contest, one.policy, *[""] * 8, one.reason])
             continue
         for name, by_seed in one.values.items():
             found = estimate(by_seed.values())
             bound = above.get((one.contest, one.shown_policy), "") if name == HEADLINE else ""
             ends = ["" if end is None else end for end in (found.low, found.high)]
-            cells = [
-                one.contest,
-                one.policy,
-                one.league_class,
-                name,
-                _unit(name),
-                found.mean,
-                *ends,
-                found.n,
-                bound,
-                "",
-            ]
-            writer.writerow(map(csv_cell, cells))
-    return held.getvalue()
+            who = [one.contest, one.policy, one.league_class, name]
+            lines.append([*who, _unit(name), found.mean, *ends, found.n, bound, ""])
+    headers = ["contest", "policy", "class", "metric", "unit", "mean", "low", "high", "seeds", "above_bound", "reason"]
+    return csv_text(headers, lines)
 
 
 def _above(beside: Sequence[Beside], contests: Sequence[str]) -> dict[str, str]:

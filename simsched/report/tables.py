@@ -1,14 +1,11 @@
-"""Tables as text: headers and rows of strings, for a terminal, markdown or a page."""
+"""The tables that compare policies: their metrics, and their differences from a reference."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from io import StringIO
 
 from simsched.knowledge import legend
-from simsched.outlets import csv_cell, latex_text, markdown_text, one_line
+from simsched.report.table import TextTable, csv_text
 from simsched.report.units import Shown, number, shown_unit
 from simsched.results import (
     DifferenceRow,
@@ -32,19 +29,6 @@ _FACTOR = 3.0
 _ITSELF = "Δ "
 #: A factor beyond this, or below its inverse, has a negligible denominator: the difference itself is more informative.
 _NOTHING = 100.0
-#: Tables with more rows are pivoted by the last swept key, one column for each of its values.
-_MOST_ROWS = 12
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """A table ready for display; the first `text_columns` columns are text, the others numbers."""
-
-    title: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-    text_columns: int = 1
 
 
 def comparison_table(
@@ -307,26 +291,6 @@ def _is_beyond(relative: Estimate | None) -> bool:
     )
 
 
-def pivoted(table: TextTable) -> TextTable:
-    """Pivot a table of many rows by its last swept key: a column for each value, a line for each metric and policy.
-
-    Policies independent of the key repeat their value in all columns. Other tables are unchanged.
-    """
-    key = table.text_columns - 1
-    values = [value for value in dict.fromkeys(row[key] for row in table.rows) if value]
-    if key < 1 or len(table.rows) <= _MOST_ROWS or len(values) < 2:
-        return table
-    lines = []
-    for column in range(table.text_columns, len(table.headers)):
-        groups: dict[tuple[str, ...], dict[str, str]] = {}
-        for row in table.rows:
-            groups.setdefault(row[:key], {})[row[key]] = row[column]
-        for names, cells in groups.items():
-            lines.append((table.headers[column], *names, *(cells.get(value, cells.get("", "-")) for value in values)))
-    headers = ("metric", *table.headers[:key], *(f"{table.headers[key]} {value}" for value in values))
-    return replace(table, headers=headers, rows=tuple(lines), text_columns=1 + key)
-
-
 def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Sequence[str] = ()) -> str:
     """Write metrics as CSV: a line for each row and metric, in full precision and the unit named.
 
@@ -335,13 +299,7 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Se
     obtain it). Policies that `failed` have a line each with the metric `failed` and 0 seeds.
     """
     swept = list(dict.fromkeys(key for row in rows for key in row.point))
-    held = StringIO()
-    writer = csv.writer(held, lineterminator="\n")
-
-    def write(cells: Iterable[object]) -> None:
-        writer.writerow(map(csv_cell, cells))
-
-    write(["policy", *swept, "metric", "unit", "mean", "low", "high", "seeds", "published", "knows"])
+    lines: list[list[object]] = []
     for row in rows:
         for reading in _readings(rows, metrics):
             found = row.estimate(reading.key)
@@ -349,33 +307,10 @@ def to_csv(rows: Sequence[Row], metrics: Sequence[str] | None = None, failed: Se
                 continue
             factor = 1.0 if metrics is None else reading.factor
             unit = reading.stored_unit if metrics is None else reading.unit
-            numbers = (found.mean, found.low, found.high)
-            values = ["" if one is None else one * factor for one in numbers]
-            published = row.published.get(reading.key)
+            numbers = (found.mean, found.low, found.high, row.published.get(reading.key))
+            mean, low, high, published = ("" if one is None else one * factor for one in numbers)
             knows = "; ".join(f"{signal}: {known}" for signal, known in sorted(row.knows.items()))
-            last = [found.n, "" if published is None else published * factor, knows]
-            write([row.policy, *(row.point.get(key, "") for key in swept), reading.key, unit, *values, *last])
-    for label in failed:
-        write([label, *[""] * len(swept), "failed", "", "", "", "", 0, "", ""])
-    return held.getvalue()
-
-
-def to_latex(table: TextTable) -> str:
-    """Format a table for LaTeX with the package booktabs, numbers aligned right, notes as comments."""
-    columns = "l" * table.text_columns + "r" * (len(table.headers) - table.text_columns)
-    lines = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", _latex_row(table.headers), "\\midrule"]
-    lines += [*map(_latex_row, table.rows), "\\bottomrule", "\\end{tabular}"]
-    return "\n".join([*lines, *(f"% {one_line(note)}" for note in table.notes)]) + "\n"
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(latex_text, cells)) + r" \\"
-
-
-def to_markdown(table: TextTable) -> str:
-    """Format a table as Markdown, numbers aligned right, notes below."""
-    rules = ["---" if place < table.text_columns else "---:" for place in range(len(table.headers))]
-    lines = [f"| {' | '.join(cells)} |" for cells in (map(markdown_text, table.headers), rules)]
-    lines += [f"| {' | '.join(map(markdown_text, row))} |" for row in table.rows]
-    notes = ["", *map(markdown_text, table.notes)] if table.notes else []
-    return "\n".join([*lines, *notes]) + "\n"
+            point = [row.point.get(key, "") for key in swept]
+            lines.append([row.policy, *point, reading.key, unit, mean, low, high, found.n, published, knows])
+    lines += [[label, *[""] * len(swept), "failed", "", "", "", "", 0, "", ""] for label in failed]
+    return csv_text(["policy", *swept, "metric", "unit", "mean", "low", "high", "seeds", "published", "knows"], lines)

@@ -1,19 +1,11 @@
 """Cells that fail in every way fail alone; what is damaged is noticed; what is wrong is said before anything runs."""
 
-import contextlib
 import json
 import os
-import signal
 import sys
-from collections import Counter
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from benchmarks.abuse.__main__ import ATTACKS, fill, main, read, write
-from benchmarks.abuse.command import TooSlowError, here
-from benchmarks.abuse.tries import Attack, Ending, Tally, make_tries, tried
 from simsched.experiment.running import cell as cell_module
 from simsched.results.reader import read_run
 
@@ -191,72 +183,3 @@ def test_a_full_disk_is_no_internal_error(simsched, monkeypatch):
     assert done.exit_code == 1
     assert "results cannot be written: [Errno 28] No space left on device: 'summary.json'" in done.stderr
     assert "internal" not in done.stderr
-
-
-#: How often each attack is tried here; the full numbers are those of `python -m benchmarks.abuse`. What starts
-#: processes at each try takes too long: kills, hostile policies, full disks, doctored folders have tests of their own.
-FEW = {"calls": 5, "flip": 3, "fuzz": 12, "mutants": 8, "names": 1, "reuse": 1, "strangers": 3, "unsaid": 3}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the attacks use Linux's signals and limits")
-@pytest.mark.parametrize("attack", [one for one in ATTACKS if one.name in FEW], ids=lambda attack: attack.name)
-def test_a_few_tries_of_every_attack_break_nothing(tmp_path, attack):
-    if hasattr(attack.module, "prepare"):
-        attack.module.prepare(tmp_path)
-    for number in range(FEW[attack.name]):
-        assert tried(attack, 7, number, tmp_path).broken == ""
-
-
-class Counted:
-    """An attack each of whose tries ends in another way."""
-
-    @staticmethod
-    def attempt(folder, chance):
-        number = len(list(folder.iterdir()))
-        (folder / str(number)).touch()
-        if number == 1:
-            raise ValueError("of its own")
-        return Ending("as it should", "a fault" if number == 2 else "")
-
-
-def test_what_breaks_is_counted_and_stands_in_the_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(Attack, "module", Counted)
-    attack, tally = Attack("fuzz", "nothing is done", 3), Tally(Attack("fuzz", "nothing is done", 3))
-    for number in range(3):
-        tally.add(number, tried(attack, 1, number, tmp_path))
-    assert dict(tally.outcomes) == {"as it should": 1, "broke": 2}
-    assert "of its own" in tally.broken[0]
-    assert tally.broken[1] == "try 2: a fault"
-    page = tmp_path / "page.md"
-    page.write_text((Path(__file__).resolve().parents[2] / "docs/robustness.md").read_text())
-    fill(page, [tally])
-    assert page.read_text().count("| `fuzz` | nothing is done | 3 | 1 as it should, 2 broke | 2 |") == 1
-
-
-def test_parts_of_attacks_are_kept_and_added_up(tmp_path, capsys):
-    parts = (("fuzz-1-0", "ran", 2, []), ("fuzz-1-2", "ran", 3, ["try 4: a fault"]), ("calls-1-0", "refused", 1, []))
-    for name, outcome, tries, broken in parts:
-        attack = next(one for one in ATTACKS if name.startswith(one.name))
-        write(tmp_path / f"{name}.json", Tally(attack, tries, Counter({outcome: tries - len(broken)}), broken))
-    fuzz, calls = read(tmp_path)
-    assert (fuzz.tries, fuzz.outcomes, fuzz.broken) == (5, {"ran": 4}, ["try 4: a fault"])
-    assert (calls.attack.name, calls.tries) == ("calls", 1)
-    assert main(["--rounds", "0", "--results", str(tmp_path)]) == 1  # something broke
-    assert "| 5 of 2,000 | 4 ran | 1 |" in capsys.readouterr().out
-
-
-def test_a_try_that_does_not_end_is_ended_and_counts_as_broken():
-    attack = Attack("calls", "", 1, limit_s=0)
-    tally = make_tries(attack, 1, 1)
-    assert tally.broken == ["try 0: no end after 0 s"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the attacks use Linux's signals and limits")
-def test_a_stop_that_a_cell_takes_for_its_policys_error_is_no_fault(tmp_path, monkeypatch):
-    def swallow(*_, **__):
-        with contextlib.suppress(TooSlowError):
-            signal.raise_signal(signal.SIGPROF)
-
-    monkeypatch.setattr(CliRunner, "invoke", swallow)
-    with pytest.raises(TooSlowError):
-        here(tmp_path, "run", "fuzz.yaml")

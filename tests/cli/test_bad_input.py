@@ -5,9 +5,12 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from simsched.api.jobs import jobs_of
 from simsched.api.simulation import simulate
+from simsched.applications import ApplicationsOptions, catalogue
 from simsched.cli.output import print_json
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
@@ -212,3 +215,33 @@ def test_a_policy_that_takes_tenants_without_saying_so_is_not_left_without_them(
     assert done.exit_code == 2
     assert "has a parameter 'tenants' that the section does not set" in done.output
     assert "Traits(reads_tenants=True)" in done.output
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"job_id": ["b", None, "c"], "submit_time": [3, 2, 1], "num_gpus": [1, 2, 1], "duration": [5, 6, 7.5]},
+        {"id": [7, 8, 9], "num_gpus": [1.0, 2.0, 1.0], "deadline_s": [5, np.nan, 7], "guaranteed": [True, False, True]},
+        {"num_gpus": [1, 1, 1], "batch_size": [8, np.nan, 4], "tenant": ["a", "b", None], "application": ["x"] * 3},
+        {"num_gpus": [1, np.nan, 1]},
+        {"num_gpus": [1, 1.5, 1]},
+        {"num_gpus": [1, True, 1]},
+        {"num_gpus": [1, 1, 1], "duration_s": [1, 1e300, 2]},
+        {"num_gpus": [1, 1, 1], "submit_time_s": [0, -np.inf, 0]},
+        {"num_gpus": [1, 1, 1], "user": pd.Series(["a", "\ud800", "b"], dtype=object)},
+        {"num_gpus": [1, 1, 1], "application": ["x", "bert", "x"], "duration_s": [0, 5, 1]},
+        {"num_gpus": [1, 1, 1], "gpu": [0, 1, 2]},
+        {"num_gpus": [1, 1, 1], "speedup": ["linear", "fast", None]},
+    ],
+)
+def test_a_table_gives_the_jobs_and_the_errors_of_its_rows(columns):
+    def jobs_or_error(table):
+        try:
+            return jobs_of(table, catalogue(ApplicationsOptions()))
+        except InputError as error:
+            return str(error)
+
+    table = pd.DataFrame(columns)
+    from_table, from_rows = jobs_or_error(table), jobs_or_error(table.to_dict("records"))
+    assert from_table == from_rows
+    assert repr(from_table) == repr(from_rows)  # the same types of numbers

@@ -32,7 +32,7 @@ def matchings():
         return made[-1]
 
     cluster = Cluster.uniform(8, 8, "v100")
-    muri = registry.load("muri/__init__.py:Muri", folder=ROOT / "experiments" / "validation")()
+    muri = registry.load("muri/__init__.py:Muri", folder=ROOT / "tests" / "validation" / "replays")()
     views = views_at_submission(MURI.read(TRACE), cluster, catalogue(ApplicationsOptions()), muri.signals)
     muri.begin(cluster)
     muri._match = match

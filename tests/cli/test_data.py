@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from urllib.error import HTTPError, URLError
 
 import pytest
 
 from simsched.experiment import PublishedData, PublishedFile, find_published, published_data, shipped_experiments
 from simsched.experiment.published import content_hash
+from tests.pages import published
 
 CONTENT = b"job,num_gpus\na,1\n"
 
@@ -51,33 +51,33 @@ def owner(monkeypatch, tmp_path):
     return site
 
 
-def test_get_fetches_keeps_and_tells_what_is_left(simsched, folder, owner):
+def test_get_fetches_keeps_and_tells_what_is_left(folder, owner):
     for name in ("a.csv", "b.csv"):
         (owner / name).write_bytes(CONTENT)
-    done = simsched("data", "get", "mine")
+    done = published("get", "mine")
     assert done.exit_code == 0, done.output
-    assert done.stdout == "data/mine: 2 of 3 files\n"
-    assert "Files without an address: made of the others" in done.stderr
+    assert "data/mine: 2 of 3 files\n" in done.output
+    assert "files without an address: made of the others" in done.output
     assert (folder / "data" / "mine" / "in" / "b.csv").read_bytes() == CONTENT
     (owner / "a.csv").unlink()
     (owner / "b.csv").unlink()
-    assert simsched("data", "get", "mine").exit_code == 0  # what is there and right is not fetched again
-    assert simsched("data", "check", "mine").exit_code == 0
-    assert simsched("data", "check", "mine").stdout == "mine: 2 right, 1 missing\n  missing: c\n"
+    assert published("get", "mine").exit_code == 0  # what is there and right is not fetched again
+    assert published("check", "mine").exit_code == 0
+    assert published("check", "mine").output == "mine: 2 right, 1 missing\n  missing: c\n"
     (folder / "data" / "mine" / "in" / "b.csv").write_bytes(b"spoilt")
-    assert json.loads(simsched("data", "check", "mine", "--json").stdout)["mine"]["in/b.csv"] == "differs"
-    assert simsched("data", "check", "mine").exit_code == 1
-    refused = simsched("data", "get", "mine")
-    assert "in/b.csv: exists but differs; remove it to fetch it again" in refused.stderr
+    assert "differs: in/b.csv" in published("check", "mine").output
+    assert published("check", "mine").exit_code == 1
+    refused = published("get", "mine")
+    assert "in/b.csv: exists but differs; remove it to fetch it again" in refused.output
     assert refused.exit_code == 1
 
 
-def test_another_content_than_the_validations_is_not_kept(simsched, folder, owner):
+def test_another_content_than_the_validations_is_not_kept(folder, owner):
     (owner / "a.csv").write_bytes(CONTENT)
     (owner / "b.csv").write_bytes(b"what the owner has today")
-    done = simsched("data", "get", "mine")
+    done = published("get", "mine")
     assert done.exit_code == 1
-    assert "the owner's file differs from the one that the validation used" in done.stderr
+    assert "the owner's file differs from the one that the validation used" in done.output
     assert [path.name for path in (folder / "data" / "mine" / "in").iterdir()] == ["a.csv"]
 
 
@@ -85,35 +85,32 @@ def test_another_content_than_the_validations_is_not_kept(simsched, folder, owne
     ("error", "asked"),
     [(URLError("no network"), 1), (HTTPError("https://x", 404, "Not Found", None, None), 2)],  # type: ignore[arg-type]
 )
-def test_without_network_it_says_what_to_download_and_where_to_put_it(
-    simsched, folder, owner, monkeypatch, error, asked
-):
+def test_without_network_it_says_what_to_download_and_where_to_put_it(folder, owner, monkeypatch, error, asked):
     addresses = []
 
     def refuse(address, timeout):
         addresses.append(address)
         raise error
 
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
-    done = simsched("data", "get", "mine", "--dir", "there")
+    monkeypatch.setattr("docs.data.urlopen", refuse)
+    done = published("get", "mine", "--dir", "there")
     assert done.exit_code == 1
     assert len(addresses) == asked  # an owner that answers may have the other file
-    assert f"there/mine/in/b.csv  from {(owner / 'b.csv').as_uri()}" in done.stderr
-    assert "Then: simsched data check mine --dir there" in done.stderr
+    assert f"there/mine/in/b.csv  from {(owner / 'b.csv').as_uri()}" in done.output
 
 
-def test_list_tells_all_and_unknown_names_are_refused(simsched):
-    assert [one["name"] for one in json.loads(simsched("data", "list", "--json").stdout)] == [*published_data()]
-    told = simsched("data", "list", "helios").stdout
+def test_list_tells_all_and_unknown_names_are_refused():
+    assert [line.split()[0] for line in published("list").output.splitlines()] == [*published_data()]
+    told = published("list", "helios").output
     assert "sha256 not known" in told
     assert find_published("helios").owner in told
-    assert "did you mean 'helios'?" in simsched("data", "get", "hellios").stderr
-    assert "holds none of the data" in simsched("data", "check", "--dir", "nowhere").stderr
+    assert "did you mean 'helios'?" in published("get", "hellios").output
+    assert "holds none of the data" in published("check", "--dir", "nowhere").output
 
 
 def test_a_shipped_experiment_without_its_data_says_how_to_get_them(simsched):
     for name, data in (("validation/muri", "muri"), ("gavel/static", "gavel"), ("validation/rubick", "llm")):
         said = simsched("validate", name)
         assert said.exit_code == 2
-        assert f"`simsched data get {data}` fetches it" in said.stderr
-    assert "simsched data" not in simsched("validate", "quickstart", "-o", "applications.path=traces").stderr
+        assert f"`python docs/data.py get {data}`" in said.stderr
+    assert "docs/data.py" not in simsched("validate", "quickstart", "-o", "applications.path=traces").stderr

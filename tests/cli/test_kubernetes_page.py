@@ -28,7 +28,7 @@ SAID = {
     "validate": r"manifests: valid; 1 cell of 30 jobs",
     "run": r"30 jobs, 1 seed, 1 policy on 96 GPUs.*nothing left out",
     "report": r"results/manifests/report\.html",
-    "explain": r"vision/vision-08 \(queue vision: .*admitted.*insufficient unused quota for nvidia\.com/gpu in flavor",
+    "why": r"vision/vision-08 \(queue vision: .*admitted.*insufficient unused quota for nvidia\.com/gpu in flavor",
     "what-if": r"^Unjudged: no waits are recorded.*NOT JUDGED.*(gains|loses|as before)",
     "capacity": r"NOT JUDGED.*are enough",
 }
@@ -115,7 +115,7 @@ def test_quota_binds_where_nodes_do_not(small: Path, simsched: Callable) -> None
     done = simsched("run", "small", "--no-plots")
     assert done.exit_code == 0, done.output
     assert times() == {"default/a": (0, 100), "default/b": (100, 200), "default/c": (20, 120)}
-    said = json.loads(simsched("explain", "results/small", "--workload", "b", "--json").stdout)["rows"]
+    said = json.loads(simsched("why", "results/small", "--workload", "b", "--json").stdout)["rows"]
     # What ends after the last decision is not recorded.
     assert [(row["time_s"], row["event"]) for row in said] == [("10", "Pending"), ("100", "Admitted")]
     assert "insufficient unused quota for nvidia.com/gpu in flavor any, 1 more needed" in said[0]["message"]
@@ -126,7 +126,7 @@ def test_priority_preempts_and_says_why(small: Path, simsched: Callable) -> None
     (small / "w.yaml").write_text(job("a", 4, 0) + job("b", 4, 30, more=high))
     assert simsched("run", "small", "--no-plots").exit_code == 0
     assert times() == {"default/a": (0, 200), "default/b": (30, 130)}  # a keeps its 30 s and goes on for 70
-    said = simsched("explain", "results/small", "--workload", "default/a").stdout
+    said = simsched("why", "results/small", "--workload", "default/a").stdout
     assert "InClusterQueue: Preempted to accommodate a workload (default/b) due to prioritization" in said
     assert "admitted 2 times, preempted once" in said
 
@@ -239,7 +239,7 @@ def test_pods_without_gpus_go_to_nodes_without_gpus(small: Path, simsched: Calla
     assert done.exit_code == 0, done.output
     assert "1 node without GPUs" in done.stderr
     assert times() == {"default/a": (0, 100), "default/b": (100, 200)}
-    said = simsched("explain", "results/small", "--workload", "b").stdout
+    said = simsched("why", "results/small", "--workload", "b").stdout
     assert "quota is there, and no room on nodes" in said
 
 

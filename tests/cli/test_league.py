@@ -16,8 +16,7 @@ from simsched.experiment.league import find_league
 from simsched.experiment.running import prepare_grid
 from simsched.experiment.validation import check_experiment
 from simsched.operators import bounds_of, grid_of
-from simsched.operators.league import made_by_other_code
-from simsched.operators.tuning import tune
+from simsched.operators.league import made_by_other_code, tune
 from simsched.policy import registry
 from simsched.report.league import contests_table
 from simsched.results import ContestPlace, Entry, LeagueTable, joined, read_league_table, read_run

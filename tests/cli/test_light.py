@@ -1,34 +1,38 @@
-"""Asking for help must not cost the import of anything heavy."""
+"""The command before it does anything: help without heavy imports, former names, an interrupt while it loads."""
 
 import subprocess
 import sys
+from types import ModuleType
 
 import click
 import pytest
+from click.testing import CliRunner
+
+from simsched.cli import entry
+from simsched.cli.main import cli
 
 HEAVY = ("numpy", "pandas", "numba", "scipy", "matplotlib", "pyarrow", "pydantic", "yaml", "rich")
-SCRIPT = """
+COMMANDS = (["--help"], ["run", "--help"], ["trace", "generate", "--help"], ["--version"])
+SCRIPT = f"""
 import sys
 from simsched.cli.main import cli
-try:
-    cli({arguments!r}, prog_name="simsched")
-except SystemExit as end:
-    assert end.code == 0, end.code
-print("heavy:", [name for name in {heavy!r} if name in sys.modules])
+for arguments in {COMMANDS!r}:
+    try:
+        cli(arguments, prog_name="simsched")
+    except SystemExit as end:
+        assert end.code == 0, end.code
+    print("heavy:", arguments, [name for name in {HEAVY!r} if name in sys.modules])
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["trace", "generate", "--help"], ["--version"]])
-def test_help_imports_nothing_heavy(arguments):
-    script = SCRIPT.format(arguments=arguments, heavy=HEAVY)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+def test_help_imports_nothing_heavy():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "heavy: []"
+    heavy = [line for line in done.stdout.splitlines() if line.startswith("heavy: ")]
+    assert heavy == [f"heavy: {arguments} []" for arguments in COMMANDS]
 
 
 def test_every_command_and_option_has_help():
-    from simsched.cli.main import cli
-
     context = click.Context(cli)
 
     def walk(command):
@@ -38,4 +42,50 @@ def test_every_command_and_option_has_help():
             yield from walk(command.get_command(context, name))
 
     names = {command.name for command in walk(cli)}
-    assert {"run", "validate", "schema", "list", "show", "compare", "validate-run", "plot", "fit", "policy"} <= names
+    assert {"run", "validate", "schema", "list", "show", "compare", "plot", "fit", "policy"} <= names
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("compare-runs", "compare RUN OTHER"),
+        ("validate-run", "compare RUN --expected CSV"),
+        ("plan", "compare RUN --plan-seeds"),
+        ("explain", "why RUN [--workload NAME]"),
+    ],
+)
+def test_a_former_name_says_the_new_one(former, now):
+    done = CliRunner().invoke(cli, [former, "results/any"])
+    assert (done.exit_code, done.stderr) == (2, f"Error: '{former}' is now `simsched {now}`.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compare", "a", "b", "--plan-seeds"], "--plan-seeds: cannot be combined with OTHER"),
+        (["compare", "a", "--difference", "0.1"], "--difference: has no effect with RUN alone"),
+        (["compare", "a", "--expected", "b.csv", "-m", "jct_mean_s"], "--metric: has no effect with --expected"),
+        (["compare", "a", "--plan-seeds", "-m", "jct_mean_s", "-m", "jct_p99_s"], "--metric: seeds are planned for"),
+        (["why", "a", "--at", "3"], "--at: needs a job"),
+        (["why", "a", "--job", "b", "--workload", "c"], "--workload: cannot be combined with --job"),
+    ],
+)
+def test_options_of_another_form_of_a_command_are_refused(arguments, said):
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"simsched: {said}")
+
+
+class Interrupted(ModuleType):
+    """A module during whose import Ctrl-C is pressed."""
+
+    def __getattr__(self, name):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_loading_leaves_a_message_and_no_traceback(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "simsched.cli.main", Interrupted("simsched.cli.main"))
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "simsched: interrupted\n"

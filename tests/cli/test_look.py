@@ -51,20 +51,20 @@ def test_policies_are_compared_with_the_reference_named(simsched, run_folder):
     assert "did you mean 'tiresias'?" in wrong.stderr
 
 
-def test_validate_run_counts_equal_and_different_jobs(simsched, run_folder, folder):
+def test_expected_times_count_equal_and_different_jobs(simsched, run_folder, folder):
     import pandas as pd
 
     cell = next((run_folder / "cells").iterdir())
     jobs = pd.read_parquet(cell / "jobs.parquet")
     rows = [f"jobs,{job},{jct}" for job, jct in zip(jobs["job_id"], jobs["jct_s"], strict=True)]
     (folder / "expected.csv").write_text("\n".join(["workload,job,jct_s", *rows]) + "\n")
-    same = simsched("validate-run", str(cell), "expected.csv")
+    same = simsched("compare", str(cell), "--expected", "expected.csv")
     assert same.exit_code == 0
     assert "10 of 10 jobs equal" in same.stdout
     first = jobs.iloc[0]
     rows[0] = f"jobs,{first['job_id']},{first['jct_s'] + 7}"
     (folder / "expected.csv").write_text("\n".join(["workload,job,jct_s", *rows]) + "\n")
-    other = simsched("validate-run", str(cell), "expected.csv")
+    other = simsched("compare", str(cell), "--expected", "expected.csv")
     assert other.exit_code == 1
     assert "9 of 10 jobs equal" in other.stdout
     assert f"{first['job_id']}: {first['jct_s']} s, expected {first['jct_s'] + 7} s" in other.stdout

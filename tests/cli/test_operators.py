@@ -19,7 +19,7 @@ from simsched.operators.capacity import Search, Target
 from simsched.operators.what_if import compare_groups
 from simsched.report.figures.operators import wait_changes
 from simsched.report.page.answers import Section, write_answer
-from simsched.report.tables import TextTable
+from simsched.report.table import TextTable
 from simsched.testing.builders import run
 
 HEADER = "JobID|Submit|Start|End|State|AllocTRES|Timelimit|Partition|Account|User"

@@ -142,7 +142,7 @@ def _fitting(document, names):
     [
         ("a,1024,8,16,1024,8,1,1,8", "a,1024,8,16,1024,9,1,1,8", "tp x pp x cp x dp is 8, but 'gpus' is 9"),
         ("a,1024,8,16,1024,8,1,1,8,4,64", "a,1024,8,16,1024,8,1,1,8,4,65", "65 is not divisible"),
-        ("a,1024", "a,x", "column 'hidden': 'x' is not a whole number"),
+        ("a,1024", "a,x", "column 'hidden' is 'x'; give a whole number from 1"),
     ],
 )
 def test_a_wrong_row_is_named_by_its_line(simsched, tmp_path, old, new, reason):

@@ -42,7 +42,7 @@ def toy(folder):
 
 def test_every_job_takes_the_seconds_worked_by_hand(simsched, toy):
     assert simsched("run", "toy.yaml", "--workers", "1").exit_code == 0
-    done = simsched("validate-run", "results/toy", "expected.csv")
+    done = simsched("compare", "results/toy", "--expected", "expected.csv")
     assert done.exit_code == 0, done.output
     assert "4 of 4 jobs equal" in done.stdout
 
@@ -78,7 +78,7 @@ def test_no_policy_comes_below_the_bound_of_random_measured_jobs(simsched, toy, 
 def test_a_job_that_differs_is_named_with_its_difference(simsched, toy, folder):
     (folder / "expected.csv").write_text(EXPECTED.replace("164", "171"))
     simsched("run", "toy.yaml", "--workers", "1")
-    done = simsched("validate-run", "results/toy", "expected.csv", "--policy", "optimus", "--json")
+    done = simsched("compare", "results/toy", "--expected", "expected.csv", "--policy", "optimus", "--json")
     assert done.exit_code == 1
     (found,) = json.loads(done.stdout)
     assert (found["equal"], found["largest_difference_s"]) == (1, 7)
@@ -93,7 +93,7 @@ def test_a_folder_of_job_lists_is_run_list_by_list(simsched, toy, folder):
     policies = "policies=[{name: tiresias}]"
     changed = ("-o", "workload.path=lists", "-o", policies, "--name", "toy")
     assert simsched("run", "toy.yaml", *changed, "--workers", "1").exit_code == 0
-    done = simsched("validate-run", "results/toy", "expected.csv")
+    done = simsched("compare", "results/toy", "--expected", "expected.csv")
     assert done.exit_code == 0
     assert "4 of 4 jobs equal" in done.stdout
 
@@ -108,11 +108,11 @@ def test_two_runs_of_the_same_jobs_can_be_compared(simsched, toy, folder):
     text = PLACEMENTS.replace("1,8,0.5", "1,8,0.25")  # `alone` ends at 140, its JCT is 130
     (folder / "faster" / "toy" / "placements.csv").write_text(text)
     simsched("run", "toy.yaml", "-o", "name=faster", "-o", "applications.path=faster", "--workers", "1")
-    done = simsched("compare-runs", "results/faster", "results/toy", "-m", "jct_mean_s", "--json")
+    done = simsched("compare", "results/faster", "results/toy", "-m", "jct_mean_s", "--json")
     assert done.exit_code == 0, done.output
     line = json.loads(done.stdout)["policies"][0]
     assert (line["policy"], line["run"], line["other"]) == ("tiresias", (130 + 164) / 2, (180 + 164) / 2)
-    text = simsched("compare-runs", "results/faster", "results/toy").stdout
+    text = simsched("compare", "results/faster", "results/toy").stdout
     # On the faster GPU Optimus finds that `pair` does best with one as well; before, both policies were even.
     assert "optimus < tiresias, OTHER tiresias < optimus" in text
     assert "Same ranking on 0 of 1 workloads" in text

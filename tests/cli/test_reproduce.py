@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.filled_page import pages_in, runs_on
 from simsched.errors import InputError
 from simsched.experiment.shipped import find_experiment
-from simsched.report.filled_page import pages_in, runs_on
 from tests.campaigns import long
 
 ROOT = Path(__file__).resolve().parents[2]

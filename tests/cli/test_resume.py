@@ -20,13 +20,14 @@ import time
 from pathlib import Path
 from dataclasses import dataclass
 from typing import ClassVar
-from simsched.policy import Decision, Policy
+from simsched.policy import Decision, Policy, Traits
 
 @dataclass
 class Slow(Policy):
     """First come first served on node 0, with a pause at each decision while the file `slow` is there."""
 
     name: ClassVar[str] = "slow"
+    traits: ClassVar[Traits] = Traits(forgets=True)
 
     def decide(self, view, rng):
         if Path("slow").exists():
@@ -54,9 +55,9 @@ def slow(folder):
     return folder
 
 
-def start(folder, out, *workers):
+def start(folder, out, *workers, interrupts="default_int_handler"):
     # As from a terminal, even where the tests themselves run in the background and ignore an interrupt.
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    heard = f"import signal; signal.signal(signal.SIGINT, signal.{interrupts}); "
     command = [sys.executable, "-c", heard + "from simsched.cli.entry import main; main()"]
     command += ["run", "slow.yaml", "--out", out, "--workers", *workers]
     paths = [str(ROOT), str(ROOT / "policies"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -111,14 +112,20 @@ def test_a_killed_sweep_is_finished_by_the_next_run(slow, simsched, tables):
 
 @pytest.mark.parametrize(
     ("signals", "workers"),
-    [([signal.SIGINT], ["2"]), ([signal.SIGINT, signal.SIGINT], ["1"]), ([signal.SIGTERM], ["1"])],
+    [
+        ([signal.SIGINT], ["2"]),
+        ([signal.SIGINT, signal.SIGINT], ["1"]),
+        ([signal.SIGTERM], ["1"]),
+        ([signal.SIGHUP], ["1"]),
+    ],
 )
 def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signals, workers, simsched, monkeypatch):
     scratch = slow / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
     (slow / "slow").touch()
-    process = start(slow, "stopped", *workers)
+    handler = "SIG_IGN" if signals == [signal.SIGTERM] else "default_int_handler"  # as a shell's background job
+    process = start(slow, "stopped", *workers, interrupts=handler)
     wait_for(lambda: finished(slow, "stopped") and temporary(slow, "stopped"), process)
     if len(signals) > 1:
         (slow / "stuck").touch()  # no cell will notice that it should stop
@@ -126,7 +133,7 @@ def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signal
         os.killpg(process.pid, number)  # as a terminal does: to parent and workers alike
         time.sleep(0.3)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == 128 + signals[0]
     assert "interrupted; finished work is kept" in said
     assert "Traceback" not in said
     assert temporary(slow, "stopped") == []
@@ -138,6 +145,17 @@ def test_being_told_to_stop_ends_the_run_and_keeps_what_is_finished(slow, signal
     if signals == [signal.SIGTERM]:
         assert simsched("plot", "stopped/slow", "--figure", "bars").exit_code == 0
         assert simsched("report", "stopped/slow").exit_code == 0
+
+
+def test_a_sharded_run_in_the_background_ends_when_told_to(slow):
+    (slow / "slow").touch()
+    process = start(slow, "shards", "2", "--shards", "5", interrupts="SIG_IGN")
+    wait_for(lambda: list(slow.glob("shards/*/.shards/*/cells/*")), process)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "internal error" not in said
+    assert "interrupted; finished work is kept" in said
 
 
 INTERRUPTED = """

@@ -1,4 +1,4 @@
-"""`seeds: auto` adds seeds until comparisons are decided; `simsched plan` says beforehand how many are needed."""
+"""`seeds: auto` adds seeds until comparisons are decided; `compare --plan-seeds` says how many a run will need."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def test_a_rule_that_is_none_is_refused(folder, added, change, said):
 
 def test_a_pilot_says_how_many_seeds_are_needed(folder, simsched):
     simsched("run", "tiny.yaml", "-j", "1")
-    done = simsched("plan", "results/tiny", "--difference", "0.1")
+    done = simsched("compare", "results/tiny", "--plan-seeds", "--difference", "0.1")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[2].startswith("tiresias / fifo")
     assert "for a difference of 10 %: -o seeds=" in done.stdout
-    (found,) = json.loads(simsched("plan", "results/tiny", "--json").stdout)
+    (found,) = json.loads(simsched("compare", "results/tiny", "--plan-seeds", "--json").stdout)
     assert found["seeds"] == 2
     assert found["needed"] is None or found["needed"] > 2
-    assert simsched("plan", "nowhere").exit_code == 2
+    assert simsched("compare", "nowhere", "--plan-seeds").exit_code == 2

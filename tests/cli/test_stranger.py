@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
+from tests.pages import verdicts
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -120,9 +121,7 @@ def test_a_shell_completes_experiments_and_figures(monkeypatch):
 
 def test_verdicts_say_why_there_is_nothing_to_judge(simsched, folder):
     simsched("run", "tiny.yaml", "-j", "1", "--no-plots")
-    assert simsched("verdicts", "results").stdout.startswith(
-        "results: nothing to judge: no run has two rows with a pub"
-    )
+    assert verdicts("results").output.startswith("results: nothing to judge: no run has two rows with a pub")
 
 
 def test_an_efficiency_that_tells_nothing_is_not_shown(simsched, folder):

@@ -9,25 +9,43 @@ from types import MappingProxyType
 
 from simsched.errors import input_error, nearest
 from simsched.knowledge import legend
-from simsched.report.figures.agents import compares_agents
-from simsched.report.figures.bars import bar_data, metric_bars
+from simsched.report.figures.bars import bar_data, metric_bars, tenant_figures
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
-from simsched.report.figures.failures import failure_figures
 from simsched.report.figures.history import history_figures
-from simsched.report.figures.nodes import NODE_COLUMNS, Rental, nodes_data, nodes_over_time
-from simsched.report.figures.occupancy import occupancy, queue_over_time
-from simsched.report.figures.over_time import INTERVAL_COLUMNS, over_time, over_time_data
+from simsched.report.figures.job_lives import LIFE_COLUMNS, job_timeline
+from simsched.report.figures.occupancy import occupancy, queue_figures, queue_over_time
+from simsched.report.figures.output import save
+from simsched.report.figures.over_time import (
+    INTERVAL_COLUMNS,
+    NODE_COLUMNS,
+    Rental,
+    nodes_data,
+    nodes_over_time,
+    over_time,
+    over_time_data,
+    trials_data,
+    trials_over_time,
+)
 from simsched.report.figures.pair_map import pair_figures
-from simsched.report.figures.purposes import placement_figures, purpose_figures, type_bars, type_metrics
-from simsched.report.figures.queues import queue_figures
-from simsched.report.figures.saving import save
+from simsched.report.figures.purposes import (
+    compares_agents,
+    failure_figures,
+    placement_figures,
+    purpose_figures,
+    type_bars,
+    type_metrics,
+)
 from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, ramp_looks, row_looks
-from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
-from simsched.report.figures.sweep_pairs import map_data, ratio_data, sweep_map, sweep_ratios
-from simsched.report.figures.tenants import tenant_figures
-from simsched.report.figures.timeline import LIFE_COLUMNS, job_timeline
-from simsched.report.figures.trials import trials_data, trials_over_time
+from simsched.report.figures.sweep import (
+    axis_title,
+    map_data,
+    ratio_data,
+    sweep_data,
+    sweep_lines,
+    sweep_map,
+    sweep_ratios,
+)
 from simsched.results import (
     HELD_COLUMNS,
     OCCUPANCY_COLUMNS,

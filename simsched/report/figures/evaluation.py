@@ -1,14 +1,30 @@
-"""The figures of a run that need more than its tables: fairness, selected jobs, a sweep of one policy."""
+"""The figures that an experiment asks for: fairness, losses, predictions, and selected jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from simsched.report.figures.co_adaptation import JOB_COLUMNS, LIFE_COLUMNS, adaptation_data, chosen_jobs, co_adaptation
-from simsched.report.figures.jct_parts import jct_parts, parts_data
-from simsched.report.figures.quality import predictions, predictions_data, quality, quality_data
-from simsched.report.figures.rho import rho_cdf, rho_data
-from simsched.report.figures.style import Drawn, row_looks
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from simsched.report.figures.distribution import rho_cdf, rho_data
+from simsched.report.figures.job_lives import JOB_COLUMNS, LIFE_COLUMNS, adaptation_data, chosen_jobs, co_adaptation
+from simsched.report.figures.style import (
+    BAND_ALPHA,
+    PALETTE,
+    Drawn,
+    Look,
+    legend_above,
+    looks,
+    new_figure,
+    plain_log,
+    row_looks,
+    styled,
+)
+from simsched.report.figures.sweep import jct_parts, parts_data
+from simsched.report.units import time_unit
 from simsched.results import (
     LIFE_COLUMNS as PROGRESS_COLUMNS,
     QUALITY_COLUMNS,
@@ -24,6 +40,139 @@ from simsched.results import (
     read_fairness,
     read_losses,
 )
+
+_BINS = 60
+_SHARES = (0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+_DONE = np.linspace(0, 1, 41)
+_LOSS, _TIME = "normalised_loss", "time_to"
+
+
+def quality_data(lives: Mapping[str, Sequence[Sequence[Life]]]) -> pd.DataFrame:
+    """Gather the data of `quality` from the jobs of each policy and seed.
+
+    Columns: `policy`, `panel`, `x`, `y`. In the panel `normalised_loss` y is the mean loss of the jobs in the system at
+    second x (averaged over the seeds with jobs); in `time_to` the mean seconds until the loss has fallen by the share
+    x.
+    """
+    last_s = max((job.end_s for runs in lives.values() for run in runs for job in run), default=1.0)
+    times = (np.arange(_BINS) + 0.5) / _BINS * last_s
+    frames = []
+    for label, runs in lives.items():
+        means = pd.DataFrame([_mean_over_jobs(run, times) for run in runs]).mean().to_numpy()
+        frames.append(pd.DataFrame({"policy": label, "panel": _LOSS, "x": times, "y": means}))
+        jobs = [job for run in runs for job in run]
+        waits = [float(np.mean([job.time_to(share) for job in jobs])) if jobs else np.nan for share in _SHARES]
+        frames.append(pd.DataFrame({"policy": label, "panel": _TIME, "x": _SHARES, "y": waits}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _mean_over_jobs(jobs: Sequence[Life], times: np.ndarray) -> np.ndarray:
+    total, count = np.zeros(len(times)), np.zeros(len(times))
+    for job in jobs:
+        there = (times >= job.submit_s) & (times < job.end_s)
+        total[there] += job.loss_at(times[there])
+        count += there
+    return np.asarray(np.divide(total, count, out=np.full(len(times), np.nan), where=count > 0), dtype=np.float64)
+
+
+def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, Look] | None = None) -> Drawn:
+    """Draw the mean normalised loss over time, and the mean time until losses have fallen by some share."""
+    styles = styles or looks(data["policy"])
+    above, below = (data[data["panel"] == panel] for panel in (_LOSS, _TIME))
+    over, until = time_unit(float(above["x"].max())), time_unit(float(below["y"].max()))
+    caption = (
+        "Normalised loss: 1 before training, 0 at its end; mean of the jobs that are in the system"
+        f"{f', and over {seeds} runs' if seeds > 1 else ''}. Right: mean over all jobs, waiting included."
+    )
+    with styled():
+        figure = new_figure(7.8, 3.0, title, caption)
+        left, right = figure.subplots(1, 2)
+        for label, look in styles.items():
+            part = above[above["policy"] == label]
+            left.plot(part["x"] * over.factor, part["y"], color=look.colour, linestyle=look.dash, label=label)
+            part = below[below["policy"] == label]
+            right.plot(100 * part["x"], part["y"] * until.factor, color=look.colour, linestyle=look.dash,
+                       marker=look.marker, markersize=4)  # fmt: skip
+        left.set(
+            title="Mean normalised loss",
+            ylim=(0, None),
+            xlim=(0, None),
+            xlabel=over.title("time since the start of the workload"),
+        )
+        right.set(
+            title=until.title("Mean time to a quality"), xlabel="loss reduction (% of that of the whole training)"
+        )
+        plain_log(right)
+        legend_above(figure, left)
+    return figure, data
+
+
+def predictions_data(errors: Mapping[str, Sequence[pd.DataFrame]]) -> pd.DataFrame:
+    """Gather the data of `predictions` from `simsched.results.analyses.prediction_errors` of each row and seed.
+
+    Columns: `policy`, `panel`, `series`, `x`, `low`, `y`, `high`: median and 10th and 90th percentile of the relative
+    errors. In the panel `end` x is the share of the training done, and a prediction holds until the next; `series` is
+    an application or `all`. In `step` x is the number of GPUs.
+    """
+    frames = []
+    for label, runs in errors.items():
+        held = pd.concat([_in_force(run) for run in runs], ignore_index=True)
+        steps = pd.concat(runs, ignore_index=True).dropna(subset=["step_error"])
+        parts = [("end", "all", held.groupby("x")["error"])]
+        parts += [("end", str(name), own.groupby("x")["error"]) for name, own in held.groupby("application")]
+        parts += [("step", "all", steps.rename(columns={"gpus": "x"}).groupby("x")["step_error"])]
+        for panel, series, grouped in parts:
+            spread = grouped.quantile(np.array([0.1, 0.5, 0.9])).unstack()
+            spread.columns = pd.Index(["low", "y", "high"])
+            frames.append(spread.reset_index().assign(policy=label, panel=panel, series=series))
+    return pd.concat(frames, ignore_index=True)[["policy", "panel", "series", "x", "low", "y", "high"]]
+
+
+def _in_force(errors: pd.DataFrame) -> pd.DataFrame:
+    """Return for every job the error of the prediction in force at each share of its training."""
+    frames = []
+    for _, own in errors.groupby("job_id", sort=False):
+        place = np.searchsorted(own["done"].to_numpy(), _DONE, side="right") - 1
+        known = place >= 0
+        error = own["end_error"].to_numpy()[place[known]]
+        frames.append(pd.DataFrame({"application": own["application"].iloc[0], "x": _DONE[known], "error": error}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def predictions(data: pd.DataFrame, *, title: str) -> Drawn:
+    """Draw the errors of predicted completions over training, and of predicted step times over GPUs."""
+    labels = list(dict.fromkeys(data["policy"]))
+    names = [name for name in dict.fromkeys(data["series"]) if name != "all"]
+    colours = {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(names)}
+    caption = (
+        "Relative error of what a policy predicted, over the jobs of all seeds; band: 10th to 90th percentile, black: "
+        "median. Left: progress at completion; axis symmetric-logarithmic beyond 100 %. Right: seconds of a step."
+    )
+    with styled():
+        figure = new_figure(7.8, 2.7 * len(labels), title, caption)
+        grid = figure.subplots(len(labels), 2, squeeze=False)
+        for (left, right), label in zip(grid, labels, strict=True):
+            own = data[data["policy"] == label]
+            _band(left, own[(own["panel"] == "end") & (own["series"] == "all")], 100)
+            for name, colour in colours.items():
+                part = own[(own["panel"] == "end") & (own["series"] == name)]
+                left.plot(100 * part["x"], 100 * part["y"], color=colour, linewidth=1.0, label=name)
+            _band(right, own[own["panel"] == "step"], 1)
+            left.set_yscale("symlog", linthresh=100)
+            left.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+            right.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            left.set(title=f"{label}: predicted completion", ylabel="error (%)", xlabel="training done (%)")
+            right.set(title="predicted step time", xlabel="GPUs")
+        legend_above(figure, grid[0, 0])
+    return figure, data
+
+
+def _band(axes: Axes, part: pd.DataFrame, factor: float) -> None:
+    x = factor * part["x"]
+    axes.axhline(0, color="#888888", linewidth=0.8, linestyle=":")
+    axes.fill_between(x, 100 * part["low"], 100 * part["high"], color="#555555", alpha=BAND_ALPHA, linewidth=0)
+    axes.plot(x, 100 * part["y"], color="black", linewidth=1.6)
+
 
 _MOST_ROWS = 9
 _MOST_FORESEEN = 2

@@ -1,13 +1,14 @@
-"""The cluster over time: allocated GPUs and mean statistical efficiency."""
+"""Values over time, a line for each policy: GPUs and efficiency, nodes, and trials of tuning."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.lines import Line2D
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import (
@@ -22,7 +23,7 @@ from simsched.report.figures.style import (
     styled,
 )
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, time_unit
-from simsched.results import Columns, CurvePoint, Floats, integrals
+from simsched.results import Columns, CurvePoint, Floats, held_between_rounds, integrals
 from simsched.words import duration
 
 _MOST_BINS = 60
@@ -114,13 +115,8 @@ def over_time(
         panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
         above, last = panels[0], panels[-1]
         shown = [(above, "gpus", 1), (last, "efficiency", 100)][: 1 + trains]
-        for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
-            middle, look = (part["time_s"] + width_s / 2) * unit.factor, styles[str(label)]
-            for axes, name, factor in shown:
-                style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
-                (curve,) = axes.plot(middle, factor * part[name], **style)
-                if spans:
-                    spanned(curve, part, name, factor, look, place, several)
+        times = (data["time_s"] + width_s / 2) * unit.factor
+        _lines(shown, data, times, styles, spans=spans)
         if total_gpus:
             above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
         above.set(title="GPUs allocated", ylabel="GPUs", ylim=(0, None))
@@ -169,11 +165,28 @@ def over_time_beside(
     return figure, data
 
 
-def spanned(
-    curve: Line2D, part: pd.DataFrame, name: str, factor: float, look: Look, place: int = 0, curves: int = 1
+def _lines(
+    panels: Sequence[tuple[Axes, str, float]],
+    data: pd.DataFrame,
+    times: pd.Series,
+    styles: Mapping[str, Look],
+    *,
+    spans: bool,
+    steps: Collection[str] = (),
 ) -> None:
-    """Show the range over seeds of a curve of `over_seeds`."""
-    span(curve, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, curves)
+    """Draw columns of `over_seeds` over `times`, a line for each policy, in panels of a column and its factor.
+
+    With `spans` the range over the seeds is shown too; the columns in `steps` change by steps.
+    """
+    several = data["policy"].nunique()
+    for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
+        look = styles[str(label)]
+        for axes, name, factor in panels:
+            style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
+            drawn = "steps-mid" if name in steps else "default"
+            (curve,) = axes.plot(times[part.index], factor * part[name], drawstyle=drawn, **style)
+            if spans:
+                span(curve, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, several)
 
 
 def _caption(seeds: int, width_s: int, spans: str, trains: bool) -> str:
@@ -184,3 +197,171 @@ def _caption(seeds: int, width_s: int, spans: str, trains: bool) -> str:
     if not trains:
         return text + "."
     return text + ". The efficiency of a job is its progress per example relative to its initial batch size."
+
+
+_NODES_MOST_BINS = 400
+_MOST_SPANS = 2  # the number of nodes varies so much between seeds that more bands would hide the lines
+#: The columns of `rounds` that are needed here.
+NODE_COLUMNS = ("time_s", "provisioned_nodes")
+
+
+class Rental(NamedTuple):
+    """The data of one cell: its rounds, its intervals, and the second at which its last job ends."""
+
+    rounds: pd.DataFrame
+    intervals: pd.DataFrame
+    makespan_s: float
+
+
+def nodes_data(rentals: Mapping[str, Iterable[Rental]]) -> pd.DataFrame:
+    """Bin nodes rented and mean efficiency of every policy and seed: mean over seeds, lowest and highest seed.
+
+    Columns: `policy, time_s` (start of the bin), `nodes, nodes_low, nodes_high, efficiency, efficiency_low,
+    efficiency_high`. A finished seed rents no nodes.
+    """
+    known = {label: list(found) for label, found in rentals.items()}
+    last_s = max((one.makespan_s for found in known.values() for one in found), default=0.0)
+    edges = bin_edges(last_s, _NODES_MOST_BINS)
+    edges[-1] = max(last_s, 1.0)  # the last bin ends with the last job
+    frames = []
+    for label, found in known.items():
+        nodes, efficiency = [_rented(one, edges) for one in found], [binned(one.intervals, edges)[1] for one in found]
+        frames.append(over_seeds(label, edges[:-1].astype(int), {"nodes": nodes, "efficiency": efficiency}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _rented(rental: Rental, edges: Floats) -> Floats:
+    """Return the mean number of nodes in each bin; the first decision's holds from second 0 on."""
+    held = held_between_rounds(rental.rounds, "provisioned_nodes", rental.makespan_s)
+    return integrals(*held, edges) / np.diff(edges)
+
+
+def nodes_over_time(
+    data: pd.DataFrame,
+    *,
+    seeds: int,
+    title: str = "Nodes over time",
+    styles: Mapping[str, Look] | None = None,
+    curves: Sequence[CurvePoint] = (),
+    rented: bool = True,
+) -> Drawn:
+    """Draw nodes rented and mean statistical efficiency over time, one line per policy; `data` is of `nodes_data`.
+
+    Without `rented`, nodes come and go because they fail. There is no panel of efficiency if all jobs know only their
+    duration. Published `curves` of the panels `nodes` and `efficiency` (in per cent), with policies as series and x in
+    hours, are drawn thin in the colour of their policy.
+    """
+    styles = styles or looks(data["policy"])
+    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
+    unit = time_unit(float(data["time_s"].max()) + width_s)
+    several = data["policy"].nunique()
+    spans = seeds > 1 and several <= _MOST_SPANS
+    with styled():
+        trains = bool((data["efficiency"].dropna() < 1).any())
+        caption = _nodes_caption(
+            seeds, width_s, span_words(several) if spans else "", curves, rented=rented, trains=trains
+        )
+        figure = new_figure(7.2, 4.6 if trains else 2.6, title, caption)
+        panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
+        shown = list(zip(panels, ("nodes", "efficiency"), (1, 100), strict=False))
+        times = (data["time_s"] + width_s / 2) * unit.factor
+        _lines(shown, data, times, styles, spans=spans, steps=("nodes",) if seeds == 1 else ())
+        for axes, point_of, _ in shown:
+            _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
+        panels[0].set(
+            title="Nodes rented" if rented else "Nodes up",
+            ylabel="nodes",
+            ylim=(0, 1.08 * float(data["nodes_high"].max())),
+        )
+        panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
+        if trains:
+            panels[1].set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
+        panels[-1].set(xlim=(0, None), xlabel=unit.title("time since the start of the workload"))
+        legend_above(figure, panels[0])
+    return figure, data
+
+
+def _published(axes: Axes, curves: Sequence[CurvePoint], factor: float, styles: Mapping[str, Look]) -> None:
+    for label, look in styles.items():
+        points = [(point.x * factor, point.y) for point in curves if point.series == label]
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, color=look.colour, linewidth=0.9, alpha=0.6, marker=".", markersize=3)
+
+
+def _nodes_caption(
+    seeds: int, width_s: int, spans: str, curves: Sequence[CurvePoint], *, rented: bool, trains: bool
+) -> str:
+    text = f"Means over {duration(width_s)}"
+    if seeds > 1:
+        text += f" and over {seeds} seeds{spans}"
+        text += ". A seed whose jobs are done " + ("rents nothing any more" if rented else "counts no node any more")
+    if curves:
+        text += ". Thin lines with dots: published"
+    if rented:
+        text += ". A node is rented while it is up or starting; the area under a line is what the cluster costs."
+    else:
+        text += ". A node is up unless it has failed and is not yet repaired."
+    if not trains:
+        return text
+    return text + " The efficiency of a job is its progress per example relative to its initial batch size."
+
+
+_TOP = 5
+_STEPS = 240
+
+
+def trials_data(trials: Mapping[str, Iterable[pd.DataFrame]]) -> pd.DataFrame:
+    """Follow the tuning of every policy and seed: mean over the seeds, lowest and highest seed.
+
+    Columns: `policy, time_s, accuracy` (mean of the five best trials finished by then, in per cent; NaN until every
+    seed has five), `done` (trials finished), and `_low` and `_high` of both.
+    """
+    known = {label: [frame.sort_values("end_time_s") for frame in found] for label, found in trials.items()}
+    last_s = max((float(frame["end_time_s"].max()) for found in known.values() for frame in found), default=0.0)
+    times = np.linspace(0.0, last_s, _STEPS + 1)
+    frames = []
+    for label, found in known.items():
+        counts = [np.searchsorted(frame["end_time_s"].to_numpy(), times, side="right") for frame in found]
+        best = [_best_so_far(frame["accuracy"].to_numpy(dtype=float)) for frame in found]
+        curves = {"accuracy": [top[done] for top, done in zip(best, counts, strict=True)], "done": counts}
+        frames.append(over_seeds(label, times, curves, skipna=False))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _best_so_far(accuracies: np.ndarray) -> np.ndarray:
+    """Return the mean of the five best of the first n trials for every n from 0; NaN below five."""
+    means = [np.sort(accuracies[:n])[-_TOP:].mean() if n >= _TOP else np.nan for n in range(len(accuracies) + 1)]
+    return np.array(means)
+
+
+def trials_over_time(
+    data: pd.DataFrame, *, seeds: int, title: str = "Hyper-parameter tuning", styles: Mapping[str, Look] | None = None
+) -> Drawn:
+    """Draw the accuracy of the five best trials and the trials finished over time; `data` is of `trials_data`."""
+    styles = styles or looks(data["policy"])
+    unit = time_unit(float(data["time_s"].max()))
+    several = data["policy"].nunique()
+    spans = seeds > 1 and several <= MOST_SPANS
+    with styled():
+        figure = new_figure(7.2, 4.6, title, _trials_caption(seeds, span_words(several) if spans else ""))
+        above, below = figure.subplots(2, 1, sharex=True)
+        shown = [(above, "accuracy", 1), (below, "done", 1)]
+        _lines(shown, data, data["time_s"] * unit.factor, styles, spans=spans)
+        above.set(title="Mean accuracy of the five best trials so far", ylabel="accuracy (%)")
+        below.set(
+            title="Trials finished",
+            ylabel="trials",
+            ylim=(0, None),
+            xlim=(0, None),
+            xlabel=unit.title("time since the start of tuning"),
+        )
+        legend_above(figure, above)
+    return figure, data
+
+
+def _trials_caption(seeds: int, spans: str) -> str:
+    text = "Accuracies come from a synthetic response surface that knows nothing of the scheduler."
+    if seeds > 1:
+        text += f" Means over {seeds} seeds{spans}."
+    return text

@@ -1,14 +1,207 @@
-"""Figures of runs with deadlines, agents that adapt batches, shared GPUs, racks, or several GPU types."""
+"""Figures of runs with deadlines, agents that adapt batches, shared GPUs, racks, several GPU types, or failures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp, sqrt
 
-from simsched.report.figures.agents import agents_data, agents_panels, compares_agents
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
 from simsched.report.figures.bars import bar_data, metric_bars
-from simsched.report.figures.style import Drawn, Look, looks, row_looks
-from simsched.report.figures.sweep import axis_title, sweep_data, sweep_lines
-from simsched.results import Row, Run
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, styled
+from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, sweep_lines, value_axis, values_in_order
+from simsched.report.units import number, time_unit
+from simsched.results import Replica, Row, Run
+
+#: The metrics, one row of panels each; ratios if there is a reference, because seeds differ more than agents.
+METRICS = ("jct_mean_ratio", "jct_mean_s", "statistical_efficiency")
+OWN_AGENT = "batch as submitted"
+_WIDEST = 9.0
+
+
+def agents_of(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Return policy and agent by the label in figures ("" for the policy's own agent)."""
+    found = {}
+    for row in rows:
+        agent = row.cells[0].manifest.get("agent")
+        found[row.shown_policy] = (row.policy_name, str(agent["name"]) if isinstance(agent, Mapping) else "")
+    return found
+
+
+def compares_agents(rows: Sequence[Row]) -> bool:
+    """Return whether a policy appears with its own agent and with others."""
+    pairs = agents_of(rows).values()
+    return any((policy, "") in pairs for policy, agent in pairs if agent)
+
+
+def agents_data(rows: Sequence[Row], key: str, reference: str = "") -> pd.DataFrame:
+    """Gather the data of `agents_panels`: those of `sweep_data`, with columns `panel` and `line`.
+
+    Policies that only run with their own agent are a line in all panels. If the label `reference` is among the rows,
+    times are relative to its at the same point and seed.
+    """
+    pairs = agents_of(rows)
+    panels = dict.fromkeys(policy for policy, agent in pairs.values() if agent)
+    title = {policy: label for label, (policy, agent) in reversed(pairs.items()) if not agent}
+    ratio, time, efficiency = METRICS
+    base = {row.point[key]: row.values.get(time, {}) for row in rows if row.policy == reference and key in row.point}
+    if base:
+        rows = [
+            replace(row, values={**row.values, ratio: _relative(row, time, base.get(row.point[key], {}))})
+            for row in rows
+        ]
+    data = sweep_data(rows, key, (ratio if base else time, efficiency))
+    parts = []
+    for panel in panels:
+        for label, (policy, agent) in pairs.items():
+            if policy == panel or policy not in panels:
+                line = label if policy not in panels else agent or OWN_AGENT
+                part = data[data["policy"] == label]
+                parts.append(part.assign(panel=title.get(panel, panel), policy=line, line=line))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _relative(row: Row, metric: str, base: Mapping[Replica, float]) -> dict[Replica, float]:
+    values = row.values.get(metric, {})
+    return {replica: value / base[replica] for replica, value in values.items() if base.get(replica)}
+
+
+def agents_panels(
+    data: pd.DataFrame, key: str, *, title: str, reference: str = "", styles: Mapping[str, Look] | None = None
+) -> Drawn:
+    """Draw a column of panels for each policy and a row for each metric, over the swept key.
+
+    `reference` is given if values are relative to it.
+    """
+    names, metrics = list(dict.fromkeys(data["panel"])), list(dict.fromkeys(data["metric"]))
+    styles = styles or looks(data["policy"])
+    values = values_in_order(data["value"])
+    seeds = int(data["seeds"].max())
+    caption = f"Mean over {seeds} seeds; whiskers: 95 % interval (Student's t)." if seeds > 1 else "One seed."
+    with styled():
+        width = min(1.2 + 2.6 * len(names), _WIDEST)
+        figure = new_figure(width, 2.5 * len(metrics), title, caption)
+        panels = figure.subplots(len(metrics), len(names), squeeze=False, sharex=True, sharey="row")
+        for line, metric in zip(panels, metrics, strict=True):
+            whole = data[data["metric"] == metric]
+            for axes, name in zip(line, names, strict=True):
+                draw_panel(axes, whole[whole["panel"] == name], "", values, styles)
+                own = axes.get_title(loc="left")
+                axes.set_title(f"{name}: {own.replace('reference', reference) if reference else own}")
+                value_axis(axes, values)
+            line[0].set_ylim(0, 1.06 * max(axes.get_ylim()[1] / 1.06 for axes in line))
+        for axes in panels[-1]:
+            axes.set_xlabel(axis_title(key))
+        legend_above(figure, panels[0, 0])
+    return figure, data
+
+
+_RATIO = "effective_training_ratio"
+_SUFFERED = ("jct_mean_s", _RATIO, "lost_gpu_hours")
+_INTERVAL = "failures.checkpoint_interval_s"
+
+
+def failure_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
+    """Draw the losses from failures over each swept key; over the checkpoint interval, with its optimum."""
+    if not any(_RATIO in row.values for row in rows):
+        return
+    styles = looks(run.shown_policies)
+    for key in run.swept:
+        if key == _INTERVAL and not any(isinstance(row.point.get(key), str) for row in rows):
+            data = sweep_data(rows, key, (_RATIO,))
+            title = f"{run.name}: what checkpoints are worth"
+            yield "checkpoint-interval", checkpoint_interval(data, _single(rows), title=title, styles=styles)
+        elif key.startswith("failures."):
+            data = sweep_data(rows, key, _SUFFERED)
+            title = f"{run.name}: who suffers, over {axis_title(key)}"
+            yield f"failures-{key.rsplit('.', 1)[-1]}", sweep_lines(data, key, title=title, styles=styles)
+
+
+def checkpoint_interval(
+    data: pd.DataFrame, physics: Mapping[str, float] | None, *, title: str, styles: Mapping[str, Look] | None = None
+) -> Drawn:
+    """Draw the effective training time over the checkpoint interval, one line per policy.
+
+    With `physics` (`mtbf_s`, `cost_s`, `restart_s`) of jobs on one node each, the expected value and the optima of
+    Young (1974) and Daly (2006) are included; they hold for exponential failures of nodes with immediate repair.
+    """
+    names = dict.fromkeys(data["line"])
+    styles = styles if styles is not None and set(names) <= set(styles) else looks(names)
+    caption = "Productive share of the time from first start to end; whiskers: 95 % interval (Student's t)."
+    with styled():
+        figure = new_figure(6.2, 3.6, title, caption)
+        axes = figure.subplots()
+        for name, line in data.groupby("line", sort=False):
+            look, part = styles[str(name)], line.sort_values("value")
+            axes.plot(
+                part["value"], 100 * part["mean"], color=look.colour, marker=look.marker, linestyle="", label=str(name)
+            )
+            far = [100 * (part["mean"] - part["low"]).clip(0), 100 * (part["high"] - part["mean"]).clip(0)]
+            axes.errorbar(part["value"], 100 * part["mean"], yerr=far, fmt="none", ecolor=look.colour, capsize=2)
+        axes.set(xscale="log", title="effective training time (%)", ylim=(0, 100))
+        if physics is not None:
+            _closed_forms(axes, physics, data["value"].min(), data["value"].max())
+        values = values_in_order(data["value"])
+        value_axis(axes, values, _INTERVAL)
+        axes.set_xlabel(axis_title(_INTERVAL, values))
+        legend_above(figure, axes)
+    return figure, data
+
+
+def young_s(mtbf_s: float, cost_s: float) -> float:
+    """Return the best checkpoint interval by Young (CACM 17(9), 1974), in seconds."""
+    return sqrt(2 * cost_s * mtbf_s)
+
+
+def daly_s(mtbf_s: float, cost_s: float) -> float:
+    """Return the best checkpoint interval by Daly (FGCS 22(3), 2006, equation 37), in seconds."""
+    if cost_s >= 2 * mtbf_s:
+        return mtbf_s
+    ratio = cost_s / (2 * mtbf_s)
+    return young_s(mtbf_s, cost_s) * (1 + sqrt(ratio) / 3 + ratio / 9) - cost_s
+
+
+def _closed_forms(axes: Axes, physics: Mapping[str, float], low: float, high: float) -> None:
+    mtbf_s, cost_s, restart_s = physics["mtbf_s"], physics["cost_s"], physics["restart_s"]
+    grid = np.geomspace(low, high, 200)
+    lasting = exp(restart_s / mtbf_s) * (np.exp((grid + cost_s) / mtbf_s) - 1)
+    axes.plot(grid, 100 * grid / (mtbf_s * lasting), color="#808080", linewidth=1.2, label="expected (Daly)")
+    young, daly = young_s(mtbf_s, cost_s), daly_s(mtbf_s, cost_s)
+    axes.axvline(young, color="#332288", linestyle="--", linewidth=1.2, label=f"Young: {_written(young)}")
+    axes.axvline(daly, color="#E69F00", linestyle=":", linewidth=1.6, label=f"Daly: {_written(daly)}")
+
+
+def _written(seconds: float) -> str:
+    """Format a time with a readable unit: `15.5 min`."""
+    unit = time_unit(seconds)
+    return f"{number(seconds * unit.factor)} {unit.unit}"
+
+
+def _single(rows: Sequence[Row]) -> dict[str, float] | None:
+    """Return the physics of a run if all its cells share it and jobs use one node; None otherwise."""
+    found = set()
+    for cell in (cell for row in rows for cell in row.cells):
+        failures, engine = cell.manifest.get("failures") or {}, cell.manifest.get("engine") or {}
+        mtbf_s = failures.get("node_mtbf_s")
+        nodes = cell.table("allocations", ["nodes"])["nodes"].max() if cell.has("allocations") else 0
+        if (
+            mtbf_s is None
+            or failures.get("repair_median_s")
+            or failures.get("weibull_shape") != 1
+            or nodes != 1
+            or failures.get("causes")
+            or isinstance(failures["checkpoint_cost_s"], str)
+        ):
+            return None
+        found.add((mtbf_s, failures["checkpoint_cost_s"], engine.get("restart_delay_s", 0)))
+    if len(found) != 1:
+        return None
+    mtbf_s, cost_s, restart_s = found.pop()
+    return {"mtbf_s": mtbf_s, "cost_s": cost_s, "restart_s": restart_s}
+
 
 _DEADLINES = ("deadlines_met", "promises_kept", "deadlines_declined")
 _SHARED = ("speed_per_gpu", "jct_mean_s", "gpu_utilisation")

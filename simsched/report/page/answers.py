@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
+
 from simsched.files import write_text
-from simsched.outlets import html_text
+from simsched.report.figures.output import inline_svg
 from simsched.report.figures.style import Drawn
-from simsched.report.figures.svg import inline_svg
-from simsched.report.page.html import figure_block, page_of, table_block
-from simsched.report.tables import TextTable
+from simsched.report.page.template import filled, page_of
+from simsched.report.table import TextTable
 
 #: The page, and the folder of its sections, in the folder of a log's results.
 PAGE, PARTS = "answers.html", "answers"
@@ -56,32 +57,12 @@ def write_answer(section: Section, folder: Path, title: str) -> Path:
     """
     parts = folder / PARTS
     parts.mkdir(parents=True, exist_ok=True)
-    write_text(parts / f"{section.key}.html", _section(section))
-    found = [(parts / f"{key}.html") for key in ORDER]
-    body = "\n".join(path.read_text(encoding="utf-8") for path in found if path.is_file())
-    write_text(folder / PAGE, _page(title, body))
-    return folder / PAGE
-
-
-def _section(section: Section) -> str:
-    blocks = [f"<h2>{html_text(section.heading)}</h2>"]
-    tone = "" if section.trusted else ' class="warning"'
-    blocks += [f"<p{tone}>{html_text(text)}</p>" for text in section.words]
-    blocks += [
-        figure_block(inline_svg(figure, f"{section.key}{number}-"))
-        for number, (figure, _) in enumerate(section.drawn, start=1)
+    pictures = [
+        inline_svg(figure, f"{section.key}{number}-") for number, (figure, _) in enumerate(section.drawn, start=1)
     ]
-    blocks += [table_block(table, f"{section.key}-table{n}") for n, table in enumerate(section.tables, start=1)]
-    return f'<section class="run" id="{section.key}">\n' + "\n".join(blocks) + "\n</section>\n"
-
-
-def _page(title: str, body: str) -> str:
-    words = "\n".join(f"<dt>{html_text(term)}</dt><dd>{html_text(meaning)}</dd>" for term, meaning in _GLOSSARY)
-    limits = f"""<section class="run" id="words">
-<h2>Words and limits</h2>
-<dl>
-{words}
-</dl>
-<p>{html_text(_LIMITS)}</p>
-</section>"""
-    return page_of(title, "Answers from the cluster's own log, replayed by simsched", body + limits)
+    write_text(parts / f"{section.key}.html", filled("answers.html", section=section, pictures=pictures))
+    written = [path for key in ORDER if (path := parts / f"{key}.html").is_file()]
+    answers = Markup("\n".join(path.read_text(encoding="utf-8") for path in written))
+    main = filled("answers.html", section=None, answers=answers, glossary=_GLOSSARY, limits=_LIMITS)
+    write_text(folder / PAGE, page_of(title, "Answers from the cluster's own log, replayed by simsched", main))
+    return folder / PAGE

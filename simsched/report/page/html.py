@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
-from itertools import zip_longest
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from simsched.files import write_text
-from simsched.outlets import html_text
+from simsched.outlets import json_text
 from simsched.report.figures.draw import MOST_ROWS, run_figures
+from simsched.report.figures.output import inline_svg
 from simsched.report.figures.purposes import type_metrics
-from simsched.report.figures.svg import Picture, inline_svg
-from simsched.report.page.interactive import interactive_occupancy, occupancy_script
-from simsched.report.page.provenance import experiment_text, provenance
-from simsched.report.tables import TextTable, comparison_table, difference_table, runs_tables, seeds_table
-from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences
+from simsched.report.page.interactive import occupancy_of
+from simsched.report.page.template import filled, page_of
+from simsched.report.table import TextTable
+from simsched.report.tables import comparison_table, difference_table, runs_tables, seeds_table
+from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences, row_name
 from simsched.words import counted
 
 #: The number of jobs listed in the details of a policy.
 _MOST_JOBS = 20
 _JOB_COLUMNS = ("job_id", "application", "num_gpus", "submit_time_s", "jct_s", "queueing_s", "restarts")
-#: A table cell with a published value: `0.52 ±0.10 (0.76)`.
-_WITH_PUBLISHED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
-
-
-_OWN = ("page.css", "page.js")
+_SHORT_HASH = 12
 
 
 @dataclass(frozen=True)
@@ -63,55 +62,39 @@ def write_report(parts: Sequence[Part], title: str, path: Path, composed: Compos
 def report_page(parts: Sequence[Part], title: str, composed: Composed | None = None) -> str:
     """Compose the page: a section for each run and, if there are several, a list of them."""
     alone = len(parts) == 1
-    wanted = [
-        (part, f"run{number}", "" if alone else f"<h2>{html_text(part.run.name)}</h2>")
-        for number, part in enumerate(parts, start=1)
-    ]
-    sections = "\n".join((composed or compose)(wanted))
-    sections = ("" if alone else _side_by_side(parts)) + sections
-    script = occupancy_script() if 'class="block occupancy"' in sections else ""
-    kind = f"Results of simulated GPU clusters, written by simsched {html_text(_version(parts))}"
-    return page_of(title, kind, sections, contents=_contents(parts), script=script)
+    wanted = [(part, f"run{number}", "" if alone else part.run.name) for number, part in enumerate(parts, start=1)]
+    sections = Markup("\n".join((composed or compose)(wanted)))
+    main = sections if alone else _side_by_side(parts) + sections
+    kind = f"Results of simulated GPU clusters, written by simsched {_version(parts)}"
+    contents = [(anchor, part.run.name, _first_sentence(part.run)) for part, anchor, _ in wanted if not alone]
+    script = "occupancy.js" if 'class="block occupancy"' in sections else ""
+    return page_of(title, kind, main, contents=contents, script=script)
 
 
 def compose(wanted: Sequence[Wanted]) -> list[str]:
     """Compose sections, one after the other."""
-    return [_section(*one) for one in wanted]
+    return [_section(*section) for section in wanted]
 
 
-def _side_by_side(parts: Sequence[Part]) -> str:
+def _side_by_side(parts: Sequence[Part]) -> Markup:
     """Show each metric of all runs in one table, whose numbers link to the underlying cells and jobs."""
     runs = {f"{number}. {part.run.name}": part.rows for number, part in enumerate(parts, start=1)}
     places = [{row.shown_name: f"run{number}-behind{place}" for place, row in enumerate(rows)}
               for number, rows in enumerate(runs.values(), start=1)]  # fmt: skip
-    blocks = []
-    for number, table in enumerate(runs_tables(runs)):
-        links = [[places[column].get(name, "") for column in range(len(places))] for name, *_ in table.rows]
-        block = table_block(table, f"beside-{number}", links)
-        title = html_text(table.title)
-        blocks.append(f"<details{'' if number else ' open'}><summary>{title}</summary>\n{block}</details>")
-    return '<section class="run" id="beside">\n<h2>Runs side by side</h2>\n' + "\n".join(blocks) + "</section>\n"
+    tables = [
+        (table, [[of_run.get(name, "") for of_run in places] for name, *_ in table.rows]) for table in runs_tables(runs)
+    ]
+    return filled("beside.html", tables=tables)
 
 
 def _version(parts: Sequence[Part]) -> str:
     """Name the versions of simsched that made the results."""
-    found = {_text(cell.manifest.get("environment"), "simsched") for part in parts for cell in part.run.cells}
-    return ", ".join(sorted(found - {""}))
+    versions = {_text(cell.manifest.get("environment"), "simsched") for part in parts for cell in part.run.cells}
+    return ", ".join(sorted(versions - {""}))
 
 
 def _text(mapping: object, key: str) -> str:
     return str(mapping.get(key) or "") if isinstance(mapping, Mapping) else ""
-
-
-def _contents(parts: Sequence[Part]) -> str:
-    if len(parts) < 2:
-        return ""
-    items = "\n".join(
-        f'<li><a href="#run{number}">{html_text(part.run.name)}</a> '
-        f"<span>{html_text(_first_sentence(part.run))}</span></li>"
-        for number, part in enumerate(parts, start=1)
-    )
-    return f'<nav aria-label="Contents">\n<h2>Contents</h2>\n<ol>\n{items}\n</ol>\n</nav>\n'
 
 
 def _description(run: Run) -> str:
@@ -123,98 +106,47 @@ def _first_sentence(run: Run) -> str:
 
 
 def _section(part: Part, anchor: str, heading: str) -> str:
-    run = part.run
-    rows = part.rows
-    reference = run.reference or rows[0].policy
-    table = comparison_table(rows, title="Policies compared", published_source=run.published_source, run=run)
-    blocks = [
-        heading,
-        f"<p>{html_text(_description(run))}</p>" if _description(run) and not run.changed else "",
-        _missing(part),
-        table_block(table, f"{anchor}-comparison", [[f"{anchor}-behind{place}"] for place in range(len(rows))]),
-        *(behind(row, rows, f"{anchor}-behind{place}") for place, row in enumerate(rows)),
-    ]
-    differences = paired_differences(rows, reference)
-    if differences:
-        blocks.append(table_block(difference_table(differences), f"{anchor}-differences"))
+    run, rows = part.run, part.rows
+    differences = paired_differences(rows, run.reference or rows[0].policy)
     by_type = type_metrics(rows, ("gpu_utilisation", "gpu_hours", "jct_mean_s"))
-    if by_type:
-        blocks.append(table_block(comparison_table(rows, by_type, title="By GPU type"), f"{anchor}-types"))
-    blocks += [
-        interactive_occupancy(rows, anchor),
-        _figures(part, anchor),
-        _reproduction(part.reproduction, run),
-        provenance(run),
-        experiment_text(run),
-    ]
-    body = "\n".join(block for block in blocks if block)
-    return f'<section class="run" id="{anchor}">\n{body}\n</section>'
-
-
-def _missing(part: Part) -> str:
-    missing = part.run.missing
-    if not missing:
-        return ""
-    names = ", ".join(missing[:MOST_ROWS]) + (", ..." if len(missing) > MOST_ROWS else "")
-    count = len(missing)
-    return f'<p class="warning">{count} of {count + len(part.run.cells)} cells are missing: {html_text(names)}.</p>'
-
-
-def table_block(table: TextTable, anchor: str, links: Sequence[Sequence[str]] = ()) -> str:
-    """Return a table for a page, below a heading with the id `anchor`.
-
-    `links` are the ids of the details of the rows: one for each number, or one for a whole row.
-    """
-    kinds = [' class="text"' if 0 < place < table.text_columns else "" for place in range(len(table.headers))]
-    head = "".join(
-        f'<th scope="col"{kind}>{html_text(header)}</th>' for header, kind in zip(table.headers, kinds, strict=True)
+    title = "Policies compared"
+    return filled(
+        "report.html",
+        anchor=anchor,
+        heading=heading,
+        run_name=run.name,
+        folder=run.folder.name,
+        description="" if run.changed else _description(run),
+        missing=_missing(run),
+        compared=comparison_table(rows, title=title, published_source=run.published_source, run=run),
+        links=[[f"{anchor}-behind{place}"] for place in range(len(rows))],
+        behind=[_behind(row, rows, f"{anchor}-behind{place}") for place, row in enumerate(rows)],
+        differences=difference_table(differences) if differences else None,
+        types=comparison_table(rows, by_type, title="By GPU type") if by_type else None,
+        occupancy=occupancy_of(rows),
+        pictures=[
+            inline_svg(figure, f"{anchor}-{name}-") for name, (figure, _) in run_figures(run, part.replicate_over)
+        ],
+        recipe=part.reproduction,
+        facts=_facts(run.cells),
+        policies=_policies(run),
+        cells=_cells(run),
+        specification=json_text(run.experiment, indent=2, sort_keys=True, default=str),
     )
-    body = "\n".join(
-        _row(row, table.text_columns, ids)
-        for row, ids in zip_longest(table.rows, links[: len(table.rows)], fillvalue=())
-    )
-    notes = "".join(f"<p>{html_text(note)}</p>" for note in table.notes)
-    return f"""<div class="block">
-<h3 id="{anchor}">{html_text(table.title)}</h3>
-<div class="scroll" tabindex="0" role="region" aria-labelledby="{anchor}"><table>
-<thead><tr>{head}</tr></thead>
-<tbody>
-{body}
-</tbody>
-</table></div>
-<div class="notes">{notes}</div>
-</div>"""
 
 
-def _row(cells: Sequence[str], text_columns: int, ids: Sequence[str] = ()) -> str:
-    name = f'<th scope="row">{html_text(cells[0])}</th>'
-    texts = "".join(f'<td class="text">{html_text(cell)}</td>' for cell in cells[1:text_columns])
-    numbers = cells[text_columns:]
-    of_each = ids if len(ids) == len(numbers) else [*ids[:1]] * len(numbers)
-    return f"<tr>{name}{texts}{''.join(map(_number, numbers, [*of_each, *[''] * len(numbers)]))}</tr>"
+def _missing(run: Run) -> str:
+    """Name the cells without results, "" if there are none."""
+    names = ", ".join(run.missing[:MOST_ROWS]) + (", ..." if len(run.missing) > MOST_ROWS else "")
+    count = len(run.missing)
+    return f"{count} of {count + len(run.cells)} cells are missing: {names}." if count else ""
 
 
-def _number(cell: str, behind_it: str = "") -> str:
-    """Format a value, its interval and the published value on separate lines, linked to the details."""
-    found = _WITH_PUBLISHED.match(cell)
-    own, published = found.groups() if found else (cell, None)
-    mean, sign, rest = str(own).partition(" ±") if " ±" in str(own) else str(own).partition(" [")
-    text = f"<b>{html_text(mean)}</b>" + (
-        f' <span class="interval">{sign.strip()}{html_text(rest)}</span>' if sign else ""
-    )
-    if published is not None:
-        text += f' <span class="published">(<i>published </i>{html_text(published)})</span>'
-    return f'<td><a href="#{behind_it}">{text}</a></td>' if behind_it and cell != "-" else f"<td>{text}</td>"
-
-
-def behind(row: Row, rows: Sequence[Row], anchor: str) -> str:
-    """Write the details of a row: each cell, and the longest jobs of the first."""
+def _behind(row: Row, rows: Sequence[Row], anchor: str) -> tuple[str, str, TextTable, TextTable | None]:
+    """Return the details of a row: title, anchor, each cell, and the longest jobs of the first."""
     cell = row.cells[0]
-    blocks = [table_block(seeds_table(row, rows), f"{anchor}-seeds")]
-    if cell.has("jobs"):
-        blocks.append(table_block(jobs_table(cell), f"{anchor}-jobs"))
     title = f"Behind the numbers of {row.shown_name}: {counted(len(row.cells), 'cell')} and the longest jobs"
-    return f'<details class="behind" id="{anchor}"><summary>{html_text(title)}</summary>\n{"".join(blocks)}</details>'
+    return title, anchor, seeds_table(row, rows), jobs_table(cell) if cell.has("jobs") else None
 
 
 def jobs_table(cell: Cell) -> TextTable:
@@ -233,70 +165,106 @@ def jobs_table(cell: Cell) -> TextTable:
     return TextTable(title, ("job", "application", "waited for", *units), lines, (told,), 3)
 
 
-def _figures(part: Part, anchor: str) -> str:
-    pictures = [
-        inline_svg(figure, f"{anchor}-{name}-") for name, (figure, _) in run_figures(part.run, part.replicate_over)
+def _facts(cells: Iterable[Cell]) -> list[tuple[str, str]]:
+    manifests = [cell.manifest for cell in cells]
+    environments = [_mapping(manifest, "environment") for manifest in manifests]
+    seeds = sorted({cell.seed for cell in cells})
+    return [
+        ("simsched", _distinct(environment.get("simsched") for environment in environments)),
+        ("git commit", _distinct(_commit(environment.get("git_commit")) for environment in environments)),
+        ("engine semantics", _distinct(manifest.get("engine_semantics") for manifest in manifests)),
+        ("schema of the tables", _distinct(manifest.get("results_schema") for manifest in manifests)),
+        ("Python", _distinct(environment.get("python") for environment in environments)),
+        ("packages", _distinct(_pairs(_mapping(environment, "packages")) for environment in environments)),
+        ("platform", _distinct(environment.get("platform") for environment in environments)),
+        ("seeds", ", ".join(map(str, seeds))),
+        ("cluster", _distinct(_cluster(manifest.get("cluster")) for manifest in manifests)),
+        ("engine", _distinct(_pairs(_mapping(manifest, "engine")) for manifest in manifests)),
+        ("hash of the code", _distinct(manifest.get("code_hash") for manifest in manifests)),
+        ("hash of the applications", _distinct(manifest.get("applications_hash") for manifest in manifests)),
     ]
-    if not pictures:
+
+
+def _mapping(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = manifest.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _distinct(values: Iterable[object]) -> str:
+    """Write the common values of the cells, or all values if they differ."""
+    return "; ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
+
+
+def _commit(commit: object) -> str:
+    text = str(commit or "")
+    return f"{text[:-1]}, with changes" if text.endswith("+") else text
+
+
+def _pairs(mapping: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {_value(value)}" for key, value in sorted(mapping.items()))
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json_text(value, default=str)
+
+
+def _cluster(groups: object) -> str:
+    if not isinstance(groups, list):
         return ""
-    return "<h3>Figures</h3>\n" + "\n".join(figure_block(picture, part.run.name) for picture in pictures)
-
-
-def figure_block(picture: Picture, run_name: str = "") -> str:
-    """Return a figure for a page with title and caption below; a title need not repeat the run's name."""
-    title = picture.title.removeprefix(f"{run_name}: ")
-    title = title[:1].upper() + title[1:]
-    width = picture.width_pt
-    svg = picture.svg.replace(
-        "<svg ", f'<svg preserveAspectRatio="xMinYMin" style="min-width: {width}px; max-width: {1.5 * width:.0f}px" ', 1
+    known = [group for group in groups if isinstance(group, Mapping)]
+    return " + ".join(
+        f"{group.get('nodes')} nodes of {group.get('gpus_per_node')} GPUs ({group.get('gpu_type')})" for group in known
     )
-    return f"""<figure>
-<div class="scroll" tabindex="0" role="region" aria-label="{html_text(title)}">{svg}</div>
-<figcaption><b>{html_text(title)}.</b> {html_text(picture.caption)}</figcaption>
-</figure>"""
 
 
-def _reproduction(recipe: Reproduction, run: Run) -> str:
-    text = f"""<div class="block">
-<h3>How to reproduce this</h3>
-<pre><code>{html_text(recipe.command)}
-simsched report {html_text(f"results/{run.folder.name}")}</code></pre>
-</div>"""
-    if recipe.file:
-        text += f"""
-<p>The first command reads the experiment from <code>{html_text(recipe.file_name)}</code>, which holds:</p>
-<pre class="file"><code>{html_text(recipe.file)}</code></pre>"""
-    return text
+def _policies(run: Run) -> TextTable:
+    headers = ("policy", "code", "parameters", "told about", "agents beside its jobs", "hash of its source")
+    first = {cell.policy: cell.manifest for cell in reversed(run.cells)}
+    rows = []
+    for label in run.policies:
+        manifest = first[label]
+        policy = _mapping(manifest, "policy")
+        told = [f"{signal} ({known})" for signal, known in sorted(_mapping(manifest, "policy_knows").items())]
+        rows.append(
+            (
+                label,
+                str(policy.get("class", policy.get("name", ""))),
+                _pairs(_mapping(policy, "params")),
+                ", ".join(told) if told else "no signal beyond the jobs' requests",
+                _agents(_mapping(manifest, "agents")),
+                _source(manifest.get("policy_source", "")),
+            )
+        )
+    return TextTable("Policies, and what each was told", headers, tuple(rows))
 
 
-def page_of(title: str, kind: str, main: str, *, contents: str = "", script: str = "") -> str:
-    """Return a page with a title, a line that describes its kind, and the HTML of its main part.
+def _source(source: object) -> str:
+    """Shorten the hash of a policy's source; for several files, hash their hashes."""
+    if isinstance(source, Mapping):
+        source = sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
+    return str(source)[:_SHORT_HASH]
 
-    `kind`, `main`, `contents` (after the heading) and `script` are HTML already; `title` is plain text.
-    """
-    style, own = (files("simsched.report.page").joinpath(name).read_text(encoding="utf-8") for name in _OWN)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{html_text(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<button type="button" id="theme" hidden>Dark</button>
-<h1>{html_text(title)}</h1>
-<p class="kind">{kind}</p>
-{contents}</header>
-<main>
-{main}
-</main>
-<script>
-{own}</script>
-{script}
-</body>
-</html>
-"""
+
+def _agents(agents: Mapping[str, Any]) -> str:
+    kinds: dict[str, list[str]] = {}
+    for application, kind in agents.items():
+        kinds.setdefault(str(kind), []).append(application)
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in sorted(kinds.items()))
+
+
+def _cells(run: Run) -> TextTable:
+    headers = ("cell", "seed", "jobs", "workload", "hash of its jobs", "folder")
+    rows = [
+        (
+            row_name(cell.policy, cell.point),
+            str(cell.seed),
+            str(cell.manifest.get("jobs", "")),
+            cell.workload_name,
+            str(cell.manifest.get("jobs_hash", ""))[:_SHORT_HASH],
+            cell.folder.name,
+        )
+        for cell in run.cells
+    ]
+    return TextTable("Cells", headers, tuple(rows))

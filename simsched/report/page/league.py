@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from simsched.files import write_text
-from simsched.outlets import html_text
 from simsched.report.figures.league import critical_differences, way_to_the_bound
-from simsched.report.figures.saving import save
+from simsched.report.figures.output import Picture, inline_svg, save
 from simsched.report.figures.style import FORMATS
-from simsched.report.figures.svg import inline_svg
 from simsched.report.league import (
     beats_table,
     becomes_notes,
@@ -22,8 +19,8 @@ from simsched.report.league import (
     standings_table,
     unable_table,
 )
-from simsched.report.page.html import figure_block, page_of, table_block
-from simsched.report.tables import TextTable, to_latex, to_markdown
+from simsched.report.page.template import filled, page_of
+from simsched.report.table import TextTable
 from simsched.results import LeagueTable, standings
 
 #: How a policy was checked: its name; kinds of check, results and places; and its differences from its paper.
@@ -39,8 +36,8 @@ def write_league(table: LeagueTable, folder: Path, evidence: Sequence[Evidence] 
     brief = [standings_table(table, name, where, brief=True) for name, where in _tables(table)]
     texts = {
         "league.html": league_page(table, evidence),
-        "league.md": "\n".join(f"## {one.title}\n\n{to_markdown(one)}" for one in brief if one is not None),
-        "league.tex": "\n".join(f"% {one.title}\n{to_latex(one)}" for one in brief if one is not None),
+        "league.md": "\n".join(f"## {one.title}\n\n{one.markdown()}" for one in brief if one is not None),
+        "league.tex": "\n".join(f"% {one.title}\n{one.latex()}" for one in brief if one is not None),
         "league.csv": league_csv(table),
     }
     paths = []
@@ -61,72 +58,38 @@ def _tables(table: LeagueTable) -> Iterator[tuple[str, str]]:
 
 def league_page(table: LeagueTable, evidence: Sequence[Evidence] = ()) -> str:
     """Compose the page of a league."""
-    parts = [
-        f"<p>{html_text(table.description)}</p>",
-        _filters(table),
-        _way(table),
-        *(_standing(table, number, *one) for number, one in enumerate(_tables(table), start=1)),
-        *(_beats(table, number, name) for number, name in enumerate(classes(table), start=1)),
-        '<section class="run" id="conditions"><h2>What was run</h2>',
-        table_block(contests_table(table), "contests"),
-        "".join(f"<p>{html_text(one)}</p>" for one in (*table.told, *becomes_notes(table))),
-        _unable(table),
-        _evidence(evidence),
-        "</section>",
-    ]
-    kind = "A league of schedulers on one physics, played by simsched"
-    script = files("simsched.report.page").joinpath("league.js").read_text(encoding="utf-8")
-    return page_of(table.name, kind, "\n".join(filter(None, parts)), script=f"<script>\n{script}</script>")
+    places = list(_tables(table))
+    way = way_to_the_bound(table, title="The way from FIFO to the best possible")
+    beats = [(name, beats_table(table, name), f"beats{number}") for number, name in enumerate(classes(table), start=1)]
+    main = filled(
+        "league.html",
+        league=table,
+        menus=(("class", classes(table)), ("workload", dict.fromkeys(where for _, where in places))),
+        way=None if way is None else inline_svg(way[0], "way-"),
+        standings=[
+            (*place, shown, f"standing{number}", _differences(table, *place, f"cd{number}-"))
+            for number, place in enumerate(places, start=1)
+            if (shown := standings_table(table, *place)) is not None
+        ],
+        beats=[one for one in beats if one[1] is not None],
+        contests=contests_table(table),
+        remarks=(*table.told, *becomes_notes(table)),
+        unable=unable_table(table),
+        checked=_checked(evidence),
+    )
+    return page_of(table.name, "A league of schedulers on one physics, played by simsched", main, script="league.js")
 
 
-def _filters(table: LeagueTable) -> str:
-    """Return two menus that show the tables of one class, or of one workload, only."""
-    menus = []
-    for name, values in (
-        ("class", classes(table)),
-        ("workload", tuple(dict.fromkeys(where for _, where in _tables(table)))),
-    ):
-        options = "".join(f'<option value="{html_text(one)}">{html_text(one)}</option>' for one in values)
-        menus.append(
-            f'<label>{name} <select data-filter="{name}"><option value="">all</option>{options}</select></label>'
-        )
-    return f'<p class="filters">{" ".join(menus)}</p>'
-
-
-def _way(table: LeagueTable) -> str:
-    drawn = way_to_the_bound(table, title="The way from FIFO to the best possible")
-    return "" if drawn is None else figure_block(inline_svg(drawn[0], "way-"))
-
-
-def _standing(table: LeagueTable, number: int, league_class: str, where: str) -> str:
-    shown = standings_table(table, league_class, where)
-    if shown is None:
-        return ""
+def _differences(table: LeagueTable, league_class: str, where: str, prefix: str) -> Picture:
     found = standings(table, league_class, places_of(table, league_class)[where])
     drawn = critical_differences(found, title=f"{league_class}, {where}: mean JCT over that of the first")
-    picture = figure_block(inline_svg(drawn[0], f"cd{number}-"))
-    marks = f'data-class="{html_text(league_class)}" data-workload="{html_text(where)}"'
-    return f'<section class="run" {marks}>\n{table_block(shown, f"standing{number}")}\n{picture}\n</section>'
+    return inline_svg(drawn[0], prefix)
 
 
-def _beats(table: LeagueTable, number: int, league_class: str) -> str:
-    shown = beats_table(table, league_class)
-    if shown is None:
-        return ""
-    block = table_block(shown, f"beats{number}")
-    return f'<section class="run" data-class="{html_text(league_class)}">\n{block}\n</section>'
-
-
-def _unable(table: LeagueTable) -> str:
-    shown = unable_table(table)
-    return "" if shown is None else table_block(shown, "unable")
-
-
-def _evidence(evidence: Sequence[Evidence]) -> str:
+def _checked(evidence: Sequence[Evidence]) -> TextTable:
     rows = tuple(
         (policy, "; ".join(f"{kind}: {said} ({shown})" for kind, said, shown in how) or "-", differs or "-")
         for policy, how, differs in sorted(evidence)
     )
     notes = ("Places are in simsched's repository. Differences are those that a policy's own module declares.",)
-    headers = ("policy", "checked by", "differs from its paper")
-    return table_block(TextTable("How each was checked", headers, rows, notes, 3), "checked") if rows else ""
+    return TextTable("How each was checked", ("policy", "checked by", "differs from its paper"), rows, notes, 3)

@@ -1,4 +1,4 @@
-"""`simsched why` and `simsched explain`: the history of a job, and a scheduler's reasons for each decision."""
+"""`simsched why`: the history of a job, and a scheduler's reasons for each decision."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simsched.cli.output import json_option, print_json
+from simsched.errors import input_error, nearest
 from simsched.words import clock
 
 if TYPE_CHECKING:
@@ -19,17 +20,39 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--workload", "name", metavar="NAME", help="Namespace and name, or a part of them. [default: all]")
+@click.option("--job", metavar="ID", help="Show the history of this job.")
+@click.option("--at", "at_s", type=float, metavar="SECOND", help="Show only the state at this second of the workload.")
+@click.option(
+    "--workload", "name", metavar="NAME", help="Manifests only: namespace and name, or a part of them. [default: all]"
+)
 @click.option("--policy", metavar="LABEL", help="Policy, if a run has several.")
 @click.option("--seed", type=int, metavar="N", help="Seed, if a run has several.")
 @json_option
-def explain(folder: Path, name: str | None, policy: str | None, seed: int | None, as_json: bool) -> None:
-    """Show for each cycle why workloads waited, were admitted, borrowed or were preempted, in the scheduler's words.
+def why(
+    folder: Path, job: str | None, at_s: float | None, name: str | None, policy: str | None, seed: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show the history of a job: when it waited and why, where it ran, and when it was stopped.
 
-    RUN is the folder of a run of manifests, or of an experiment run with --diagnostics reasons. A workload that keeps
-    waiting for the same reason is not repeated.
+    While a job waits, there is no room for it, or not on a single node, or the policy does not use the room for it.
+    This follows from the tables of a run for any policy, as does the number of later jobs that hold GPUs. For a run
+    with --explain, the command adds the policy's reason and the job's rank and score.
+
+    Without --job, shows for each cycle why workloads waited, were admitted, borrowed or were preempted, in the
+    scheduler's words. RUN is then the folder of a run of manifests, or of an experiment run with --diagnostics reasons.
+    A workload that keeps waiting for the same reason is not repeated.
     """
-    rows = _of_workload(_recorded(folder, policy, seed), name, folder)
+    if job is None and at_s is not None:
+        raise input_error("--at", "needs a job", "name one with --job")
+    if job is not None and name is not None:
+        raise input_error("--workload", "cannot be combined with --job", "leave one of them out")
+    if job is None:
+        _print_reasons(_of_workload(_recorded(folder, policy, seed), name, folder), as_json=as_json)
+    else:
+        _print_story(_cell(folder, policy, seed), job, at_s, as_json=as_json)
+
+
+def _print_reasons(rows: Sequence[ReasonRow], *, as_json: bool) -> None:
     if as_json:
         print_json({"rows": [row._asdict() for row in rows]})
         return
@@ -39,9 +62,27 @@ def explain(folder: Path, name: str | None, policy: str | None, seed: int | None
     for job, mine in by_job.items():
         click.echo(f"{job} ({_summary(mine)})")
         for row in mine:
-            click.echo(
-                f"  {clock(float(row.time_s)):>10}  {f'cycle {row.cycle}' if row.cycle else '':<10}  {_said(row)}"
-            )
+            cycle = f"cycle {row.cycle}" if row.cycle else ""
+            click.echo(f"  {clock(float(row.time_s)):>10}  {cycle:<10}  {_said(row)}")
+
+
+def _print_story(cell: Cell, job: str, at_s: float | None, *, as_json: bool) -> None:
+    from simsched.results import at, story
+
+    events = story(cell, job)
+    if at_s is not None:
+        events = [at(events, at_s)]
+    if as_json:
+        events_json = [asdict(event) for event in events]
+        print_json({"job": job, "policy": cell.policy, "seed": cell.seed, "story": events_json})
+        return
+    click.echo(f"{job} ({cell.shown_policy}, seed {cell.seed})")
+    for event in events:
+        until = f" (until {clock(event.until_s)})" if event.until_s > event.time_s else ""
+        score = f" (score {event.score})" if event.score else ""
+        place = f", place {event.rank} in line{score}" if event.rank else ""
+        reason = f" {event.why}" if event.why else ""
+        click.echo(f"  {clock(event.time_s):>10}  {event.event}{reason}{place}{until}")
 
 
 def _said(row: ReasonRow) -> str:
@@ -66,7 +107,6 @@ _COUNTED = (("Admitted", "admitted"), ("Preempted", "preempted"), ("Lost", "lost
 
 def _recorded(folder: Path, policy: str | None, seed: int | None) -> list[ReasonRow]:
     from simsched.artifacts import REASONS_FILE, ReasonRow
-    from simsched.errors import input_error
     from simsched.reading import read_records
 
     kept = [cell for cell in _cells(folder, policy, seed) if (cell.folder / REASONS_FILE).is_file()]
@@ -91,8 +131,6 @@ def _named(cells: Sequence[Cell]) -> str:
 
 def _of_workload(rows: list[ReasonRow], name: str | None, folder: Path) -> list[ReasonRow]:
     """Return the rows of a workload, given by its name or a unique part of it."""
-    from simsched.errors import input_error, nearest
-
     names = sorted({row.job_id for row in rows})
     if name is None:
         return rows
@@ -105,39 +143,7 @@ def _of_workload(rows: list[ReasonRow], name: str | None, folder: Path) -> list[
     return [row for row in rows if row.job_id == found[0]]
 
 
-@click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--job", required=True, metavar="ID", help="The job.")
-@click.option("--at", "at_s", type=float, metavar="SECOND", help="Show only the state at this second of the workload.")
-@click.option("--policy", metavar="LABEL", help="Policy, if a run has several.")
-@click.option("--seed", type=int, metavar="N", help="Seed, if a run has several.")
-@json_option
-def why(folder: Path, job: str, at_s: float | None, policy: str | None, seed: int | None, as_json: bool) -> None:
-    """Show the history of a job: when it waited and why, where it ran, and when it was stopped.
-
-    While a job waits, there is no room for it, or not on a single node, or the policy does not use the room for it.
-    This follows from the tables of a run for any policy, as does the number of later jobs that hold GPUs. For a run
-    with --explain, the command adds the policy's reason and the job's rank and score.
-    """
-    from simsched.results import at, story
-
-    cell = _cell(folder, policy, seed)
-    told = story(cell, job)
-    if at_s is not None:
-        told = [at(told, at_s)]
-    if as_json:
-        print_json({"job": job, "policy": cell.policy, "seed": cell.seed, "story": [asdict(one) for one in told]})
-        return
-    click.echo(f"{job} ({cell.shown_policy}, seed {cell.seed})")
-    for one in told:
-        until = f" (until {clock(one.until_s)})" if one.until_s > one.time_s else ""
-        place = f", place {one.rank} in line{f' (score {one.score})' if one.score else ''}" if one.rank else ""
-        click.echo(f"  {clock(one.time_s):>10}  {one.event}{f' {one.why}' if one.why else ''}{place}{until}")
-
-
 def _cell(folder: Path, policy: str | None, seed: int | None) -> Cell:
-    from simsched.errors import input_error
-
     cells = _cells(folder, policy, seed)
     if len(cells) != 1:
         named = _named(cells) or "none of these"
