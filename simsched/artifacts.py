@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: The artifact that says why each job waited, started or made room; `simsched explain` reads it.
+#: The artifact that says why each job waited, started or made room; `simsched why` reads it.
 REASONS_FILE = "reasons.csv"
 #: The artifact that says how queues use their quotas; figures are drawn from it.
 QUOTAS_FILE = "quotas.csv"

@@ -218,7 +218,10 @@ def _module(where: str, dotted: str) -> ModuleType:
 def _module_of_file(where: str, path: Path) -> ModuleType:
     path = absolute(path)
     if not path.is_file():
-        raise input_error(where, f"there is no file '{path}'")
+        remedy = (
+            "a relative path counts from the file that names it; replays (tests/validation) run from a checkout only"
+        )
+        raise input_error(where, f"there is no file '{path}'", remedy)
     alias = f"simsched_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if alias in sys.modules:
         return sys.modules[alias]

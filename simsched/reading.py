@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,10 +27,14 @@ FREE_BYTES = 16 << 20
 MOST_COLUMNS = 1000
 MOST_DEPTH = 50
 MOST_DIGITS = 300
+#: The largest whole number that is exact as a float.
+MOST_WHOLE = 2**53
 #: Checking each object of a large log would take half as long as parsing it.
 MOST_LOOKED_INTO = 4 << 20
 
 _CHUNK = 1 << 20
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _DAMAGE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
 #: A CSV row: its line and its cells by column.
 Record = tuple[int, Mapping[str, str]]
@@ -193,6 +198,31 @@ def records(lines: Iterable[str], where: str, needed: Sequence[str], optional: S
         raise input_error(where, f"is no CSV from here on: {error}", "correct the line", line=rows.line_num) from None
     if not header:
         raise input_error(where, "the file is empty", f"begin with the line {','.join(needed)}")
+
+
+def number(text: object, what: str, *, least: float = -math.inf, most: float = math.inf) -> float:
+    """Return the finite number that a text writes in ASCII digits, from `least` to `most`.
+
+    Raises `ValueError` that names the column or key `what`, the text, and what to give instead.
+    """
+    written = str(text).strip()
+    value = float(written) if len(written) <= MOST_DIGITS and _NUMBER.fullmatch(written) else math.nan
+    if not (math.isfinite(value) and least <= value <= most):
+        raise ValueError(f"{what} is '{written:.40}'; give a number{_range(least, most)}")
+    return value
+
+
+def whole_number(text: object, what: str, *, least: int = 0, most: int = MOST_WHOLE) -> int:
+    """Return the whole number that a text writes in ASCII digits, from `least` to `most`; raises as `number`."""
+    written = str(text).strip()
+    if len(written) <= MOST_DIGITS and _WHOLE.fullmatch(written) and least <= (value := int(written)) <= most:
+        return value
+    raise ValueError(f"{what} is '{written:.40}'; give a whole number{_range(least, most)}")
+
+
+def _range(least: float, most: float) -> str:
+    low = f" from {least:.16g}" if math.isfinite(least) else ""
+    return low + (f" up to {most:.16g}" if math.isfinite(most) else "")
 
 
 def other_width(where: object, fields: int, columns: int, line: int) -> InputError:

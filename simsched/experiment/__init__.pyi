@@ -2,6 +2,7 @@ from .about import groups_of as groups_of
 from .checks import stage_problems as stage_problems
 from .cluster import ClusterSpec as ClusterSpec, GroupSpec as GroupSpec
 from .failures import FailuresSpec as FailuresSpec, failure_options as failure_options
+from .fairness import run_with_fairness as run_with_fairness
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into, make_grid as make_grid
 from .inputs import CellInputs as CellInputs
 from .league import (

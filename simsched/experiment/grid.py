@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
 from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
 from simsched.experiment.promises import offered_load
-from simsched.experiment.shards import why_whole
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import AgentChoice, PolicyChoice, Task, digest_by_name, key_of
 from simsched.experiment.validation import Experiment, Point
@@ -387,3 +386,22 @@ class _Maker:
             read = self._inputs.applications(task.applications)
             self._sources_of_applications[key] = with_speeds(read, task.gpu_speed, task.cluster)
         return self._sources_of_applications[key]
+
+
+def why_whole(task: Task, policy: Policy, spec: ExperimentSpec) -> Iterator[Problem]:
+    """Yield problems with parts of a cell that need all of its jobs in one simulation."""
+    remedy = "leave the section 'shards' out"
+    if not policy.forgets:
+        message = f"the policy '{policy.name}' may remember completed jobs, so its jobs cannot be cut"
+        yield Problem("shards", message, f"{remedy}; a policy of your own that forgets them declares 'forgets = True'")
+    whole = {
+        "tuning": task.tuning is not None,
+        "failures": task.failures is not None,
+        "finish_time_fairness": spec.finish_time_fairness is not None,
+        "losses": task.losses,
+        "engine.initial_nodes": task.engine.initial_nodes is not None,
+        "policies.agent": task.agent is not None,
+    }
+    for key, there in whole.items():
+        if there:
+            yield Problem("shards", f"'{key}' needs all jobs in one simulation", f"{remedy}, or '{key}'")

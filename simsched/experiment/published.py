@@ -1,6 +1,6 @@
 """Published data that validations need but that do not ship: contents, owners, and how to get and verify them.
 
-`published.yaml` declares them; the command `simsched data`, its page and the messages of tests use it.
+`published.yaml` declares them; the script `docs/data.py`, its page and the messages of tests use it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from urllib.parse import quote
 
 from simsched.documents import yaml_lines
 from simsched.errors import input_error, nearest
-from simsched.files import written_aside
 from simsched.paths import data_folder
 
 State = Literal["right", "missing", "differs", "not known"]
-_LONGEST_WAIT_S = 60
-_LARGEST = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -39,28 +36,6 @@ class PublishedFile:
         if self.sha256 is None:
             return "not known"
         return "right" if content_hash(place.read_bytes()) == self.sha256 else "differs"
-
-    def fetch(self, folder: Path) -> None:
-        """Fetch the file from its owner into a folder, whole or not at all.
-
-        Raises `OSError` if the network or the owner's server fails, and `InputError` if the content differs.
-        """
-        from http.client import HTTPException
-        from urllib.request import urlopen  # slow to load
-
-        assert self.address is not None
-        try:
-            with urlopen(self.address, timeout=_LONGEST_WAIT_S) as answer:
-                content: bytes = answer.read(_LARGEST)
-        except HTTPException as error:  # interrupted
-            raise OSError(str(error)) from error
-        if content_hash(content) != self.sha256:
-            message = "the owner's file differs from the one that the validation used, and is not kept"
-            raise input_error(self.address, message)
-        place = folder / self.path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with written_aside(place) as aside:
-            aside.write_bytes(content)
 
 
 @dataclass(frozen=True)
@@ -89,7 +64,7 @@ class PublishedData:
     def remedy(self) -> str:
         """Return one line on how to get the data."""
         owner = self.owner.split(" ")[0]
-        return f"{owner} publishes it: `simsched data get {self.name}` fetches it or tells what to download by hand"
+        return f"{owner} publishes it: in a checkout `python docs/data.py get {self.name}` fetches it, or tells how"
 
 
 def content_hash(content: bytes) -> str:

@@ -22,10 +22,10 @@ from pydantic import (
 from simsched.applications import ApplicationsOptions
 from simsched.documents import Section
 from simsched.engine import LEAST_TICK_S
-from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
+from simsched.experiment.tuning import TuningOptions
 from simsched.model import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.policy import Traits
 from simsched.results import FIRST_LOOK
@@ -274,7 +274,7 @@ AUTO = "auto"
 
 
 class SequentialSpec(Section):
-    """When `seeds: auto` stops; see `simsched.results.sequential`."""
+    """When `seeds: auto` stops; see `simsched.results.compare`."""
 
     metric: str = Field(default="jct_mean_s", description="the metric whose comparisons with the reference decide")
     margin: float = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import weakref
 from bisect import bisect_left, bisect_right
@@ -11,6 +12,7 @@ from hashlib import sha256
 from itertools import islice
 from multiprocessing import parent_process
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any, overload
 
 from simsched.experiment.canonical import canonical_rows, digest_of
@@ -136,3 +138,10 @@ class StoredJobs(Sequence[JobSpec]):
             file.seek(self._places[number])
             read: tuple[int, Mapping[str, list[Any]]] = pickle.load(file)
         return read
+
+
+def stored(jobs: Iterator[JobSpec]) -> StoredJobs:
+    """Write jobs to a temporary file as they arrive."""
+    handle, name = mkstemp(prefix="simsched-jobs-")
+    os.close(handle)
+    return StoredJobs.write(Path(name), jobs, temporary=True)

@@ -12,10 +12,10 @@ from simsched.agent import AgentFactory, registry as agent_registry
 from simsched.applications import ApplicationsOptions
 from simsched.engine import EngineOptions, FailureOptions
 from simsched.experiment.canonical import digest_of
-from simsched.experiment.closed_loop.hyperparameter_tuning import TuningOptions
 from simsched.experiment.cuts import Cuts
 from simsched.experiment.policy_params import full_params, input_files, make_policy
 from simsched.experiment.sharing import SharingSpec
+from simsched.experiment.tuning import TuningOptions
 from simsched.model import Cluster, JobSpec
 from simsched.policy import Policy, registry
 from simsched.results import SUMMARY

@@ -28,7 +28,6 @@ from .cluster import (
     Uplink as Uplink,
     Within as Within,
 )
-from .contention import Flow as Flow, shared_steps_s as shared_steps_s
 from .fitted import (
     FittedApplication as FittedApplication,
     NoiseCurve as NoiseCurve,
@@ -73,14 +72,6 @@ from .placement import (
     describe as describe,
     gpus_of as gpus_of,
 )
-from .pod import (
-    COVERED as COVERED,
-    GPU_MILLI as GPU_MILLI,
-    SLACK as SLACK,
-    Pod as Pod,
-    models_of as models_of,
-    usual_requests as usual_requests,
-)
 from .pool import Placer as Placer, Pool as Pool, lowest_node as lowest_node
 from .regimes import (
     BatchRegimes as BatchRegimes,
@@ -92,7 +83,18 @@ from .regimes import (
 )
 from .scaled import ScaledApplication as ScaledApplication
 from .scaling import ScalingCurve as ScalingCurve
-from .shape import Amount as Amount, NodeShape as NodeShape, Terms as Terms, node_labels as node_labels
+from .shape import (
+    COVERED as COVERED,
+    GPU_MILLI as GPU_MILLI,
+    SLACK as SLACK,
+    Amount as Amount,
+    NodeShape as NodeShape,
+    Pod as Pod,
+    Terms as Terms,
+    models_of as models_of,
+    node_labels as node_labels,
+    usual_requests as usual_requests,
+)
 from .speedup import Speedup as Speedup
 from .step_model import (
     PlacementClass as PlacementClass,
@@ -107,8 +109,10 @@ from .tenants import TENANTS_PARAMETER as TENANTS_PARAMETER, Tenant as Tenant, c
 from .tensors import TensorModel as TensorModel, TensorModelJob as TensorModelJob
 from .throughput import TINY as TINY, ThroughputParams as ThroughputParams
 from .topology import (
+    Flow as Flow,
     check_nodes as check_nodes,
     consecutive as consecutive,
+    shared_steps_s as shared_steps_s,
     site_of as site_of,
     tightest_site as tightest_site,
     with_levels as with_levels,

@@ -13,9 +13,8 @@ import numpy.typing as npt
 from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Node
 from simsched.model.placement import Allocation
-from simsched.model.pod import GPU_MILLI
 from simsched.model.pool import Placer, Pool
-from simsched.model.shape import Amount, NodeShape
+from simsched.model.shape import GPU_MILLI, Amount, NodeShape
 
 Ints = npt.NDArray[np.int64]
 

@@ -44,8 +44,7 @@ class FixedDuration(Undeclared):
 
         Raises `ValueError` on other numbers of GPUs without a declared speed-up.
         """
-        gpus = sum(site.shape)
-        if self._asked is None or gpus == self._asked:
+        if self._asked is None or (gpus := sum(site.shape)) == self._asked:
             return _RUNNING
         if self._speedup is None:
             raise ValueError(f"its duration is known on {self._asked} GPUs only, not on {gpus}")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from itertools import repeat
-from operator import attrgetter, is_
+from itertools import islice, repeat
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -123,32 +122,36 @@ class JobSpec:
 
     @classmethod
     def of_columns(cls, jobs: int, columns: Mapping[str, Iterable[Any]]) -> list[JobSpec]:
-        """Return `jobs` jobs from columns of field values; takes half the time of calling the class for each."""
-        specs = list(map(object.__new__, repeat(cls, jobs)))
-        for name, default in SPEC_DEFAULTS.items():
-            deque(map(getattr(cls, name).__set__, specs, columns.get(name, repeat(default))), maxlen=0)
-        return specs
+        """Return `jobs` jobs from columns of field values; fields without a column have their defaults."""
+        values = [columns.get(name, repeat(default)) for name, default in SPEC_DEFAULTS.items()]
+        return [cls(*row) for row in islice(zip(*values, strict=False), jobs)]
 
     @staticmethod
     def columns_of(jobs: Iterable[JobSpec]) -> dict[str, list[Any]]:
         """Return the fields that are not at their defaults in all jobs, as columns for `of_columns`."""
         columns = zip(SPEC_DEFAULTS.items(), zip(*map(_SPEC, jobs), strict=True), strict=False)
-        return {name: list(found) for (name, default), found in columns if not all(map(is_, found, repeat(default)))}
+        return {
+            name: list(values) for (name, default), values in columns if any(value is not default for value in values)
+        }
 
     @property
     def request(self) -> JobRequest:
         """Return what the user submitted."""
-        return tuple.__new__(JobRequest, _REQUEST(self))  # half the time of `_make`
+        return JobRequest(*_REQUEST(self))
 
     @property
     def truth(self) -> JobTruth:
         """Return what only the engine may know."""
-        return tuple.__new__(JobTruth, _TRUTH(self))
+        return JobTruth(*_TRUTH(self))
 
 
 #: The defaults of the fields, in order; three have none.
 SPEC_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})
 _SPEC = attrgetter(*SPEC_DEFAULTS)
+
+
+def _differs(values: Iterable[Any], default: Any) -> bool:
+    return any(value is not default for value in values)
 
 
 @runtime_checkable

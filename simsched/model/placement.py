@@ -81,7 +81,7 @@ def canonical_rotation(shape: Shape) -> Shape:
 
 def describe(allocation: Allocation) -> str:
     """Format an allocation as `node:gpus` pairs, for instance `5:4 2:2`."""
-    if len(allocation) == 1:  # the usual case
+    if allocation and not allocation[1:]:  # the usual case
         node, gpus = allocation[0]
         return f"{node}:{gpus}"
     return " ".join([f"{node}:{gpus}" for node, gpus in allocation])

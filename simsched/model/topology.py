@@ -1,14 +1,11 @@
-"""Levels above the nodes: racks, NVLink or InfiniBand islands, blocks of racks.
-
-A level divides the nodes into domains; a domain lies within one domain of the next level. A site is where a job runs:
-it gives the number of levels that the nodes straddle and how much this slows their synchronisation.
-"""
+"""Levels of a cluster, and how jobs that share an uplink slow each other down."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from math import gcd
+from typing import NamedTuple
 
 from simsched.model.cluster import Cluster, Level, Node, Uplink, Within
 from simsched.model.placement import Allocation, Site, Tier, consolidated_shape, shape_of
@@ -115,3 +112,54 @@ def _site(cluster: Cluster, shape: tuple[int, ...], gpu_type: str, crossed: int)
     elif cluster.levels and len(shape) > 1:
         factor = cluster.levels[0].inside_factor
     return Site(shape, gpu_type, crossed, factor)
+
+
+_CLOSE = 1e-9
+_MOST_ROUNDS = 1000
+_LEAST_LEFT = 0.05  # share of an uplink left for flows less urgent than those that fill it
+
+
+class Flow(NamedTuple):
+    """A job alone: the seconds of its step and, for each tier, the seconds that wait for uplinks, and these uplinks.
+
+    Lower levels are more urgent.
+    """
+
+    step_s: float
+    across: tuple[tuple[float, tuple[Hashable, ...]], ...]
+    level: int = 0
+
+
+def shared_steps_s(flows: Sequence[Flow]) -> list[float]:
+    """Return the seconds of a step of each job when all flows run at the same time."""
+    parts = [(job, exposed_s, links) for job, flow in enumerate(flows) for exposed_s, links in flow.across if exposed_s]
+    users: dict[Hashable, list[int]] = {}
+    for part, (_, _, links) in enumerate(parts):
+        for link in links:
+            users.setdefault(link, []).append(part)
+    # Uplinks with the same users are equally busy: one of them represents all.
+    busy = sorted({tuple(sharing) for sharing in users.values() if len(sharing) > 1})
+    level = [flows[job].level for job, _, _ in parts]
+    meets: list[list[tuple[list[int], list[int]]]] = [[] for _ in parts]
+    for sharing in busy:
+        for part in sharing:
+            equals = [other for other in sharing if other != part and level[other] == level[part]]
+            meets[part].append((equals, [other for other in sharing if level[other] < level[part]]))
+    stretch, steps_s = [1.0] * len(parts), [flow.step_s for flow in flows]
+    for _ in range(_MOST_ROUNDS):
+        active = [exposed_s * stretch[part] / steps_s[job] for part, (job, exposed_s, _) in enumerate(parts)]
+        wider = [max((_stretch(active, *met) for met in part), default=1.0) for part in meets]
+        moved = max((abs(now - before) for now, before in zip(wider, stretch, strict=True)), default=0.0)
+        stretch = wider
+        steps_s = [flow.step_s for flow in flows]
+        for part, (job, exposed_s, _) in enumerate(parts):
+            steps_s[job] += exposed_s * (stretch[part] - 1)
+        if moved < _CLOSE:
+            break
+    return steps_s
+
+
+def _stretch(active: Sequence[float], equals: Sequence[int], first: Sequence[int]) -> float:
+    """Return the factor by which flows of equal level and flows served first stretch a flow."""
+    left = max(1.0 - sum(active[other] for other in first), _LEAST_LEFT)
+    return (1.0 + sum(active[other] for other in equals)) / left

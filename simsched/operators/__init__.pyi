@@ -7,7 +7,6 @@ from .bound import (
 )
 from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
-from .forecast import Forecast as Forecast
 from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
 from .league import Began as Began, play as play
 from .live import (
@@ -44,4 +43,10 @@ from .training import (
     straddling_site as straddling_site,
     tight_site as tight_site,
 )
-from .what_if import ALL_KINDS as ALL_KINDS, Change as Change, Effect as Effect, what_if as what_if
+from .what_if import (
+    ALL_KINDS as ALL_KINDS,
+    Change as Change,
+    Effect as Effect,
+    Forecast as Forecast,
+    what_if as what_if,
+)

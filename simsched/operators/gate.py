@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.operators.evidence import WAITED_S, likely_causes, unknowns
-from simsched.operators.log_input import Groups
+from simsched.operators.log_input import Groups, held_over_time, total_gpus
 from simsched.results import SIZES
 from simsched.workload.readers import ClusterLog
 
@@ -24,6 +23,14 @@ LEAST_SHARE = 0.05
 #: The fewest waiting jobs and days with submissions that count as evidence.
 LEAST_WAITED, LEAST_DAYS = 30, 3
 _DRAWS, _SEED = 400, 26
+#: The fraction of jobs that must name a partition or a time limit for the log to count as naming them.
+_MOST_SILENT = 0.2
+#: The fewest users who stop at the same number of GPUs for it to look like a rule, and the fewest GPUs.
+_LIKE_MINDED, _LEAST_CAP = 2, 4
+#: Shorter recorded waits count as none: schedulers scan their queues every half minute or minute.
+WAITED_S = 300.0
+#: The fraction of waits worth reporting.
+_WORTH = 0.1
 #: Bins of waits, for percentiles over resampled days: 2 % wide, from a minute to a year.
 _EDGES = np.concatenate([[0.0], np.geomspace(60.0, 365.0 * DAY_S, 660)])
 
@@ -126,12 +133,16 @@ def _row(
         return None
     recorded, simulated, submit = (jobs[key].to_numpy("float64") for key in ("recorded_s", "simulated_s", "submit_s"))
     waited = recorded >= WAITED_S
-    intervals = _Days(submit[part], recorded[part], simulated[part]).intervals()
+    days = ResampledDays(submit[part])
+    means = [days.means(values[part]) for values in (recorded, simulated)]
+    off = means[1] / np.maximum(means[0], 1.0) - 1
+    tops = [days.p90(values[part]) for values in (recorded, simulated)]
     skill, guess = _skill(recorded, simulated, submit, mine & first, part)
     waited_skill, _ = _skill(recorded, simulated, submit, mine & first & waited, part & waited)
     share = float(recorded[part].sum()) / total_s if total_s else 0.0
     count = int((part & waited).sum())
-    return GateRow(kind, name, int(part.sum()), count, *intervals, skill, waited_skill, guess, share)
+    waits = (_interval(means[0]), _interval(means[1]), tops[0], tops[1], _interval(off))
+    return GateRow(kind, name, int(part.sum()), count, *waits, skill, waited_skill, guess, share)
 
 
 def _skill(
@@ -154,28 +165,25 @@ def _skill(
     return (None if errors[best] == 0 else 1 - error / errors[best]), best
 
 
-class _Days:
-    """Waits by day of submission, to resample whole days."""
+class ResampledDays:
+    """Whole days of submissions, drawn again and again; the first draw is the log itself."""
 
-    def __init__(self, submit: Numbers, recorded: Numbers, simulated: Numbers) -> None:
-        _, day = np.unique(submit // DAY_S, return_inverse=True)
-        days = int(day.max()) + 1
-        draw = np.random.default_rng(_SEED).integers(0, days, (_DRAWS, days))
-        #: How often each draw contains each day; the first draw is the log itself.
-        self.often = np.vstack([np.ones(days), np.apply_along_axis(np.bincount, 1, draw, minlength=days)])
-        self.count = np.bincount(day, minlength=days)
-        self.kinds = [(values, np.bincount(day, values, days), day) for values in (recorded, simulated)]
+    def __init__(self, submit: Numbers) -> None:
+        _, self.day = np.unique(submit // DAY_S, return_inverse=True)
+        days = int(self.day.max()) + 1
+        draws = np.random.default_rng(_SEED).integers(0, days, (_DRAWS, days))
+        #: How often each draw contains each day.
+        self.often = np.vstack([np.ones(days), np.apply_along_axis(np.bincount, 1, draws, minlength=days)])
+        self.count = np.bincount(self.day, minlength=days)
 
-    def intervals(self) -> tuple[Interval, Interval, Interval, Interval, Interval]:
-        """Return recorded and simulated means and 90th percentiles, and the error of the mean."""
-        counts = self.often @ self.count
-        recorded, simulated = (self.often @ sums / counts for _, sums, _ in self.kinds)
-        tops = [self._p90(values, day) for values, _, day in self.kinds]
-        off = simulated / np.maximum(recorded, 1.0) - 1
-        return (*(_interval(one) for one in (recorded, simulated)), *tops, _interval(off))  # type: ignore[return-value]
+    def means(self, values: Numbers) -> Numbers:
+        """Return the mean of each draw."""
+        means: Numbers = self.often @ np.bincount(self.day, values, len(self.count)) / (self.often @ self.count)
+        return means
 
-    def _p90(self, values: Numbers, day: npt.NDArray[np.int64]) -> Interval:
-        cell = day * len(_EDGES) + np.searchsorted(_EDGES, values, side="right") - 1
+    def p90(self, values: Numbers) -> Interval:
+        """Return the 90th percentile; that of each draw from bins."""
+        cell = self.day * len(_EDGES) + np.searchsorted(_EDGES, values, side="right") - 1
         table = np.bincount(cell, minlength=len(self.count) * len(_EDGES)).reshape(len(self.count), -1)
         whole = np.cumsum(self.often @ table, axis=1)
         places = (whole >= 0.9 * whole[:, -1:]).argmax(axis=1)
@@ -215,3 +223,91 @@ def _reasons(rows: Sequence[GateRow], days: float) -> Iterator[str]:
 
 def _hours(seconds: float) -> str:
     return f"{seconds / 3600:.2f}"
+
+
+def unknowns(log: ClusterLog, groups: Groups) -> tuple[str, ...]:
+    """Name what a log must record on this cluster but does not."""
+    kinds = {(one.get("gpu_type"), one.get("gpus_per_node")) for one in groups}
+    silent = float((log.table["queue"] == "").mean())
+    if len(kinds) < 2 or silent <= _MOST_SILENT:
+        return ()
+    return (
+        f"the cluster has {len(kinds)} kinds of nodes, and {100 * silent:.0f} % of the jobs name no partition: the log "
+        "does not say who waited for which",
+    )
+
+
+def likely_causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> tuple[str, ...]:
+    """Name what a replay may lack, by evidence in the log; `jobs` are those judged."""
+    return tuple(_causes(jobs, log, groups))
+
+
+def _causes(jobs: pd.DataFrame, log: ClusterLog, groups: Groups) -> Iterator[str]:
+    table = log.table
+    if (table["queue"] == "").mean() > _MOST_SILENT:
+        yield "the log names no partitions: ask sacct for Partition"
+    if (table["time_limit_s"] <= 0).mean() > _MOST_SILENT:
+        yield "jobs without time limits: backfill lives on them (sacct's Timelimit)"
+    waited = (jobs["recorded_s"] >= WAITED_S).to_numpy("bool")
+    idle = _waited_beside_free(table, groups)
+    names = table["job_id"].astype(str)
+    share = float(jobs["job_id"][waited].isin(set(names[idle])).mean()) if waited.any() else 0.0
+    if share > _WORTH:
+        yield (
+            f"{100 * share:.0f} % of the jobs that waited did so while as many GPUs of their type as they asked for "
+            "stood idle: processors, memory, whole nodes, limits, reservations, or nodes that were down"
+        )
+    for what in (("user",), ("account",), ("user", "qos")):
+        most, holders, met = _common_peak(table, what, idle)
+        if holders >= _LIKE_MINDED and met:
+            who = " of one ".join(what)
+            yield f"{holders} times a {who} comes to hold {most:g} GPUs at once, and none holds more: a limit?"
+    more = jobs["simulated_s"].sum() > jobs["recorded_s"].sum()
+    yield (
+        "the replay waits longer than the cluster did: does the cluster have more nodes than were named, or jobs less "
+        "strict rules?"
+        if more
+        else "the replay waits less than the cluster did: something held jobs back that the replay does not know"
+    )
+
+
+def _waited_beside_free(table: pd.DataFrame, groups: Groups) -> npt.NDArray[np.bool_]:
+    """Return which jobs had enough idle GPUs of their type in the middle of a wait of five minutes or more."""
+    found = np.zeros(len(table), dtype=bool)
+    types = {str(one.get("gpu_type", "")) for one in groups}
+    known = bool(table["gpu_type"].isin(types).all())
+    for kind in sorted(types) if known else [""]:
+        mine = (table["gpu_type"] == kind).to_numpy("bool") if known else np.ones(len(table), dtype=bool)
+        gpus = total_gpus([one for one in groups if not known or str(one.get("gpu_type", "")) == kind])
+        found[mine] = _beside_free(table[mine], gpus)
+    return found
+
+
+def _beside_free(table: pd.DataFrame, gpus: int) -> npt.NDArray[np.bool_]:
+    asked = np.ceil(table["gpus"].to_numpy("float64"))
+    start, eligible = (table[name].to_numpy("float64") for name in ("start_s", "eligible_s"))
+    times, held = held_over_time(table)
+    place = np.searchsorted(times, (eligible + start) / 2, side="right") - 1
+    used = np.where(place >= 0, held[np.maximum(place, 0)], 0.0)
+    found: npt.NDArray[np.bool_] = (start - eligible >= WAITED_S) & (gpus - used >= asked)
+    return found
+
+
+def _common_peak(table: pd.DataFrame, what: Sequence[str], idle: npt.NDArray[np.bool_]) -> tuple[float, int, bool]:
+    """Return the most GPUs that a user (account, ...) held at once, how many reached this, and whether one waited."""
+    keys = table[list(what)].astype(str)
+    who, named = keys.groupby(list(what)).ngroup().to_numpy(), (keys != "").any(axis=1).to_numpy("bool")
+    if not named.any():
+        return 0.0, 0, False
+    asked, start, end = (table[name].to_numpy("float64")[named] for name in ("gpus", "start_s", "end_s"))
+    moves = np.concatenate([-np.ceil(asked), np.ceil(asked)])
+    whose = np.tile(who[named], 2)
+    order = np.lexsort((moves, np.concatenate([end, start]), whose))
+    held = np.cumsum(moves[order])  # all its GPUs are released before the next one begins
+    found, first = np.unique(whose[order], return_index=True)
+    peaks = np.maximum.reduceat(held, first)
+    most = float(peaks.max())
+    if most < _LEAST_CAP:
+        return 0.0, 0, False
+    at_peak = found[peaks == most]
+    return most, len(at_peak), bool(np.isin(who[idle & named], at_peak).any())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -11,13 +11,109 @@ import pandas as pd
 
 from simsched.experiment.running import Listener
 from simsched.operators.calibrate import Calibration, calibrate
-from simsched.operators.forecast import LEAST_CHANGE, LEAST_CHANGE_S, Forecast, forecast_mean
+from simsched.operators.gate import WAITED_S, Numbers, ResampledDays
 from simsched.operators.replays import ReplayPlan, run_replay
-from simsched.operators.usage import CUT_SHORT, Usage, Used
 from simsched.results import By, Cell, GroupRow, by_group, changes, size_of
 
 #: The groupings of jobs; GPU types are those used before the change.
 ALL_KINDS: Sequence[str] = ("tenant", "queue", "user", "size", "type")
+#: Smaller absolute (seconds) and relative changes of a mean wait count as none.
+LEAST_CHANGE_S, LEAST_CHANGE = 60.0, 0.05
+#: Smaller relative changes also occur by chance, since queues are sensitive to the order of completions.
+SURE_CHANGE = 0.25
+#: The least uncertainty factor of any replay: the misfit does not cover what the log does not show.
+_LEAST_FACTOR = 1.1
+#: Final states of jobs that did not run to completion.
+CUT_SHORT: Collection[str] = ("TimeLimit", "Cancelled")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The mean wait of a group of jobs after a change, in seconds, with an interval that includes the misfit.
+
+    `now_s` is the recorded mean. `direction` is `less`, `more`, `as before`, or `cannot tell`.
+    """
+
+    now_s: float
+    mean_s: float
+    low_s: float
+    high_s: float
+    direction: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Usage of a group of jobs: GPU hours, their share of the capacity, losses, energy and cost.
+
+    Losses are the GPU hours of jobs that were killed at a limit or cancelled, and those repeated after failures.
+    `energy_kwh` is the consumption of busy GPUs and `cost` the share of nodes' prices; both None if unknown.
+    """
+
+    gpu_hours: float
+    utilisation: float
+    lost_gpu_hours: float
+    energy_kwh: float | None
+    cost: float | None
+
+
+@dataclass(frozen=True)
+class Used:
+    """GPU hours of a replay within a window by job (rows) and type (columns); `lost_h` by job."""
+
+    by_type: pd.DataFrame
+    lost_h: pd.Series
+    gpus: Mapping[str, int]
+    hours: float
+    busy_w: Mapping[str, float] | None
+    gpu_price_per_h: Mapping[str, float] | None
+
+    @classmethod
+    def of(cls, cell: Cell, from_s: float, until_s: float, node_price_per_h: float | None) -> Used:
+        """Compute the GPU hours between two seconds of a replay."""
+        makes = cell.manifest["cluster"]
+        types = np.repeat([one["gpu_type"] for one in makes], [one["nodes"] for one in makes])
+        table = cell.table("allocations", ["job_id", "start_s", "end_s", "gpus", "placement"])
+        lasts = table["end_s"].clip(upper=until_s) - table["start_s"].clip(lower=from_s)
+        table = table.assign(hours=(lasts.clip(lower=0) * table["gpus"]) / 3600)
+        node = table["placement"].str.extract(r"^(\d+)", expand=False).fillna("0").astype("int64")
+        table["type"] = types[node.to_numpy()]
+        used = table.pivot_table(index="job_id", columns="type", values="hours", aggfunc="sum", fill_value=0.0)
+        jobs = cell.jobs.set_index("job_id")
+        repeated = jobs["lost_gpu_s"] / 3600 if "lost_gpu_s" in jobs else jobs["attained_gpu_s"] * 0.0
+        cut = jobs["status"].isin(CUT_SHORT).reindex(used.index, fill_value=False)
+        lost = used.sum(axis=1) * cut + repeated.reindex(used.index, fill_value=0.0)
+        gpus: dict[str, int] = {}
+        for one in makes:
+            gpus[one["gpu_type"]] = gpus.get(one["gpu_type"], 0) + one["nodes"] * one["gpus_per_node"]
+        power = cell.manifest.get("power")
+        watts = {kind: float(one["busy_w"]) for kind, one in power["gpus"].items()} if power else None
+        price = (
+            None
+            if node_price_per_h is None
+            else {one["gpu_type"]: node_price_per_h / max(one["gpus_per_node"], 1) for one in makes}
+        )
+        return cls(used, lost, gpus, (until_s - from_s) / 3600, watts, price)
+
+    @property
+    def type_of(self) -> pd.Series:
+        """Return the GPU type on which each job ran longest."""
+        return self.by_type.idxmax(axis=1)
+
+    def part(self, jobs: Collection[str] | None = None, gpu_type: str = "") -> Usage:
+        """Sum over some jobs (None: all) and one type (empty: all)."""
+        rows = self.by_type if jobs is None else self.by_type[self.by_type.index.isin(jobs)]
+        rows = rows[[gpu_type]] if gpu_type in rows else rows
+        by_type = rows.sum()
+        gpus = sum(count for kind, count in self.gpus.items() if gpu_type in ("", kind))
+        hours = float(by_type.sum())
+        share = float(self.lost_h[rows.index].sum())
+
+        def weighed(each: Mapping[str, float] | None, factor: float) -> float | None:
+            return None if each is None else factor * sum(by_type[kind] * each[kind] for kind in by_type.index)
+
+        whole = gpus * self.hours
+        energy, cost = weighed(self.busy_w, 1e-3), weighed(self.gpu_price_per_h, 1.0)
+        return Usage(hours, hours / whole if whole else 0.0, share, energy, cost)
 
 
 @dataclass(frozen=True)
@@ -143,3 +239,37 @@ def _cut_short(jobs: pd.DataFrame, kind: str, group: str | None) -> int:
     if group is not None:
         cut = cut & ((size_of(jobs["num_gpus"].to_numpy()) if kind == "size" else jobs[kind].to_numpy()) == group)
     return int(cut.sum())
+
+
+def forecast_mean(recorded: Numbers, before: Numbers, after: Numbers, submit: Numbers) -> Forecast:
+    """Forecast the mean wait after a change from recorded waits and the replays before and after it.
+
+    The recorded mean is scaled by the ratio of the replays' means, and shifted by their difference; the forecast is the
+    midpoint of the two. The interval covers both, the replay itself, and all three over resampled days (95 %), widened
+    by the replay's error (at least a tenth) and by five minutes.
+    """
+    days = ResampledDays(submit)
+    was, old, new = (days.means(values) for values in (recorded, before, after))
+    scaled, moved = was * (new + 30) / (old + 30), np.maximum(was + new - old, 0.0)
+    middle = (scaled[0] + moved[0]) / 2
+    # Resampling days shifts the level, which the change does not, so errors are relative to the level of each draw.
+    ways = np.concatenate([way * was[0] / np.maximum(was, 1.0) for way in (scaled, moved)])
+    off = max(_LEAST_FACTOR, float(np.exp(abs(np.log((old[0] + 30) / (was[0] + 30))))))
+    low, high = np.percentile(ways, (2.5, 97.5))
+    low = max(min(low, new[0], middle) / off - WAITED_S, 0.0)
+    high = max(high, new[0], middle) * off + WAITED_S
+    direction = _direction(float(was[0]), old, new)
+    return Forecast(float(was[0]), float(middle), float(low), float(high), direction)
+
+
+def _direction(recorded: float, before: Numbers, after: Numbers) -> str:
+    """Return the direction of the change in waits, if nearly all resamples agree and it exceeds the replay's error."""
+    change, at_first = float(after[0] - before[0]), float(before[0])
+    low, high = np.percentile(after[1:] - before[1:], (2.5, 97.5))
+    if abs(change) < LEAST_CHANGE * at_first and max(abs(low), abs(high)) < max(
+        LEAST_CHANGE_S, LEAST_CHANGE * at_first
+    ):
+        return "as before"
+    if abs(change) < max(LEAST_CHANGE_S, SURE_CHANGE * at_first, abs(at_first - recorded)) or low <= 0 <= high:
+        return "cannot tell"
+    return "less" if change < 0 else "more"

@@ -1,16 +1,34 @@
-"""Compares the policies of a run with each other, and a run with expected completion times."""
+"""Compares policies seed by seed, two runs with each other, and decides how many seeds a comparison needs.
+
+The rule that adds seeds looks at the paired ratios after 8, 16, 32, ... seeds, up to a budget. With L planned looks
+and m comparisons, each interval at each look has confidence 1 - 0.05 / (m L). By Bonferroni's inequality all of them
+hold jointly with a probability of at least 95 %, whenever the rule stops, so repeated looks do not inflate the error. A
+comparison is decided when its interval lies on one side of 1, or within `margin` of 1; decisions are final.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from simsched.errors import input_error, nearest
-from simsched.results.metric_names import find_metric, is_ratio, range_of, ratio_key
-from simsched.results.metrics import HEADLINE, METRICS
+from simsched.results.metrics import HEADLINE, METRICS, Reading, find_metric, is_ratio, range_of, ratio_key
 from simsched.results.reader import Cell, Run
-from simsched.results.statistics import Difference, Estimate, estimate, geometric, paired_difference
+from simsched.results.statistics import (
+    FIRST_LOOK,
+    Difference,
+    Estimate,
+    estimate,
+    geometric,
+    paired_difference,
+    ratio,
+    student_t,
+)
 
 #: The replication of a cell: its seed, and the values of swept keys that count as replications.
 Replica = tuple[Hashable, ...]
@@ -169,12 +187,12 @@ def _with_ratios(rows: list[Row], reference: str) -> list[Row]:
     for row in rows:
         other = next((one for one in references if _same_point(row, one)), None)
         ratios: dict[str, dict[Replica, float]] = {}
-        for ratio, key in wanted.items():
+        for name, key in wanted.items():
             below = {} if other is None else other.values.get(key, {})
             above = row.values.get(key, {})
             values = {replica: above[replica] / below[replica] for replica in above if below.get(replica)}
             if values:
-                ratios[ratio] = values
+                ratios[name] = values
         found.append(replace(row, values={**row.values, **ratios}))
     return found
 
@@ -218,3 +236,259 @@ def _paired(row: Row, other: Row, name: str) -> Difference | None:
 
 def _same_point(row: Row, reference: Row) -> bool:
     return all(key in row.point and row.point[key] == value for key, value in reference.point.items())
+
+
+#: The metrics compared by default.
+COMPARED_METRICS = ("jct_mean_h", "jct_p99_h", "makespan_h")
+_RANKED = "jct_mean_s"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A value in both runs."""
+
+    one: float
+    other: float
+
+    @property
+    def relative(self) -> float:
+        """The first relative to the second, as a fraction above or below it."""
+        return self.one / self.other - 1 if self.other else 0.0
+
+
+@dataclass(frozen=True)
+class PolicyLine:
+    """A metric of one policy: the means over all workloads, and the pairs for each workload."""
+
+    policy: str
+    metric: Reading
+    mean: Pair
+    by_workload: Mapping[str, Pair]
+
+    @property
+    def largest(self) -> float:
+        """The largest relative difference of any workload, with its sign."""
+        return max((pair.relative for pair in self.by_workload.values()), key=abs)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The policies by mean JCT, best first, in both runs."""
+
+    workload: str
+    one: tuple[str, ...]
+    other: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether both runs rank the policies alike."""
+        return self.one == self.other
+
+
+@dataclass(frozen=True)
+class TwoRuns:
+    """A comparison of two runs; each value is the mean over a run's seeds of a policy and a workload."""
+
+    lines: tuple[PolicyLine, ...]
+    rankings: tuple[Ranking, ...]
+
+
+def compare_runs(one: Run, other: Run, metrics: Sequence[str] = COMPARED_METRICS) -> TwoRuns:
+    """Compare two runs on what they have in common: policies by label, workloads by their names in the manifests.
+
+    Raises `InputError` for an unknown metric, a run with a sweep, and runs without anything in common.
+    """
+    readings = [find_metric(name) for name in metrics]
+    found, beside = _by_workload(one), _by_workload(other)
+    workloads = [name for name in found if name in beside]
+    policies = [
+        label for label in one.policies if any(label in found[name] and label in beside[name] for name in workloads)
+    ]
+    if not policies:
+        remedy = f"{one.folder} has {_listed(found)}; {other.folder} has {_listed(beside)}"
+        raise input_error(one.folder, f"has no policy on a workload that {other.folder} has too", remedy)
+    lines = [
+        _line(
+            label,
+            reading,
+            {w: (found[w][label], beside[w][label]) for w in workloads if label in found[w] and label in beside[w]},
+        )
+        for label in policies
+        for reading in readings
+    ]
+    rankings = [_ranking(name, found[name], beside[name]) for name in workloads]
+    return TwoRuns(tuple(lines), tuple(rankings))
+
+
+def _by_workload(run: Run) -> dict[str, dict[str, list[Cell]]]:
+    """Sort the cells of a run by workload and policy."""
+    gathered: dict[str, dict[str, list[Cell]]] = {}
+    for cell in run.cells:
+        swept = [key for key in cell.point if key != "workload"]
+        if swept:
+            raise input_error(
+                run.folder, f"sweeps '{swept[0]}', so a policy has several results", "compare runs without a sweep"
+            )
+        gathered.setdefault(cell.workload_name, {}).setdefault(cell.policy, []).append(cell)
+    return gathered
+
+
+def _listed(found: Mapping[str, Mapping[str, object]]) -> str:
+    policies = sorted({label for labels in found.values() for label in labels})
+    return f"{', '.join(policies)} on {', '.join(sorted(found))}"
+
+
+def _line(label: str, reading: Reading, cells: Mapping[str, tuple[list[Cell], list[Cell]]]) -> PolicyLine:
+    pairs = {name: Pair(_mean(a, reading), _mean(b, reading)) for name, (a, b) in cells.items()}
+    mean = Pair(fmean(pair.one for pair in pairs.values()), fmean(pair.other for pair in pairs.values()))
+    return PolicyLine(label, reading, mean, pairs)
+
+
+def _mean(cells: Sequence[Cell], reading: Reading) -> float:
+    values = [cell.summary[reading.key] * reading.factor for cell in cells if reading.key in cell.summary]
+    if not values:
+        raise input_error(cells[0].folder, f"its summary has no '{reading.key}'", "name a metric that both runs have")
+    return fmean(values)
+
+
+def _ranking(workload: str, one: Mapping[str, list[Cell]], other: Mapping[str, list[Cell]]) -> Ranking:
+    reading = find_metric(_RANKED)
+    both = [label for label in one if label in other]
+    return Ranking(
+        workload,
+        tuple(sorted(both, key=lambda label: _mean(one[label], reading))),
+        tuple(sorted(both, key=lambda label: _mean(other[label], reading))),
+    )
+
+
+#: The probability of any false decision.
+LEVEL = 0.05
+#: The power of a planned comparison, and the confidence of the bound on the pilot's spread.
+POWER, SPREAD_CONFIDENCE = 0.8, 0.8
+_MOST_PLANNED = 100_000
+
+LOWER, HIGHER, ALIKE, OPEN = "lower", "higher", "alike", "open"
+
+
+def looks(most: int) -> tuple[int, ...]:
+    """Return the numbers of seeds of the looks, the budget last."""
+    found = [FIRST_LOOK]
+    while found[-1] < most:
+        found.append(min(2 * found[-1], most))
+    return tuple(min(one, most) for one in found)
+
+
+@dataclass(frozen=True)
+class SeedDecision:
+    """The ratio of a row's metric to the reference's at a look, and the decision: `OPEN` if there is none yet."""
+
+    row: str
+    reference: str
+    ratio: Estimate | None
+    verdict: str
+
+
+def decide(run: Run, metric: str, planned: Sequence[int], margin: float) -> list[SeedDecision]:
+    """Decide each comparison of a run with its reference at one of the `planned` looks.
+
+    An undefined ratio stays open. Raises `InputError` if nothing is compared.
+    """
+    pairs = _pairs(run, metric)
+    confidence = 1 - LEVEL / (len(pairs) * len(planned))
+    key = find_metric(metric).key
+    found = []
+    for row, other in pairs:
+        estimate = ratio(row.values.get(key, {}), other.values.get(key, {}), confidence)
+        found.append(SeedDecision(row.shown_name, other.shown_name, estimate, _verdict(estimate, margin)))
+    return found
+
+
+def kept(before: Sequence[SeedDecision], now: Sequence[SeedDecision]) -> list[SeedDecision]:
+    """Return the decisions of a look, keeping the verdicts of earlier ones."""
+    known = {one.row: one.verdict for one in before if one.verdict != OPEN}
+    return [replace(one, verdict=known.get(one.row, one.verdict)) for one in now]
+
+
+def _verdict(found: Estimate | None, margin: float) -> str:
+    if found is None or found.low is None or found.high is None:
+        return OPEN
+    if 1 - margin <= found.low and found.high <= 1 + margin:
+        return ALIKE
+    return LOWER if found.high < 1 else HIGHER if found.low > 1 else OPEN
+
+
+def _pairs(run: Run, metric: str) -> list[tuple[Row, Row]]:
+    rows = comparison(run, run.replicated_over)
+    label = run.reference or rows[0].policy
+    found = [(row, other) for row in rows if (other := reference_of(row, rows, label)) is not None and other is not row]
+    if not found:
+        raise input_error(run.folder, f"compares nothing with '{label}'", "run two policies or more")
+    return found
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The seeds that a comparison needs to detect a difference, from a pilot of `seeds`; None if unknown.
+
+    `spread` is the standard deviation of the logarithms of the paired ratios.
+    """
+
+    row: str
+    reference: str
+    seeds: int
+    ratio: Estimate | None
+    spread: float | None
+    needed: int | None
+
+
+def plan(run: Run, metric: str, difference: float) -> list[Planned]:
+    """Return how many seeds each comparison of a pilot needs to detect that two means differ by a share `difference`.
+
+    Jointly at `LEVEL` (Bonferroni), each with power `POWER`. The spread is the upper confidence bound of the
+    pilot's (Browne, Statistics in Medicine 14, 1995), since an estimate from few seeds is too low as often as too high;
+    the effect is the one of interest rather than the pilot's, which may not be real.
+    """
+    pairs = _pairs(run, metric)
+    key = find_metric(metric).key
+    found = []
+    for row, other in pairs:
+        values, reference = row.values.get(key, {}), other.values.get(key, {})
+        both = [(values[one], reference[one]) for one in values if one in reference]
+        logs = [math.log(a / b) for a, b in both if a > 0 and b > 0]
+        usable = len(logs) == len(both) > 1
+        spread = float(np.std(logs, ddof=1)) if usable else None
+        needed = None if spread is None else seeds_needed(spread, len(logs), difference, LEVEL / len(pairs))
+        estimate = ratio(values, reference)
+        found.append(Planned(row.shown_name, other.shown_name, len(both), estimate, spread, needed))
+    return found
+
+
+def seeds_needed(spread: float, pilot: int, difference: float, level: float) -> int | None:
+    """Return the least n with sqrt(n) log(1 + difference) / s >= t(1 - level / 2) + t(POWER), n - 1 degrees.
+
+    s is the upper bound of the `spread` of a `pilot` with this many seeds. None if n would be very large.
+    """
+    from scipy.special import chdtri  # slow to load
+
+    bound = spread * math.sqrt((pilot - 1) / float(chdtri(pilot - 1, SPREAD_CONFIDENCE)))
+    effect = math.log1p(difference)
+
+    def enough(n: int) -> bool:
+        quantiles = student_t(n - 1, 1 - level) + student_t(n - 1, 2 * POWER - 1)
+        return math.sqrt(n) * effect >= bound * quantiles
+
+    high = 2
+    while not enough(high):
+        high *= 2
+        if high > _MOST_PLANNED:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def undecided(found: Sequence[SeedDecision]) -> Mapping[str, SeedDecision]:
+    """Return the open decisions, by row."""
+    return {one.row: one for one in found if one.verdict == OPEN}

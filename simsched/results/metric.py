@@ -1,4 +1,4 @@
-"""The definition of a metric: a pure function of the tables of one cell."""
+"""The definition of a metric, a pure function of the tables of one cell, and what metrics are made of."""
 
 from __future__ import annotations
 
@@ -12,11 +12,48 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.arithmetic import ordered_sum
-from simsched.results.power import Power
+from simsched.arithmetic import dot, ordered_sum
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class NodeMake:
+    """A number of equal nodes."""
+
+    nodes: int
+    gpus_per_node: int
+    gpu_type: str
+
+
+@dataclass(frozen=True)
+class Power:
+    """What GPUs and nodes draw, in watts; `makes` are runs of equal nodes in the order of their indices."""
+
+    makes: tuple[NodeMake, ...]
+    idle_w: Mapping[str, float]
+    busy_w: Mapping[str, float]
+    node_w: float = 0.0
+    asleep_w: float = 0.0
+
+    @classmethod
+    def of(cls, cluster: Iterable[Mapping[str, Any]], power: Mapping[str, Any]) -> Power:
+        """Read it from the sections `cluster` and `power` of a cell's manifest."""
+        makes = tuple(NodeMake(run["nodes"], run["gpus_per_node"], run["gpu_type"]) for run in cluster)
+        idle_w, busy_w = ({kind: gpu[state] for kind, gpu in power["gpus"].items()} for state in ("idle_w", "busy_w"))
+        return cls(makes, idle_w, busy_w, power["node_w"], power["asleep_w"])
+
+    @property
+    def nodes(self) -> int:
+        """Count the nodes."""
+        return sum(make.nodes for make in self.makes)
+
+    @property
+    def types(self) -> list[str]:
+        """List the GPU types."""
+        return sorted({make.gpu_type for make in self.makes})
+
 
 SECONDS_PER_HOUR = 3600
 #: The greatest values of bounded units.
@@ -204,3 +241,49 @@ def jain_index(values: Sequence[float]) -> float:
     """Return Jain's fairness index, (sum x)^2 / (n sum x^2); 1 for no values. Source: Jain et al. (1984)."""
     squares = ordered_sum(value * value for value in values)
     return ordered_sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def integral(rounds: pd.DataFrame | Columns, column: str, until_s: int) -> int:
+    """Integrate an integer column of the table of rounds from second 0 to `until_s`.
+
+    The unit is that of the column times seconds; 0 without decisions.
+    """
+    start, end, value = held_between_rounds(rounds, column, until_s)
+    end -= start
+    return round(dot(end, value))
+
+
+def held_between_rounds(rounds: pd.DataFrame | Columns, column: str, until_s: float) -> tuple[Floats, Floats, Floats]:
+    """Return start, end (seconds) and value of the intervals up to `until_s` in which a column of the rounds holds.
+
+    A value holds from its decision to the next one, the first from second 0; of several decisions in one second the
+    last counts.
+    """
+    start = np.array(rounds["time_s"], dtype=np.float64)
+    np.minimum(start, until_s, out=start)
+    start[:1] = 0.0
+    end = np.append(start[1:], until_s)[: len(start)]
+    lasting = end > start
+    start, end = start[lasting], end[lasting]
+    return start, end, np.asarray(rounds[column])[lasting].astype(np.float64, copy=False)
+
+
+def integrals(start: Floats, end: Floats, weight: Floats, edges: Floats) -> Floats:
+    """Integrate over each bin the sum of the weights of the intervals that cover an instant."""
+    return np.diff(integral_until(start, end, weight, edges))
+
+
+def integral_until(start: Floats, end: Floats, weight: Floats, until: Floats) -> Floats:
+    """Integrate from the left, up to each of some instants, the sum of the weights of the intervals that cover one.
+
+    The sum is a step function of time: its integral is piecewise linear between the breakpoints.
+    """
+    if not len(start):
+        return np.zeros(until.shape)
+    times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    level = np.cumsum(np.bincount(place, weights=np.concatenate([weight, -weight])))
+    sums = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))])
+    return np.asarray(np.interp(until, times, sums), dtype=np.float64)

@@ -9,20 +9,42 @@ divided by that of the reference policy under the same seed ends in `_ratio`, as
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from simsched.results.energy import ENERGY_METRICS
-from simsched.results.metric import ALWAYS, IF_THERE, Columns, LossTable, Metric, Tables, means_by
-from simsched.results.occasional_metrics import DEADLINE_METRICS, FAILURE_METRICS
-from simsched.results.placement_metrics import PLACEMENT_METRICS
-from simsched.results.power import Power
+from simsched.errors import InputError, input_error, nearest
+from simsched.results.fairness import RHO_METRICS
+from simsched.results.job_metrics import (
+    COMPLETION_METRICS,
+    DEADLINE_METRICS,
+    FAILURE_METRICS,
+    RUNNING_METRICS,
+    WAITING_METRICS,
+)
+from simsched.results.metric import (
+    ALWAYS,
+    IF_THERE,
+    SECONDS_PER_HOUR,
+    Columns,
+    LossTable,
+    Metric,
+    Power,
+    Tables,
+    means_by,
+)
 from simsched.results.quality import QUALITY_METRICS
-from simsched.results.rho_metrics import RHO_METRICS
-from simsched.results.time_metrics import COMPLETION_METRICS, RUNNING_METRICS, WAITING_METRICS
-from simsched.results.trials import TRIAL_METRICS
-from simsched.results.usage_metrics import HOURS_METRICS, SHARING_METRICS, UTILISATION_METRICS
+from simsched.results.sheets import TRIAL_METRICS
+from simsched.results.statistics import ANY_VALUE, Range
+from simsched.results.usage_metrics import (
+    ENERGY_METRICS,
+    HOURS_METRICS,
+    PLACEMENT_METRICS,
+    SHARING_METRICS,
+    UTILISATION_METRICS,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,3 +116,80 @@ def metrics_markdown() -> str:
     lines = ["| metric | unit | better | formula |", "|---|---|---|---|"]
     lines += [f"| `{m.name}` | {m.unit} | {m.better} | {m.meaning} |" for m in METRICS.values()]
     return "\n".join(lines) + "\n"
+
+
+_NAME = re.compile(r"(?P<name>\w+)(\[(?P<application>[^\]]+)\])?")
+_RATIO = "_ratio"
+_SECONDS = {"_s": 1, "_min": 60, "_h": SECONDS_PER_HOUR}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A metric as a user named it.
+
+    Summaries store it under `key`, in `stored_unit`; multiplied by `factor` it is in the requested `unit`.
+    """
+
+    key: str
+    title: str
+    unit: str
+    better: str
+    factor: float
+    stored_unit: str
+
+
+def find_metric(name: str) -> Reading:
+    """Look up a metric by the name that a user wrote.
+
+    The suffix of a time gives its unit (seconds, minutes or hours): `makespan_h` reads `makespan_s` divided by
+    3600. A bracket selects an application, a tenant or a GPU type, `jct_mean_h[imagenet]`, or, of rho, leaves one out:
+    `rho_above_1[all but ncf]`. The unit `_ratio` divides by the reference policy's: `makespan_ratio`. Raises
+    `InputError` on other names.
+    """
+    match = _NAME.fullmatch(name)
+    stem, application = (match["name"], match["application"]) if match else (name, None)
+    for ending, seconds in _SECONDS.items():
+        metric = METRICS.get(stem.removesuffix(ending) + "_s") if stem.endswith(ending) else None
+        if metric is not None and (application is None or _can_be_of(metric, application)):
+            unit = ending.removeprefix("_")
+            return _reading(metric, application, unit, 1 / seconds)
+    divided = stem.removesuffix(_RATIO)
+    metric = METRICS.get(divided + "_s", METRICS.get(divided)) if stem.endswith(_RATIO) else None
+    if metric is not None and (application is None or metric.of == "groups and types"):
+        whole = _reading(metric, application, "", 1.0)
+        return replace(whole, key=ratio_key(whole.key), title=f"{whole.title} / reference's", stored_unit="")
+    if stem in METRICS and (application is None or _can_be_of(METRICS[stem], application)):
+        return _reading(METRICS[stem], application, METRICS[stem].unit, 1.0)
+    raise _unknown(name)
+
+
+def _can_be_of(metric: Metric, part: str) -> bool:
+    """Return whether a metric exists for a part of a run."""
+    return bool(metric.of) and part.startswith("all but ") == (metric.of == "all but an application")
+
+
+def range_of(key: str) -> Range:
+    """Return the range of a metric of the summaries, including metrics of one application, tenant or type."""
+    metric = METRICS.get(key.partition("[")[0])
+    return ANY_VALUE if metric is None else metric.range
+
+
+def ratio_key(key: str) -> str:
+    """Return the key of the ratio of a metric to the reference's: `jct_mean_ratio[a]` for `jct_mean_s[a]`."""
+    name, bracket, rest = key.partition("[")
+    return name.removesuffix("_s") + _RATIO + bracket + rest
+
+
+def is_ratio(key: str) -> bool:
+    """Return whether a key of the summaries is that of a ratio to the reference's."""
+    return key not in METRICS and key.partition("[")[0].endswith(_RATIO)
+
+
+def _reading(metric: Metric, application: str | None, unit: str, factor: float) -> Reading:
+    key = metric.name if application is None else f"{metric.name}[{application}]"
+    title = metric.title if application is None else f"{metric.title} of {application}"
+    return Reading(key, title, unit, metric.better, factor, metric.unit)
+
+
+def _unknown(name: str) -> InputError:
+    return input_error("metric", f"there is no metric '{name}'", nearest(name, METRICS))

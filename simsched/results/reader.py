@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 from simsched.errors import InputError, Problem, input_error
 from simsched.knowledge import marked
 from simsched.outlets import csv_cell, one_line, visible
-from simsched.results.arrow_columns import arrow_schema
-from simsched.results.arrow_tables import ROWS_FOR_THREADS, columns_of, read_arrow
-from simsched.results.fairness import read_fairness
+from simsched.results.arrow import ROWS_FOR_THREADS, arrow_schema, columns_of, read_arrow
+from simsched.results.fairness import read_fairness, summarise_rho, summarise_rho_without
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, check, is_sealed
 from simsched.results.metric import Columns
-from simsched.results.metric_names import range_of
-from simsched.results.rho_metrics import summarise_rho, summarise_rho_without
+from simsched.results.metrics import range_of
 from simsched.results.rows import TABLES
 from simsched.results.sheets import CurvePoint
 from simsched.results.stored import (

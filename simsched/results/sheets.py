@@ -1,4 +1,4 @@
-"""The CSV files next to the tables of a cell, and published curves digitised from figures."""
+"""The CSV files next to the tables of a cell: published curves, and the trials of hyper-parameter tuning."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from simsched.errors import InputError, Problem, input_error
 from simsched.files import written_aside
 from simsched.outlets import csv_cell
+from simsched.results.metric import HIGHER, IF_THERE, Metric, Tables
 from simsched.results.rows import LARGEST
 
 if TYPE_CHECKING:
@@ -74,3 +75,43 @@ def read_curves(path: Path) -> tuple[CurvePoint, ...]:
         raise InputError(*(Problem(str(path), f"x or y is not a number in {','.join(row)}") for row in rows))
     table = table.assign(x=numbers["x"].astype(float), y=numbers["y"].astype(float))
     return tuple(CurvePoint(*row) for row in table.itertuples(index=False, name=None))
+
+
+TRIALS_FILE = "trials.csv"
+_TOP = 5
+#: Columns that every such file has; the others are the hyper-parameters.
+_TRIAL_COLUMNS = ("job_id", "submit_time_s", "end_time_s", "accuracy")
+
+
+def write_trials(folder: Path, trials: pd.DataFrame) -> None:
+    """Write the trials of a cell in order of completion, atomically."""
+    write_sheet(Path(folder) / TRIALS_FILE, trials)
+
+
+def read_trials(folder: Path) -> pd.DataFrame | None:
+    """Read the trials of a cell, None if it is not a tuning run; `InputError` if the file is damaged."""
+    path = Path(folder) / TRIALS_FILE
+    return read_sheet(path, _TRIAL_COLUMNS) if path.is_file() else None
+
+
+def _best(tables: Tables) -> list[float]:
+    return sorted(tables.accuracies or (), reverse=True)[:_TOP]
+
+
+def _accuracy(tables: Tables) -> float | None:
+    best = _best(tables)
+    return float(np.mean(best)) if best else None
+
+
+def _accuracy_spread(tables: Tables) -> float | None:
+    best = _best(tables)
+    return float(np.std(best, ddof=1)) if len(best) > 1 else None
+
+
+#: The metrics of trials.
+TRIAL_METRICS = (
+    Metric("top5_accuracy", "top-5 accuracy", "%", HIGHER,
+           "mean accuracy of the five best trials of hyper-parameter tuning", _accuracy, shown=IF_THERE),
+    Metric("top5_accuracy_sd", "sd of top-5 accuracy", "%", "",
+           "standard deviation (n - 1) of the accuracies of these five", _accuracy_spread, shown=IF_THERE),
+)  # fmt: skip

@@ -1,11 +1,17 @@
-"""Usage of GPUs and nodes: utilisation, efficiency, hours, and costs if they have prices."""
+"""Metrics of GPUs and nodes: utilisation, efficiency, hours, costs, placement, and energy.
+
+A GPU draws `busy_w` while held, and `idle_w` while free on a node that is up or coming up; a node draws `node_w`
+besides its GPUs while it is up or coming up, and `asleep_w` in total otherwise. A held GPU counts as fully loaded, so
+the energy is an upper estimate.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
-from simsched.arithmetic import dot
-from simsched.results.integrals import integral
+from simsched.arithmetic import dot, ordered_sum
 from simsched.results.metric import (
     ALWAYS,
     HIGHER,
@@ -14,7 +20,10 @@ from simsched.results.metric import (
     SECONDS_PER_HOUR,
     Columns,
     Metric,
+    Power,
     Tables,
+    held_between_rounds,
+    integral,
     makespan_s,
     ratio,
     total,
@@ -153,4 +162,145 @@ SHARING_METRICS = (
            "sum over intervals of seconds * `gpus` * `relative_speed`, 0 while restarting, / sum of seconds * `gpus` * "
            "`gpu_share`: what the jobs on a GPU that is held achieve together; 1 if none is shared; "
            "absent if jobs take parts of GPUs", _speed_per_gpu, shown=IF_THERE),
+)  # fmt: skip
+
+
+def _share(column: str) -> Callable[[Tables], float | None]:
+    """Return the share of free GPU-seconds that is stranded, over the time in which jobs wait."""
+
+    def compute(tables: Tables) -> float | None:
+        rounds, until_s = tables.decided, makespan_s(tables)
+        if rounds is None or column not in rounds or until_s is None:
+            return None
+        waiting = rounds["active_jobs"] > rounds["running_jobs"]
+        free = np.where(waiting, rounds["available_gpus"] - rounds["allocated_gpus"], 0)
+        lost = np.where(waiting, rounds[column], 0)
+        arrays = {"time_s": rounds["time_s"], "free_gpus": free, "lost_gpus": lost}
+        both = Columns(arrays, len(rounds), arrays.__getitem__)
+        start, end, free_gpus = held_between_rounds(both, "free_gpus", until_s)
+        *_, lost_gpus = held_between_rounds(both, "lost_gpus", until_s)
+        return ratio(dot(end - start, lost_gpus), dot(end - start, free_gpus))
+
+    return compute
+
+
+def _room(tables: Tables) -> float | None:
+    """Return the mean over time of the largest job that fits in one domain."""
+    rounds, until_s = tables.decided, makespan_s(tables)
+    if rounds is None or "fits_in_domain_gpus" not in rounds or until_s is None:
+        return None
+    start, end, fits = held_between_rounds(rounds, "fits_in_domain_gpus", until_s)
+    return ratio(dot(end - start, fits), until_s)
+
+
+def _crossing(tables: Tables) -> float | None:
+    intervals = tables.held
+    if intervals is None or "levels_crossed" not in intervals:
+        return None
+    gpu_s = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"]
+    return ratio(float(gpu_s[intervals["levels_crossed"] > 0].sum()), float(gpu_s.sum()))
+
+
+_MEANING = "`{}` / free GPUs, both integrated over the time in which jobs wait; needs `engine.fragmentation`"
+
+_FRAGMENTATION = tuple(
+    Metric(name, title, "share", LOWER, _MEANING.format(column), _share(column))
+    for name, title, column in (
+        ("fragmentation", "fragmentation", "stranded_gpus"),
+        ("fragmentation_by_node", "fragmentation by node", "stranded_by_node_gpus"),
+        ("fragmentation_by_domain", "fragmentation by domain", "stranded_by_domain_gpus"),
+    )
+)
+
+#: The metrics of this module.
+PLACEMENT_METRICS = (
+    *_FRAGMENTATION,
+    Metric("crossing_share", "time across domains", "share", LOWER,
+           "share of the GPU-seconds held by jobs that are in several domains of the lowest level above the nodes",
+           _crossing),
+    Metric("room_in_domain", "largest job in a domain", "GPU", HIGHER,
+           "mean over time of `fits_in_domain_gpus`; needs `engine.fragmentation` and tiers with uplinks", _room),
+)  # fmt: skip
+
+
+#: Watt-seconds in a kilowatt-hour.
+WATT_S_PER_KWH = 3.6e6
+
+
+def energy_kwh(tables: Tables) -> float | None:
+    """Return the energy drawn from second 0 to the last completion; None if power or tables are unknown."""
+    parts = _gpu_seconds(tables)
+    if parts is None or tables.power is None:
+        return None
+    power = tables.power
+    busy_ws = ordered_sum(power.busy_w[kind] * busy_s for kind, (busy_s, _) in parts.items())
+    return (busy_ws + _unused_ws(tables, power, parts)) / WATT_S_PER_KWH
+
+
+def unused_energy_kwh(tables: Tables) -> float | None:
+    """Return the energy not drawn by GPUs that jobs hold."""
+    parts = _gpu_seconds(tables)
+    if parts is None or tables.power is None:
+        return None
+    return _unused_ws(tables, tables.power, parts) / WATT_S_PER_KWH
+
+
+def _unused_ws(tables: Tables, power: Power, parts: Mapping[str, tuple[float, float]]) -> float:
+    assert tables.decided is not None  # otherwise there would be no parts
+    span_s = int(makespan_s(tables) or 0)
+    up_s = integral(tables.decided, "provisioned_nodes", span_s)
+    gpus_ws = ordered_sum(power.idle_w[kind] * idle_s for kind, (_, idle_s) in parts.items())
+    return gpus_ws + power.node_w * up_s + power.asleep_w * (power.nodes * span_s - up_s)
+
+
+def _gpu_seconds(tables: Tables) -> dict[str, tuple[float, float]] | None:
+    """Return by type the held GPU-seconds, and the powered and free ones."""
+    span_s = makespan_s(tables)
+    if tables.power is None or tables.held is None or tables.decided is None or span_s is None:
+        return None
+    held = _energy_held_gpu_s(tables.held, tables.power)
+    powered = _powered_gpu_s(tables.decided, tables.power, span_s)
+    if powered is None or held is None:
+        return None
+    return {kind: (held[kind], powered[kind] - held[kind]) for kind in powered}
+
+
+def _energy_held_gpu_s(allocations: Columns, power: Power) -> dict[str, float] | None:
+    """Return the GPU-seconds held by type; a GPU that several jobs share counts once."""
+    seconds = (allocations["end_s"] - allocations["start_s"]).astype(np.float64)
+    if "gpu_share" in allocations:
+        seconds = seconds * allocations["gpu_share"]
+    if len(power.types) == 1:
+        return {power.types[0]: dot(seconds, allocations["gpus"])}
+    if "placement" not in allocations:
+        return None
+    kind_of = [make.gpu_type for make in power.makes for _ in range(make.nodes)]
+    held = dict.fromkeys(power.types, 0.0)
+    for placement, time_s in zip(allocations["placement"], seconds, strict=True):
+        for pair in placement.split():
+            node, gpus = pair.split(":")
+            held[kind_of[int(node)]] += int(gpus) * float(time_s)
+    return held
+
+
+def _powered_gpu_s(rounds: Columns, power: Power, span_s: float) -> dict[str, float] | None:
+    """Return the GPU-seconds of nodes that were up or coming up, by type; None if the rounds lack them."""
+    if len({(make.gpus_per_node, make.gpu_type) for make in power.makes}) == 1:
+        make = power.makes[0]
+        return {make.gpu_type: float(make.gpus_per_node * integral(rounds, "provisioned_nodes", int(span_s)))}
+    if "provisioned_gpus" not in rounds:
+        return None
+    rows = [dict(row) for row in rounds["provisioned_gpus"]]
+    by_type = {kind: np.array([row.get(kind, np.nan) for row in rows], dtype=np.float64) for kind in power.types}
+    arrays = {**by_type, "time_s": rounds["time_s"]}
+    counts = Columns(arrays, len(rounds), arrays.__getitem__)
+    return {kind: float(integral(counts, kind, int(span_s))) for kind in power.types}
+
+
+ENERGY_METRICS = (
+    Metric("energy_kwh", "energy", "kWh", LOWER,
+           "integral from second 0 to `makespan_s`: held GPUs * `busy_w`, free GPUs of nodes up or coming up * "
+           "`idle_w`, these nodes * `node_w`, all others * `asleep_w` (`cluster.power`)", energy_kwh, shown=IF_THERE),
+    Metric("unused_energy_kwh", "energy of unheld resources", "kWh", LOWER,
+           "`energy_kwh` without the GPUs that jobs held", unused_energy_kwh),
 )  # fmt: skip

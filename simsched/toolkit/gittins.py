@@ -6,7 +6,6 @@ service of similar jobs (Tiresias, section 3.2.1); a given service quantum D rep
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import input_error
-from simsched.reading import read_text
+from simsched.reading import number, read_text
 
 _MOST_SAMPLES = 2000
 
@@ -113,19 +112,12 @@ class IndexTable:
 def _read(path: Path) -> list[float]:
     lines = read_text(path).splitlines()
     samples: list[float] = []
-    for number, line in enumerate(lines, start=1):
+    for row, line in enumerate(lines, start=1):
         try:
-            samples.append(_seconds(line))
+            samples.append(number(line, "the line"))
         except ValueError:
-            if number > 1 and line.strip():  # the first line may be a header
-                raise input_error(path, f"'{line.strip()}' is not a number of GPU-seconds", line=number) from None
+            if row > 1 and line.strip():  # the first line may be a header
+                raise input_error(path, f"'{line.strip()}' is not a number of GPU-seconds", line=row) from None
     if not any(sample > 0 for sample in samples):
         raise input_error(path, "holds no service above 0", "give one number of GPU-seconds a line")
     return samples
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from simsched.arithmetic import dot, exp, log, times
 from simsched.errors import input_error
+from simsched.jit import jit, leaf
 
 Numbers = npt.NDArray[np.float64]
 
@@ -80,7 +81,7 @@ def _inverse(powers: Numbers, y: Numbers, weights: Numbers, floor: float) -> tup
     # To first order, weights of above^2 turn errors of the inverse into errors of the loss.
     root = np.sqrt(weights) * above**2
     scale = powers.max(axis=0)
-    from simsched.toolkit.least_squares import nonnegative  # brings numba
+    from simsched.toolkit.loss_curves import nonnegative  # brings numba
 
     coefficients = nonnegative(powers / scale * root[:, None], root / above) / scale
     inverse = times(powers, coefficients)
@@ -219,3 +220,60 @@ def fit_convergence(steps: Sequence[float], losses: Sequence[float]) -> Converge
     fits = [(*_inverse(powers, y, weights, float(floor)), float(floor)) for floor in grid]
     (slope, offset), residual, floor = min(fits, key=lambda fit: fit[1])
     return Convergence(slope, offset, floor, residual)
+
+
+_DEPENDENT = 1e-12  # of a column's length; a smaller residual against earlier columns is rounding
+
+
+@jit
+def nonnegative(columns: Numbers, target: Numbers) -> Numbers:
+    """Return the multiples of about ten columns at most, shape (n, k), that come closest to a target, shape (n,).
+
+    Every subset of columns is solved by orthogonal projection (modified Gram-Schmidt); the best without a negative
+    multiple is the optimum.
+    """
+    count, most = columns.shape
+    best, least = np.zeros(most), _product(target, target)
+    across, along = np.empty((most, count)), np.zeros((most, most))
+    share, found, which = np.empty(most), np.empty(most), np.empty(most, np.int64)
+    for chosen in range(1, 2**most):
+        size, left = 0, target.copy()
+        for j in range(most):
+            if (chosen >> j) % 2 == 0:
+                continue
+            rest = columns[:, j].copy()
+            whole = _product(rest, rest)
+            for i in range(size):
+                along[i, size] = _product(across[i], rest)
+                rest -= along[i, size] * across[i]
+            length = np.sqrt(_product(rest, rest))
+            if length <= _DEPENDENT * np.sqrt(whole):
+                continue
+            along[size, size], which[size] = length, j
+            for n in range(count):  # numba takes three seconds to compile an assignment of slices
+                across[size, n] = rest[n] / length
+            share[size] = _product(across[size], left)
+            left -= share[size] * across[size]
+            size += 1
+        usable = size > 0
+        for i in range(size - 1, -1, -1):
+            found[i] = share[i]
+            for j in range(i + 1, size):
+                found[i] -= along[i, j] * found[j]
+            found[i] /= along[i, i]
+            usable = usable and found[i] >= 0
+        error = _product(left, left)
+        if usable and error < least:
+            least = error
+            best[:] = 0.0
+            for i in range(size):
+                best[which[i]] = found[i]
+    return best
+
+
+@leaf
+def _product(one: Numbers, other: Numbers) -> float:
+    total = 0.0
+    for i in range(one.shape[0]):
+        total += one[i] * other[i]
+    return total

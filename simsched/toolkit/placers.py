@@ -24,13 +24,14 @@ def _most_free(pool: Pool, gpus: int) -> Allocation | None:
     for count in range(len(nodes_with) - 1, gpus - 1, -1):
         nodes = nodes_with[count]
         if nodes:  # one node is nearly always enough
-            return ((lowest_node(nodes), gpus),)
+            return (((nodes & -nodes).bit_length() - 1, gpus),)
     return _fill(pool.most_free(), gpus)
 
 
 def _fragments(pool: Pool, gpus: int) -> Allocation | None:
     if gpus < len(pool.nodes_with) and pool.nodes_with[gpus]:
-        return ((lowest_node(pool.nodes_with[gpus]), gpus),)
+        nodes = pool.nodes_with[gpus]
+        return (((nodes & -nodes).bit_length() - 1, gpus),)
     return _fill(pool.least_free(), gpus)
 
 

@@ -12,10 +12,9 @@ order of the types).
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from operator import itemgetter
-from typing import NamedTuple
 
 from simsched.model import NOTHING, Allocation, Capacity, Placer
 from simsched.policy import JobView, Reasons, View, Why
@@ -24,11 +23,8 @@ from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
 __all__ = ["Changes", "Key", "PriorityScheduler"]
 
 
-class Changes(NamedTuple):
-    """A scheduler's changes: allocations of jobs that start or move, and jobs that lose their GPUs."""
-
-    start: dict[str, Allocation]
-    stop: list[str]
+#: A scheduler's changes: allocations of jobs that start or move, and jobs that lose their GPUs.
+Changes = tuple[dict[str, Allocation], list[str]]
 
 
 class PriorityScheduler:
@@ -44,19 +40,19 @@ class PriorityScheduler:
         self._blocking = blocking
         self._fresh_key: Callable[[str], Key] | None = None
         self._entries: dict[str, Entry] = {}
-        self._waiting = Waiting()
+        self._waiting = Waiting(list)
         self._running = [Running()]
         self._shown_up: Sequence[bool] = ()
         self._free = Capacity((), (), ())
         #: The job that was added last.
         self._newest: Entry | None = None
-        self._numbers, self._versions = count(), count()
+        self._added = self._version = 0
         #: Placers may refuse, so the walk places jobs as it goes, not afterwards.
         self._at_once = False
         #: Receives the order and why jobs wait, if reasons are kept.
         self._reasons: Reasons | None = None
         # The state of one walk.
-        self._changes = Changes({}, [])
+        self._changes: Changes = ({}, [])
         self._heads: list[Item] = []
         self._admitted: dict[Entry, int] = {}
         self._stopped: list[Entry] = []
@@ -90,7 +86,7 @@ class PriorityScheduler:
     def update(self, view: View) -> None:
         """Forget finished jobs, and notice jobs that lost their GPUs and nodes that went down or came back."""
         up, self._reasons = view.up, view.reasons
-        if view.lost or ((up is not self._shown_up or isinstance(up, list)) and list(up) != self._free.up):
+        if view.lost or ((up is not self._shown_up or type(up) is list) and list(up) != self._free.up):
             self._look_again(view)
             return
         self._shown_up = up
@@ -105,7 +101,8 @@ class PriorityScheduler:
     def add(self, job: JobView, key: Key, placer: Placer) -> None:
         """Let a job wait for GPUs that `placer` will choose."""
         types = self._free.fitting(job.facts)
-        entry = self._newest = self._entries[job.id] = Entry(job, key, placer, next(self._numbers), types)
+        entry = self._newest = self._entries[job.id] = Entry(job, key, placer, self._added, types)
+        self._added += 1
         if self._blocking:  # the first job of all decides, so they share a queue
             entry.kind = (0, "", ())
         self._at_once |= entry.placer.waits
@@ -130,6 +127,14 @@ class PriorityScheduler:
             entry.key = key
             self._wait(entry)
 
+    def rekey_running(self, key: Callable[[str], Key]) -> None:
+        """Change the priorities of all running jobs."""
+        for on in self._running:
+            for item in on.items:
+                item[3].key = key(item[3].id)
+            on.items = [(item[3].key, *item[1:]) for item in on.items]
+            on.items.sort()
+
     def schedule(self, fresh_key: Callable[[str], Key] | None = None) -> Changes:
         """Decide who starts, moves and stops, and assume that it happens.
 
@@ -137,7 +142,7 @@ class PriorityScheduler:
         about to lose their GPUs.
         """
         self._fresh_key = fresh_key
-        changes = self._changes = tuple.__new__(Changes, ({}, []))  # half the time of calling the class
+        changes = self._changes = ({}, [])
         waiting = len(self._entries)
         for on in self._running:
             waiting -= len(on.items)
@@ -174,7 +179,7 @@ class PriorityScheduler:
         for kind in entry.types:
             allocation = free.choose_of(kind, entry.placer, entry.gpus)
             if allocation is not None:
-                self._waiting.queues[entry.kind].clear()  # nobody else waits: the rest of the queue is stale
+                self._waiting[entry.kind].clear()  # nobody else waits: the rest of the queue is stale
                 self._place(entry, allocation)
                 return True
         return False
@@ -188,7 +193,7 @@ class PriorityScheduler:
         largest, one_type = max(most), len(most) == 1
         self._heads = [
             queue[0]
-            for (gpus, _, types), queue in self._waiting.queues.items()
+            for (gpus, _, types), queue in self._waiting.items()
             if queue
             and (self._blocking or (gpus <= largest and (one_type or any(gpus <= most[kind] for kind in types))))
             and first(queue)
@@ -202,7 +207,7 @@ class PriorityScheduler:
             if entry.allocation:  # it ran until a more urgent job wanted its GPUs
                 self._reconsider(entry)
             elif self._admit(entry, entry.types):
-                queue = self._waiting.queues[entry.kind]
+                queue = self._waiting[entry.kind]
                 heapq.heappop(queue)
                 if first(queue):
                     heapq.heappush(heads, queue[0])
@@ -214,7 +219,7 @@ class PriorityScheduler:
                 self._free.give_back(entry.allocation, entry.shape)
             entry.allocation = NOTHING
             self._wait(entry)
-            self._changes.stop.append(entry.id)
+            self._changes[1].append(entry.id)
         for entry in self._admitted:
             if entry.allocation:  # it moves to another type
                 self._free.give_back(entry.allocation, entry.shape)
@@ -354,22 +359,26 @@ class PriorityScheduler:
         entry.allocation = allocation
         entry.on = self._free.type_of(allocation) if len(self._running) > 1 else 0
         self._join(entry)
-        self._changes.start[entry.id] = allocation
+        self._changes[0][entry.id] = allocation
 
     def _wait(self, entry: Entry) -> None:
-        entry.version = next(self._versions)
-        self._waiting.push(entry)
+        self._version += 1
+        entry.version = self._version
+        heapq.heappush(self._waiting[entry.kind], (entry.key, entry.number, entry.version, entry))
 
     def _join(self, entry: Entry) -> None:
-        entry.version = next(self._versions)
-        self._running[entry.on].join(entry)
+        self._version += 1
+        entry.version = self._version
+        on = self._running[entry.on]
+        on.gpus += entry.gpus
+        insort(on.items, (entry.key, entry.number, entry.version, entry))
 
     def _look_again(self, view: View) -> None:
         """Read who holds what from the view, after the nodes change or at the first decision."""
         self._free = Capacity.of(view)
         entries = [entry for job_id, entry in self._entries.items() if job_id in view.jobs]
         self._entries = {entry.id: entry for entry in entries}
-        self._waiting, self._running = Waiting(), [Running() for _ in self._free.types]
+        self._waiting, self._running = Waiting(list), [Running() for _ in self._free.types]
         for entry in entries:
             entry.allocation = view.jobs[entry.id].allocation
             if entry.allocation:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
+from bisect import bisect_left
+from collections import defaultdict
 
 from simsched.model import NOTHING, Allocation, Placer
 from simsched.policy import JobView
@@ -23,7 +24,7 @@ class Entry:
         self.gpus = gpus = job.request.num_gpus
         self.key = key
         self.shape = job.request.shape
-        self.placer = placer.within(self.shape)
+        self.placer = placer if self.shape is None else placer.within(self.shape)
         self.types = types
         self.kind = (gpus, self.placer.name, types)
         self.number = number
@@ -47,14 +48,9 @@ class Running:
         self.gpus = 0
         self.budget = 0
 
-    def join(self, entry: Entry) -> None:
-        """Add a job."""
-        insort(self.items, (entry.key, entry.number, entry.version, entry))
-        self.gpus += entry.gpus
-
     def leave(self, entry: Entry) -> None:
         """Remove a job."""
-        del self.items[self.place_of(entry)]
+        del self.items[bisect_left(self.items, (entry.key, entry.number))]
         self.gpus -= entry.gpus
 
     def place_of(self, entry: Entry) -> int:
@@ -62,20 +58,8 @@ class Running:
         return bisect_left(self.items, (entry.key, entry.number))
 
 
-class Waiting:
-    """Waiting jobs: those that fit alike share a heap, and any fits only if the first one does."""
-
-    __slots__ = ("queues",)
-
-    def __init__(self) -> None:
-        self.queues: dict[tuple[int, str, tuple[int, ...]], list[Item]] = {}
-
-    def push(self, entry: Entry) -> None:
-        """Queue a job under a new version."""
-        queue = self.queues.get(entry.kind)
-        if queue is None:
-            queue = self.queues[entry.kind] = []
-        heapq.heappush(queue, (entry.key, entry.number, entry.version, entry))
+#: Waiting jobs: those that fit alike share a heap, and any fits only if the first one does.
+Waiting = defaultdict[tuple[int, str, tuple[int, ...]], list[Item]]
 
 
 def first(queue: list[Item]) -> bool:

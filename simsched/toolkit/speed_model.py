@@ -55,7 +55,7 @@ def fit_speed(samples: Sequence[SpeedSample], batch_size: int) -> SpeedModel:
         raise input_error("speed samples", "are missing, or without speed or workers", "measure a few steps first")
     seconds = np.array([1 / sample.steps_per_s for sample in samples])
     design = np.array([_terms(batch_size, sample.workers) for sample in samples])
-    from simsched.toolkit.least_squares import nonnegative  # brings numba
+    from simsched.toolkit.loss_curves import nonnegative  # brings numba
 
     theta = nonnegative(design / seconds[:, None], np.ones(len(samples)))
     return SpeedModel(batch_size, tuple(float(value) for value in theta))

@@ -9,7 +9,7 @@ from pathlib import Path
 from simsched.applications.plans.hardware_file import HardwareDocument
 from simsched.errors import InputError, Problem, input_error
 from simsched.model.plans import ModelShape, Plan, Recomputation
-from simsched.reading import read_records
+from simsched.reading import number, read_records, whole_number
 
 _NEEDED = ("gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp", "seconds")
 _OPTIONAL = ("model", "params_b", "ffn", "kv_heads", "vocab", "gated_mlp", "cp", "interleave", "recompute", "zero")
@@ -86,11 +86,8 @@ def _row(cells: Mapping[str, str], hardware: HardwareDocument, line: int) -> Mea
         raise ValueError(f"tp x pp x cp x dp is {plan.gpus}, but 'gpus' is {gpus}")
     if batch % (plan.data * plan.micro_batch):
         raise ValueError(f"a global batch of {batch} is not divisible by dp x micro_batch")
-    try:
-        seconds = float(cells["seconds"])
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
+    seconds = number(cells["seconds"], "column 'seconds'")
+    if seconds <= 0:
         raise ValueError(f"column 'seconds': '{cells['seconds']:.40}' is not a number above 0")
     usual = f"{cells['params_b']}B" if cells.get("params_b") else f"h{shape.hidden} L{shape.layers}"
     return MeasuredStep(cells.get("model") or usual, shape, plan, batch, seconds, line)
@@ -127,6 +124,4 @@ def _count(cells: Mapping[str, str], column: str, usual: int = 0) -> int:
     text = cells.get(column, "").strip()
     if not text and usual:
         return usual
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"column '{column}': '{text:.40}' is not a whole number above 0")
-    return int(text)
+    return whole_number(text, f"column '{column}'", least=1)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from simsched.errors import InputError, Problem, input_error, tell
 from simsched.model import Shape
 from simsched.model.plans import Plan, PlannedModel, TabledModel, morphling_plan
-from simsched.reading import read_records
+from simsched.reading import number, read_records
 from simsched.words import counted
 
 PREFIX, SUFFIX = "placements_", ".csv"
@@ -67,10 +67,4 @@ def _row(cells: Mapping[str, str]) -> tuple[tuple[Plan, Shape], float]:
     plan = Plan.parse(text) if " " in text else morphling_plan(text, sum(shape))
     if plan.gpus != sum(shape):
         raise ValueError(f"plan '{plan}' takes {plan.gpus} GPUs, but the placement has {sum(shape)}")
-    try:
-        seconds = float(cells["iter_time"])
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(f"column 'iter_time': '{cells['iter_time']:.40}' is not a number of 0 or more")
-    return (plan, shape), seconds
+    return (plan, shape), number(cells["iter_time"], "column 'iter_time'", least=0)

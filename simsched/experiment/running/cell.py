@@ -20,12 +20,11 @@ from simsched.applications import catalogue, with_speeds
 from simsched.arithmetic import exp, log
 from simsched.engine import EngineError, features_of, simulate
 from simsched.errors import InputError, said
-from simsched.experiment.closed_loop.hyperparameter_tuning import TrialApplications, Tuner
 from simsched.experiment.physics import colocation_of
 from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
 from simsched.experiment.running.store import Store
-from simsched.experiment.running.third_party import Restored, code_of
 from simsched.experiment.task import Task
+from simsched.experiment.tuning import TrialApplications, Tuner
 from simsched.model import Application, ApplicationSource, JobSpec, LossCurve, values_of
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
@@ -163,14 +162,13 @@ def _out_of_memory(limits: Limits) -> str:
 
 def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> Filled:
     applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
-    restored = Restored()
     try:
-        with quiet_stdout(), restored if code_of(task) and parent_process() else contextlib.nullcontext():
+        with quiet_stdout():
             return _simulated(task, applications, temporary, progress, limits)
     except (InputError, Cancelled, MemoryError):
         raise
     except EngineError as error:
-        raise CellError(type(error).__name__, f"{error}{restored.said}") from error
+        raise CellError(type(error).__name__, str(error)) from error
     except BaseException as error:  # third-party code may raise any
         if raised_by_user(error):
             raise
@@ -179,13 +177,14 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
         if isinstance(error, OSError) and not place:  # the tables cannot be written
             raise
         where = f"policy '{kind.name}'" + (f" ({place})" if place else "")
-        message = f"{type(error).__name__} in {where}: {said(error)}{restored.said}"
+        message = f"{type(error).__name__} in {where}: {said(error)}"
         raise CellError(type(error).__name__, message) from error
 
 
 def raised_by_user(error: BaseException) -> bool:
-    """Return whether an error is the user's interrupt; a process that ignores those can only get it from a policy."""
-    return isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    """Return whether an error is the user's interrupt; a worker ignores those, so there only a policy raises it."""
+    is_worker = parent_process() is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return isinstance(error, KeyboardInterrupt) and not is_worker
 
 
 def _simulated(

@@ -25,14 +25,13 @@ make_cell = singledispatch(run_cell)
 class Outcome:
     """How a cell ended: its seconds, or why it failed.
 
-    `died` if its process vanished, `spent` if it cannot run another cell as a fresh one would.
+    `died` if its process vanished.
     """
 
     wall_s: float = 0.0
     error: str = ""
     traceback: str = ""
     died: bool = False
-    spent: bool = False
 
     def packed(self) -> bytes:
         """Serialise to plain numbers and text."""

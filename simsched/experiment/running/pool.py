@@ -19,16 +19,16 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 from typing import Any, Protocol
 
+from simsched.agent import AGENTS
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.limits import Limits, memory_of
 from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome
-from simsched.experiment.running.progress import ProgressFile
 from simsched.experiment.running.store import Store
-from simsched.experiment.running.third_party import Code, code_of
 from simsched.experiment.running.worker import (
     LONGEST_MESSAGE,
     READY,
+    ProgressFile,
     Surroundings,
     end,
     how_it_ended,
@@ -36,12 +36,26 @@ from simsched.experiment.running.worker import (
     sigint_ignored,
     start,
 )
+from simsched.experiment.task import Task
+from simsched.policy import POLICIES
 
 _POLL_S = 0.2
 #: Seconds that cells have to stop before they are killed.
-_GRACE_S = 10.0
+_GRACE_S = 2.0
 #: Seconds that a process has to end after closing its pipe.
 _END_S = 1.0
+
+
+#: A cell's third-party code: its policy and agents, each with the folder it is loaded from.
+Code = tuple[tuple[str, str], ...]
+
+
+def code_of(task: Task) -> Code:
+    """Return a cell's third-party code, empty if all ships with simsched."""
+    named = [(POLICIES, task.policy.name, task.policy.folder)]
+    if task.agent is not None:
+        named.append((AGENTS, task.agent.name, task.agent.folder))
+    return tuple((name, str(folder)) for kind, name, folder in named if not kind.is_shipped(name))
 
 
 class Watcher(Protocol):
@@ -178,7 +192,7 @@ class _Pool:
         if outcome is None:
             worker.process.join(_END_S)
             outcome = Outcome(error=_cause_of_death(worker), died=True)
-        if outcome.died or outcome.spent:
+        if outcome.died:
             self._dismiss(worker)
         return outcome
 

@@ -6,14 +6,16 @@ A cell's end is known only from an `Outcome` over the pipe; a process that exits
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import signal
+import struct
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import connection, forkserver, get_all_start_methods, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
@@ -25,8 +27,6 @@ from simsched.errors import safe_text, said
 from simsched.experiment.running.cell import Cancelled
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.outcome import Outcome, failed, run_to_outcome
-from simsched.experiment.running.progress import ProgressFile
-from simsched.experiment.running.third_party import Restored
 from simsched.experiment.task import Task
 from simsched.outlets import SafeStream
 
@@ -44,6 +44,56 @@ _TRIES, _AGAIN_S = 50, 0.1
 _SAFE_PATH = "PYTHONSAFEPATH"
 #: Seconds a worker outlives the scheduler, to receive a pending stop.
 _LAST_S = 0.1
+
+
+_WORD = struct.Struct("=q")
+
+
+class ProgressFile:
+    """A memory-mapped file in which cells report progress and read whether to stop.
+
+    It works across all process boundaries, needs no locks for single words, and survives killed processes. It holds the
+    simulated second and finished jobs of each cell, and one stop flag for all.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+
+    @staticmethod
+    def make(path: Path, cells: int) -> ProgressFile:
+        """Create a file for `cells` cells, all at 0."""
+        path.write_bytes(bytes(_WORD.size * (1 + 2 * cells)))
+        return ProgressFile(path)
+
+    def write(self, cell: int, now_s: int, finished_jobs: int) -> None:
+        """Write a cell's progress."""
+        self._put(1 + 2 * cell, now_s)
+        self._put(2 + 2 * cell, finished_jobs)
+
+    def read(self, cell: int) -> tuple[int, int]:
+        """Return the simulated second and finished jobs of a cell."""
+        return self._get(1 + 2 * cell), self._get(2 + 2 * cell)
+
+    def cancel(self) -> None:
+        """Ask all cells to stop."""
+        self._put(0, 1)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether cells should stop."""
+        return bool(self._get(0))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._map.close()
+
+    def _put(self, word: int, value: int) -> None:
+        _WORD.pack_into(self._map, word * _WORD.size, value)
+
+    def _get(self, word: int) -> int:
+        value: int = _WORD.unpack_from(self._map, word * _WORD.size)[0]
+        return value
 
 
 @dataclass(frozen=True)
@@ -181,7 +231,7 @@ def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
         outcome = _run(number, task, surroundings)
         if os.getpid() != owner:  # a policy forked the process; only the original answers
             return
-        pipe.send_bytes(replace(outcome, spent=Restored.any_in_process).packed())
+        pipe.send_bytes(outcome.packed())
 
 
 def _run(number: int, task: Task, surroundings: Surroundings) -> Outcome:

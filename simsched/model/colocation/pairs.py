@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.model.colocation.contract import Resident
-from simsched.reading import records
+from simsched.reading import number, records, whole_number
 
 COLUMNS = (
     "gpu_type", "application", "batch_size", "other_application", "other_batch_size", "speed", "other_speed",
@@ -128,20 +128,11 @@ def _row(row: Mapping[str, str | None]) -> tuple[Key, tuple[float, float]]:
 
 
 def _batch(text: str | None) -> int:
-    try:
-        batch = int(text or "0")
-    except ValueError:
-        batch = -1
-    if batch < 0:
-        raise ValueError(f"batch size '{text}' is not a whole number; write examples per GPU, or 0 where there is none")
-    return batch
+    return whole_number(text or "0", "the batch size (examples per GPU, 0 where there is none)")
 
 
 def _speed(text: str | None, column: str) -> float:
-    try:
-        speed = float(text or "")
-    except ValueError:
-        raise ValueError(f"{column} '{text}' is not a number; write a share of the speed when alone") from None
+    speed = number(text, f"{column}, a share of the speed when alone,")
     if not 0 < speed <= _FASTEST:
         raise ValueError(
             f"{column} is {speed:g}, not in (0, {_FASTEST}]; write a share of the speed when alone, "

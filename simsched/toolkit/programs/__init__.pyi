@@ -1,21 +1,23 @@
-from .allox import allox as allox, candidates as candidates
+from .baselines import (
+    RandomPacking as RandomPacking,
+    allox as allox,
+    candidates as candidates,
+    partitioned as partitioned,
+)
 from .finish_time import Elapsed as Elapsed, finish_time as finish_time
 from .leases import reserve as reserve, usable_seconds as usable_seconds
-from .max_min import makespan as makespan, max_min as max_min
-from .min_jct import min_jct as min_jct
-from .pop import partitioned as partitioned
+from .objectives import (
+    makespan as makespan,
+    max_min as max_min,
+    min_jct as min_jct,
+    total_throughput as total_throughput,
+)
 from .problem import (
     Floats as Floats,
     ShareProblem as ShareProblem,
     gandiva_fair as gandiva_fair,
     isolated as isolated,
     proportional as proportional,
-)
-from .random_packing import RandomPacking as RandomPacking
-from .regime_forecast import (
-    epochs_within as epochs_within,
-    expected_profile as expected_profile,
-    remaining_of as remaining_of,
 )
 from .shockwave import (
     Flags as Flags,
@@ -24,7 +26,10 @@ from .shockwave import (
     arrange as arrange,
     averaged_fair_s as averaged_fair_s,
     backfilled as backfilled,
+    epochs_within as epochs_within,
+    expected_profile as expected_profile,
     plan as plan,
+    remaining_of as remaining_of,
     uniform_share as uniform_share,
 )
 from .sia import (
@@ -40,5 +45,4 @@ from .sia import (
     values as values,
 )
 from .solver import Program as Program
-from .throughput import total_throughput as total_throughput
 from .water_filling import Entities as Entities, water_filling as water_filling

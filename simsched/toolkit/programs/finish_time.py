@@ -9,7 +9,7 @@ import numpy as np
 from simsched.arithmetic import dot
 from simsched.errors import input_error
 from simsched.toolkit.programs.classes import Classes, classify
-from simsched.toolkit.programs.level import Levels, can_run
+from simsched.toolkit.programs.objectives import Levels, can_run
 from simsched.toolkit.programs.problem import Floats, ShareProblem, isolated
 from simsched.toolkit.programs.solver import Method, Program, SolverError
 

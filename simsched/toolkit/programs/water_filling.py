@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simsched.errors import input_error
 from simsched.toolkit.programs.classes import Classes, classify
-from simsched.toolkit.programs.level import SLACK, can_run, settle
+from simsched.toolkit.programs.objectives import SLACK, can_run, settle
 from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
 from simsched.toolkit.programs.solver import (
     Method,

@@ -47,9 +47,8 @@ class ArtifactList:
         sheet = open_sheet(path, (self.id, *self.columns), idle=self.idle)
         fields = {"id": sheet.unique(self.id), **self.fields(sheet)}
         sheet.check()
-        values = (map(int, column) if name in _COUNTS else _plain(column) for name, column in fields.items())
-        jobs = [JobSpec(**dict(zip(fields, row, strict=True))) for row in zip(*values, strict=True)]
-        return sorted(jobs, key=lambda job: job.submit_time_s)
+        columns = {name: map(int, column) if name in _COUNTS else _plain(column) for name, column in fields.items()}
+        return sorted(JobSpec.of_columns(len(sheet), columns), key=lambda job: job.submit_time_s)
 
 
 def _plain(column: Iterable[Any]) -> Iterable[Any]:

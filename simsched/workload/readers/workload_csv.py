@@ -29,8 +29,9 @@ def read_workload(path: Path) -> list[JobSpec]:
     columns = _columns(sheet)
     sheet.check()
     order = np.argsort(columns["submit_time_s"], kind="stable")
-    lists = [np.asarray(column)[order].tolist() for column in columns.values()]
-    return [JobSpec(**dict(zip(columns, values, strict=True))) for values in zip(*lists, strict=True)]
+    return JobSpec.of_columns(
+        len(order), {name: np.asarray(column)[order].tolist() for name, column in columns.items()}
+    )
 
 
 def _columns(sheet: Sheet) -> dict[str, Any]:

@@ -1,5 +1,0 @@
-"""Solo runs and finish-time fairness of finished cells; no cell depends on it."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

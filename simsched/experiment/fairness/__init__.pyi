@@ -1,1 +1,0 @@
-from .finish_time_fairness import run_with_fairness as run_with_fairness
