@@ -32,11 +32,11 @@ ROOT = Path(__file__).resolve().parent.parent
 _PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "policies/README.md", "traces/README.md",
           "experiments/README.md")  # fmt: skip
 _DATA_SAID = """
-simsched does not ship these data. `simsched data get NAME` fetches them from their owner into `data/NAME`, and keeps a
-file only if its SHA-256 is that of the file used in the validation. Without network it says what to download by hand
-and where to put it; `simsched data check` then compares the folder with the hashes. Files *by hand* have no direct
-address: `simsched data list NAME` names their source, and any unknown hash. The tests of a checkout look in the folder
-given by the environment variable `SIMSCHED_DATA`, and skip missing data.
+simsched does not ship these data. In a checkout, `python docs/data.py get NAME` fetches them from their owner into
+`data/NAME`, and keeps a file only if its SHA-256 is that of the file used in the validation. Without network it says
+what to download by hand and where to put it; `python docs/data.py check` then compares the folder with the hashes.
+Files *by hand* have no direct address: `python docs/data.py list NAME` names their source, and any unknown hash. The
+tests of a checkout look in the folder given by the environment variable `SIMSCHED_DATA`, and skip missing data.
 
 Hashes apply to the content with Unix line ends and without a byte order mark.
 """

@@ -21,12 +21,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from docs.filled_page import main as verdicts, pages_in, runs_on
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, input_error
 from simsched.experiment import find_experiment
-from simsched.report import pages_in, runs_on
 
 ROOT = Path(__file__).resolve().parent.parent
+
 _BLOCK = re.compile(r"<!-- simsched: commands -->\n+((?: {4}\S.*\n| {6,}\S.*\n)+)")
 _VARIABLE = re.compile(r"\$([A-Z_]+)")
 #: The command of this environment, whatever the shell would find.
@@ -67,7 +70,7 @@ def steps_of(page: Path) -> list[Step]:
 def _lines(block: str) -> Iterator[str]:
     """Yield the commands of a block, with continued lines joined."""
     for line in re.sub(r"\\\n\s*", "", block).splitlines():
-        if line.strip().startswith("simsched ") and not line.strip().startswith("simsched verdicts"):
+        if line.strip().startswith("simsched "):
             yield line.partition("  # ")[0].strip()
 
 
@@ -98,8 +101,7 @@ def reproduce(pages: Sequence[Path], results: Path, only: Sequence[str], *, chec
         elif subprocess.run(step.command(results), stdout=subprocess.DEVNULL, check=False).returncode:
             failed = True
     named = [word for page in pages for word in ("--page", str(page))]
-    verdicts = [*_COMMAND, "verdicts", str(results), *named, *(["--check"] if check else [])]
-    return int(subprocess.run(verdicts, check=False).returncode != 0 or failed)
+    return int(verdicts([str(results), *named, *(["--check"] if check else [])]) != 0 or failed)
 
 
 def _say(line: str) -> None:
