@@ -313,10 +313,10 @@ def _read(path: Path, document: HardwareDocument) -> MeasuredSteps:
     return steps
 
 
-def _say_beyond(document: HardwareDocument, asked: Sequence[tuple[ModelShape, Plan]]) -> None:
+def _say_beyond(document: HardwareDocument, asked: Sequence[tuple[ModelShape, Plan | None]]) -> None:
     beyond = document.errors and document.errors.beyond(asked)
     if beyond:
-        click.echo(f"simsched: outside the range of the profile's fit, where its errors say little: {beyond}", err=True)
+        click.echo(f"simsched: {beyond}", err=True)
 
 
 def _plain(errors: ModelErrors) -> dict[str, object]:

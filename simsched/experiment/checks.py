@@ -9,7 +9,7 @@ from typing import Any
 
 from simsched.agent import AgentFactory, no_goodput
 from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
-from simsched.errors import InputError, Problem
+from simsched.errors import InputError, Problem, tell
 from simsched.experiment.offers import first_of_each
 from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site, facts_of
 from simsched.plugins import quiet_stdout
@@ -76,7 +76,9 @@ class Checks:
                 self._problems |= dict.fromkeys(located(error.problems, Path(jobs_file)))
                 self._unfit.add((policy.rigid, *room))
                 return
-            self._problems |= dict.fromkeys(_speed_problems(self._one_of_each(jobs, jobs_hash), cluster, applications))
+            kinds = self._one_of_each(jobs, jobs_hash)
+            self._problems |= dict.fromkeys(_speed_problems(kinds, cluster, applications))
+            _tell_extrapolations(kinds, cluster, applications)
         elif (policy.rigid, *room) in self._unfit:  # no further check is possible with these jobs
             return
         if staged and self._new("stages", *room):
@@ -123,6 +125,15 @@ def _speed_problems(jobs: Sequence[JobSpec], cluster: Cluster, applications: App
                 yield Problem(f"workload, job '{job.id}'", f"{application.name} has no step time: {error}")
         if len(reasons) == len(cluster.gpu_types):
             yield Problem("cluster.gpu_type", reasons[0], "name a GPU type that it knows, or other applications")
+
+
+def _tell_extrapolations(jobs: Sequence[JobSpec], cluster: Cluster, applications: ApplicationSource) -> None:
+    """Tell which models with plans lie outside the steps to which their hardware is fitted."""
+    models = {app.name: model for _, app in _kinds(jobs, applications) if (model := facts_of(app).plans) is not None}
+    for name, model in sorted(models.items()):
+        for gpu_type in cluster.gpu_types:
+            if beyond := model.beyond.get(gpu_type, ""):
+                tell(f"application '{name}' on {gpu_type}", beyond)
 
 
 def stage_problems(jobs: Sequence[JobSpec], applications: ApplicationSource) -> Iterator[Problem]:

@@ -121,6 +121,30 @@ def test_a_fit_finds_the_numbers_that_made_the_steps(simsched, tmp_path):
     )
 
 
+def test_one_plan_measured_twice_is_no_choice(simsched, tmp_path):
+    path = tmp_path / "steps.csv"
+    path.write_text(
+        "".join(STEPS.format(1, 2, 3, 4).splitlines(keepends=True)[:2]) + "a,1024,8,16,1024,8,1,1,8,4,64,2,,\n"
+    )
+    done = simsched("application", "predict-plans", str(path), "--hardware", "h100", "--json")
+    assert [one["ranked"] for one in json.loads(done.stdout)["errors"]] == [None]
+
+
+def test_a_run_tells_that_a_model_lies_outside_the_steps_to_which_its_profile_is_fitted(simsched, tmp_path):
+    jobs, experiment = tmp_path / "jobs.csv", tmp_path / "mine.yaml"
+    content = yaml.safe_load(CLUSTER) | {
+        "workload": {"path": str(jobs), "recipe": "replay", "runtime_from": "application"}
+    }
+    for gpu_type in ("a100", "h100"):
+        content["cluster"]["gpu_type"] = gpu_type
+        jobs.write_text(f"job_id,submit_time,num_gpus,duration,application,gpu_types\n1,0,8,100,llama2-7b,{gpu_type}\n")
+        experiment.write_text(yaml.safe_dump(content))
+        done = simsched("run", str(experiment), "--out", str(tmp_path / gpu_type), "--in-process", "--no-plots")
+        assert done.exit_code == 0, done.output
+        told = "application 'llama2-7b' on a100: outside the range of the profile's fit, where its errors say little: "
+        assert (told + "seq 4096 (measured: 2048)" in done.stderr) == (gpu_type == "a100"), done.stderr
+
+
 def test_a_number_that_no_row_tells_is_as_expected(simsched, tmp_path):
     """Steps on one node say nothing of the network, whatever the profile held from a fit before."""
     begin, path, out = tmp_path / "begin.yaml", tmp_path / "steps.csv", tmp_path / "mine.yaml"

@@ -96,14 +96,15 @@ def errors_by_model(steps: Sequence[MeasuredStep], predicted: Floats) -> list[Mo
     return found
 
 
-def _errors(name: str, steps: Sequence[MeasuredStep], predicted: Floats, chosen: Sequence[bool]) -> ModelErrors:
-    places = [place for place, one in enumerate(chosen) if one]
+def _errors(name: str, steps: Sequence[MeasuredStep], predicted: Floats, picked: Sequence[bool]) -> ModelErrors:
+    places = [place for place, one in enumerate(picked) if one]
     off = np.abs(predicted[places] / _seconds([steps[place] for place in places]) - 1)
     groups: dict[tuple[object, ...], list[int]] = {}
     for place in places:
         step = steps[place]
         groups.setdefault((step.shape, step.plan.gpus, step.global_batch), []).append(place)
-    costs = [_cost_of_choice(steps, predicted, group) for group in groups.values() if len(group) > 1]
+    choices = [group for group in groups.values() if len({steps[place].plan for place in group}) > 1]
+    costs = [_cost_of_choice(steps, predicted, group) for group in choices]
     return ModelErrors(name, len(places), float(off.mean()), float(off.max()), max(costs, default=None))
 
 

@@ -32,11 +32,14 @@ _UNFITTED = (
 )
 
 
-def extent(shape: ModelShape, plan: Plan) -> dict[str, int]:
-    """Return the properties of a model and a plan that may lie outside a profile's measurements, by column."""
+def extent(shape: ModelShape, plan: Plan | None = None) -> dict[str, int]:
+    """Return the properties of a model, and of a plan, that may lie outside a profile's measurements, by column."""
+    model = {"hidden": shape.hidden, "seq": shape.sequence}
+    if plan is None:
+        return model
     return {
-        "hidden": shape.hidden, "seq": shape.sequence, "gpus": plan.gpus, "tp": plan.tensor, "pp": plan.pipeline,
-        "cp": plan.context, "interleave": plan.interleave, "micro_batch": plan.micro_batch,
+        **model, "gpus": plan.gpus, "tp": plan.tensor, "pp": plan.pipeline, "cp": plan.context,
+        "interleave": plan.interleave, "micro_batch": plan.micro_batch,
     }  # fmt: skip
 
 
@@ -55,15 +58,18 @@ class FitErrors(Section):
     least: dict[str, int] = Field(default={}, description="of the fitted steps, by column")
     most: dict[str, int] = Field(default={}, description="the same")
 
-    def beyond(self, asked: Iterable[tuple[ModelShape, Plan]]) -> str:
+    def beyond(self, asked: Iterable[tuple[ModelShape, Plan | None]]) -> str:
         """Return one line on which properties of models and plans lie outside the measured range; empty if none do."""
         found, extents = [], [extent(*one) for one in asked]
         for name, least in self.least.items():
             most = self.most.get(name, inf)
-            outside = sorted({one[name] for one in extents if not least <= one[name] <= most})
+            outside = sorted({one[name] for one in extents if name in one and not least <= one[name] <= most})
             if outside:
-                found.append(f"{name} {', '.join(map(str, outside))} (measured: {least} to {most})")
-        return "; ".join(found)
+                span = str(least) if least == most else f"{least} to {most}"
+                found.append(f"{name} {', '.join(map(str, outside))} (measured: {span})")
+        return (
+            f"outside the range of the profile's fit, where its errors say little: {'; '.join(found)}" if found else ""
+        )
 
     def __str__(self) -> str:
         """Return the errors in one line."""

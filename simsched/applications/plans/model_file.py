@@ -64,8 +64,10 @@ class ModelDocument(Section):
 
     def model(self, folder: Path | None = None) -> LargeModel:
         """Build the model; `folder` has the files of profiles. Raises `InputError` if a profile is wrong."""
-        profiles = {kind: find_hardware(name, folder).profile for kind, name in sorted(self.hardware.items())}
-        model = PlannedModel(self.name, self.shape.shape(), profiles, self.global_batch, self.storage_bandwidth)
+        fits = {kind: find_hardware(name, folder) for kind, name in sorted(self.hardware.items())}
+        profiles, shape = {kind: fit.profile for kind, fit in fits.items()}, self.shape.shape()
+        beyond = {kind: fit.errors.beyond([(shape, None)]) for kind, fit in fits.items() if fit.errors}
+        model = PlannedModel(self.name, shape, profiles, self.global_batch, self.storage_bandwidth, beyond)
         for gpu_type, table in self.measured.items():
             return read_plan_table((folder or Path()) / table, self.name, gpu_type, model)
         return model

@@ -20,7 +20,8 @@ CHECKPOINT_BYTES = 13  # per parameter (Nemotron-4 15B and 340B: 204 GB and 4.4 
 class PlannedModel:
     """A model that trains with plans at a global batch (sequences), on GPU types with known step times.
 
-    `storage_bandwidth` is the rate at which a job writes and reads checkpoints, bytes/s. Answers are cached.
+    `storage_bandwidth` is the rate at which a job writes and reads checkpoints, bytes/s; `beyond` says by GPU type how
+    the shape lies outside the steps to which its hardware is fitted. Answers are cached.
     """
 
     name: str
@@ -28,6 +29,7 @@ class PlannedModel:
     hardware: Mapping[str, Hardware] = field(hash=False)
     global_batch: int
     storage_bandwidth: float
+    beyond: Mapping[str, str] = field(default_factory=dict, compare=False)
     _best: dict[tuple[Site, int], Ranked | None] = field(default_factory=dict, repr=False, compare=False)
     _parts: dict[tuple[Plan, Site, int], StepParts] = field(default_factory=dict, repr=False, compare=False)
 

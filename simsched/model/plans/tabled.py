@@ -39,6 +39,11 @@ class TabledModel:
         return 0 if self.model is None else self.model.global_batch
 
     @property
+    def beyond(self) -> Mapping[str, str]:
+        """Return how the modelled times lie outside what they are fitted to; measured rows do not."""
+        return {} if self.model is None else self.model.beyond
+
+    @property
     def gpu_types(self) -> tuple[str, ...]:
         """List the GPU types on which its speed is known."""
         return (self.gpu_type,)
