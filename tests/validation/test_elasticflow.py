@@ -6,8 +6,9 @@ import random
 import pytest
 
 from simsched.errors import InputError
+from tests.campaigns import played
 from tests.validation import elasticflow_cases as cases
-from tests.validation.oracles import elasticflow as oracle
+from tests.validation.oracles import elasticflow as oracle, elasticflow_plans as plans
 from tests.validation.oracles.elasticflow_gandiva import Gandiva
 
 #: What the artifact logs of a job, and what the oracle calls it.
@@ -21,6 +22,8 @@ REPLAYS = {
     "Tiresias": lambda jobs: oracle.Tiresias(jobs).replay(),
     "Tiresias-2024": lambda jobs: oracle.Tiresias(jobs, later=True).replay(),
     "Gandiva": lambda jobs: Gandiva(jobs).replay(),
+    "ElasticFlow": plans.replay,
+    "ElasticFlow-2024": lambda jobs: plans.replay(jobs, later=True),
 }
 
 
@@ -43,6 +46,9 @@ def assert_tables_agree(done, rows, label):
         ("Tiresias", "trace", "expected_tiresias"),
         ("Tiresias", "trace_busy", "expected_busy_tiresias"),
         ("Tiresias-2024", "trace", "expected_tiresias_2024"),
+        ("ElasticFlow", "trace", "expected_elasticflow"),
+        ("ElasticFlow", "trace_busy", "expected_busy_elasticflow"),
+        ("ElasticFlow-2024", "trace", "expected_elasticflow_2024"),
     ],
 )
 def test_every_line_of_a_recorded_log_comes_out(shared, tmp_path, label, trace, log):
@@ -52,10 +58,56 @@ def test_every_line_of_a_recorded_log_comes_out(shared, tmp_path, label, trace, 
         recorded = list(csv.DictReader(stream))
     assert [row["job_id"] for row in rows] == [row["job_id"] for row in recorded]
     for row, expected in zip(rows, recorded, strict=True):
-        assert {column: float(row[column]) for column in expected} == {
-            column: float(cell) for column, cell in expected.items()
-        }
+        assert floats({column: row[column] for column in expected}) == floats(expected)
     assert_tables_agree(done, rows, label)
+    grants = data / f"grants{trace.removeprefix('trace')}.csv"
+    if label == "ElasticFlow" and grants.is_file():
+        (found,) = done.folder.glob("cells/*/grants.csv")
+        assert grants_of(found) == grants_of(grants)
+
+
+def grants_of(file):
+    with file.open(newline="") as stream:
+        return [(numbers(row.pop("plan")), floats(row)) for row in csv.DictReader(stream)]
+
+
+def numbers(plan):
+    return [tuple(map(float, step.split(":"))) for step in plan.split(";")]
+
+
+def floats(row):
+    return {column: float(cell) for column, cell in row.items()}
+
+
+#: The trace, what is changed, and the jobs logged, the deadlines met, the mean JCT and the rows that differ.
+HABITS = [
+    ("trace", {"spare_to": "least-growth"}, 100, 100, "22593.8", 81),
+    ("trace", {"stand_still": "none"}, 100, 99, "23861.2", 98),
+    ("trace", {"stand_still": "full"}, 100, 99, "24404.8", 93),
+    ("trace", {"spare_to": "none"}, 99, 81, "74414.9", None),
+    ("trace_busy", {"spare_to": "least-growth"}, 100, 100, "10847.5", None),
+    ("trace_busy", {"stand_still": "none"}, 100, 100, "12969.0", None),
+    ("trace_busy", {"stand_still": "full"}, 97, 94, "13070.6", None),
+    ("trace_busy", {"renew_ends": True}, 97, 95, "12915.7", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("trace", "change", "logged", "met", "mean_s", "differ"), played(HABITS, [*HABITS[:1], *HABITS[3:4], *HABITS[-1:]])
+)
+def test_a_changed_habit_of_elasticflow_is_worth_what_its_description_says(
+    shared, tmp_path, trace, change, logged, met, mean_s, differ
+):
+    data = shared / "elasticflow"
+    changes = {f"policies.1.params.{key}": value for key, value in change.items()}
+    _, rows = cases.run(data / f"{trace}.csv", data / "throughputs_a100.csv", tmp_path, "ElasticFlow", **changes)
+    assert len(rows) == logged
+    assert sum(float(row["end_time"]) <= float(row["ddl"]) for row in rows) == met
+    assert f"{sum(int(row['JCT']) for row in rows) / logged:.1f}" == mean_s
+    if differ is not None:
+        with (data / "expected_elasticflow.csv").open(newline="") as stream:
+            recorded = {row["job_id"]: floats(row) for row in csv.DictReader(stream)}
+        assert sum(floats(row) != recorded[row["job_id"]] for row in rows) == differ
 
 
 @pytest.mark.parametrize(("trace", "met", "mean_s"), [("trace", 79, 63_852.78), ("trace_busy", 56, 46_766.93)])
@@ -88,7 +140,8 @@ def random_case(seed, folder, gap_s):
 def test_every_job_of_a_random_trace_is_logged_as_the_oracle_does(tmp_path, label, gap_s):
     trace, rates = random_case(gap_s, tmp_path, gap_s)
     done, rows = cases.run(trace, rates, tmp_path, label)
-    expected = {row.job_id: row for row in REPLAYS[label](oracle.read_jobs(trace, rates))}
+    fewer = plans.FEWER if label.startswith("ElasticFlow") else {}
+    expected = {row.job_id: row for row in REPLAYS[label](oracle.read_jobs(trace, rates, fewer))}
     assert sorted(int(row["job_id"]) for row in rows) == sorted(expected)
     for row in rows:
         found = {column: float(row[column]) for column in COLUMNS}
@@ -121,6 +174,12 @@ def test_gandiva_is_refused_where_its_artifact_has_no_sets(tmp_path):
     with_three.write_text(rates.read_text() + "bert,64,3,1.5\n")
     with pytest.raises(InputError, match="asks for 3 GPUs, for which"):
         cases.run(trace, with_three, tmp_path, "Gandiva")
+
+
+def test_elasticflow_is_refused_where_its_artifact_places_otherwise(tmp_path):
+    trace, rates = random_case(1, tmp_path, gap_s=900)
+    with pytest.raises(InputError, match="nodes do not all have 8 GPUs"):
+        cases.run(trace, rates, tmp_path, "ElasticFlow", **{"cluster.gpus_per_node": 4})
 
 
 def test_jobs_without_rates_are_refused(tmp_path):

@@ -1,9 +1,11 @@
 """The oracle of ElasticFlow's simulator against the logs that its authors recorded."""
 
 import csv
+from types import MappingProxyType
 
 import pytest
 
+from tests.campaigns import played
 from tests.validation.oracles import elasticflow, elasticflow_gandiva, elasticflow_plans
 
 COLUMNS = {
@@ -12,9 +14,22 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def jobs_of(shared, trace):
+def jobs_of(shared, trace, fewer=MappingProxyType({})):
     data = shared / "elasticflow"
-    return elasticflow.read_jobs(data / f"{trace}.csv", data / "throughputs_a100.csv")
+    return elasticflow.read_jobs(data / f"{trace}.csv", data / "throughputs_a100.csv", fewer)
+
+
+def recorded_rows(shared, log):
+    with (shared / f"elasticflow/{log}.csv").open(newline="") as stream:
+        return {int(row["job_id"]): row for row in csv.DictReader(stream)}
+
+
+def assert_rows_agree(rows, recorded):
+    found = {row.job_id: row for row in rows}
+    assert found.keys() == recorded.keys()
+    for job_id, row in recorded.items():
+        for column, name in COLUMNS.items():
+            assert getattr(found[job_id], name) == float(row[column]), (job_id, column)
 
 
 @pytest.mark.parametrize(
@@ -28,13 +43,20 @@ def jobs_of(shared, trace):
     ],
 )
 def test_every_row_of_a_log_comes_out(shared, trace, log, replay):
-    found = {row.job_id: row for row in replay(jobs_of(shared, trace))}
-    with (shared / f"elasticflow/{log}.csv").open(newline="") as stream:
-        recorded = {int(row["job_id"]): row for row in csv.DictReader(stream)}
-    assert found.keys() == recorded.keys()
-    for job_id, row in recorded.items():
-        for column, name in COLUMNS.items():
-            assert getattr(found[job_id], name) == float(row[column]), (job_id, column)
+    assert_rows_agree(replay(jobs_of(shared, trace)), recorded_rows(shared, log))
+
+
+ELASTICFLOW = [
+    ("trace", "expected_elasticflow", False),
+    ("trace", "expected_elasticflow_2024", True),
+    ("trace_busy", "expected_busy_elasticflow", False),
+]
+
+
+@pytest.mark.parametrize(("trace", "log", "later"), played(ELASTICFLOW, ELASTICFLOW[1:2]))
+def test_every_row_of_elasticflow_itself_comes_out(shared, trace, log, later):
+    jobs = jobs_of(shared, trace, elasticflow_plans.FEWER)
+    assert_rows_agree(elasticflow_plans.replay(jobs, later=later), recorded_rows(shared, log))
 
 
 def test_themis_has_the_figures_of_its_description(shared):
@@ -75,20 +97,10 @@ def test_gandiva_decides_and_deals_as_often_as_described(shared):
     assert sum(anew[job_id] != row for job_id, row in rows.items()) == 51
 
 
-#: ElasticFlow's most GPUs where they are fewer than for EDF, by model and batch size.
-FEWER = {
-    ("gpt2", 128): 16, ("gpt2", 256): 32, ("bert", 64): 8, ("bert", 128): 16, ("inception3", 64): 16,
-    ("inception3", 128): 32, ("resnet50", 64): 32, ("vgg16", 64): 32,
-}  # fmt: skip
-
-
-def test_plans_admission_and_training_have_the_figures_of_elasticflow_without_spare_gpus(shared):
-    jobs = jobs_of(shared, "trace")
-    with (shared / "elasticflow/trace.csv").open(newline="") as stream:
-        for job, row in zip(jobs, csv.DictReader(stream), strict=True):
-            job.most_gpus = FEWER.get((row["model_name"], int(row["batch_size"])), job.most_gpus)
-    ends = elasticflow_plans.ends_without_spare(jobs)
-    logged = [job for job in jobs if job.id in ends]
-    assert len(logged) == 99
-    assert sum(ends[job.id] <= job.deadline_s for job in logged) == 81
-    assert sum(int(ends[job.id] - job.submit_s) for job in logged) / 99 == pytest.approx(74_414.9, abs=0.05)
+def test_elasticflow_without_spare_gpus_has_the_figures_of_its_description(shared):
+    jobs = jobs_of(shared, "trace", elasticflow_plans.FEWER)
+    rows = elasticflow_plans.replay(jobs, spare=False)
+    deadlines_s = {job.id: job.deadline_s for job in jobs}
+    assert len(rows) == 99
+    assert sum(row.end_s <= deadlines_s[row.job_id] for row in rows) == 81
+    assert sum(row.jct_s for row in rows) / 99 == pytest.approx(74_414.9, abs=0.05)

@@ -3,16 +3,17 @@
 Written from a description of the published simulator (pkusys/ElasticFlow, Apache-2.0) alone, by somebody who had seen
 neither the engine's code nor an earlier replay. EDF and Tiresias give every row of the recorded logs; of Themis the
 description has only how many deadlines are met, the mean completion time and the last end, and it gives these.
-
-ElasticFlow itself is not here: what its description says did not suffice for an oracle.
+ElasticFlow itself is in `elasticflow_plans`, Gandiva in `elasticflow_gandiva`.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 SLOT_S = 240
 GPUS = 128
@@ -58,7 +59,8 @@ class Row:
     preemptions: int
 
 
-def read_jobs(trace: Path, rates: Path) -> list[Job]:
+def read_jobs(trace: Path, rates: Path, fewer: Mapping[tuple[str, int], int] = MappingProxyType({})) -> list[Job]:
+    """Read a trace; `fewer` are the most GPUs of a model at a batch size where they are fewer than for EDF."""
     by_model: dict[tuple[str, str], dict[int, float]] = {}
     with rates.open(newline="") as stream:
         for row in csv.DictReader(stream):
@@ -71,7 +73,7 @@ def read_jobs(trace: Path, rates: Path) -> list[Job]:
                 deadline_s=int(row["ddl"]),
                 left=int(row["iteration"]),
                 rates=by_model[row["model_name"], row["batch_size"]],
-                most_gpus=min(LEVELS[-1], int(row["batch_size"])),
+                most_gpus=fewer.get((row["model_name"], batch := int(row["batch_size"])), min(LEVELS[-1], batch)),
                 asked_gpus=int(row["num_gpu"]),
                 duration_s=int(row["duration"]),
             )

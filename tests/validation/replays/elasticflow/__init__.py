@@ -4,8 +4,9 @@ Everything peculiar to the published simulator of ElasticFlow (Gu et al., ASPLOS
 """
 
 from .edf import Edf
+from .elastic import Elastic
 from .gandiva import Gandiva
 from .themis import Themis
 from .tiresias import Tiresias
 
-__all__ = ["Edf", "Gandiva", "Themis", "Tiresias"]
+__all__ = ["Edf", "Elastic", "Gandiva", "Themis", "Tiresias"]

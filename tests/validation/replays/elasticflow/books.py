@@ -3,7 +3,8 @@
 The artifact looks up to a slot ahead (a decision waits for events within it, unless nothing follows), and notices ends
 late. The books are therefore computed for all jobs before the first decision, and jobs then run in leases: until they
 end, or until the next decision. The engine checks that GPUs suffice at each instant. A job that is finished but
-preempted before its end is noticed ends in the log while it waits: the engine ends it as cancelled at that second.
+preempted before its end is noticed ends in the log while it waits: the engine ends it as cancelled at that second, and
+a declined job when it is declined.
 """
 
 from __future__ import annotations
@@ -95,10 +96,11 @@ class Turn:
 
 @dataclass
 class Books:
-    """The decisions, and the jobs in the order in which their ends were noticed."""
+    """The decisions, the jobs in the order in which their ends were noticed, and when which were declined."""
 
     turns: list[Turn] = field(default_factory=list)
     log: list[Account] = field(default_factory=list)
+    declined: list[tuple[float, str]] = field(default_factory=list)
 
     def turn(self, now_s: float, active: Iterable[Account]) -> None:
         """Record a decision, at which the jobs without a noticed end are active."""
@@ -188,7 +190,8 @@ class Artifact(Policy):
         books = self.keep(accounts, sum(node.gpus for node in self._cluster.nodes))
         self._ends_s = {account.id: account.end_s for account in books.log}
         self._totals = {account.id: account.total for account in accounts}
-        self._over = sorted((one.end_s, one.id) for one in books.log if not books.runs_at_its_end(one))
+        preempted = [(one.end_s, one.id) for one in books.log if not books.runs_at_its_end(one)]
+        self._over = sorted(preempted + books.declined)
         return books
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
