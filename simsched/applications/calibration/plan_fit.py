@@ -24,6 +24,7 @@ _CONVERGED = 1e-7  # of the loss
 _NUDGE = 1e-5  # of a logarithm, for derivatives
 _LEAST_FACTOR = 0.1  # of a layer or the output, relative to the model
 _FACTOR_DIGITS = 4
+_DIGITS = 5  # significant ones of fitted parameters
 _ROUNDS = 10  # of weights, for the factors of layers
 
 
@@ -190,7 +191,10 @@ def _layers(hardware: Hardware, steps: Sequence[MeasuredStep]) -> tuple[Measured
 
 
 def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[MeasuredStep]) -> Hardware:
-    """Minimise the sum of Cauchy losses of log errors and of squared distances from the expected parameters."""
+    """Minimise the sum of Cauchy losses of log errors and of squared distances from the expected parameters.
+
+    Parameters are rounded as files hold them, so that a file predicts just what its fit reports.
+    """
     measured, prepared = log(_seconds(steps)), _Prepared(steps)
     begun = log(np.array(list(expected.values())))
     highest = np.minimum(log(np.array([_HIGHEST.get(name, np.inf) for name in expected])), begun + log(_FARTHEST))
@@ -201,7 +205,8 @@ def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[Meas
     def off(at: Floats) -> Floats:
         return log(prepared(profile(at))) - measured
 
-    return profile(_descended(off, begun, (begun - log(_FARTHEST), highest)))
+    found = profile(_descended(off, begun, (begun - log(_FARTHEST), highest)))
+    return replace(found, **{name: float(f"{getattr(found, name):.{_DIGITS}g}") for name in expected})
 
 
 def _descended(off: Callable[[Floats], Floats], expected: Floats, bounds: tuple[Floats, Floats]) -> Floats:

@@ -18,7 +18,6 @@ from simsched.model.plans import Hardware, ModelShape, Plan
 from simsched.paths import data_folder
 
 FORMAT = "simsched-hardware/1"
-_DIGITS = 5  # significant ones of fitted numbers
 _UNFITTED = (
     "gpu_type",
     "memory_bytes",
@@ -114,14 +113,13 @@ class HardwareDocument(Section):
 
 
 def hardware_text(document: HardwareDocument) -> str:
-    """Write a document without default values; fitted numbers have five digits."""
+    """Write a document without default values."""
     data = document.model_dump(exclude_none=True, exclude_defaults=True)
     usual = {one.name: one.default for one in fields(Hardware) if one.default is not MISSING}
     profile = {name: value for name, value in asdict(document.profile).items() if usual.get(name, MISSING) != value}
     if document.profile.space == usual["space"]:
         profile.pop("space", None)
-    rounded: dict[str, Any] = {name: float(f"{profile[name]:.{_DIGITS}g}") for name in document.fitted}
-    return yaml_text({"format": FORMAT, **data, "profile": _listed(profile | rounded)})
+    return yaml_text({"format": FORMAT, **data, "profile": _listed(profile)})
 
 
 def _listed(value: Any) -> Any:
