@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from simsched.stops import removed_after
+
 _MOST_AT_ONCE = 8
 
 
@@ -44,15 +46,14 @@ def written_aside(target: Path) -> Iterator[Path]:
     A block that raises leaves the target unchanged. System errors, such as a full disk, name the target.
     """
     staged = StagedFile(target)
-    try:
-        yield staged.path
-        staged.publish()
-    except OSError as error:
-        if error.errno is None or error.filename not in (None, str(staged.path), staged.path):
-            raise
-        raise OSError(error.errno, error.strerror, str(target)) from error
-    finally:
-        staged.discard()
+    with removed_after(staged.path):
+        try:
+            yield staged.path
+            staged.publish()
+        except OSError as error:
+            if error.errno is None or error.filename not in (None, str(staged.path), staged.path):
+                raise
+            raise OSError(error.errno, error.strerror, str(target)) from error
 
 
 def write_text(path: Path, text: str) -> None:

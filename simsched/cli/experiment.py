@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from simsched.cli.operator_options import experiment_of, refuse_manifest_options, run_manifest_options, takes_manifests
 from simsched.cli.output import json_option, print_json
+from simsched.stops import scratch_folder
 
 overrides_option = click.option(
     "-o", "--override", "overrides", multiple=True, metavar="KEY=VALUE",
@@ -50,16 +51,14 @@ def validate(
     EXPERIMENT is a YAML file or the name of a shipped experiment, or a file or folder of Kubernetes manifests. All
     errors are reported at once; the exit code is 2 if there are any.
     """
-    from tempfile import TemporaryDirectory
-
     from simsched.api import check, grid_progress
     from simsched.experiment import find_experiment
     from simsched.results import what_policies_become
 
     if experiment != "-" and not takes_manifests(Path(experiment)):
         refuse_manifest_options(experiment, {"policy": policies})
-    with TemporaryDirectory() as folder:
-        path = find_experiment(experiment_of(experiment, Path(folder), policies, **manifests))
+    with scratch_folder() as folder:
+        path = find_experiment(experiment_of(experiment, folder, policies, **manifests))
         found = check(path, overrides, grid_progress())
     path = Path(experiment) if path.is_relative_to(folder) else path
     total, looked_into = found.total, found.cells

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 import click
 
 from simsched.errors import InputError, InputWarning
 from simsched.outlets import SafeStream
+from simsched.stops import code_of, end_at_stops, ignore_stops
 from simsched.threads import memory_given_back, one_thread_each
 from simsched.version import __version__
 
 _INPUT_IS_WRONG = 2
 _RUN_FAILED = 1
-#: Added to the number of the signal that stops a run.
-_STOPPED = 128
 _PIPE_CLOSED = 141
 #: More characters than the first sentence of any help.
 _WHOLE = 1000
@@ -44,14 +42,6 @@ _RENAMED = {
     "plan": "compare RUN --plan-seeds",
     "explain": "why RUN [--workload NAME]",
 }
-
-
-class _Stopped(KeyboardInterrupt):
-    """A signal, by number, tells the run to stop."""
-
-
-def _stop(number: int, _: object) -> NoReturn:
-    raise _Stopped(number)
 
 
 class SimschedGroup(click.Group):
@@ -104,9 +94,9 @@ class SimschedGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as error:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # idempotent
+            ignore_stops()
             click.echo("simsched: interrupted; finished work is kept", err=True)
-            ctx.exit(_STOPPED + (error.args[0] if isinstance(error, _Stopped) else signal.SIGINT))
+            ctx.exit(code_of(error))
         except BrokenPipeError:
             os.dup2(
                 os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
@@ -170,8 +160,8 @@ def main() -> None:
     """Run the command line."""
     one_thread_each()
     memory_given_back()
-    with contextlib.suppress(ValueError, AttributeError):  # not the main thread, or unsupported
-        signal.signal(signal.SIGTERM, _stop)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-            signal.signal(signal.SIGHUP, _stop)
-    cli(prog_name="simsched")
+    end_at_stops()
+    try:
+        cli(prog_name="simsched")
+    finally:
+        ignore_stops()  # so that nothing of what ends the process is cut off

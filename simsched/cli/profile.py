@@ -5,11 +5,11 @@ from __future__ import annotations
 import cProfile
 import inspect
 import pstats
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simsched.cli.output import table
+from simsched.stops import scratch_folder
 
 if TYPE_CHECKING:
     from simsched.experiment import Grid
@@ -36,10 +36,10 @@ def profiled(grid: Grid) -> str:
     name = cell.task.policy.name
     own = Path(inspect.getsourcefile(cell.task.policy.load()) or "").as_posix()
     watcher = cProfile.Profile()
-    with tempfile.TemporaryDirectory(prefix="simsched-") as scratch:
+    with scratch_folder() as scratch:
         watcher.enable()
         try:
-            run_cell(cell.task, Path(scratch), {})
+            run_cell(cell.task, scratch, {})
         finally:
             watcher.disable()
     return f"Where the time of {cell.name} goes (with the profiler's own cost)\n{_shares(watcher, name, own)}"

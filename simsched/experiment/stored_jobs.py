@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import weakref
 from bisect import bisect_left, bisect_right
@@ -12,11 +11,11 @@ from hashlib import sha256
 from itertools import islice
 from multiprocessing import parent_process
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any, overload
 
 from simsched.experiment.canonical import canonical_rows, digest_of
 from simsched.model import SPEC_DEFAULTS, JobSpec
+from simsched.stops import remove_at_end, scratch_path
 
 #: Jobs read or written at a time.
 _AT_ONCE = 8192
@@ -142,6 +141,6 @@ class StoredJobs(Sequence[JobSpec]):
 
 def stored(jobs: Iterator[JobSpec]) -> StoredJobs:
     """Write jobs to a temporary file as they arrive."""
-    handle, name = mkstemp(prefix="simsched-jobs-")
-    os.close(handle)
-    return StoredJobs.write(Path(name), jobs, temporary=True)
+    path = scratch_path()
+    remove_at_end(path)
+    return StoredJobs.write(path, jobs, temporary=True)

@@ -53,7 +53,7 @@ ROWS = ROOT / "simsched" / "results" / "rows.py"
 GROUND = {
     "arithmetic", "artifacts", "errors", "files", "jit", "kernels", "keys", "knowledge", "outlets", "paths",
         "plugins", "reading",
-    "sources", "threads", "version", "words",
+    "sources", "stops", "threads", "version", "words",
 }  # fmt: skip
 
 #: What `import simsched` loads: it offers what `simsched.api` has, and nothing in the house imports it.

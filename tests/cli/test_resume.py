@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -214,26 +215,26 @@ def test_a_worker_that_is_killed_loses_nothing(slow, simsched):
 def test_leftovers_of_writers_that_live_stay_and_others_go(tmp_path):
     store = Store(tmp_path / "run")
     store.open()
-    alive = store.begin("a")
-    (store.cells / ".tmp-dead@here@1").mkdir()
-    Store(tmp_path / "run").open()
-    assert alive.path.is_dir()
-    assert [path.name for path in store.cells.iterdir()] == [alive.path.name]
-    store.discard(alive)
+    with suppress(ZeroDivisionError), store.staged("a") as alive:
+        (store.cells / ".tmp-dead@here@1").mkdir()
+        Store(tmp_path / "run").open()
+        assert alive.is_dir()
+        assert [path.name for path in store.cells.iterdir()] == [alive.name]
+        raise ZeroDivisionError
     assert not list(store.cells.iterdir())
 
 
-def test_of_two_runs_that_write_the_same_cell_one_stays(tmp_path):
-    first, second = Store(tmp_path / "run"), Store(tmp_path / "run")
-    first.open()
-    asides = [first.begin("cell-a"), second.begin("cell-a2")]
-    for aside in asides:
-        (aside.path / "summary.json").write_text("{}")
-        seal(aside.path, {})
-    first.publish(asides[0], "cell")
-    second.publish(asides[1], "cell")
-    assert [path.name for path in first.cells.iterdir()] == ["cell"]
-    assert second.has("cell")
+def test_of_two_runs_that_write_the_same_cell_one_stays(tmp_path, monkeypatch):
+    store = Store(tmp_path / "run")
+    store.open()
+    with store.staged("cell") as slower:
+        monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+        with store.staged("cell") as faster:
+            for aside in (slower, faster):
+                (aside / "summary.json").write_text("{}")
+                seal(aside, {})
+    assert [path.name for path in store.cells.iterdir()] == ["cell"]
+    assert store.has("cell")
 
 
 def test_a_cell_from_which_a_file_was_taken_is_run_again(slow, simsched):

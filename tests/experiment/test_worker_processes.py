@@ -14,9 +14,10 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.outcome import Outcome
 from simsched.experiment.running.pool import code_of
 from simsched.experiment.running.runner import run_grid
-from simsched.experiment.running.worker import sigint_deferred, start
+from simsched.experiment.running.worker import start
 from simsched.experiment.task import PolicyChoice
 from simsched.experiment.validation import read_experiment
+from simsched.stops import stops_deferred
 
 EXPERIMENT = """\
 name: tiny
@@ -65,7 +66,7 @@ def test_an_interrupt_while_a_process_starts_is_not_lost(request):
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def interrupted():
-        with sigint_deferred():
+        with stops_deferred():
             os.kill(os.getpid(), signal.SIGINT)
             done.append("went on")
         done.append("no interrupt")

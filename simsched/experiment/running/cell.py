@@ -165,7 +165,7 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
     try:
         with quiet_stdout():
             return _simulated(task, applications, temporary, progress, limits)
-    except (InputError, Cancelled, MemoryError):
+    except (InputError, MemoryError):
         raise
     except EngineError as error:
         raise CellError(type(error).__name__, str(error)) from error
@@ -257,10 +257,6 @@ def _original_only() -> Iterator[None]:
     finally:
         if os.getpid() != process:
             os._exit(0)
-
-
-class Cancelled(Exception):  # noqa: N818 (not a failure: the user has stopped the run)
-    """The run is stopping; the cell ends once it notices."""
 
 
 _POINTS = 400

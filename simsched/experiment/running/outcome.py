@@ -12,7 +12,7 @@ from traceback import format_exc
 from typing import Any
 
 from simsched.errors import InputError, safe_text, said
-from simsched.experiment.running.cell import NO_LIMITS, Cancelled, CellError, raised_by_user, run_cell
+from simsched.experiment.running.cell import NO_LIMITS, CellError, raised_by_user, run_cell
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.task import Task
 
@@ -60,7 +60,7 @@ def run_to_outcome(
     report: Callable[[float, int], None],
     limits: Limits = NO_LIMITS,
 ) -> Outcome:
-    """Make a cell; errors become an outcome with safe text, except `Cancelled` and interrupts."""
+    """Make a cell; errors become an outcome with safe text, except interrupts."""
     return outcome_of(lambda: make_cell(task, folder, environment, report, limits))
 
 
@@ -72,8 +72,6 @@ def outcome_of(work: Callable[[], float]) -> Outcome:
         return failed(error.message)
     except InputError as error:
         return failed(said(error))
-    except Cancelled:
-        raise
     except BaseException as error:
         if raised_by_user(error):
             raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -28,20 +27,17 @@ from simsched.experiment.running.store import Store
 from simsched.experiment.running.worker import (
     LONGEST_MESSAGE,
     READY,
-    ProgressFile,
     Surroundings,
     end,
     how_it_ended,
     serve_cells,
-    sigint_ignored,
     start,
 )
 from simsched.experiment.task import Task
 from simsched.policy import POLICIES
+from simsched.stops import scratch_folder, stops_deferred
 
 _POLL_S = 0.2
-#: Seconds that cells have to stop before they are killed.
-_GRACE_S = 2.0
 #: Seconds that a process has to end after closing its pipe.
 _END_S = 1.0
 
@@ -82,16 +78,13 @@ def run_in_pool(
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
     """Run cells over `workers` processes and yield them as they end.
 
-    A cell whose process dies runs once more, alone, after the others. Closing the iterator or an interrupt stops the
-    cells after some seconds of grace, a second interrupt at once, leaving no processes or temporary files.
+    A cell whose process dies runs once more, alone, after the others. Closing the iterator or a stop ends the
+    cells that run, and leaves no processes or temporary files.
     """
     with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simsched-"))).resolve()
-        progress = ProgressFile.make(scratch / "progress", len(missing))
-        stack.callback(progress.close)
-        common = Surroundings(folder.resolve(), describe_environment(), scratch / "progress", limits)
-        pool = _Pool(missing, common, progress, watcher)
-        stack.callback(Store(folder).sweep)
+        scratch = stack.enter_context(scratch_folder())
+        common = Surroundings(folder.resolve(), describe_environment(), scratch, limits, len(missing))
+        pool = _Pool(missing, common, watcher)
         stack.callback(pool.close)
         suspects: list[int] = []
         for number, outcome in pool.run(range(len(missing)), workers):
@@ -130,12 +123,10 @@ class _Waiting:
 
 
 class _Pool:
-    def __init__(
-        self, missing: Sequence[GridCell], common: Surroundings, progress: ProgressFile, watcher: Watcher
-    ) -> None:
+    def __init__(self, missing: Sequence[GridCell], common: Surroundings, watcher: Watcher) -> None:
         self._missing = missing
         self._common = common
-        self._progress = progress
+        self._progress = common.progress("w+")
         self._watcher = watcher
         self._workers: list[_Worker] = []
         self._told = 0.0
@@ -173,8 +164,9 @@ class _Pool:
                     return
                 if len(self._workers) >= workers:
                     self._dismiss(idle[0])
-                worker = _Worker(*start(serve_cells, self._common), code)
-                self._workers.append(worker)
+                with stops_deferred():
+                    worker = _Worker(*start(serve_cells, self._common), code)
+                    self._workers.append(worker)
             worker.number, worker.since = waiting.take(worker.code), time.monotonic()
             with contextlib.suppress(OSError):  # it has just died; noticed later
                 worker.pipe.send((worker.number, self._missing[worker.number].task))
@@ -212,7 +204,7 @@ class _Pool:
         for worker in self._busy:
             assert worker.number is not None
             worker.memory_mib = max(worker.memory_mib, memory_of(worker.process.pid or 0))
-            running.append((self._missing[worker.number], *self._progress.read(worker.number)))
+            running.append((self._missing[worker.number], *self._progress[worker.number].tolist()))
         self._watcher.advanced([entry for entry in running if entry[1]])
 
     def _dismiss(self, worker: _Worker) -> None:
@@ -222,16 +214,11 @@ class _Pool:
         worker.pipe.close()
 
     def close(self) -> None:
-        """Stop all processes once their cells notice; an interrupt kills them."""
-        self._progress.cancel()
-        try:
-            end = time.monotonic() + _GRACE_S
-            for worker in self._busy:  # sent a message, or exited
-                worker.pipe.poll(max(end - time.monotonic(), 0))
-        finally:
-            with sigint_ignored():
-                for worker in [*self._workers]:
-                    self._dismiss(worker)
+        """Kill all processes, and remove what their cells leave."""
+        with stops_deferred():
+            for worker in [*self._workers]:
+                self._dismiss(worker)
+            Store(self._common.folder).sweep()
 
 
 def _cause_of_death(worker: _Worker) -> str:

@@ -11,12 +11,12 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from simsched.errors import InputError, input_error
 from simsched.files import sync
 from simsched.results import quick_fault
+from simsched.stops import removed_after
 
 try:
     import fcntl
@@ -26,14 +26,6 @@ except ImportError:  # Windows
 _TEMPORARY = ".tmp-"
 #: The temporary folder of a cell: its key, and the writing machine and process.
 _STAGED = re.compile(r"\.tmp-[^@]+@[^@]+@[0-9]+")
-
-
-@dataclass(frozen=True)
-class StagedCell:
-    """A cell being written under a temporary name, locked while its writer lives."""
-
-    path: Path
-    lock: int | None
 
 
 class Store:
@@ -106,60 +98,50 @@ class Store:
         found = None if self.has(key) else self.elsewhere(key)
         if found is None:
             return False
-        staged = self.begin(key)
         try:
-            for file in sorted(found.iterdir()):
-                _link(file, staged.path / file.name)
+            with self.staged(key) as staged:
+                for file in sorted(found.iterdir()):
+                    _link(file, staged / file.name)
         except OSError:  # missing or unreadable: it runs again
-            self.discard(staged)
             return False
-        self.publish(staged, key)
         return True
 
     @contextlib.contextmanager
     def staged(self, key: str) -> Iterator[Path]:
-        """Yield an empty folder that becomes a cell, or is removed if the block fails; raises as `begin`."""
-        staged = self.begin(key)
-        try:
-            yield staged.path
-        except BaseException:
-            self.discard(staged)
-            raise
-        self.publish(staged, key)
+        """Yield an empty folder that becomes a cell, or is removed if the block fails.
 
-    def begin(self, key: str) -> StagedCell:
-        """Create an empty temporary folder for a cell; raises `InputError` if the store cannot be written."""
-        path = self.cells / f"{_TEMPORARY}{key}{_owner()}"
+        An equal cell of a faster process stays. Raises `InputError` if the store cannot be written.
+        """
+        with removed_after(self.cells / f"{_TEMPORARY}{key}{_owner()}") as path:
+            lock = self._begun(path)
+            try:
+                yield path
+                self._publish(path, self.cell(key))
+            finally:
+                _unlock(lock)
+
+    def _begun(self, path: Path) -> int | None:
+        """Create and lock an empty folder, which others take for abandoned unless it is locked."""
         shutil.rmtree(path, ignore_errors=True)
         try:
             while True:
                 path.mkdir(parents=True)
                 lock = _lock(path, wait=True)
-                if path.is_dir():  # not swept as abandoned before it was locked
-                    return StagedCell(path, lock)
+                if path.is_dir():  # not swept before it was locked
+                    return lock
                 _unlock(lock)
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def publish(self, staged: StagedCell, key: str) -> None:
-        """Rename a finished cell; its equal from a faster process stays. Raises `InputError` as `begin`."""
-        target = self.cell(key)
+    def _publish(self, path: Path, target: Path) -> None:
         try:
-            if target.exists() and not self.has(key):  # files were removed or changed
+            if target.exists() and not self.has(target.name):  # files were removed or changed
                 shutil.rmtree(target)
-            staged.path.replace(target)
+            path.replace(target)
             sync(self.cells)
         except OSError as error:
-            if not self.has(key):
+            if not self.has(target.name):
                 raise self._unwritable(error) from error
-            shutil.rmtree(staged.path, ignore_errors=True)
-        finally:
-            _unlock(staged.lock)
-
-    def discard(self, staged: StagedCell) -> None:
-        """Remove a failed or cancelled cell's files."""
-        shutil.rmtree(staged.path, ignore_errors=True)
-        _unlock(staged.lock)
 
     def _unwritable(self, error: OSError) -> InputError:
         remedy = "name a folder that can be written, with --out"

@@ -6,10 +6,8 @@ A cell's end is known only from an `Outcome` over the pipe; a process that exits
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import signal
-import struct
 import sys
 import tempfile
 import threading
@@ -19,16 +17,20 @@ from dataclasses import dataclass
 from multiprocessing import connection, forkserver, get_all_start_methods, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess, SpawnProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from simsched.errors import safe_text, said
-from simsched.experiment.running.cell import Cancelled
 from simsched.experiment.running.limits import Limits
-from simsched.experiment.running.outcome import Outcome, failed, run_to_outcome
+from simsched.experiment.running.outcome import Outcome, run_to_outcome
 from simsched.experiment.task import Task
 from simsched.outlets import SafeStream
+from simsched.stops import remove_at_end, stops_deferred, unblock_stops
 
 #: A worker's first message: it has loaded, and its cells' time starts counting.
 READY = b"ready"
@@ -46,64 +48,23 @@ _SAFE_PATH = "PYTHONSAFEPATH"
 _LAST_S = 0.1
 
 
-_WORD = struct.Struct("=q")
-
-
-class ProgressFile:
-    """A memory-mapped file in which cells report progress and read whether to stop.
-
-    It works across all process boundaries, needs no locks for single words, and survives killed processes. It holds the
-    simulated second and finished jobs of each cell, and one stop flag for all.
-    """
-
-    def __init__(self, path: Path) -> None:
-        with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 0)
-
-    @staticmethod
-    def make(path: Path, cells: int) -> ProgressFile:
-        """Create a file for `cells` cells, all at 0."""
-        path.write_bytes(bytes(_WORD.size * (1 + 2 * cells)))
-        return ProgressFile(path)
-
-    def write(self, cell: int, now_s: int, finished_jobs: int) -> None:
-        """Write a cell's progress."""
-        self._put(1 + 2 * cell, now_s)
-        self._put(2 + 2 * cell, finished_jobs)
-
-    def read(self, cell: int) -> tuple[int, int]:
-        """Return the simulated second and finished jobs of a cell."""
-        return self._get(1 + 2 * cell), self._get(2 + 2 * cell)
-
-    def cancel(self) -> None:
-        """Ask all cells to stop."""
-        self._put(0, 1)
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether cells should stop."""
-        return bool(self._get(0))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._map.close()
-
-    def _put(self, word: int, value: int) -> None:
-        _WORD.pack_into(self._map, word * _WORD.size, value)
-
-    def _get(self, word: int) -> int:
-        value: int = _WORD.unpack_from(self._map, word * _WORD.size)[0]
-        return value
-
-
 @dataclass(frozen=True)
 class Surroundings:
-    """What all cells of a run share; both paths are absolute."""
+    """What all cells of a run share; both paths are absolute.
+
+    `scratch` is for temporary files, also of policies; a file in it holds the simulated second and the finished
+    jobs of each cell.
+    """
 
     folder: Path
     environment: Mapping[str, Any]
-    progress_file: Path
+    scratch: Path
     limits: Limits
+    cells: int
+
+    def progress(self, mode: Literal["r+", "w+"]) -> npt.NDArray[np.int64]:
+        """Open the progress of the cells, which outlives killed processes and needs no locks for single numbers."""
+        return np.memmap(self.scratch / "progress", np.int64, mode, shape=(self.cells, 2))
 
 
 def _method() -> str:
@@ -117,11 +78,13 @@ def _method() -> str:
 
 def begin_loading() -> None:
     """Start preloading the fork server in the background."""
-    if os.name == "posix":
-        resource_tracker.ensure_running()  # unblocks the interrupts that are deferred below, when it starts
+    with stops_deferred():
+        remove_at_end(Path(get_temp_dir()))
+        if os.name == "posix":
+            resource_tracker.ensure_running()  # unblocks, when it starts, the signals that are blocked below
     if _method() != "forkserver":
         return
-    with sigint_deferred(), _stranger_free():
+    with stops_deferred(), _stranger_free():
         forkserver.set_forkserver_preload(list(_LOADED))
         forkserver.ensure_running()
 
@@ -138,17 +101,13 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     for left in reversed(range(_TRIES)):
         begin_loading()
         try:
-            with sigint_deferred(), _stranger_free():  # the process inherits the ignored interrupts
+            with stops_deferred(), _stranger_free():
                 process.start()
             break
         except (ConnectionError, EOFError):  # a policy has just killed the fork server
             if not left:
                 raise
             time.sleep(_AGAIN_S)
-        except KeyboardInterrupt:  # during the start, before the process is registered
-            if process.pid is not None:
-                process.kill()
-            raise
     theirs.close()
     return process, ours
 
@@ -191,8 +150,7 @@ def _stranger_free() -> Iterator[None]:
 def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, str], *arguments: object) -> None:
     """Run the process's function, then exit at once, whatever else runs in it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    unblock_stops()
     sys.stdout.flush()
     with contextlib.suppress(OSError):
         os.dup2(2, 1)  # stdout is for results
@@ -224,62 +182,23 @@ def _say_stray(raised: Any) -> None:
 def serve_cells(pipe: Connection, surroundings: Surroundings) -> None:
     """Run cells until the pipe closes."""
     home, owner = Path.cwd(), os.getpid()
+    tempfile.tempdir = os.environ["TMPDIR"] = str(surroundings.scratch)
+    progress = surroundings.progress("r+")
     pipe.send_bytes(READY)
     while True:
         number, task = pipe.recv()
         os.chdir(home)
-        outcome = _run(number, task, surroundings)
+        outcome = _run(number, task, surroundings, progress)
         if os.getpid() != owner:  # a policy forked the process; only the original answers
             return
         pipe.send_bytes(outcome.packed())
 
 
-def _run(number: int, task: Task, surroundings: Surroundings) -> Outcome:
-    progress = ProgressFile(surroundings.progress_file)
-
+def _run(number: int, task: Task, surroundings: Surroundings, progress: npt.NDArray[np.int64]) -> Outcome:
     def report(now_s: float, finished_jobs: int) -> None:
-        progress.write(number, int(now_s), finished_jobs)
-        if progress.cancelled:
-            raise Cancelled
+        progress[number] = now_s, finished_jobs
 
-    try:
-        return run_to_outcome(task, surroundings.folder, surroundings.environment, report, surroundings.limits)
-    except Cancelled:
-        return failed("cancelled")
-    finally:
-        progress.close()
-
-
-@contextlib.contextmanager
-def sigint_deferred() -> Iterator[None]:
-    """Defer the user's interrupts, also from processes started in the block, until it ends."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
-        with sigint_ignored():
-            yield
-        return
-    heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))  # from another thread, too
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, before)
-        if heard:
-            signal.raise_signal(signal.SIGINT)
-
-
-@contextlib.contextmanager
-def sigint_ignored() -> Iterator[None]:
-    """Ignore the user's interrupts during the block, if this thread may."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return run_to_outcome(task, surroundings.folder, surroundings.environment, report, surroundings.limits)
 
 
 def _die_with(sentinel: int) -> None:

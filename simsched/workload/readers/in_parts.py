@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import pandas as pd
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.reading import open_text
+from simsched.stops import scratch_folder
 from simsched.workload.readers.any_format import read_trace
 from simsched.workload.trace import Trace, seconds_of
 
@@ -27,13 +27,13 @@ def trace_in_parts(path: Path, format: str = "auto", lines: int = _LINES) -> Ite
     Raises `InputError` as `read_trace` does, and if the file is not sorted by submission.
     """
     before: _Before | None = None
-    with open_text(path) as stream, TemporaryDirectory(prefix="simsched-") as folder:
+    with open_text(path) as stream, scratch_folder() as folder:
         head: list[str] = []
         for line in stream:
             head.append(line)
             if line.strip() and not line.startswith("#"):
                 break
-        part, done = Path(folder) / path.with_suffix("").name, 0
+        part, done = folder / path.with_suffix("").name, 0
         while some := list(islice(stream, lines)):
             part.write_text("".join([*head, *some]), encoding="utf-8", newline="")
             try:
