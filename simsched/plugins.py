@@ -1,4 +1,4 @@
-"""Loads and inspects plugins by name: policies and agents, shipped and third-party alike.
+"""Loads and inspects plugins by name: policies, agents and processes, shipped and third-party alike.
 
 A name is an entry point's, `package.module:Class` or `path/to/file.py:Class`.
 """
@@ -54,7 +54,8 @@ def _points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
 class Kind:
     """A kind of plugin: its name in messages, its entry-point group, and its classes' members.
 
-    A class needs the method `essential` to count as one at all, and the other `members`.
+    A class needs the method `essential` to count as one at all, and the other `members`. With `functions`, a function
+    with `yield` is one too.
     """
 
     noun: str
@@ -62,15 +63,17 @@ class Kind:
     essential: str
     members: tuple[str, ...]
     remedy: str
+    functions: bool = False
 
     def names(self) -> tuple[str, ...]:
         """List the registered names, sorted."""
         return tuple(sorted({point.name for point in entry_points(group=self.group)}))
 
     def load(self, name: str, *, folder: Path | None = None) -> type[Any]:
-        """Load a class by name; a relative `path/to/file.py:Class` counts from `folder` (default: the current one).
+        """Load a class, or a function that acts as one, by name.
 
-        Raises `InputError` for an unknown name, a failing import, or a class of another kind.
+        A relative `path/to/file.py:Class` counts from `folder` (default: the current one). Raises
+        `InputError` for an unknown name, a failing import, or a class of another kind.
         """
         where = f"{self.noun} '{name}'"
         place, colon, attribute = name.rpartition(":")
@@ -78,8 +81,8 @@ class Kind:
             return self._checked(where, self._registered(where, name))
         module = _module_of_file(where, Path(folder or ".", place)) if place.endswith(".py") else _module(where, place)
         if not hasattr(module, attribute):
-            classes = (key for key, value in vars(module).items() if inspect.isclass(value))
-            raise input_error(where, f"'{place}' has no class '{attribute}'", nearest(attribute, classes))
+            fitting = (key for key, value in vars(module).items() if self._fits(value))
+            raise input_error(where, f"'{place}' has no {self.noun} '{attribute}'", nearest(attribute, fitting))
         return self._checked(where, getattr(module, attribute))
 
     def is_shipped(self, name: str) -> bool:
@@ -97,24 +100,34 @@ class Kind:
         found = sorted({point.value: point for point in points}.items())
         if not found:
             known = self.names()
-            hint = (
-                nearest(name, known)
-                if known
-                else f"no {self.noun} is registered; is simsched installed (pip install -e .)?"
-            )
+            hint = nearest(name, known) or "name it as path/to/file.py:NAME or package.module:NAME"
             raise input_error(where, f"there is no such {self.noun}", hint)
         if len(found) > 1:
             message = f"several packages register it: {', '.join(value for value, _ in found)}"
             raise input_error(where, message, "name the one you mean as package.module:Class")
         return _imported(where, found[0][1])
 
-    def _checked(self, where: str, found: object) -> type[Any]:
-        if not inspect.isclass(found) or not callable(getattr(found, self.essential, None)):
+    def _fits(self, found: object) -> bool:
+        is_class = inspect.isclass(found) and callable(getattr(found, self.essential, None))
+        return is_class or (self.functions and inspect.isgeneratorfunction(found))
+
+    def _checked(self, where: str, found: Any) -> type[Any]:
+        if not self._fits(found):
             raise input_error(where, f"this is no {self.noun}", self.remedy)
-        missing = [member for member in self.members if not hasattr(found, member)]
+        missing = [member for member in self.members if inspect.isclass(found) and not hasattr(found, member)]
         if missing:
             raise input_error(where, f"the class lacks {', '.join(missing)}", self.remedy)
-        return found
+        return cast("type[Any]", found)
+
+
+def is_process(plugin: object) -> bool:
+    """Return whether a plugin is a process, whose first argument, its site, is no parameter of an experiment."""
+    return inspect.isgeneratorfunction(plugin) or (inspect.isclass(plugin) and hasattr(plugin, "throw"))
+
+
+def bases_of(plugin: type[Any]) -> tuple[type[Any], ...]:
+    """Return a class and its bases, in Python's order; a function alone."""
+    return getattr(plugin, "__mro__", (plugin,))
 
 
 def parameters(plugin: type[Any]) -> tuple[Parameter, ...]:
@@ -129,7 +142,7 @@ def _parameters(plugin: Any) -> tuple[Parameter, ...]:
         return ()
     named = [
         parameter
-        for parameter in inspect.signature(plugin).parameters.values()
+        for parameter in list(inspect.signature(plugin).parameters.values())[is_process(plugin) :]
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     ]
     return tuple(Parameter(one.name, _type_of(plugin, one), _default_of(plugin, one)) for one in named)
@@ -143,7 +156,7 @@ def _type_of(plugin: type[Any], parameter: inspect.Parameter) -> Any:
     if parameter.annotation is inspect.Parameter.empty:
         return Any
     names: dict[str, Any] = {}
-    for kind in reversed(plugin.__mro__):
+    for kind in reversed(bases_of(plugin)):
         names |= vars(sys.modules[kind.__module__])
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     try:

@@ -21,6 +21,7 @@ from typing import Any
 
 from simsched.errors import input_error
 from simsched.paths import data_folder
+from simsched.plugins import bases_of
 
 _FOLDER_ALIAS = "simsched_file_"
 
@@ -50,7 +51,7 @@ def closure_of(roots: Sequence[str], *, own: Collection[str] = ("simsched",), wi
 
 def plugin_closure(plugin: type[Any], *, without: Collection[str] = ()) -> Closure:
     """Return the closure of a plugin's class and bases, with all modules of a folder of its own (loadable by name)."""
-    kinds = [kind for kind in plugin.__mro__ if kind.__module__ != "builtins"]
+    kinds = [kind for kind in bases_of(plugin) if kind.__module__ != "builtins"]
     roots: dict[str, Path | None] = {kind.__module__: None for kind in kinds}
     roots |= {name: path for kind in kinds for name, path in _of_the_folder(kind)}
     own = {kind.__module__.partition(".")[0] for kind in kinds}

@@ -54,6 +54,7 @@ def drive_task(task: Task, policy: Policy | Terms, recorder: Recorder | None = N
         agents=None if task.agent is None else task.agent.make(),
         colocation=colocation_of(task.sharing),
         failures=task.failures,
+        processes=[one.make() for one in task.processes],
     )
 
 

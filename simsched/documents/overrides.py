@@ -36,7 +36,7 @@ class Draft:
     def of(cls, document: Document) -> Draft:
         """Start with the content of the file; its relative paths are resolved against its folder."""
         draft = cls(document, copy.deepcopy(document.data))
-        draft._write_out_policies()
+        draft._write_out_plugins()
         for path in _PATH_KEYS:
             draft._resolve_path(path, Path(document.file).parent)
         return draft
@@ -105,13 +105,14 @@ class Draft:
         """
         for path in self._find(dotted, origin):
             self._set_one(path, value, origin)
-        self._write_out_policies()
+        self._write_out_plugins()
 
-    def _write_out_policies(self) -> None:
-        """Expand policies given by a plain name to sections."""
-        policies = self.data.get("policies")
-        if isinstance(policies, list):
-            self.data["policies"] = [{"name": one} if isinstance(one, str) else one for one in policies]
+    def _write_out_plugins(self) -> None:
+        """Expand policies and processes given by a plain name to sections."""
+        for section, key in (("policies", "name"), ("processes", "use")):
+            listed = self.data.get(section)
+            if isinstance(listed, list):
+                self.data[section] = [{key: one} if isinstance(one, str) else one for one in listed]
 
     def override(self, option: str) -> None:
         """Apply `key=value`, the value in YAML; raises `InputError` naming the option."""

@@ -7,7 +7,7 @@ from .options import (
     Terms as Terms,
     stream as stream,
 )
-from .processes import ProcessError as ProcessError, Site as Site
+from .processes import PROCESSES as PROCESSES, ProcessError as ProcessError, Site as Site
 from .providers import Granted as Granted, views_at_submission as views_at_submission
 from .records import (
     AllocationRecord as AllocationRecord,

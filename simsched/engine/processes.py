@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from math import inf
 from operator import index
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -25,9 +23,10 @@ from simsched.engine.rows import CANCELLED, job_record
 from simsched.engine.state import ClusterState, JobState
 from simsched.errors import nearest
 from simsched.model import JobSpec
+from simsched.plugins import Kind, place_of
 
-#: The folders of simsched and SimPy, whose lines are not the user's.
-_LIBRARIES = (str(Path(__file__).parents[1]), str(Path(simpy.__file__).parent))
+_REMEDY = "write a function with `yield`, or a class whose objects have `send` and `throw`"
+PROCESSES = Kind("process", "simsched.processes", "send", ("throw",), _REMEDY, functions=True)
 _FIELDS = frozenset(one.name for one in fields(JobSpec)) - {"submit_time_s"}
 
 
@@ -62,25 +61,31 @@ class Processes(Lifecycle):
         """
         name = getattr(function, "__name__", type(function).__name__)
         label = name if name not in self.running else f"{name}-{len(self.running) + 1}"
-        made = function(Site(self, label, stream(self._seed, f"process {label}")), **params)
+        try:
+            made = function(Site(self, label, stream(self._seed, f"process {label}")), **params)
+        except (Exception, SystemExit) as error:  # a user's code may raise anything
+            raise self._failure(label, function, error) from error
         if not (hasattr(made, "send") and hasattr(made, "throw")):
-            remedy = "write a function with `yield`, or a class with `send` and `throw`"
-            raise ProcessError(f"process '{label}' is {made!r:.60}, which SimPy cannot run; {remedy}")
+            raise ProcessError(f"process '{label}' is {made!r:.60}, which SimPy cannot run; {_REMEDY}")
         self.running[label] = made
         callbacks = self.clock.process(made).callbacks
         assert callbacks is not None  # it has not ended
-        callbacks.append(partial(self._ended, label))
+        callbacks.append(partial(self._ended, label, function))
 
-    def _ended(self, label: str, process: simpy.Event) -> None:
-        """Stop the run if a process has failed, naming its line."""
-        if process.ok:
-            return
-        process.defused = True
-        error: BaseException = process.value  # type: ignore[assignment]  # a failed event's value
-        own = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(_LIBRARIES)]
-        place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
-        kind = "" if isinstance(error, ProcessError) else f"{type(error).__name__}: "
-        raise ProcessError(f"process '{label}' at t={self.clock.now_s} s{place}: {kind}{error}") from error
+    def _ended(self, label: str, function: Callable[..., Any], process: simpy.Event) -> None:
+        """Stop the run if a process has failed."""
+        if not process.ok:
+            process.defused = True
+            error: BaseException = process.value  # type: ignore[assignment]  # a failed event's value
+            raise self._failure(label, function, error) from error
+
+    def _failure(self, label: str, function: Any, error: BaseException) -> BaseException:
+        """Return how a process fails, with its line; an interrupt is the user's."""
+        if isinstance(error, KeyboardInterrupt):
+            return error
+        place, kind = place_of(error, function), "" if isinstance(error, ProcessError) else f"{type(error).__name__}: "
+        at = f"t={self.clock.now_s} s" + (f" ({place})" if place else "")
+        return ProcessError(f"process '{label}' at {at}: {kind}{error}")
 
     def placed(self, job: JobState) -> None:
         """Tell those who wait that a job has started."""

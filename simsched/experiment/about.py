@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from simsched.engine import SEMANTICS
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.policy_params import full_params, input_files
-from simsched.experiment.task import AgentChoice, PolicyChoice, Task, code
+from simsched.experiment.task import Chosen, Task, code
 from simsched.model import Cluster
 from simsched.policy import Policy
 from simsched.results import SCHEMA_VERSION
@@ -34,32 +34,33 @@ def costs_of(spec: ClusterSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Choice:
-    """A cell's policy or agents: digest, manifest entry and libraries."""
+    """A plugin of a cell: digest, manifest entry and libraries."""
 
     digest: str
     about: Mapping[str, Any]
     libraries: Mapping[str, str]
 
     @classmethod
-    def of(cls, choice: PolicyChoice | AgentChoice) -> Choice:
-        """Load a choice's class and read its sources and input files."""
+    def of(cls, choice: Chosen) -> Choice:
+        """Load a choice's class or function and read its sources and input files."""
         kind: type[Any] = choice.load()
         closure = plugin_closure(kind, without=code().modules)
         files = {name: content_of(Path(path)) for name, path in sorted(input_files(kind, choice.params).items())}
         about = {
             "name": choice.name,
             "class": kind.__qualname__,
-            "params": full_params(kind, choice.params, getattr(choice, "diagnostics", ())),
+            "params": full_params(kind, choice.params, choice.diagnostics),
             "source": dict(sorted(closure.modules.items())),
         }
         return cls(digest_of(choice), about | ({"files": files} if files else {}), closure.libraries)
 
 
-def about_task(
-    task: Task, made: Policy, policy: Choice, agents: Choice | None, digests: Mapping[str, str]
-) -> dict[str, Any]:
-    """Describe a task with the policy `made`; `digests` are those of its jobs and applications."""
-    libraries = {**code().libraries, **policy.libraries, **({} if agents is None else agents.libraries)}
+def about_task(task: Task, made: Policy, plugins: Sequence[Choice], digests: Mapping[str, str]) -> dict[str, Any]:
+    """Describe a task with the policy `made` and its `plugins`; `digests` are those of its jobs and applications."""
+    policy, *others = plugins
+    libraries = dict(code().libraries)
+    for one in plugins:
+        libraries |= one.libraries
     about: dict[str, Any] = {
         "seed": task.seed,
         "policy": {name: policy.about[name] for name in ("name", "class", "params")},
@@ -83,8 +84,10 @@ def about_task(
     }
     if "files" in policy.about:
         about["policy_files"] = policy.about["files"]
-    if agents is not None:
-        about["agent"] = agents.about
+    if task.agent is not None:
+        about["agent"] = others.pop(0).about
+    if others:
+        about["processes"] = [one.about for one in others]
     return about | _conditions(task)
 
 

@@ -1,7 +1,7 @@
 """The canonical form of a value: equal values give equal text, whatever their objects.
 
 A dataclass, named tuple or section is represented by its class and all compared fields, a path or field marked
-`INPUT_FILE` by its content, and a plugin's class by its sources. A method `canonical` returns a substitute.
+`INPUT_FILE` by its content, and a plugin's class or function by its sources. A method `canonical` returns a substitute.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import repeat
 from operator import attrgetter
 from pathlib import Path
+from types import FunctionType
 from typing import Any, cast, get_args, get_type_hints
 
 import numpy as np
@@ -42,8 +43,8 @@ def canonical(value: Any) -> str:
     kind = type(value)
     if kind in _PLAIN:
         return repr(value)
-    if isinstance(value, type):
-        return f"class {value.__qualname__} {plugin_closure(value).digest}"
+    if isinstance(value, type | FunctionType):
+        return f"class {value.__qualname__} {plugin_closure(cast('type[Any]', value)).digest}"
     if hasattr(value, "canonical"):
         return f"{kind.__qualname__}:{canonical(value.canonical())}"
     if isinstance(value, Path):

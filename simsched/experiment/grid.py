@@ -20,7 +20,7 @@ from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
 from simsched.experiment.promises import offered_load
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
-from simsched.experiment.task import AgentChoice, PolicyChoice, Task, digest_by_name, key_of
+from simsched.experiment.task import AgentChoice, Chosen, PolicyChoice, ProcessChoice, Task, digest_by_name, key_of
 from simsched.experiment.validation import Experiment, Point
 from simsched.model import ApplicationSource, Cluster
 from simsched.policy import Policy
@@ -277,13 +277,13 @@ class _Maker:
         met = Conditions(task.cluster, task.engine, task.jobs, self._applications(task), task.policy.params)
         without = lacking(made, met)
         if not self._with_sources:
-            named = {"policy": digest_by_name(task.policy), "code": "any"}
-            named |= {} if task.agent is None else {"agent": digest_by_name(task.agent)}
+            named = dict.fromkeys(("agent", "processes", "code"), "any")
+            named["policy"] = digest_of([digest_by_name(one) for one in task.plugins])
             return replace(task, key=key_of(task, digests | named), about={"without": without})
-        choice, agents = self._choice(task.policy), None if task.agent is None else self._choice(task.agent)
-        digests["policy"] = choice.digest
+        plugins = [self._choice(one) for one in task.plugins]
+        digests["policy"] = plugins[0].digest
         name = Path(file).stem if file else self._inputs.workload_name(workload)
-        about = {"experiment": spec.name, **about_task(task, made, choice, agents, digests), "without": without}
+        about = {"experiment": spec.name, **about_task(task, made, plugins, digests), "without": without}
         if spec.tuning is None:
             about |= {"workload": {"name": name, **workload.model_dump()}, "left_out": drawn.left_out}
             about |= {"offered_load": self._offered(task, drawn.digest)}
@@ -301,20 +301,27 @@ class _Maker:
 
     def _given(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, drawn: Gathered) -> Task:
         engine, cluster = spec.engine_of(policy), self._cluster(spec.cluster)[0]
+        traits, agent = self.experiment.policies[policy.name].traits, policy.agent
+        diagnostics = spec.diagnostics if traits.diagnostics else ()
+
+        def folder(name: str) -> Path:
+            return self.experiment.folders.get(name, self.experiment.file.parent)
+
         return Task(
-            policy=self._policy(spec, policy),
+            policy=PolicyChoice(policy.name, folder(policy.name), spec.params_of(policy, traits), diagnostics),
             cluster=cluster,
             jobs=drawn.jobs,
             applications=spec.applications,
             engine=engine_options(engine),
             seed=seed,
             tuning=spec.tuning,
-            agent=self._agents(policy),
+            agent=None if agent is None else AgentChoice(agent.name, folder(agent.name), agent.params),
             sharing=engine.sharing,
             failures=failure_options(spec.failures, cluster),
             gpu_speed=dict(spec.workload_of(policy).gpu_speed),
             losses=spec.losses,
             costs=costs_of(spec.cluster),
+            processes=tuple(ProcessChoice(one.use, folder(one.use), one.params) for one in spec.processes),
             cuts=drawn.cuts,
         )
 
@@ -324,7 +331,7 @@ class _Maker:
         """Check a task before the run; the returned policy must not be reused."""
         workload = spec.workload_of(policy)
         colocation_of(task.sharing)  # rejects a bad table
-        made = task.policy.make()
+        made: Policy = task.policy.make()
         checks.check(
             made,
             None if task.agent is None else task.agent.make(),
@@ -343,20 +350,7 @@ class _Maker:
             checks.note(why_whole(task, made, spec))
         return made
 
-    def _policy(self, spec: ExperimentSpec, policy: PolicySpec) -> PolicyChoice:
-        kind = self.experiment.policies[policy.name]
-        folder = self.experiment.folders.get(policy.name, self.experiment.file.parent)
-        params = spec.params_of(policy, kind.traits)
-        return PolicyChoice(policy.name, folder, params, spec.diagnostics if kind.traits.diagnostics else ())
-
-    def _agents(self, policy: PolicySpec) -> AgentChoice | None:
-        """Return the agents that the experiment names for a policy, None by default."""
-        if policy.agent is None:
-            return None
-        folder = self.experiment.agent_folders.get(policy.agent.name, self.experiment.file.parent)
-        return AgentChoice(policy.agent.name, folder, policy.agent.params)
-
-    def _choice(self, choice: PolicyChoice | AgentChoice) -> Choice:
+    def _choice(self, choice: Chosen) -> Choice:
         what = repr(choice)
         if what not in self._choices:
             self._choices[what] = Choice.of(choice)

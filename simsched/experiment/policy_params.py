@@ -13,13 +13,13 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from simsched.documents import MOST_NUMBER, say
 from simsched.errors import InputError, Problem, nearest
-from simsched.plugins import parameters, quiet_stdout
+from simsched.plugins import is_process, parameters, quiet_stdout
 from simsched.policy import INFINITE, INPUT_FILE, Policy
 
 
 def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> Policy:
     """Create a policy with its supported `diagnostics`; raises `ValueError` or `TypeError` as its constructor does."""
-    values = {name: _validated(policy, name, value) for name, value in params.items()}
+    values = converted(policy, params)
     asked = policy.traits.diagnostics if diagnostics else ""
     if asked and asked not in values:
         values[asked] = _validated(policy, asked, list(diagnostics))
@@ -30,8 +30,13 @@ def make_policy(policy: type[Policy], params: Mapping[str, Any], diagnostics: Se
             raise ValueError(f"its constructor raises {type(error).__name__}: {error}") from error
 
 
+def converted(plugin: type[Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert plain data to the types of a plugin's parameters."""
+    return {name: _validated(plugin, name, value) for name, value in params.items()}
+
+
 def full_params(policy: type[Any], params: Mapping[str, Any], diagnostics: Sequence[str] = ()) -> dict[str, Any]:
-    """Return all parameters of a policy or agent as plain data, defaults included."""
+    """Return all parameters of a policy, agent or process as plain data, defaults included."""
     full: dict[str, Any] = {}
     asked = policy.traits.diagnostics if diagnostics else ""
     for parameter in parameters(policy):
@@ -53,7 +58,7 @@ def input_files(policy: type[Policy], params: Mapping[str, Any]) -> dict[str, st
 def parameter_problems(
     policy: type[Any], name: str, params: Mapping[str, Any], diagnostics: Sequence[str] = (), *, noun: str = "policy"
 ) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """Yield the problems with parameters of a policy or agent: key below `params`, message, remedy."""
+    """Yield the problems with parameters of a policy, agent or process: key below `params`, message, remedy."""
     known = {parameter.name: parameter for parameter in parameters(policy)}
     faulty = False
     for key, value in params.items():
@@ -78,7 +83,7 @@ def parameter_problems(
         if parameter.required and parameter.name not in params:
             faulty = True
             yield (), f"the {noun} '{name}' needs the parameter '{parameter.name}'", ""
-    if not faulty:
+    if not faulty and not is_process(policy):  # whose site only a simulation has
         yield from _refused(policy, params, diagnostics, noun)
 
 

@@ -203,6 +203,13 @@ class AgentSpec(Section):
     params: dict[str, Any] = Field(default={}, description="parameters of the agent's constructor")
 
 
+class ProcessSpec(Section):
+    """A SimPy process that runs beside the cluster; see docs/how-to/processes.md."""
+
+    use: str = Field(min_length=1, description="path/to/file.py:NAME or package.module:NAME of a function or class")
+    params: dict[str, Any] = Field(default={}, description="parameters of the function or of the class's constructor")
+
+
 class PolicySpec(Section):
     """A row of the comparison: a policy with its parameters and its own conditions."""
 
@@ -346,6 +353,11 @@ class ExperimentSpec(Section):
     policies: tuple[PolicySpec, ...] = Field(
         min_length=1,
         description="policies to compare, in the order shown; a plain name means {name: ...}",
+        json_schema_extra=_or_names,
+    )
+    processes: tuple[ProcessSpec, ...] = Field(
+        default=(),
+        description="users' SimPy processes beside the cluster, in their order; plain text means {use: ...}",
         json_schema_extra=_or_names,
     )
     seeds: Seeds = Field(

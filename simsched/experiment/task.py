@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from simsched.agent import AgentFactory, registry as agent_registry
+from simsched.agent import AGENTS
 from simsched.applications import ApplicationsOptions
-from simsched.engine import EngineOptions, FailureOptions
+from simsched.engine import PROCESSES, EngineOptions, FailureOptions
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.cuts import Cuts
-from simsched.experiment.policy_params import full_params, input_files, make_policy
+from simsched.experiment.policy_params import converted, full_params, input_files, make_policy
 from simsched.experiment.sharing import SharingSpec
 from simsched.experiment.tuning import TuningOptions
 from simsched.model import Cluster, JobSpec
-from simsched.policy import Policy, registry
+from simsched.plugins import Kind
+from simsched.policy import POLICIES
 from simsched.results import SUMMARY
 from simsched.sources import Closure, closure_of
 
@@ -28,54 +29,50 @@ _AFTERWARDS = (SUMMARY, "simsched.results.reader")
 
 
 @dataclass(frozen=True)
-class PolicyChoice:
-    """The policy of a cell; relative files count from `folder`."""
+class Chosen:
+    """A plugin of a cell with its parameters; relative files count from `folder`."""
 
+    kind: ClassVar[Kind]
     name: str
     folder: Path
     params: Mapping[str, Any] = field(default_factory=dict)
     diagnostics: tuple[str, ...] = ()
 
-    def load(self) -> type[Policy]:
-        """Load the policy's class."""
-        return registry.load(self.name, folder=self.folder)
+    def load(self) -> type[Any]:
+        """Load its class, or its function."""
+        return self.kind.load(self.name, folder=self.folder)
 
-    def make(self) -> Policy:
-        """Create the policy for one run."""
+    def make(self) -> Any:
+        """Create it for one run."""
         return make_policy(self.load(), self.params, self.diagnostics)
 
     def canonical(self) -> tuple[type[Any], dict[str, Any]]:
         """Return its class with sources, all parameters and the content of input files."""
-        return _meant(self.load(), self.params, self.diagnostics)
+        plugin = self.load()
+        files = {name: Path(path) for name, path in input_files(plugin, self.params).items()}
+        return plugin, full_params(plugin, self.params, self.diagnostics) | files
 
 
-@dataclass(frozen=True)
-class AgentChoice:
-    """The agents that an experiment sets for a policy; relative files count from `folder`."""
+class PolicyChoice(Chosen):
+    """The policy of a cell."""
 
-    name: str
-    folder: Path
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-    def load(self) -> type[AgentFactory]:
-        """Load the agents' class."""
-        return agent_registry.load(self.name, folder=self.folder)
-
-    def make(self) -> AgentFactory:
-        """Create the agents for one run."""
-        made: AgentFactory = make_policy(self.load(), self.params)  # type: ignore[arg-type]
-        return made
-
-    def canonical(self) -> tuple[type[Any], dict[str, Any]]:
-        """Return its canonical form, as for a policy."""
-        return _meant(self.load(), self.params)
+    kind = POLICIES
 
 
-def _meant(
-    kind: type[Any], params: Mapping[str, Any], diagnostics: tuple[str, ...] = ()
-) -> tuple[type[Any], dict[str, Any]]:
-    files = {name: Path(path) for name, path in input_files(kind, params).items()}
-    return kind, full_params(kind, params, diagnostics) | files
+class AgentChoice(Chosen):
+    """The agents that an experiment sets for a policy."""
+
+    kind = AGENTS
+
+
+class ProcessChoice(Chosen):
+    """A process beside the cluster."""
+
+    kind = PROCESSES
+
+    def make(self) -> tuple[type[Any], dict[str, Any]]:
+        """Return it with its parameters, for a simulation to start."""
+        return self.load(), converted(self.load(), self.params)
 
 
 @dataclass(frozen=True)
@@ -100,9 +97,15 @@ class Task:
     gpu_speed: Mapping[str, float] = field(default_factory=dict)
     losses: bool = False
     costs: Mapping[str, Any] = field(default_factory=dict)
+    processes: tuple[ProcessChoice, ...] = ()
     cuts: Cuts | None = field(default=None, compare=False)
     key: str = field(default="", compare=False)
     about: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def plugins(self) -> tuple[Chosen, ...]:
+        """The policy, then the agents that the experiment sets, then the processes."""
+        return (self.policy, *(() if self.agent is None else (self.agent,)), *self.processes)
 
 
 @cache
@@ -111,7 +114,7 @@ def code() -> Closure:
     return closure_of([RUNNER], without=_AFTERWARDS)
 
 
-def digest_by_name(choice: PolicyChoice | AgentChoice) -> str:
+def digest_by_name(choice: Chosen) -> str:
     """Hash a choice with its class by name, which distinguishes choices within a process without reading sources."""
     kind, params = choice.canonical()
     return digest_of((kind.__module__, kind.__qualname__, params))

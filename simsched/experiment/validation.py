@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -12,16 +12,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simsched.agent import AGENTS, registry as agent_registry
-from simsched.documents import Document, Draft, draft_of, problems_of, yaml_lines
+from simsched.agent import AGENTS
+from simsched.documents import Document, Draft, KeyPath, draft_of, problems_of, yaml_lines
+from simsched.engine import PROCESSES
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys
 from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec, with_first_seeds
 from simsched.model import TENANTS_PARAMETER
-from simsched.plugins import parameters
-from simsched.policy import Policy, registry
+from simsched.plugins import Kind, parameters
+from simsched.policy import POLICIES, Policy
 from simsched.results import find_metric, read_curves
 
 _NOT_SWEPT = (
@@ -57,8 +58,8 @@ class Point:
 class Experiment:
     """A checked experiment: its file, and one resolved specification per point.
 
-    `policies` maps policy names, as written, to classes; `folders` and `agent_folders` give the folders that paths in
-    names count from; `changed` lists the `key=value` options applied.
+    `policies` maps policy names, as written, to classes; `folders` gives the folders that paths in names of policies,
+    agents and processes count from; `changed` lists the `key=value` options applied.
     """
 
     file: Path
@@ -67,7 +68,6 @@ class Experiment:
     policies: Mapping[str, type[Policy]]
     folders: Mapping[str, Path] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
-    agent_folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -82,7 +82,7 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
     """
     draft = draft_of(document, overrides)
     draft.refuse_special_files()
-    found = _Policies()
+    found = _Plugins()
     problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
     if problems:
         raise InputError(*_in_order(problems))
@@ -94,26 +94,26 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
     points, more = _points(draft, found)
     if problems or more:
         raise InputError(*_in_order([*problems, *more]))
-    classes, folders = MappingProxyType(found.classes), MappingProxyType(found.folders)
-    agent_folders = MappingProxyType(found.agent_folders)
-    return Experiment(Path(document.file), spec, points, classes, folders, tuple(overrides), agent_folders)
+    classes, folders = MappingProxyType(found.policies), MappingProxyType(found.folders)
+    return Experiment(Path(document.file), spec, points, classes, folders, tuple(overrides))
 
 
 def foreign_code(document: Document, overrides: Sequence[str] = ()) -> tuple[str, ...]:
-    """List a document's policies and agents that do not ship with simsched, without loading them, sorted."""
+    """List a document's policies, agents and processes that do not ship with simsched, without loading them, sorted."""
     try:
         data = draft_of(document, overrides).data
     except InputError:  # raised again by the document's check
         return ()
     sweep = data.get("sweep")
     swept = sweep.items() if isinstance(sweep, dict) else ()
-    texts = {*_texts(data.get("policies")), *_texts([values for key, values in swept if key.startswith("policies")])}
-    return tuple(sorted(name for name in texts if registry.POLICIES.is_foreign(name) or AGENTS.is_foreign(name)))
+    named = [values for key, values in (*data.items(), *swept) if key.startswith(("policies", "processes"))]
+    kinds = (POLICIES, AGENTS, PROCESSES)
+    return tuple(sorted(name for name in {*_texts(named)} if any(kind.is_foreign(name) for kind in kinds)))
 
 
 def _texts(value: object, key: str = "") -> Iterator[str]:
-    """Yield the text under keys `name` and in lists, as in a sweep."""
-    if isinstance(value, str) and key in ("", "name"):
+    """Yield the text under keys `name` and `use` and in lists, as in a sweep."""
+    if isinstance(value, str) and key in ("", "name", "use"):
         yield value
     elif isinstance(value, dict):
         for inner, held in value.items():
@@ -139,81 +139,85 @@ def _structural(draft: Draft) -> list[Problem]:
     return []
 
 
-class _Policies:
-    """Loads each policy of an experiment once."""
+class _Plugins:
+    """Loads each policy, agent and process of an experiment once."""
 
     def __init__(self) -> None:
-        self.classes: dict[str, type[Policy]] = {}
+        self.policies: dict[str, type[Policy]] = {}
         self.folders: dict[str, Path] = {}
-        self.agent_folders: dict[str, Path] = {}
-        self._failed: dict[str, InputError] = {}
+        self._loaded: dict[tuple[str, str], type[Any] | InputError] = {}
 
     def problems(self, draft: Draft) -> Iterator[Problem]:
-        """Yield unknown policies and parameters."""
-        for index, entry in _policy_entries(draft):
-            name = entry.get("name")
-            if not isinstance(name, str) or not name:
-                continue
-            policy = self._load(name, draft.folder_of(("policies", index, "name")))
-            if policy is None:
-                for problem in self._failed[name].problems:
-                    yield draft.problem(("policies", index, "name"), f"'{name}': {problem.message}", problem.remedy)
-                continue
-            if ":" in name and entry.get("label") is None:
-                entry["label"] = policy.name  # tables show its name, never its path
-            params = entry.get("params", {})
-            if isinstance(params, dict):
-                for parameter in input_files(policy, params):
-                    draft.resolve_file(("policies", index, "params", parameter))
-                for key, message, remedy in parameter_problems(policy, name, params, _diagnostics_of(draft)):
-                    place = ("policies", index, "params") if "params" in entry else ("policies", index, "name")
-                    yield draft.problem((*place, *key), message, remedy)
+        """Yield unknown policies, agents and processes, and their wrong parameters."""
+        for index, entry in _entries(draft, "policies"):
+            name, place = str(entry.get("name")), ("policies", index)
+            policy = yield from self._load(draft, POLICIES, (*place, "name"), entry)
+            if policy is not None:
+                self.policies[name] = policy
+                if ":" in name and entry.get("label") is None:
+                    entry["label"] = policy.name  # tables show its name, never its path
+                yield from _param_problems(draft, POLICIES, (*place, "name"), entry, policy)
                 unread = draft.data.get("tenants") and not policy.traits.reads_tenants
                 if unread and any(one.name == TENANTS_PARAMETER for one in parameters(policy)):
                     message = f"the policy '{name}' has a parameter 'tenants' that the section does not set"
                     remedy = "declare traits = Traits(reads_tenants=True) in its class"
-                    yield draft.problem(("policies", index, "name"), message, remedy)
-            yield from self._agent_problems(draft, index, entry.get("agent"))
+                    yield draft.problem((*place, "name"), message, remedy)
+            if isinstance(entry.get("agent"), dict):
+                yield from self._problems_of(draft, AGENTS, (*place, "agent", "name"), entry["agent"])
+        for index, entry in _entries(draft, "processes"):
+            yield from self._problems_of(draft, PROCESSES, ("processes", index, "use"), entry)
 
-    def _agent_problems(self, draft: Draft, index: int, entry: object) -> Iterator[Problem]:
-        """Yield an unknown agent and its unknown parameters."""
-        name = entry.get("name") if isinstance(entry, dict) else None
-        if not isinstance(entry, dict) or not isinstance(name, str) or not name:
-            return
-        folder = self.agent_folders.setdefault(name, draft.folder_of(("policies", index, "agent", "name")))
-        try:
-            agent = agent_registry.load(name, folder=folder)
-        except InputError as error:
-            for problem in error.problems:
-                yield draft.problem(("policies", index, "agent", "name"), problem.message, problem.remedy)
-            return
-        params = entry.get("params", {})
-        if isinstance(params, dict):
-            for key, message, remedy in parameter_problems(agent, name, params, noun="agent"):
-                place = "params" if "params" in entry else "name"
-                yield draft.problem(("policies", index, "agent", place, *key), message, remedy)
+    def _problems_of(self, draft: Draft, kind: Kind, key: KeyPath, entry: dict[str, Any]) -> Iterator[Problem]:
+        plugin = yield from self._load(draft, kind, key, entry)
+        if plugin is not None:
+            yield from _param_problems(draft, kind, key, entry, plugin)
+
+    def _load(
+        self, draft: Draft, kind: Kind, key: KeyPath, entry: dict[str, Any]
+    ) -> Generator[Problem, None, type[Any] | None]:
+        """Load the plugin that an entry names under a key; yield problems and return None if that fails."""
+        name = entry.get(str(key[-1]))
+        if not isinstance(name, str) or not name:
+            return None
+        if (kind.noun, name) not in self._loaded:
+            folder = self.folders.setdefault(name, draft.folder_of(key))
+            try:
+                self._loaded[kind.noun, name] = kind.load(name, folder=folder)
+            except InputError as error:
+                self._loaded[kind.noun, name] = error
+        found = self._loaded[kind.noun, name]
+        if not isinstance(found, InputError):
+            return found
+        for problem in found.problems:
+            yield draft.problem(key, f"'{name}': {problem.message}", problem.remedy)
+        return None
 
     def diagnostics_problems(self, draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         """Reject diagnostics that no policy of the experiment records."""
-        if spec.diagnostics and not any(policy.traits.diagnostics for policy in self.classes.values()):
-            names = ", ".join(sorted(self.classes))
+        if spec.diagnostics and not any(policy.traits.diagnostics for policy in self.policies.values()):
+            names = ", ".join(sorted(self.policies))
             yield draft.problem(("diagnostics",), f"none of these policies records extra diagnostics: {names}")
 
-    def _load(self, name: str, folder: Path) -> type[Policy] | None:
-        if name not in self.classes and name not in self._failed:
-            try:
-                self.classes[name] = registry.load(name, folder=folder)
-            except InputError as error:
-                self._failed[name] = error
-            else:
-                self.folders[name] = folder
-        return self.classes.get(name)
+
+def _param_problems(
+    draft: Draft, kind: Kind, key: KeyPath, entry: dict[str, Any], plugin: type[Any]
+) -> Iterator[Problem]:
+    """Yield wrong parameters of the plugin that an entry names under a key; make the paths of input files absolute."""
+    params = entry.get("params", {})
+    if not isinstance(params, dict):
+        return
+    place = (*key[:-1], "params")
+    for parameter in input_files(plugin, params):
+        draft.resolve_file((*place, parameter))
+    diagnostics = _diagnostics_of(draft) if kind is POLICIES else ()
+    for inner, message, remedy in parameter_problems(plugin, entry[str(key[-1])], params, diagnostics, noun=kind.noun):
+        yield draft.problem((*(place if "params" in entry else key), *inner), message, remedy)
 
 
-def _policy_entries(draft: Draft) -> Iterator[tuple[int, dict[str, Any]]]:
-    policies = draft.data.get("policies")
-    if isinstance(policies, list):
-        yield from ((index, entry) for index, entry in enumerate(policies) if isinstance(entry, dict))
+def _entries(draft: Draft, section: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    listed = draft.data.get(section)
+    if isinstance(listed, list):
+        yield from ((index, entry) for index, entry in enumerate(listed) if isinstance(entry, dict))
 
 
 def _diagnostics_of(draft: Draft) -> list[str]:
@@ -223,7 +227,7 @@ def _diagnostics_of(draft: Draft) -> list[str]:
 
 def _label_problems(draft: Draft) -> Iterator[Problem]:
     first: dict[str, int] = {}
-    for index, entry in _policy_entries(draft):
+    for index, entry in _entries(draft, "policies"):
         label = entry.get("label") or entry.get("name")
         if not isinstance(label, str):
             continue
@@ -248,6 +252,7 @@ def _cross_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
             for problem in error.problems:
                 yield draft.problem(("sequential", "metric"), problem.message, problem.remedy)
     yield from _node_problems(draft, spec)
+    yield from _process_problems(draft, spec)
     yield from _fairness_problems(draft, spec)
     for index, policy in enumerate(spec.policies):
         for section, merge in (("workload", spec.workload_of), ("engine", spec.engine_of)):
@@ -264,6 +269,19 @@ def _node_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
         if engine is not None and engine.initial_nodes is not None and engine.initial_nodes > nodes:
             message = f"{engine.initial_nodes} nodes cannot be rented; the cluster has {nodes}"
             yield draft.problem((*key, "initial_nodes"), message)
+
+
+def _process_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    """Reject processes where all jobs must be known in advance, or a part of them runs alone."""
+    beside = {
+        "tuning": spec.tuning is not None,
+        "shards": spec.shards.parts > 1,
+        "losses": spec.losses,
+        "finish_time_fairness": spec.finish_time_fairness is not None,
+    }
+    for key in (key for key, there in beside.items() if there and spec.processes):
+        message = "cannot be combined with 'processes', which may submit jobs and stop nodes at any time"
+        yield draft.problem((key,), message, f"leave out '{key}' or 'processes'")
 
 
 def _fairness_problems(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
@@ -302,7 +320,7 @@ def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str
                     yield draft.problem(("published", name, metric), problem.message, problem.remedy)
 
 
-def _points(draft: Draft, found: _Policies) -> tuple[Sequence[Point], list[Problem]]:
+def _points(draft: Draft, found: _Plugins) -> tuple[Sequence[Point], list[Problem]]:
     """Create the points of the sweep; report each value that does not fit.
 
     Above `_MOST_KEPT` points only an evenly spread sample is created and checked, the others on access.
@@ -340,7 +358,7 @@ def _drafted(draft: Draft, sweep: Mapping[str, list[Any]], index: int) -> tuple[
     return one, chosen
 
 
-def _point(draft: Draft, found: _Policies, sweep: Mapping[str, list[Any]], index: int) -> Point:
+def _point(draft: Draft, found: _Plugins, sweep: Mapping[str, list[Any]], index: int) -> Point:
     """Create a point of a lazy sweep; raises `InputError` if its values do not fit."""
     one, chosen = _drafted(draft, sweep, index)
     problems = [*_structural(one), *found.problems(one)]
@@ -350,7 +368,7 @@ def _point(draft: Draft, found: _Policies, sweep: Mapping[str, list[Any]], index
     return Point(MappingProxyType(chosen), spec)
 
 
-def _sweep_problems(draft: Draft, found: _Policies, key: str, values: Sequence[Any]) -> Iterator[Problem]:
+def _sweep_problems(draft: Draft, found: _Plugins, key: str, values: Sequence[Any]) -> Iterator[Problem]:
     if key.split(".")[0] in _NOT_SWEPT:
         yield draft.problem(("sweep", key), "this key cannot be swept", f"not swept are: {', '.join(_NOT_SWEPT)}")
         return

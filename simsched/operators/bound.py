@@ -14,7 +14,7 @@ from simsched.documents import yaml_lines, yaml_text
 from simsched.errors import InputError, input_error
 from simsched.experiment import Grid, GridCell, Task, key_of
 from simsched.experiment.running import Store, make_cell, prepare_grid
-from simsched.operators.relaxed import FITTED, Relaxed, relaxed
+from simsched.operators.relaxed import FITTED, Relaxed, refuse_processes, relaxed
 from simsched.results import SUMMARY_FILE, Cell, Run, json_text, read_json, seal, summary_definition
 from simsched.sources import closure_of
 
@@ -130,7 +130,7 @@ def _read(store: Store, key: str) -> dict[str, Any]:
 def _physics(task: Task) -> str:
     shared = id(task.jobs), id(task.cluster)  # the same objects for equal ones of a grid
     parts = task.engine, task.applications, task.sharing, task.failures, sorted(task.gpu_speed.items())
-    return repr((shared, parts, task.tuning, task.cuts is None))
+    return repr((shared, parts, task.tuning, task.cuts is None, task.processes == ()))
 
 
 def _solve(task: Task) -> dict[str, Any]:
@@ -167,6 +167,7 @@ def grid_of(run: Run) -> Grid:
 
     Raises `InputError` if it cannot be read any more.
     """
+    refuse_processes(run.experiment.get("processes", ()))
     document = yaml_lines.parse(yaml_text(dict(run.experiment)), f"{run.name}.yaml")
     return prepare_grid(document, [], name=run.name, leave_out=True)
 

@@ -139,10 +139,18 @@ def _refuse(task: Task) -> None:
         raise input_error("tuning", "has no bound, as trials follow from the results of others", "bound a list of jobs")
     if task.failures is not None and task.failures.jobs != "never":
         raise input_error("failures.jobs", "has no bound, as failing changes how long a job runs", "set it to never")
+    refuse_processes(task.processes)
     if task.cuts is not None:
         raise input_error("shards", "have no bound, as jobs of different shards share no GPUs", "set shards.parts=1")
     if not task.jobs:
         raise input_error("workload", "has no jobs, so there is nothing to bound")
+
+
+def refuse_processes(processes: Sequence[object]) -> None:
+    """Raise `InputError` if there are any: nothing bounds the jobs that processes submit, cancel and stop."""
+    if processes:
+        message = "have no bound, as they may submit, cancel and stop jobs at any time"
+        raise input_error("processes", message, "bound the experiment with processes=[]")
 
 
 def _refuse_limits(task: Task, *, steady: bool) -> None:

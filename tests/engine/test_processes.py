@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+from pathlib import Path
+
 import pytest
 from simsched_policies.queues.by_key import Fifo
 
@@ -124,6 +128,28 @@ def test_what_cannot_be_done_raises_in_the_process_and_names_its_line(act, says)
     assert says in message
     assert message.startswith("process 'wrong' at t=5 s (")
     assert "test_processes.py:" in message
+
+
+def test_an_error_in_a_constructor_names_its_line():
+    class Wrong:
+        def __init__(self, site):
+            site.drain(7)
+
+    with pytest.raises(
+        EngineError, match=r"^process 'Wrong' at t=0 s \(.*test_processes\.py:\d+\): there is no node 7"
+    ):
+        run(Wrong)
+
+
+def test_lines_of_processes_below_the_data_of_simsched_count_and_those_of_libraries_do_not():
+    place = str(Path(sim.__file__).parent / "data" / "experiments" / "mine.py")
+    text = "def wrong(site):\n    yield site.timeout(5)\n    site.rng.choice([], 2)\n"
+    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+    made = {}
+    exec(compile(text, place, "exec"), made)
+    with pytest.raises(EngineError, match=rf"^process 'wrong' at t=5 s \({re.escape(place)}:3\): ValueError: "):
+        run(made["wrong"])
+    del linecache.cache[place]
 
 
 def test_a_process_may_go_on_after_a_refusal():

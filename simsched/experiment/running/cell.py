@@ -34,6 +34,7 @@ from simsched.results import (
     SUMMARY_FILE,
     TABLES,
     TRIALS_FILE,
+    Feature,
     LossTable,
     Power,
     TableWriter,
@@ -224,6 +225,7 @@ def _run(
             colocation=colocation_of(task.sharing),
             on_finish=reply,
             failures=task.failures,
+            processes=[one.make() for one in task.processes],
         )
     if tuner is not None:
         write_trials(temporary, tuner.trials())
@@ -237,6 +239,8 @@ def table_writer(task: Task, folder: Path) -> TableWriter:
     source = catalogue(task.applications)
     plans = any(source.has_plans(name) for name in sorted(set(values_of(task.jobs, "application"))))
     features = features_of(task.cluster, task.jobs, task.engine, task.failures, plans=plans)
+    if task.processes:  # which may stop nodes, and submit jobs with all that a job may have
+        features |= {Feature.FAILURES, Feature.DEADLINES, Feature.QUEUES, Feature.PLANS}
     return TableWriter(folder, features=features, keep_short=True)
 
 

@@ -18,7 +18,6 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 from typing import Any, Protocol
 
-from simsched.agent import AGENTS
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.limits import Limits, memory_of
 from simsched.experiment.running.manifest import describe_environment
@@ -34,7 +33,6 @@ from simsched.experiment.running.worker import (
     start,
 )
 from simsched.experiment.task import Task
-from simsched.policy import POLICIES
 from simsched.stops import scratch_folder, stops_deferred
 
 _POLL_S = 0.2
@@ -42,16 +40,13 @@ _POLL_S = 0.2
 _END_S = 1.0
 
 
-#: A cell's third-party code: its policy and agents, each with the folder it is loaded from.
+#: A cell's third-party code: its policy, agents and processes, each with the folder it is loaded from.
 Code = tuple[tuple[str, str], ...]
 
 
 def code_of(task: Task) -> Code:
     """Return a cell's third-party code, empty if all ships with simsched."""
-    named = [(POLICIES, task.policy.name, task.policy.folder)]
-    if task.agent is not None:
-        named.append((AGENTS, task.agent.name, task.agent.folder))
-    return tuple((name, str(folder)) for kind, name, folder in named if not kind.is_shipped(name))
+    return tuple((one.name, str(one.folder)) for one in task.plugins if not one.kind.is_shipped(one.name))
 
 
 class Watcher(Protocol):
