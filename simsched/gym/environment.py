@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 
 from simsched.api import Simulation, Terms, drive_task, task_of
@@ -48,6 +49,7 @@ _SECONDS_PER_HOUR = 3600.0
 _NO_CHANGE = Decision.change({})
 #: The GPUs that a job asks for, their placer, and the types on which it runs.
 _Kind = tuple[int, Placer, tuple[int, ...]]
+_NO_ARGUMENTS = frozenset({"self", "__class__"})
 #: All events, including the completion of the last job before an idle period, up to which rewards count.
 _TRIGGERS = Triggers(arrival=True, completion=True, node_change=True, quiet=True)
 
@@ -58,7 +60,7 @@ def simulations_of(experiment: Experiment, changes: Mapping[str, Any] | None = N
     return lambda seed, terms: drive_task(task(seed), terms, JobRecorder())
 
 
-class SchedulingEnv(gymnasium.Env[Observation, Any]):
+class SchedulingEnv(gymnasium.Env[Observation, Any], EzPickle):
     """A cluster whose waiting jobs the agent starts: at each step one job, or all that fit by a rule.
 
     An episode is a workload, from its first submission until its last job is complete. A step ends at the next instant
@@ -72,6 +74,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     weight from -1 to 1 for each of `features`: jobs start in the order of the weighted sum, the largest first, as long
     as they fit. With `preempt` the order includes running jobs, and those that no longer fit stop; without it, they
     keep running.
+
+    A copy, also by pickle, has the same arguments and no episode yet.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (as gymnasium declares it)
@@ -100,6 +104,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         an agent receives only the signals that the former and the `rules` read. `placement` chooses the GPUs of a job;
         if rules preempt, it is `most-free`. Raises `InputError` for invalid arguments.
         """
+        rules = {name: dict(weights) for name, weights in rules.items()}
+        EzPickle.__init__(self, **{name: value for name, value in locals().items() if name not in _NO_ARGUMENTS})
         if action not in get_args(ActionKind):
             raise input_error("action", f"there is no kind '{action}'", nearest(str(action), get_args(ActionKind)))
         if isinstance(reward, str) and reward not in REWARDS:
@@ -139,7 +145,11 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Start an episode; `options` may hold the `seed` of its workload."""
+        """Start an episode, whose workload has the seed `info["seed"]`.
+
+        `options` may hold that seed. Otherwise it is drawn from the environment's `seeds`, by a generator that `seed`
+        seeds: equal seeds give equal sequences of workloads.
+        """
         super().reset(seed=seed)
         self._seed = (options or {}).get("seed")
         if self._seed is None:
@@ -162,10 +172,15 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         return self._shown(), self._told(replaced=False)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Carry out an action; the reward covers the time until the next choice. Raises `ResetNeeded` after the end."""
+        """Carry out an action; the reward covers the time until the next choice.
+
+        Raises `ResetNeeded` after the end, and `InputError` for an action outside of `action_space`.
+        """
         simulation = self.simulation
         if simulation is None or self._over or self._truncated:
             raise gymnasium.error.ResetNeeded("the episode is over, or has not begun: call reset()")
+        if not (self._is_weights(action) if self._kind == "weights" else self.action_space.contains(action)):
+            raise input_error("action", f"{action!r} is not in {self.action_space}", "give one that is")
         if self._kind != "job":
             reward, replaced = self._go_on(self._ordered(action)), False
         else:
@@ -176,6 +191,13 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
                 place = self._window if masks[self._window] else int(np.argmax(masks))
             reward = self._go_on(Decision.change(self._start)) if place == self._window else self._pick(place)
         return self._shown(), reward, self._over, self._truncated, self._told(replaced=replaced)
+
+    def _is_weights(self, action: Any) -> bool:
+        """Return whether an action is weights from -1 to 1, of any kind of numbers."""
+        numbers = np.asarray(action)
+        return (
+            numbers.shape == self.action_space.shape and numbers.dtype.kind in "fiu" and bool((abs(numbers) <= 1).all())
+        )
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return which actions are possible, shape (actions,); for weights all are, shape (features,)."""
@@ -238,6 +260,8 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
             among = view.jobs.values() if self._preempt else self._candidates
             waiting = [job for job in among if not job.running]
             an_hour = self._reward(Moment(view, waiting, len(simulation.jobs), self._gpus, self._alone_s))
+            if not math.isfinite(an_hour):
+                raise input_error("reward", f"is {an_hour} at t={begin_s:g} s", "let it be a finite number")
             shown = simulation.advance()
             end_s = min(simulation.view.now_s, self._horizon_s)
             reward += an_hour * (end_s - begin_s) / _SECONDS_PER_HOUR

@@ -23,6 +23,8 @@ Observation = dict[str, Array]
 QUEUE_FEATURES = ("gpus", "age_s", "attained_gpu_s")
 #: The least duration of a job, in seconds, that its slow-down counts, as usual since Feitelson and Rudolph (1998).
 SHORTEST_S = 10.0
+#: The most jobs of an observation, each a row of numbers.
+MOST_SHOWN = 100_000
 _MANY_JOBS = 1000.0
 _WEEK_S = 7 * 86400.0
 
@@ -52,8 +54,8 @@ class Observer:
 
     def __init__(self, queue: Sequence[str], cluster: Sequence[str], window: int) -> None:
         """Take features by name; raises `InputError` for unknown names."""
-        if window < 1:
-            raise input_error("window", f"is {window}", "show one job at least")
+        if not isinstance(window, int) or not 1 <= window <= MOST_SHOWN:
+            raise input_error("window", f"is {window}", f"show a whole number of jobs, from 1 to {MOST_SHOWN}")
         for name in cluster:
             if name not in CLUSTER_FEATURES:
                 message = f"there is no feature '{name}' of the cluster"

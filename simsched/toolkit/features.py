@@ -89,9 +89,11 @@ class Score:
     """A weighted sum of features; the job with the largest comes first."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
-        """Weigh features by name; raises `InputError` for unknown names."""
+        """Weigh features by name; raises `InputError` for unknown names and weights that are not finite."""
         self.features = Features(weights)
         self._weights = np.array([float(weight) for weight in weights.values()])
+        if not np.isfinite(self._weights).all():
+            raise input_error("weights", f"are {dict(weights)}", "give finite numbers")
 
     @property
     def needs(self) -> frozenset[Signal]:

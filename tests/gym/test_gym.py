@@ -1,6 +1,8 @@
 """The environment of Gymnasium: hand-worked episodes, what it refuses, and what a learner makes of it."""
 
+import copy
 import math
+import pickle
 import runpy
 from dataclasses import dataclass
 from typing import ClassVar
@@ -264,3 +266,51 @@ def test_a_learnt_policy_conforms(tmp_path):
 def test_searches_that_learn_nothing_are_refused(numbers, said):
     with pytest.raises(InputError, match=said):
         Evolution(**numbers)
+
+
+@pytest.mark.parametrize("action", [-1, 5, 10**30, 1.5, math.nan, "1", None, [0], np.array([0.0])])
+def test_actions_out_of_range_are_refused(action):
+    environment = small(window=4)
+    environment.reset(seed=1)
+    with pytest.raises(InputError, match="is not in Discrete"):
+        environment.step(action)
+    assert environment.step(np.int64(4))  # the episode goes on
+
+
+@pytest.mark.parametrize("weights", [[0.5], [math.nan, 0.0], [2.0, 0.0], ["a", "b"], 0.5, [[0.5, 0.5]], [1 + 1j, 0]])
+def test_weights_out_of_range_are_refused(weights):
+    environment = small(action="weights", features=("gpus", "age_s"))
+    environment.reset(seed=1)
+    with pytest.raises(InputError, match="is not in Box"):
+        environment.step(weights)
+    assert environment.step([1, -1])
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"window": 10**9}, "from 1 to 100000"),
+        ({"window": 1.5}, "whole number"),
+        ({"horizon_s": math.nan}, "horizon_s"),
+        ({"rules": {"mine": {"gpus": math.nan}}, "action": "rule"}, "finite"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(how, message):
+    with pytest.raises(InputError, match=message):
+        small(**how)
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    environment = SchedulingEnv(made(), reward=lambda moment: math.nan)
+    environment.reset()  # all jobs but one wait for the first
+    with pytest.raises(InputError, match="finite number"):
+        environment.step(0)
+
+
+def test_a_copy_plays_the_same_episodes():
+    environment = small(window=4, rules={"mine": {"gpus": 1.0}})
+    first, info = environment.reset(seed=3)
+    for other in (copy.copy(environment), copy.deepcopy(environment), pickle.loads(pickle.dumps(environment))):
+        assert other.simulation is None
+        again, same = other.reset(seed=3)
+        assert (same["seed"], again["queue"].tolist()) == (info["seed"], first["queue"].tolist())
