@@ -1,4 +1,4 @@
-"""`simsched check`: check whether a policy or an agent meets the contract."""
+"""`simsched check`: check whether a policy, an agent or a process meets the contract."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from simsched.cli.output import json_option, print_json
 from simsched.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from simsched.plugins import Kind
     from simsched.testing import Failure
 
 _NOT_CONFORMING = 1
@@ -26,7 +28,7 @@ _END_S = 1.0
 
 @click.group()
 def check() -> None:
-    """Check your own policies and agents."""
+    """Check your own policies, agents and processes."""
 
 
 def _checking(command: Callable[..., None]) -> Callable[..., None]:
@@ -52,28 +54,6 @@ def _checking(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@check.command()
-@_checking
-def policy(**how: Any) -> None:
-    """Run the conformance kit on a policy; the exit code is 1 if it fails a check.
-
-    Each failure is shown with its file and line in the policy; `simsched --debug check policy` adds the traceback.
-
-    NAME is a registered name, package.module:Class or path/to/file.py:Class.
-    """
-    _show("policy", **how)
-
-
-@check.command()
-@_checking
-def agent(**how: Any) -> None:
-    """Run the conformance kit on agents, which pick the batches of jobs; the exit code is 1 if they fail a check.
-
-    NAME is a registered name, package.module:Class or path/to/file.py:Class, as in the key `agent` of a policy.
-    """
-    _show("agent", **how)
-
-
 def _show(noun: str, name: str, seeds: int, timeout: float, in_process: bool, as_json: bool) -> None:
     shown, failures = _checked(noun, name, seeds) if in_process else _checked_apart(noun, name, seeds, timeout)
     debug = click.get_current_context().find_root().params.get("debug")
@@ -95,15 +75,37 @@ def _show(noun: str, name: str, seeds: int, timeout: float, in_process: bool, as
         click.get_current_context().exit(_NOT_CONFORMING)
 
 
-def _checked(noun: str, name: str, seeds: int) -> tuple[str, list[Failure]]:
-    from simsched.agent import registry as agents
-    from simsched.policy import registry as policies
-    from simsched.testing import check_agent, check_policy
+for _noun, _what in (
+    ("policy", "a policy"),
+    ("agent", "agents, which pick the batches of jobs"),
+    ("process", "a process, which runs beside the cluster"),
+):
+    check.command(
+        _noun,
+        help=f"""Run the conformance kit on {_what}; the exit code is 1 if a check fails.
 
-    kind = (agents if noun == "agent" else policies).load(name)
-    kit: Callable[..., list[Failure]] = check_agent if noun == "agent" else check_policy
+        Each failure is shown with its file and line; `simsched --debug check {_noun}` adds the traceback.
+
+        NAME is a registered name, package.module:NAME or path/to/file.py:NAME.""",
+    )(_checking(partial(_show, _noun)))
+
+
+def _checked(noun: str, name: str, seeds: int) -> tuple[str, list[Failure]]:
+    from simsched.agent import AGENTS
+    from simsched.applications import ApplicationsOptions, catalogue
+    from simsched.engine import PROCESSES
+    from simsched.policy import POLICIES
+    from simsched.testing import check_agent, check_policy, check_process
+
+    kits: dict[str, tuple[Kind, Callable[..., list[Failure]]]] = {
+        "policy": (POLICIES, check_policy),
+        "agent": (AGENTS, check_agent),
+        "process": (PROCESSES, partial(check_process, applications=catalogue(ApplicationsOptions()))),
+    }
+    kind, kit = kits[noun]
+    found = kind.load(name)
     with contextlib.redirect_stdout(sys.stderr):  # keeps its output out of the results
-        return str(kind.name), kit(kind, seeds=seeds)
+        return str(getattr(found, "name", found.__name__)), kit(found, seeds=seeds)
 
 
 def _checked_apart(noun: str, name: str, seeds: int, timeout_s: float) -> tuple[str, list[Failure]]:

@@ -1,8 +1,9 @@
-"""`simsched new`: runnable, commented templates of policies, agents and experiments, and samples."""
+"""`simsched new`: runnable, commented templates of policies, agents, processes and experiments, and samples."""
 
 from __future__ import annotations
 
 import re
+from keyword import iskeyword
 from pathlib import Path
 
 import click
@@ -90,6 +91,26 @@ class {kind}(AgentFactory):
         return OfJob(facts.limits, first, self.every_epochs)
 '''
 
+_PROCESS = '''"""{name}: what the process does, in one sentence."""
+
+
+# Parameters of an experiment (`processes: [{{use: "{module}.py:{module}", params: {{nodes: 4}}}}]`) have defaults.
+def {module}(site, nodes: int = 2, every_s: float = 14400, repair_s: float = 600):
+    """Breaks some nodes every few hours, and submits a test once they are repaired; stops after three times."""
+    for _ in range(3):
+        # Wait for site.timeout(s), site.started(job), site.finished(job), site.any_of(events), site.all_of(events).
+        yield site.timeout(every_s)
+        # site.now_s: the time; site.nodes: those in use; site.rng: this process's own random stream.
+        for node in site.rng.choice(site.nodes, min(nodes, len(site.nodes)), replace=False):
+            site.fail(node, for_s=repair_s)  # also: site.drain(node), site.provision(n), site.cancel(job)
+        yield site.timeout(repair_s)
+        # Takes the fields of simsched.model.JobSpec. The value of the event is the job's row of the table of jobs.
+        test = site.submit(num_gpus=4, duration_s=300)
+        row = yield site.finished(test)
+        if row.jct_s > every_s:
+            break
+'''
+
 _EXPERIMENT = """\
 # simsched run {name}.yaml
 name: {name}
@@ -121,7 +142,7 @@ sweep: {{}}
 
 @click.group()
 def new() -> None:
-    """Write a commented template of a policy, an agent or an experiment that runs unchanged, or a sample.
+    """Write a commented template of a policy, agent, process or experiment that runs unchanged, or a sample.
 
     Samples are a log, manifests, and measurements of an application.
     """
@@ -146,14 +167,22 @@ def agent(name: str, force: bool) -> None:
     _plugin("agent", _AGENT, name, force)
 
 
+@new.command()
+@click.argument("name")
+@force_option
+def process(name: str, force: bool) -> None:
+    """Write NAME.py with a conforming process; edit it, then run `simsched check process NAME.py:NAME`."""
+    _plugin("process", _PROCESS, name, force)
+
+
 def _plugin(noun: str, template: str, name: str, force: bool) -> None:
     module = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     kind = "".join(part.capitalize() for part in module.split("_"))
-    if not kind.isidentifier():
+    if not kind.isidentifier() or iskeyword(module):
         raise input_error("NAME", f"'{name}' cannot name a class", f"begin with a letter, as in my-{noun}")
     path = Path(f"{module}.py")
-    _write(path, template.format(name=module.replace("_", "-"), kind=kind), force)
-    click.echo(f"{path}: try `simsched check {noun} {path}:{kind}`")
+    _write(path, template.format(name=module.replace("_", "-"), kind=kind, module=module), force)
+    click.echo(f"{path}: try `simsched check {noun} {path}:{module if noun == 'process' else kind}`")
 
 
 @new.command()

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from simsched.documents.yaml_lines import Document, KeyPath, parse_value
@@ -19,6 +20,8 @@ _PATH_KEYS: tuple[KeyPath, ...] = (
 )  # fmt: skip
 #: Of these, keys whose values may also be names, which are kept unless such a file exists.
 _NAMES_OR_PATHS = (("workload", "source"),)
+#: Lists of plugins: what each is called, and the key that names it.
+_PLUGINS = MappingProxyType({"policies": ("policy", "name"), "processes": ("process", "use")})
 
 
 @dataclass
@@ -99,7 +102,7 @@ class Draft:
         return str(entry.get("label") or entry.get("name") or index)
 
     def set(self, dotted: str, value: Any, origin: str) -> None:
-        """Set the value of a dotted key, `policies.NAME` meaning all policies of that label or name.
+        """Set the value of a dotted key, `policies.NAME` meaning all of that label or name, `policies.*` all.
 
         Raises `InputError` if the path to the key does not exist.
         """
@@ -109,7 +112,7 @@ class Draft:
 
     def _write_out_plugins(self) -> None:
         """Expand policies and processes given by a plain name to sections."""
-        for section, key in (("policies", "name"), ("processes", "use")):
+        for section, (_, key) in _PLUGINS.items():
             listed = self.data.get(section)
             if isinstance(listed, list):
                 self.data[section] = [{key: one} if isinstance(one, str) else one for one in listed]
@@ -169,8 +172,8 @@ class Draft:
         head, _, rest = dotted.partition(".")
         if head == "sweep" and rest:
             return [("sweep", rest)]
-        if head == "policies" and rest:
-            return self._find_policies(rest, origin)
+        if head in _PLUGINS and rest:
+            return self._find_plugins(head, rest, origin)
         path = tuple(dotted.split("."))
         if not all(path):
             raise input_error(origin, f"'{dotted}' is not a key", "write the keys with single dots between them")
@@ -192,22 +195,22 @@ class Draft:
                 target = target.get(part) if isinstance(target, dict) else None
         return tuple(found)
 
-    def _find_policies(self, rest: str, origin: str) -> list[KeyPath]:
-        policies = self.data.get("policies")
-        entries = policies if isinstance(policies, list) else []
+    def _find_plugins(self, section: str, rest: str, origin: str) -> list[KeyPath]:
+        listed, (noun, key) = self.data.get(section), _PLUGINS[section]
+        entries = listed if isinstance(listed, list) else []
         known: dict[str, list[int]] = {"*": list(range(len(entries)))} if entries else {}
         for index, entry in enumerate(entries):
-            names = [entry.get("label"), entry.get("name")] if isinstance(entry, dict) else []
+            names = [entry.get("label"), entry.get(key)] if isinstance(entry, dict) else []
             for name in dict.fromkeys([*names, str(index)]):
                 if isinstance(name, str):
                     known.setdefault(name, []).append(index)
         for name in sorted(known, key=len, reverse=True):
             if rest.startswith(name + "."):
                 tail = rest[len(name) + 1 :]
-                return [self._with_indices(("policies", str(index), *tail.split(".")), origin) for index in known[name]]
+                return [self._with_indices((section, str(index), *tail.split(".")), origin) for index in known[name]]
         wanted = rest.split(".")[0]
         real = [name for name in known if name != "*" and not name.isdigit()]
-        raise input_error(origin, f"no policy of this experiment is called '{wanted}'", nearest(wanted, real))
+        raise input_error(origin, f"no {noun} of this experiment is called '{wanted}'", nearest(wanted, real))
 
 
 def draft_of(document: Document, overrides: Sequence[str] = ()) -> Draft:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from traceback import format_exception
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from simsched.engine import EngineError, EngineOptions, Granted, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
 from simsched.model import FIXED_DURATION, TENANTS_PARAMETER, Cluster, JobSpec, NodeGroup, facts_of
-from simsched.plugins import parameters, place_of
+from simsched.plugins import is_process, parameters, place_of
 from simsched.policy import (
     Decision,
     FileSignal,
@@ -57,7 +57,7 @@ _SIGNALS = (JobSignal, ViewSignal, FileSignal)
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed check of a policy or an agent, with the reason."""
+    """A failed check of a policy, an agent or a process, with the reason."""
 
     check: str
     reason: str
@@ -123,8 +123,9 @@ def failures_of(make: Callable[[], object], checks: Mapping[str, Callable[[], No
 
 def _failure(make: Callable[[], object], check: str, reason: str, error: BaseException) -> Failure:
     """Return where in its file an error came from: its last active line, else the class."""
-    kind = make if isinstance(make, type) else type(make())
-    place = place_of(error, kind) or _place_of_class(kind)
+    kind: Any = make if isinstance(make, type) or is_process(make) else type(make())
+    places = (place_of(one, kind) for one in (error, error.__cause__) if one is not None)
+    place = next(filter(None, places), "") or _place_of_class(kind)
     return Failure(check, safe_text(reason), place, safe_text("".join(format_exception(error))))
 
 

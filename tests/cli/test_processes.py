@@ -161,6 +161,15 @@ def test_what_does_not_fit_is_refused_with_place_and_remedy(folder, overrides, s
     assert str(raised.value).startswith(f"-o {overrides[0]}: ")
 
 
+def test_all_processes_are_named_by_a_star_and_some_by_their_use(folder):
+    (cell,) = cells("processes.*.params.nodes=7", "processes.mine.py:Storm.params.nodes=8")
+    assert [dict(one.params) for one in cell.task.processes] == [{"nodes": 7}, {"nodes": 8}]
+    with pytest.raises(
+        InputError, match=r"no process of this experiment is called '2'; known: mine\.py:Storm, mine\.py:s"
+    ):
+        cells("processes.2.params.nodes=7")
+
+
 def test_a_key_of_the_file_is_named_with_its_line(folder):
     (folder / "e.yaml").write_text(EXPERIMENT.replace("workload: {path: jobs.csv, recipe: replay}", "tuning: {}"))
     with pytest.raises(InputError, match=r"e\.yaml:3: tuning: cannot be combined with 'processes'"):
