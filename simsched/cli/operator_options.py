@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,14 +164,19 @@ def answer_plans(
     if unfit:
         raise input_error(path, f"{unfit[0]} is for logs, but these are manifests", "leave it out")
     said = {**manifests, "cluster": options["cluster"]}
-    how = {"policy": options["policy"] or "kueue", "changes": options["settings"], "workers": options["workers"]}
-    more |= {"unrecorded": True, "grows": grows}
-    before = make_manifest_plan(path, said, options["out"], **how, **more)
+    how = {"policy": options["policy"] or "kueue", "workers": options["workers"], "unrecorded": True, "grows": grows}
+    before = _set(make_manifest_plan(path, said, options["out"], **how, **more), options["settings"])
     if not changes:
         return before, before
-    return before, make_manifest_plan(
-        path, said, options["out"], apply=changes, **how, file="objects-after.json", **more
-    )
+    after = make_manifest_plan(path, said, options["out"], apply=changes, **how, file="objects-after.json", **more)
+    return before, _set(after, options["settings"])
+
+
+def _set(plan: ReplayPlan, settings: Sequence[str]) -> ReplayPlan:
+    """Return the plan with a user's settings, which are not part of the question."""
+    from simsched.operators import changed_plan
+
+    return replace(changed_plan(plan, settings, option="-o"), changed=plan.changed)
 
 
 def make_plan(
@@ -225,6 +231,5 @@ def make_plan(
     if guessed:
         click.echo(f"cluster: {groups[0]['nodes']} nodes of 8 GPUs, for the log's peak", err=True)
     folder = out / Path(log).name.split(".")[0]
-    return ReplayPlan(
-        found, groups, policy or "slurm-backfill", folder, params=params, changes=settings, workers=workers, **more
-    )
+    plan = ReplayPlan(found, groups, policy or "slurm-backfill", folder, params=params, workers=workers, **more)
+    return _set(plan, settings)

@@ -44,10 +44,11 @@ def what_if(
     """Replay a log with and without a change, and show who gains and who loses.
 
     First, the replay without the change is compared with the recorded waits; if they do not match, the answer is the
-    misfit. A change is a key of an experiment, such as tenants.vision.max_gpus=64 or cluster.groups.0.nodes=50;
-    policy.KEY is a parameter of the policy and policy=NAME another policy. LOG may be a folder of Kubernetes manifests;
-    a change may then also be a field of an object, ClusterQueue/vision.spec.cohortName=all, or a file of objects that
-    replace those with the same names. Manifests do not record waits, so such an answer carries a caveat.
+    misfit. A change is a key of an experiment, such as tenants.vision.max_gpus=64 or cluster.a100.nodes=50, or a
+    relative one: +4, -4, -25% or *1.5. policy.KEY is a parameter of the policy and policy=NAME another policy. LOG may
+    be a folder of Kubernetes manifests; a change may then also be a field of an object,
+    ClusterQueue/vision.spec.cohortName=all, or a file of objects that replace those with the same names. Manifests do
+    not record waits, so such an answer carries a caveat.
 
     The result goes to the page answers.html of the log's results.
     """
@@ -62,15 +63,18 @@ def what_if(
     effects, verdict = answer.effects, answer.calibration.verdict
     paths: list[Path] = [] if no_plots or plan.unrecorded else publish_verdict(answer.calibration)
     shown = _shown(effects) if effects else []
+    said = [str(one) for one in answer.changed]
     if not no_plots:
-        paths = _publish(plan, changes, effects, shown, verdict)
+        paths = _publish(plan, said, effects, shown, verdict)
     if as_json:
         rows = [{**asdict(effect), "verdict": effect.verdict} for effect in effects]
-        print_json({"gate": verdict_json(answer.calibration), "effects": rows})
+        values = [asdict(one) for one in answer.changed]
+        print_json({"gate": verdict_json(answer.calibration), "changes": values, "effects": rows})
     elif not effects:
+        click.echo(f"Change: {', '.join(said)}.")
         refused(answer.calibration, plan, "answer", paths)
     else:
-        _print(shown, len(effects) - len(shown), changes, verdict, paths)
+        _print(shown, len(effects) - len(shown), said, verdict, paths)
 
 
 def _print(

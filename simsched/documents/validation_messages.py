@@ -83,7 +83,7 @@ def given(value: object) -> str:
 def _problem(detail: ErrorDetails, draft: Draft, model: type[BaseModel]) -> Problem:
     path: KeyPath = detail["loc"]
     if detail["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
-        known = _keys_at(model, path[:-1])
+        known = keys_at(model, path[:-1])
         return draft.problem(path, "there is no such key", nearest(str(path[-1]), known))
     remedy = ""
     if detail["type"] == "literal_error" and isinstance(detail["input"], str):
@@ -94,13 +94,12 @@ def _problem(detail: ErrorDetails, draft: Draft, model: type[BaseModel]) -> Prob
     return draft.problem(path, say(detail), remedy)
 
 
-def _keys_at(model: type[Any], path: KeyPath) -> Iterable[str]:
-    """List the keys that the part of the file at `path` may have."""
-    here: type[Any] | None = model
+def keys_at(annotation: Any, path: KeyPath) -> Iterable[str]:
+    """List the keys that the part of a value at `path` may have, by the value's type; names in mappings are skipped."""
+    here = _model_in(annotation)
     for part in path:
-        if isinstance(part, int) or here is None:
-            continue
-        here = _model_in(_types_of(here).get(part))
+        types = {} if here is None else _types_of(here)
+        here = _model_in(types[str(part)]) if part in types else here
     return [] if here is None else list(_types_of(here))
 
 

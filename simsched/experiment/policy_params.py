@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from simsched.documents import MOST_NUMBER, say
+from simsched.documents import MOST_NUMBER, keys_at, say
 from simsched.errors import InputError, Problem, nearest
 from simsched.plugins import is_process, parameters, quiet_stdout
 from simsched.policy import INFINITE, INPUT_FILE, Policy
@@ -77,14 +77,32 @@ def parameter_problems(
             continue
         for detail in _type_errors(policy, key, value):
             faulty = True
-            items = [part for part in detail["loc"] if isinstance(part, int)]  # the rest names members of a union
-            yield (key, *items), say(detail), ""
+            yield _nested(detail, key, value, known, noun)
     for parameter in known.values():
         if parameter.required and parameter.name not in params:
             faulty = True
             yield (), f"the {noun} '{name}' needs the parameter '{parameter.name}'", ""
     if not faulty and not is_process(policy):  # whose site only a simulation has
         yield from _refused(policy, params, diagnostics, noun)
+
+
+def _nested(
+    detail: Any, key: str, value: Any, known: Mapping[str, Any], noun: str
+) -> tuple[tuple[str | int, ...], str, str]:
+    """Return place, message and remedy of an error within a parameter."""
+    place: list[str | int] = [key]
+    here = value
+    for part in detail["loc"]:  # the rest names members of a union
+        if (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int)):
+            here = here[part]
+            place.append(part)
+    if detail["type"] != "unexpected_keyword_argument":
+        missing = detail["loc"][-1:] if detail["type"] == "missing" else ()
+        return (*place, *missing), say(detail), ""
+    wrong = str(place[-1])
+    remedy = nearest(wrong, keys_at(known[key].annotation, tuple(place[1:-1])))
+    remedy = f"the {noun} itself takes '{wrong}'" if wrong in known else remedy
+    return tuple(place), "there is no such key", remedy
 
 
 def _refused(

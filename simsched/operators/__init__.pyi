@@ -7,6 +7,7 @@ from .bound import (
 )
 from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity
+from .changes import Changed as Changed, group_names as group_names
 from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
 from .league import Began as Began, play as play
 from .live import (
@@ -34,7 +35,7 @@ from .manifests import (
     manifest_plan as manifest_plan,
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
-from .replays import ReplayPlan as ReplayPlan, write_replay as write_replay
+from .replays import ReplayPlan as ReplayPlan, changed_plan as changed_plan, write_replay as write_replay
 from .training import (
     PARTS as PARTS,
     PlanAnswer as PlanAnswer,

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pydantic import ValidationError
 
-from simsched.documents import yaml_lines
-from simsched.errors import input_error
+from simsched.documents import Draft, problems_of, yaml_lines
+from simsched.errors import InputError, input_error, tell
 from simsched.experiment import ClusterSpec, GroupSpec
 from simsched.model import Capacity, node_labels
+from simsched.operators.changes import group_names
 from simsched.reading import read_text
 from simsched.words import counted
-from simsched.workload import SHAPE_COLUMNS, Trace, kinds_of, make_trace, shapes_of
+from simsched.workload import Trace, kinds_of, make_trace, shapes_of
 from simsched.workload.readers import (
     ClusterLog,
     Limits,
@@ -84,7 +87,7 @@ def read_operator_log(
 def cluster_groups(path: Path) -> Groups:
     """Read a cluster: `scontrol show node`, `sinfo -N`, or YAML with `nodes` and `gpus_per_node`, or `groups`.
 
-    Raises `InputError` if the file has no GPUs.
+    Raises `InputError` with every wrong key and its line, or if the file has no GPUs.
     """
     text = read_text(path)
     if describes_nodes(text):
@@ -92,13 +95,23 @@ def cluster_groups(path: Path) -> Groups:
         if not groups:
             raise input_error(path, "none of its nodes has GPUs", "give nodes with Gres=gpu:...")
         return groups
-    data = yaml_lines.load(path).data
-    cluster = data.get("cluster", data)
-    if isinstance(cluster, dict) and isinstance(cluster.get("groups"), list):
-        return list(cluster["groups"])
-    if isinstance(cluster, dict) and "nodes" in cluster:
-        return [{key: cluster[key] for key in ("nodes", "gpus_per_node", "gpu_type") if key in cluster}]
-    raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
+    document = yaml_lines.load(path)
+    inner = document.data.get("cluster")
+    if isinstance(inner, dict):
+        lines = {key[1:]: line for key, line in document.lines.items() if key[0] == "cluster"}
+        document = replace(document, data=inner, lines=lines)
+    cluster = document.data
+    if not {"groups", "nodes"} & set(cluster):
+        raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
+    try:
+        ClusterSpec.model_validate_json(json.dumps(cluster), strict=True)
+    except ValidationError as error:
+        raise InputError(*problems_of(error, Draft.of(document), ClusterSpec)) from None
+    one = {key: cluster[key] for key in ("nodes", "gpus_per_node", "gpu_type") if key in cluster}
+    for key in sorted(set(cluster) - set(one) - {"groups"}):
+        tell(path, f"'{key}' is not read from here", f"give it as -o cluster.{key}=...", line=document.line((key,)))
+    made: Groups = cluster.get("groups", [one])
+    return list(made)
 
 
 def groups_of(nodes: SlurmCluster) -> Groups:
@@ -129,7 +142,7 @@ def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None 
     """Match a log with a cluster and report what of either cannot be used.
 
     GPU types that the cluster lacks do not constrain jobs. Cores and memory count if both the log and the cluster have
-    them. Jobs that do not fit on the idle nodes of their partition are left out.
+    them. A job of a log is proof that it fits: nodes are corrected, or jobs clipped, if the two contradict each other.
     """
     said, table = [found.said], found.trace.table
     types = {str(one.get("gpu_type", "")).lower(): str(one.get("gpu_type", "")) for one in groups}
@@ -154,10 +167,8 @@ def fitted_to(found: OperatorLog, groups: Groups, *, nodes: SlurmCluster | None 
     said += (
         [f"  {counted(away, 'node')} down or draining when the cluster was described; they count as up"] if away else []
     )
-    table, misfits = _with_room(table, groups)
-    said += (
-        [f"  left out: {counted(misfits, 'job')} with no room on the idle nodes of their partition"] if misfits else []
-    )
+    table, groups, fitted = _with_room(table, groups, ran=found.log is not None)
+    said += fitted
     columns = {str(name): table[name] for name in table}
     labels = found.labels if nodes is None else _labels(nodes)
     return replace(found, trace=replace(found.trace, columns=columns), said="\n".join(said), labels=labels), groups
@@ -178,24 +189,137 @@ def held_nodes(found: OperatorLog, table: pd.DataFrame, runs: npt.NDArray[np.boo
     return [texts[text] if held else "" for text, held in zip(table["nodes"], runs.tolist(), strict=True)]
 
 
-def _with_room(table: pd.DataFrame, groups: Groups) -> tuple[pd.DataFrame, int]:
-    """Leave out and count the jobs whose shape does not fit on the idle nodes of their queue."""
-    rows, number = kinds_of(table, ("queue", "num_gpus", *SHAPE_COLUMNS))
-    shapes = shapes_of(rows).get("shape")
-    if shapes is None:
-        return table, 0
-    made = [GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups]
-    nodes = ClusterSpec(groups=tuple(made)).build().nodes
-    named = {name for node in nodes for name in node.partitions}
-    fits: dict[tuple[str, Any], bool] = {}
-    for queue, shape in zip(rows["queue"], shapes, strict=True):
-        if (queue, shape) not in fits:
-            up = [queue not in named or queue in node.partitions for node in nodes]
-            free = [node.gpus if works else 0 for node, works in zip(nodes, up, strict=True)]
-            fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
-    fit = np.array([fits[one] for one in zip(rows["queue"], shapes, strict=True)], dtype=bool)
-    keep = fit[number]
-    return (table if keep.all() else table[keep].reset_index(drop=True)), int((~keep).sum())
+class _Beside(NamedTuple):
+    """A resource beside GPUs: its column of a trace, and its key of a group in units of `unit`."""
+
+    column: str
+    key: str
+    unit: int
+    noun: str
+    kind: type
+
+
+_BESIDE = (
+    _Beside("cpu_milli", "cores_per_node", 1000, "cores", int),
+    _Beside("memory_mib", "memory_gb_per_node", 1024, "GiB of memory", float),
+)
+_SHAPE = ("num_nodes", "gpu_types", "cpu_milli", "memory_mib", "exclusive")
+#: A job that held up to so many times what a node is said to have corrects the node: GB for GiB, rounding.
+_LARGER = 1.25
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """The different requests of a trace's jobs: a row each, the row of each job, and the GPU hours of each job."""
+
+    rows: pd.DataFrame
+    number: npt.NDArray[np.integer[Any]]
+    gpu_h: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> _Kinds:
+        rows, number = kinds_of(table, ("queue", "num_gpus", *_SHAPE))
+        return cls(rows, number, (table["num_gpus"] * table["duration_s"]).to_numpy("float64") / 3600)
+
+    def misfits(self, groups: Groups, **without: int) -> npt.NDArray[np.bool_]:
+        """Return which requests do not fit on the idle nodes of their queue; `without` replaces columns."""
+        rows = self.rows.assign(**{name: value for name, value in without.items() if name in self.rows})
+        shapes = shapes_of(rows).get("shape", [None] * len(rows))
+        made = [GroupSpec(**{**one, "partitions": tuple(one.get("partitions", ()))}) for one in groups]
+        nodes = ClusterSpec(groups=tuple(made)).build().nodes
+        named = {name for node in nodes for name in node.partitions}
+        fits: dict[tuple[str, Any], bool] = {}
+        for queue, shape in zip(rows["queue"], shapes, strict=True):
+            if (queue, shape) not in fits:
+                up = [queue not in named or queue in node.partitions for node in nodes]
+                free = [node.gpus if works else 0 for node, works in zip(nodes, up, strict=True)]
+                fits[queue, shape] = shape is None or Capacity(nodes, up, free).place_of(shape) is not None
+        return np.array([not fits[one] for one in zip(rows["queue"], shapes, strict=True)], dtype=bool)
+
+    def lack(self, groups: Groups, beside: _Beside) -> npt.NDArray[np.bool_]:
+        """Return which requests a resource alone keeps from fitting."""
+        others = {one.column: 0 for one in _BESIDE if one is not beside}
+        return self.misfits(groups, **others) & ~self.misfits(groups, **others, **{beside.column: 0})
+
+    def weight(self, chosen: npt.NDArray[np.bool_]) -> str:
+        """Count the jobs of some requests, with their share of the GPU hours."""
+        mine = chosen[self.number]
+        hours = self.gpu_h[mine].sum()
+        share = 100 * hours / max(self.gpu_h.sum(), 1e-9)
+        return f"{counted(int(mine.sum()), 'job')} ({hours:,.0f} GPU hours, {share:.1f} % of all)"
+
+    def parts(self, groups: Groups) -> npt.NDArray[np.float64]:
+        """Return on how many nodes of each group (rows) each request lies; 0 where it may not use the group."""
+        rows = self.rows
+        gpus, nodes = rows["num_gpus"].to_numpy("float64"), rows.get("num_nodes", pd.Series(0, rows.index)).to_numpy()
+        types = [text.split("|") if text else [] for text in rows.get("gpu_types", pd.Series("", rows.index))]
+        named = {name for one in groups for name in one.get("partitions", ())}
+        found = np.zeros((len(groups), len(rows)))
+        for place, one in enumerate(groups):
+            each, queues = int(one.get("gpus_per_node", 4)), one.get("partitions", ())
+            typed = np.array([not kinds or one.get("gpu_type") in kinds for kinds in types], dtype=bool)
+            may = typed & (~rows["queue"].isin(named) | rows["queue"].isin(queues)).to_numpy()
+            lies = np.where(nodes > 0, nodes, np.maximum(gpus / each, 1))
+            found[place] = np.where(may & (gpus <= lies * each), lies, 0)
+        return found
+
+
+def _with_room(table: pd.DataFrame, groups: Groups, *, ran: bool) -> tuple[pd.DataFrame, Groups, list[str]]:
+    """Make room for jobs that `ran` and yet do not fit on the idle nodes of their queue, and report how.
+
+    Nodes get the cores or memory that a job held on them if that is a little more than they are said to have; other
+    jobs are clipped to whole nodes. What lacks GPUs nonetheless is left out.
+    """
+    kinds, said = _Kinds.of(table), list[str]()
+    for beside in _BESIDE if ran and kinds.misfits(groups).any() else ():
+        if beside.column in table:
+            groups, more = _corrected(kinds, groups, beside)
+            clipped, less = _clipped(kinds, groups, beside)
+            table = table.assign(**{beside.column: clipped[kinds.number]})
+            kinds, said = _Kinds.of(table), [*said, *more, *less]
+    if ran and "num_nodes" in table:
+        lacks = kinds.misfits(groups) & ~kinds.misfits(groups, num_nodes=0)
+        if lacks.any():
+            said.append(
+                f"  clipped: {kinds.weight(lacks)} to any number of nodes, as they ran, and no nodes are so large"
+            )
+            table = table.assign(num_nodes=np.where(lacks[kinds.number], 0, table["num_nodes"]))
+            kinds = _Kinds.of(table)
+    lacks = kinds.misfits(groups)
+    if lacks.any():
+        said.append(f"  left out: {kinds.weight(lacks)}, since the idle nodes of their partition lack GPUs")
+        table = table[~lacks[kinds.number]].reset_index(drop=True)
+    return table, groups, said
+
+
+def _corrected(kinds: _Kinds, groups: Groups, beside: _Beside) -> tuple[Groups, list[str]]:
+    """Give nodes what a job held on them, if that is at most `_LARGER` times what they are said to have."""
+    lacks, parts, said = kinds.lack(groups, beside), kinds.parts(groups), list[str]()
+    found = [dict(one) for one in groups]
+    for one, lies, name in zip(found, parts, group_names(groups), strict=True):
+        has = one.get(beside.key, np.inf)
+        asked = kinds.rows[beside.column].to_numpy("float64") / np.maximum(lies, 1e-9) / beside.unit
+        more = lacks & (lies > 0) & (asked > has) & (asked <= _LARGER * has)
+        if more.any():
+            one[beside.key] = beside.kind(np.ceil(asked[more].max()))
+            said.append(
+                f"  corrected: nodes of {name} have {one[beside.key]:g} {beside.noun}, not {has:g}, as "
+                f"{kinds.weight(more)} held more of one"
+            )
+    return found, said
+
+
+def _clipped(kinds: _Kinds, groups: Groups, beside: _Beside) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Clip requests to whole nodes where they do not fit otherwise."""
+    lacks = kinds.lack(groups, beside)
+    asked = kinds.rows[beside.column].to_numpy("int64")
+    most = np.max(
+        [lies * one.get(beside.key, 0) for lies, one in zip(kinds.parts(groups), groups, strict=True)], axis=0
+    )
+    said = (
+        [f"  clipped: {kinds.weight(lacks)} to the {beside.noun} of whole nodes, since they ran"] if lacks.any() else []
+    )
+    return np.where(lacks, np.minimum(asked, np.floor(most * beside.unit)), asked).astype("int64"), said
 
 
 def policy_settings(

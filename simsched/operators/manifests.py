@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from simsched.documents import parse_value
 from simsched.errors import input_error, nearest
 from simsched.manifests import (
     POD_SET_GROUP,
@@ -30,6 +29,7 @@ from simsched.manifests import (
     read_workloads,
     refuse_idle,
 )
+from simsched.operators.changes import Changed, changed_value
 from simsched.operators.log_input import OperatorLog, cluster_groups
 from simsched.operators.replays import ReplayPlan
 from simsched.words import counted
@@ -77,7 +77,7 @@ def manifest_plan(
     run records the decisions on each workload; if it `grows`, quotas follow changes of the number of nodes. Raises
     `InputError` with every problem.
     """
-    objects = changed(read_objects(path), apply)
+    objects, replaced = changed(read_objects(path), apply)
     account = Account()
     nodes = read_nodes(objects, account)
     trace = _trace(path, objects, account, options, queued=policy == "kueue")
@@ -112,7 +112,8 @@ def manifest_plan(
         params |= {"diagnostics": ["reasons"]} if reasons else {}
     most = int(trace.column("num_gpus").max())
     topology = () if grows or options.cluster is not None else levels_of(objects, used)
-    return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), topology=topology, **more)
+    more |= {"topology": topology, "changed": tuple(replaced)}
+    return ReplayPlan(log, groups, policy, folder, params=params, max_gpus=max(most, 1), **more)
 
 
 def _may_be_torn(workload: Workload) -> bool:
@@ -171,20 +172,27 @@ def distribution(text: str, rng: np.random.Generator) -> Callable[[], float]:
     return lambda: max(1.0, float(draw(rng, *values)))
 
 
-def changed(objects: Sequence[Object], changes: Sequence[str]) -> list[Object]:
+def changed(objects: Sequence[Object], changes: Sequence[str]) -> tuple[list[Object], list[Changed]]:
     """Apply changes to objects; raises `InputError` if one names an unknown object or field."""
-    found = list(objects)
+    found, values = list(objects), list[Changed]()
     for change in changes:
         path, equals, text = change.partition("=")
         if not equals:
             found = merged(found, read_objects(Path(change)))
+            values.append(Changed("objects", "as given", change))
             continue
+        where = f"--change {change}"
         match = re.match(r"([A-Za-z]+)/([^=]+)", path)
         if match is None:
             remedy = "write KIND/NAME.PATH=VALUE, as in ClusterQueue/vision.spec.cohortName=all, or name a file"
-            raise input_error(f"--change {change}", "names no object", remedy)
-        found = _set(found, match[1], match[2], parse_value(text, f"--change {change}"), change)
-    return found
+            raise input_error(where, "names no object", remedy)
+
+        def put(old: Any, key: str = path, text: str = text, where: str = where) -> Any:
+            values.append(Changed(key, old, changed_value(old, text, where)))
+            return values[-1].new
+
+        found = _set(found, match[1], match[2], put, where)
+    return found, values
 
 
 def is_change_of_objects(change: str) -> bool:
@@ -192,8 +200,7 @@ def is_change_of_objects(change: str) -> bool:
     return "=" not in change or re.match(r"[A-Z][A-Za-z]+/", change) is not None
 
 
-def _set(objects: Sequence[Object], kind: str, path: str, value: Any, change: str) -> list[Object]:
-    where = f"--change {change}"
+def _set(objects: Sequence[Object], kind: str, path: str, put: Callable[[Any], Any], where: str) -> list[Object]:
     of_kind = [one for one in objects if one.kind == kind]
     named = {name: one for one in of_kind for name in (one.name, f"{one.namespace}/{one.name}")}
     name = max((name for name in named if path.startswith(f"{name}.")), key=len, default="")
@@ -201,12 +208,12 @@ def _set(objects: Sequence[Object], kind: str, path: str, value: Any, change: st
         known = sorted({one.name for one in of_kind}) or sorted({one.kind for one in objects})
         raise input_error(where, f"there is no {kind} with this name", nearest(path.partition(".")[0], known))
     one = named[name]
-    data = _with(one.data, path[len(name) + 1 :], value, where)
+    data = _with(one.data, path[len(name) + 1 :], put, where)
     return [replace(other, data=data) if other is one else other for other in objects]
 
 
-def _with(data: Any, path: str, value: Any, where: str) -> Any:
-    """Return a copy of plain data with a value set; items of lists are identified by index or by their `name`."""
+def _with(data: Any, path: str, put: Callable[[Any], Any], where: str) -> Any:
+    """Return a copy of plain data in which `put` replaces a value; lists take an index or the `name` of an item."""
     keys: dict[str, Any]
     if isinstance(data, list):
         names = [str(item.get("name", i)) if isinstance(item, dict) else str(i) for i, item in enumerate(data)]
@@ -220,8 +227,8 @@ def _with(data: Any, path: str, value: Any, where: str) -> Any:
         if isinstance(data, list):
             raise input_error(where, f"no item of the list is named '{path.partition('.')[0]}'", nearest(path, keys))
         key, _, rest = path.partition(".")
-        return {**data, key: _with({}, rest, value, where) if rest else value}
+        return {**data, key: _with({}, rest, put, where) if rest else put(None)}
     rest = path[len(key) + 1 :]
     copy: Any = list(data) if isinstance(data, list) else dict(data)
-    copy[keys[key]] = _with(data[keys[key]], rest, value, where) if rest else value
+    copy[keys[key]] = _with(data[keys[key]], rest, put, where) if rest else put(data[keys[key]])
     return copy

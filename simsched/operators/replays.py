@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from simsched.documents import yaml_lines, yaml_text
+from simsched.documents import draft_of, yaml_lines, yaml_text
 from simsched.errors import input_error
 from simsched.experiment import ExperimentSpec
 from simsched.experiment.running import Listener, prepare_grid, run_grid
+from simsched.operators.changes import Changed, resolve
 from simsched.operators.log_input import Groups, OperatorLog, largest_type
 from simsched.results import Run, read_run
 from simsched.workload import Trace, write_trace_csv
@@ -23,7 +24,7 @@ LOG_FILE = "log.csv.gz"
 class ReplayPlan:
     """A log, a cluster and a policy, and the output folder.
 
-    `changes` are users' `key=value` overrides: `policy.KEY` is a parameter of the policy and `policy` its name. By
+    `changes` are `key=value` overrides of its experiment, and `changed` what they and changes of objects change. By
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
     than `max_gpus` are left out (None: more than the largest GPU type has). It is unknown whether the replay of an
     `unrecorded` log matches the cluster; answers are given with this caveat. `topology` has the levels of the nodes.
@@ -35,6 +36,7 @@ class ReplayPlan:
     folder: Path
     params: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[str] = ()
+    changed: Sequence[Changed] = ()
     seeds: int = 1
     node_price_per_h: float | None = None
     workers: int = 1
@@ -78,7 +80,7 @@ def run_replay(
     Raises `InputError` for bad input and if the policy fails.
     """
     file = write_replay(plan, name, sweep=sweep, traces=traces)
-    grid = prepare_grid(yaml_lines.load(file), [as_override(change) for change in plan.changes], name=name)
+    grid = prepare_grid(yaml_lines.load(file), plan.changes, name=name)
     result = run_grid(grid, plan.folder, plan.workers, listener)
     if result.failures:
         raise input_error(
@@ -100,6 +102,30 @@ def write_replay(
     for file_name, trace in (traces or {LOG_FILE: plan.log.trace}).items():
         (plan.folder / file_name).parent.mkdir(exist_ok=True)
         write_trace_csv(trace, plan.folder / file_name)
+    file = plan.folder / f"{name}.yaml"
+    file.write_text(_experiment(plan, name, sweep=sweep, traces=traces, plots=plots), encoding="utf-8")
+    return file
+
+
+def changed_plan(plan: ReplayPlan, changes: Sequence[str], *, option: str = "--change") -> ReplayPlan:
+    """Return the plan with an operator's changes on top of its own; raises `InputError` as `resolve` does."""
+    if not changes:
+        return plan
+    file = plan.folder / "changes.yaml"
+    document = draft_of(yaml_lines.parse(_experiment(plan, "changes"), str(file)), plan.changes)
+    overrides, changed = resolve(replace(document.document, data=document.data), changes, option=option)
+    return replace(plan, changes=(*plan.changes, *overrides), changed=(*plan.changed, *changed))
+
+
+def _experiment(
+    plan: ReplayPlan,
+    name: str,
+    *,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    traces: Mapping[str, Trace] | None = None,
+    plots: bool = False,
+) -> str:
+    """Return the text of the experiment that replays a plan."""
     if traces:
         sweep = {"workload.path": [str((plan.folder / one).resolve()) for one in traces], **(sweep or {})}
     cluster: dict[str, Any] = {"groups": [dict(one) for one in plan.groups]}
@@ -122,9 +148,7 @@ def write_replay(
         **({"sweep": {key: list(values) for key, values in sweep.items()}} if sweep else {}),
         "report": {"plots": plots},
     }
-    file = plan.folder / f"{name}.yaml"
-    file.write_text(yaml_text(experiment), encoding="utf-8")
-    return file
+    return yaml_text(experiment)
 
 
 def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
@@ -136,15 +160,3 @@ def _beyond_limits(spec: ExperimentSpec, trace: Trace) -> str:
         if jobs:
             said.append(f"{jobs} jobs of tenant '{name}' ask for more than its max_gpus of {most} and can never start")
     return "; ".join(said) + ": raise it, or leave out large jobs with -o workload.max_gpus=..." if said else ""
-
-
-def as_override(change: str) -> str:
-    """Convert an operator's change to an override: `policy.KEY` and `policy` refer to the only policy."""
-    key, equals, value = change.partition("=")
-    if not equals:
-        raise input_error(f"--change {change}", "write a change as key=value, such as tenants.vision.share=0.3")
-    if key == "policy":
-        return f"policies.0.name={value}"
-    if key.startswith("policy."):
-        return f"policies.0.params.{key.removeprefix('policy.')}={value}"
-    return change

@@ -11,8 +11,9 @@ import pandas as pd
 
 from simsched.experiment.running import Listener
 from simsched.operators.calibrate import Calibration, calibrate
+from simsched.operators.changes import Changed
 from simsched.operators.gate import WAITED_S, Numbers, ResampledDays
-from simsched.operators.replays import ReplayPlan, run_replay
+from simsched.operators.replays import ReplayPlan, changed_plan, run_replay
 from simsched.results import By, Cell, GroupRow, by_group, changes, size_of
 
 #: The groupings of jobs; GPU types are those used before the change.
@@ -146,9 +147,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Change:
-    """The replay's calibration and the effects of a change; none if the gate is closed."""
+    """The replay's calibration, the values that change, and the effects; none if the gate is closed."""
 
     calibration: Calibration
+    changed: tuple[Changed, ...]
     effects: tuple[Effect, ...]
 
 
@@ -167,10 +169,11 @@ def what_if(
     `changed` is the plan with changes that are not keys of an experiment. If the gate is closed, there are no effects
     without `trust_anyway`. Raises `InputError` for changes that the experiment rejects.
     """
+    asked = changed_plan(changed or plan, change)  # first of all, as it may be refused
     found = calibrate(plan, listener=listener)
     if not (found.verdict.is_open or trust_anyway or plan.unrecorded):
-        return Change(found, ())
-    planned = replace(changed or found.plan, changes=(*plan.changes, *change))
+        return Change(found, tuple(asked.changed), ())
+    planned = changed_plan(changed or found.plan, change)
     after_cell = run_replay(planned, "after", listener=listener).cells[0]
     from_s, until_s = found.judged_s - found.begin.zero_s, float(found.begin.last_s - found.begin.zero_s)
     if plan.unrecorded:
@@ -184,7 +187,7 @@ def what_if(
     jobs = found.jobs.merge(after[["job_id", "queueing_s"]], on="job_id")
     jobs = jobs.merge(before[["job_id", "tenant", "user", "type"]], on="job_id")
     carried = _with_use if plan.unrecorded else _with_forecast
-    return Change(found, tuple(carried(effect, jobs, used) for effect in effects))
+    return Change(found, tuple(planned.changed), tuple(carried(effect, jobs, used) for effect in effects))
 
 
 def _judged(cell: Cell, found: Calibration, queues: dict[str, str], types: pd.Series) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -186,7 +187,8 @@ def test_operators_are_told_what_is_left_out_with_three_examples(reason: str, tm
     path = log(tmp_path, line("1"), *(line(f"{i}", **WRONG[reason]) for i in range(2, 7)))
     found = read_operator_log(path, gpus=8, nodes=nodes)
     assert len(found.trace) == 1
-    assert found.said.splitlines()[1:] == [f"  left out: 5 jobs: {reason} (line 3: 2, line 4: 3, line 5: 4)"]
+    said = re.sub(r", \d+ GPU hours", "", found.said)
+    assert said.splitlines()[1:] == [f"  left out: 5 jobs: {reason} (line 3: 2, line 4: 3, line 5: 4)"]
     with pytest.raises(InputError, match=reason):
         read_operator_log(path, gpus=8, nodes=nodes, strict=True)
 
@@ -400,9 +402,24 @@ def test_a_log_and_a_cluster_are_brought_together_and_what_does_not_fit_is_told(
     assert jobs == {
         "1": NodeShape(1, Amount(8, cpu_milli=8000), ("a100",)),
         "2": NodeShape(1, Amount(1, cpu_milli=8000)),
+        "3": NodeShape(1, Amount(1, cpu_milli=64000), ("a100",)),
     }
     assert "1 job on v100, which the cluster lacks, may run on any type" in found.said
-    assert "left out: 1 job with no room on the idle nodes of their partition" in found.said
+    assert "clipped: 1 job (1 GPU hours, 10.0 % of all) to the cores of whole nodes, since they ran" in found.said
+    # 70 cores on nodes of 64 are a mistake in the description: the nodes have 70.
+    path.write_text(path.read_text().replace("cpu=99", "cpu=70"))
+    found, kept = fitted_to(read_operator_log(path), groups)
+    assert kept == [groups[0] | {"cores_per_node": 70}]
+    assert "corrected: nodes of a100 have 70 cores, not 64, as 1 job (1 GPU hours, 10.0 % of all)" in found.said
+    assert len(found.trace) == 3
+    # Nodes of half as many GPUs as a job held of one: it takes any.
+    found, _ = fitted_to(read_operator_log(path), [groups[0] | {"nodes": 4, "gpus_per_node": 4}])
+    assert "to any number of nodes" in found.said
+    assert len(found.trace) == 3
+    found, _ = fitted_to(read_operator_log(path), [groups[0] | {"nodes": 1, "gpus_per_node": 4}])
+    assert (
+        "left out: 1 job (8 GPU hours, 80.0 % of all), since the idle nodes of their partition lack GPUs" in found.said
+    )
     bare, without = fitted_to(read_operator_log(path), [{"nodes": 2, "gpus_per_node": 8, "gpu_type": "a100"}])
     assert "cpu_milli" not in bare.trace.table
     assert len(bare.trace) == 3

@@ -61,15 +61,17 @@ EXAMPLES = 3
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A reason for leaving out jobs, their number, and the first ones by line and job."""
+    """A reason for leaving out jobs, their number and GPU hours, and the first ones by line and job."""
 
     reason: str
     count: int
     examples: tuple[tuple[int, str], ...]
+    gpu_h: float = 0.0
 
     def __str__(self) -> str:
-        """Render as `12 jobs: end before their start (line 7: 4711, ...)`."""
-        return f"{self.count} {'job' if self.count == 1 else 'jobs'}: {self.reason}{_named(self.examples)}"
+        """Render as `12 jobs, 340 GPU hours: asked for more than ... (line 7: 4711, ...)`."""
+        hours = f", {self.gpu_h:,.0f} GPU hours" if self.gpu_h >= 1 else ""
+        return f"{self.count} {'job' if self.count == 1 else 'jobs'}{hours}: {self.reason}{_named(self.examples)}"
 
 
 def _named(examples: Iterable[tuple[int, str]]) -> str:
@@ -206,7 +208,11 @@ class Sieve:
         """Leave out the jobs where `mask` is true."""
         chosen = np.asarray(mask, dtype=bool)
         if chosen.any():
-            self.note(reason, self.table[chosen][["line", "job_id"]].itertuples(index=False, name=None))
+            gone = self.table[chosen]
+            self.note(reason, gone[["line", "job_id"]].itertuples(index=False, name=None))
+            if {"gpus", "start_s", "end_s"} <= set(gone):
+                gpu_s = (gone["gpus"] * (gone["end_s"] - gone["start_s"]).clip(lower=0)).sum()
+                self.left_out[-1] = replace(self.left_out[-1], gpu_h=float(gpu_s) / 3600)
             self.table = self.table[~chosen]
 
     def mend(self, mask: Any, what: str) -> None:
