@@ -27,18 +27,18 @@ Kind = TypeVar("Kind", bound=Section)
 
 def read_section(path: Path, kind: type[Kind]) -> Kind:
     """Read a YAML file of one section; raises `InputError` with every problem by line and key."""
-    document = yaml_lines.load(path)
+    return section_of(yaml_lines.load(path), kind)
+
+
+def section_of(given: Document | Mapping[str, Any], kind: type[Kind], where: str = "") -> Kind:
+    """Build a section from a document, or from a mapping given in Python, `where` being its name for messages.
+
+    Raises `InputError` with every problem by key, and in a document by line.
+    """
+    document = given if isinstance(given, Document) else Document(where, dict(given))
     try:
-        return kind.model_validate(document.data)
+        return kind.model_validate_json(json.dumps(document.data))
     except ValidationError as error:
         raise InputError(*problems_of(error, Draft(document, document.data), kind)) from None
-
-
-def section_of(data: Mapping[str, Any], kind: type[Kind], where: str) -> Kind:
-    """Build a section from a mapping given in Python; raises `InputError` with every problem by key."""
-    try:
-        return kind.model_validate_json(json.dumps(dict(data)))
-    except ValidationError as error:
-        raise InputError(*problems_of(error, Draft(Document(where, dict(data)), dict(data)), kind)) from None
     except (TypeError, ValueError) as error:
-        raise input_error(where, f"{data!r:.60} is not a value that YAML can hold", "give a dict") from error
+        raise input_error(where, f"{document.data!r:.60} is not a value that YAML can hold", "give a dict") from error

@@ -43,7 +43,13 @@ class Changed:
 def _shown(value: Any) -> str:
     if value is None:
         return "none"
-    return f"{value:.10g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    return (
+        f"{value:.10g}"
+        if isinstance(value, float)
+        else value
+        if isinstance(value, str)
+        else json.dumps(value, default=str)
+    )
 
 
 def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -113,7 +119,7 @@ def resolve(
         said[f"-o {overrides[-1]}"] = where
     after = _in_words(document, overrides, said) if overrides else before
     found = [Changed(_short(key, before.spec.cluster), _value_at(before, key), _value_at(after, key)) for key in keys]
-    return tuple(overrides), tuple(dict.fromkeys(found))
+    return tuple(overrides), tuple(one for place, one in enumerate(found) if one not in found[:place])
 
 
 def _in_words(document: Document, overrides: Sequence[str], said: Mapping[str, str]) -> Any:
@@ -153,7 +159,7 @@ def _short(key: str, cluster: ClusterSpec) -> str:
 
 
 def _value_at(experiment: Any, key: str) -> Any:
-    """Return the value of a key with its default, as plain data; None if it has none."""
+    """Return the value of a key with its default; None if it has none."""
     spec: ExperimentSpec = experiment.spec
     parts, found = key.split("."), cast("Any", spec)
     if key.startswith(f"{_POLICY}.params."):
@@ -168,4 +174,4 @@ def _value_at(experiment: Any, key: str) -> Any:
             found = found[int(part)] if part.isdigit() and int(part) < len(found) else None
         else:
             found = getattr(found, part, None)
-    return json.loads(json.dumps(found, default=lambda one: getattr(one, "__dict__", str(one))))
+    return found

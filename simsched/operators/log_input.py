@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import ValidationError
 
-from simsched.documents import Draft, problems_of, yaml_lines
-from simsched.errors import InputError, input_error, tell
+from simsched.documents import section_of, yaml_lines
+from simsched.errors import input_error, tell
 from simsched.experiment import ClusterSpec, GroupSpec
 from simsched.model import Capacity, node_labels
 from simsched.operators.changes import group_names
@@ -103,10 +101,7 @@ def cluster_groups(path: Path) -> Groups:
     cluster = document.data
     if not {"groups", "nodes"} & set(cluster):
         raise input_error(path, "describes no cluster", "write `nodes: 10` and `gpus_per_node: 8`, or `groups:`")
-    try:
-        ClusterSpec.model_validate_json(json.dumps(cluster), strict=True)
-    except ValidationError as error:
-        raise InputError(*problems_of(error, Draft.of(document), ClusterSpec)) from None
+    section_of(document, ClusterSpec)
     one = {key: cluster[key] for key in ("nodes", "gpus_per_node", "gpu_type") if key in cluster}
     for key in sorted(set(cluster) - set(one) - {"groups"}):
         tell(path, f"'{key}' is not read from here", f"give it as -o cluster.{key}=...", line=document.line((key,)))
