@@ -31,6 +31,7 @@ from .quantities import quantity as quantity, written as written
 from .workloads import (
     MIN_PARALLELISM as MIN_PARALLELISM,
     POD_SET_GROUP as POD_SET_GROUP,
+    READY as READY,
     WORKLOAD_KINDS as WORKLOAD_KINDS,
     PodSet as PodSet,
     Workload as Workload,

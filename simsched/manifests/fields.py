@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -186,6 +187,21 @@ class Fields:
             self.fail(name, f"'{value}' is no timestamp", "write it as in 2026-01-31T12:00:00Z")
             return None
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+    def stated(self, name: str, *, where: str = "annotations", least: float = 1) -> float | None:
+        """Return the number in a label or annotation of the object, None if it is not given or invalid."""
+        value = self.owner.marks(where).get(name)
+        if value is None:
+            return None
+        try:
+            found = float(value)
+        except (TypeError, ValueError):
+            found = math.nan
+        if not found >= least or math.isinf(found):
+            message = f"'{value}' is not a number of at least {least:g}"
+            self.account.problems.append(self.owner.problem(("metadata", where, name), message, "write a number"))
+            return None
+        return found
 
     def part(self, name: str, *, needed: bool = False) -> Fields:
         """Return a mapping below this one, an empty one if it is not given; always the same object."""

@@ -50,6 +50,10 @@ class Object:
         """Return its identity in a cluster."""
         return (self.group, self.kind, self.namespace, self.name)
 
+    def marks(self, where: str = "annotations") -> Mapping[str, Any]:
+        """Return its annotations or labels."""
+        return (self.data.get("metadata") or {}).get(where) or {}
+
     @property
     def first_line(self) -> int:
         """Return the line on which it starts, 0 if unknown."""

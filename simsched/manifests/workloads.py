@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +18,10 @@ MIN_PARALLELISM = f"{_KUEUE}/job-min-parallelism"
 POD_SET_GROUP = f"{_KUEUE}/podset-group-name"
 GROUP = f"{_KUEUE}/pod-group-name"
 GROUP_SIZE = f"{_KUEUE}/pod-group-total-count"
-#: Annotations of simsched: the duration and the submission time of a workload, in seconds.
+#: Annotations of simsched, in seconds: the duration and the submission of a workload, and until its pods are ready.
 DURATION = "simsched/duration-s"
 SUBMISSION = "simsched/submit-s"
+READY = "simsched/ready-s"
 #: Labels and annotations of Kueue on workloads that the reader of workloads or the policy uses.
 _KNOWN = {QUEUE, PRIORITY, MOST_SECONDS, MIN_PARALLELISM, POD_SET_GROUP, GROUP, GROUP_SIZE} | {
     f"{_KUEUE}/{name}"
@@ -51,6 +51,7 @@ class Workload:
     `queue` is the local queue that it names, `priority_class` the class of workloads and `pod_priority` that of pods.
     Times are in seconds: `created_s` since 1970, `submit_s` since the start and `duration_s`, both from annotations;
     `ran_s` from its recorded start to its end. It stops after `limit_s`. A suspended one without a queue never runs.
+    Its pods are ready `ready_s` after its admission.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Workload:
     ran_s: float | None = None
     limit_s: float | None = None
     suspended: bool = False
+    ready_s: float | None = None
 
     @property
     def namespace(self) -> str:
@@ -115,7 +117,7 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
     scheduling = policy.part("schedulingPolicy").text("priorityClass")
     policy.skip("cleanPodPolicy", "ttlSecondsAfterFinished", "backoffLimit", "suspend")
     limits = (
-        _seconds(fields, "labels", labels, MOST_SECONDS),
+        fields.stated(MOST_SECONDS, where="labels"),
         spec.maybe_whole("activeDeadlineSeconds", least=1),
         policy.maybe_whole("activeDeadlineSeconds", least=1),
     )
@@ -128,28 +130,14 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
         labels.get(PRIORITY, ""),
         scheduling or next((name for one in pod_sets if (name := one.template.priority_class)), ""),
         metadata.moment("creationTimestamp"),
-        _seconds(fields, "annotations", notes, SUBMISSION, least=0),
-        _seconds(fields, "annotations", notes, DURATION),
+        fields.stated(SUBMISSION, least=0),
+        fields.stated(DURATION),
         _ran(fields),
         min((float(one) for one in limits if one), default=None),
         spec.flag("suspend"),
+        fields.stated(READY, least=0),
     )
-    return workload, group, int(_seconds(fields, "annotations", notes, GROUP_SIZE) or 0)
-
-
-def _seconds(fields: Fields, where: str, names: Mapping[str, str], name: str, *, least: float = 1) -> float | None:
-    """Return the number that a label or annotation holds, None if there is none."""
-    if name not in names:
-        return None
-    try:
-        found = float(names[name])
-    except ValueError:
-        found = math.nan
-    if not found >= least or math.isinf(found):
-        message = f"'{names[name]}' is not a number of at least {least:g}"
-        fields.account.problems.append(fields.owner.problem(("metadata", where, name), message, "write a number"))
-        return None
-    return found
+    return workload, group, int(fields.stated(GROUP_SIZE) or 0)
 
 
 def _ran(fields: Fields) -> float | None:
@@ -195,7 +183,7 @@ def _pods_of_job(spec: Fields, name: str, notes: Mapping[str, str], times: int =
     spec.skip("backoffLimit", "completionMode", "ttlSecondsAfterFinished", "manualSelector", "selector")
     spec.skip("podReplacementPolicy", "suspend", "podFailurePolicy", "backoffLimitPerIndex", "maxFailedIndexes")
     count = times * min(parallelism, parallelism if completions is None else completions)
-    least = _seconds(spec, "annotations", notes, MIN_PARALLELISM)
+    least = spec.stated(MIN_PARALLELISM) if MIN_PARALLELISM in notes else None
     if least is not None and least > parallelism:
         path = ("metadata", "annotations", MIN_PARALLELISM)
         message = f"{least:g} is more than the parallelism of {parallelism}"

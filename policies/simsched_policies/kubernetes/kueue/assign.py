@@ -283,7 +283,8 @@ class _Search:
                 break
         if best is None:
             return None
-        tried = -1 if last == len(flavours) - 1 or not fungible else last
+        ended = self.market.gates["StopsWithoutVictims"] and any(one is Grade.NO_CANDIDATES for _, one, _ in best[1])
+        tried = -1 if last == len(flavours) - 1 or not fungible or ended else last
         return {resource: Chosen(best[2], grade, level, tried) for resource, grade, level in best[1]}
 
     def _mismatch(self, pod_sets: Sequence[PodSet], total: Mapping[str, int]) -> tuple[Attempt, ...]:
@@ -376,7 +377,8 @@ class _Search:
 
     def _stops(self, grade: Grade, level: int) -> bool:
         """Return whether the search for a flavour ends with one of this grade and level."""
-        if grade <= Grade.NO_CANDIDATES or (grade < Grade.FIT and not self.spec.preempt_before_next_flavour):
+        least = Grade.NO_FIT if self.market.gates["StopsWithoutVictims"] else Grade.NO_CANDIDATES
+        if grade <= least or (grade < Grade.FIT and not self.spec.preempt_before_next_flavour):
             return False
         return level == 0 or self.spec.borrow_before_next_flavour
 

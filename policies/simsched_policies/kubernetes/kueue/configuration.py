@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from simsched.errors import InputError
-from simsched.manifests import Fields
+from simsched.manifests import READY, Fields
 from simsched_policies.kubernetes.kueue.fair import BOTH
 from simsched_policies.kubernetes.kueue.gates import gates
-from simsched_policies.kubernetes.kueue.model import AdmissionFairSharing
+from simsched_policies.kubernetes.kueue.model import AdmissionFairSharing, PodsReady
 
 _STRATEGIES = tuple(rule.value for rule in BOTH)
 
@@ -42,6 +42,31 @@ def configured(fields: Fields) -> dict[str, Any]:
             usage.seconds("usageSamplingInterval", 300.0),
             {name: weights.number(name, 1.0) for name in weights},
         )
+    if (waiting := _pods_ready(fields)) is not None:
+        more["pods_ready"] = waiting
     checks = ("BlockUndeclared", "IgnoreUndeclared")
     more["ignore_undeclared"] = fields.part("resources").text("quotaCheckStrategy", checks[0], of=checks) == checks[1]
     return more
+
+
+def _pods_ready(fields: Fields) -> PodsReady | None:
+    """Return what Kueue does until pods are ready, None if that is not configured."""
+    waiting, ready_s = fields.part("waitForPodsReady"), fields.stated(READY, least=0) or 0.0
+    if not (waiting.there and waiting.flag("enable", default=True)):
+        if ready_s:
+            fields.fail("waitForPodsReady", f"is not on, and {READY} needs it", "turn it on, or leave that out")
+        return None
+    waiting.skip("recoveryTimeout")  # pods stay ready
+    again = waiting.part("requeuingStrategy")
+    timeout_s = waiting.seconds("timeout", PodsReady.timeout_s)
+    if ready_s > timeout_s:
+        waiting.fail("timeout", f"is less than the {ready_s:g} s of {READY}: all are evicted", "raise it")
+    return PodsReady(
+        ready_s,
+        waiting.flag("blockAdmission"),
+        timeout_s,
+        again.whole("backoffBaseSeconds", 60, least=0),
+        again.whole("backoffMaxSeconds", 3600, least=0),
+        again.maybe_whole("backoffLimitCount", least=0),
+        again.text("timestamp", "Eviction", of=("Eviction", "Creation")) == "Eviction",
+    )

@@ -110,6 +110,7 @@ class Outcome:
     `admitted` may start; `preempting` wait for their victims to leave, `deferred` for victims of others; `skipped` lost
     their place to earlier entries and are tried again; `parked` fit nowhere until capacity changes; `refused` are
     parked even in a first-in-first-out queue; `evicted` had quota, but the pods of a failed node find no place.
+    `order` has the entries that are admitted, preempt or are evicted, as decided.
     """
 
     admitted: tuple[Entry, ...]
@@ -119,6 +120,7 @@ class Outcome:
     deferred: tuple[Entry, ...] = ()
     refused: tuple[Entry, ...] = ()
     evicted: tuple[Entry, ...] = ()
+    order: tuple[Entry, ...] = ()
 
 
 _NOTHING = Assignment((), {}, Grade.NO_FIT, 0)
@@ -168,6 +170,7 @@ class _Cycle:
         self.done: dict[str, list[Entry]] = {
             name: [] for name in ("admitted", "preempting", "skipped", "parked", "deferred", "refused", "evicted")
         }
+        self.order: list[Entry] = []
 
     def run(self, pending: Sequence[Pending]) -> Outcome:
         live: list[Entry] = []
@@ -185,7 +188,8 @@ class _Cycle:
         for queue, usage, now, before in reversed(self.reserved):
             self.tree.remove(queue, usage)
             self._swap(now, before)
-        return Outcome(**{name: tuple(entries) for name, entries in self.done.items()})
+        done = {name: tuple(entries) for name, entries in self.done.items()}
+        return Outcome(**done, order=(*done["evicted"], *self.order))
 
     def nominate(self, one: Pending) -> Entry:
         """Find flavours and victims for a head, with fewer pods if not all fit."""
@@ -361,6 +365,7 @@ class _Cycle:
         before = () if entry.holds is None else entry.holds.assigned
         usage = entry.usage if usage is None else usage
         self.done[where].append(entry)
+        self.order += [entry] if where in ("admitted", "preempting") else []
         self.tree.add(entry.asking.queue, usage)
         self._swap(before, now)
         self.reserved.append((entry.asking.queue, usage, now, before))
@@ -440,7 +445,7 @@ def _kept(node: Node, entry: Entry) -> Amounts:
 def ordered(tree: QuotaTree, entries: Sequence[Entry], rules: Rules) -> Iterator[Entry]:
     """Yield entries in the order of decision; under fair sharing it depends on the decisions so far.
 
-    Classical: by borrowing level, then by priority, then by age.
+    Classical: by borrowing level, then by priority, then by age. `OneOrder` sorts by share once.
     """
     waiting_first = rules.gates["PrioritizePreemptorWorkloads"]
     if not rules.fair_sharing:
@@ -453,6 +458,13 @@ def ordered(tree: QuotaTree, entries: Sequence[Entry], rules: Rules) -> Iterator
                 *_precedence(e, rules),
             ),
         )
+        return
+    if rules.gates["OneOrder"]:
+        shares = [dominant_share(tree.queues[e.asking.queue], e.usage).key() for e in entries]
+        by_share = sorted(
+            zip(shares, entries, strict=True), key=lambda e: (e[1].borrows, e[0], *_precedence(e[1], rules))
+        )
+        yield from (entry for _, entry in by_share)
         return
     left = list(entries)
     while left:

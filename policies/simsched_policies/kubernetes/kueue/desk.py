@@ -112,6 +112,7 @@ class Desk:
             namespace=one.namespace,
             local_queue=f"{queue.namespace}/{queue.name}",
             invalid=stopped,
+            ready_s=one.ready_s,
         )
 
     def place(self, entry: Entry) -> Allocation | str:
@@ -124,7 +125,7 @@ class Desk:
 
     def give_back(self, number: str) -> None:
         """Free the nodes of a workload."""
-        self._machines.give_back(self._held.pop(number))
+        self._machines.give_back(self._held.pop(number, ()))
 
     def weight(self, local_queue: str) -> float:
         """Return the weight of a local queue, given by namespace and name."""

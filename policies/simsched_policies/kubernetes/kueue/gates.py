@@ -64,7 +64,19 @@ OF_RUNS = frozenset(
         *("TASReplaceNodeDueToNotReadyOverFixedTime", "TASReplaceNodeOnNodeTaints", "TASReplaceNodeOnPodTermination"),
     }
 )
-DEFAULTS: Mapping[str, bool] = {**SWITCHES, **FIXED}
+#: Rules of an earlier release, off in the modelled version; a release sets them, no gate does: the search for a flavor
+#: ends at one that preemption might free even without victims; a cycle has one order, by borrowing, share, priority and
+#: age; pods go to the domain with the most room.
+RULES: Mapping[str, bool] = {"StopsWithoutVictims": False, "OneOrder": False, "MostRoom": False}
+DEFAULTS: Mapping[str, bool] = {**SWITCHES, **FIXED, **RULES}
+#: The releases that can be modelled: their full names, and their rules.
+RELEASES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
+    "main": (VERSION, RULES),
+    "v0.10": (
+        "v0.10.2 (search of flavors, order of a cycle and choice of domains; else as main)",
+        dict.fromkeys(RULES, True),
+    ),
+}
 
 
 def gates(
@@ -78,8 +90,8 @@ def gates(
     for name, on in (changes or {}).items():
         if name in WITHOUT_EFFECT:
             continue
-        if name not in DEFAULTS:
-            close = difflib.get_close_matches(name, DEFAULTS, n=1)
+        if name not in SWITCHES and name not in FIXED:
+            close = difflib.get_close_matches(name, {**SWITCHES, **FIXED}, n=1)
             hint = f"did you mean {close[0]}?" if close else "leave it out, or name one that is listed in the docs"
             problems.append(Problem(f"{where}.{name}", f"is no gate that the model of Kueue {VERSION} knows", hint))
         elif name in FIXED and on is not FIXED[name] and not (cycle and name in OF_RUNS):

@@ -224,7 +224,7 @@ class Asking:
     `flavours` are those with suitable nodes (None: all). `created_s` orders the queue. `invalid` is the reason why the
     workload can never be admitted (limits of its namespace). `replaces` names the admitted workload of which this is a
     larger or smaller slice; an `elastic` workload may get such slices. If `gated`, it may not preempt. `place` holds
-    what else determines the places of its pods.
+    what else determines the places of its pods, `ready_s` the seconds until they are ready (None: as configured).
     """
 
     id: str
@@ -240,6 +240,7 @@ class Asking:
     gated: bool = False
     elastic: bool = False
     place: Hashable = None
+    ready_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,24 @@ class AdmissionFairSharing:
     half_life_s: float
     sampling_s: float = 300.0
     resource_weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PodsReady:
+    """What happens until the pods of an admitted workload are ready, which takes `ready_s` (`waitForPodsReady`).
+
+    If it `blocks`, nothing else is admitted until then. A workload whose pods find no room within `timeout_s` is
+    evicted and waits again after `backoff_s`, twice as long each time up to `backoff_most_s`, and after more than
+    `backoff_limit` evictions never (None: no limit); `by_eviction`, the last eviction orders it in its queue.
+    """
+
+    ready_s: float = 0.0
+    blocks: bool = False
+    timeout_s: float = 1800.0
+    backoff_s: float = 60.0
+    backoff_most_s: float = 3600.0
+    backoff_limit: int | None = None
+    by_eviction: bool = True
 
 
 @dataclass(frozen=True)
@@ -272,6 +291,7 @@ class Setup:
     fair_admission: AdmissionFairSharing | None = None
     ignore_undeclared: bool = False
     gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULTS)
+    pods_ready: PodsReady | None = None
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class Job:
     local_queue: str
     pod_sets: tuple[PodSet, ...]
     priority: int = 0
+    ready_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,6 @@ def changes_outcome(kind: str, path: str) -> str:
         return "names no queue, so that Kueue would let it run beside all quotas"
     if path.endswith(MIN_PARALLELISM):
         return "starts a job with fewer pods than it has, which a run does not do"
-    if (kind, path) == ("Configuration", "waitForPodsReady"):
-        return ""  # pods are ready when they start
     return f"is not known to the model of Kueue {VERSION}"
 
 
@@ -158,9 +157,10 @@ class _Reader:
 
     def _stranger(self, one: Object) -> None:
         """Report objects of Kueue, and workloads of its queues, of kinds that are not read."""
-        labels = (one.data.get("metadata") or {}).get("labels") or {}
         known = one.kind in (*WORKLOAD_KINDS, "Node", *_IDLE_KINDS)
-        named = f"{PREFIX}/queue-name" in labels or one.group.endswith(PREFIX) or one.kind in _BINDING_KINDS
+        named = (
+            f"{PREFIX}/queue-name" in one.marks("labels") or one.group.endswith(PREFIX) or one.kind in _BINDING_KINDS
+        )
         if named and not known:
             self._account.note(one, ("kind",))
 
@@ -307,18 +307,13 @@ class _Reader:
     def check(self, fields: Fields) -> None:
         spec = fields.part("spec")
         spec.skip("controllerName", "parameters", "retryDelayMinutes")
-        notes = (fields.owner.data.get("metadata") or {}).get("annotations") or {}
-        try:
-            delay_s = float(notes.get(DELAY, "nan"))
-        except ValueError:
-            delay_s = float("nan")
-        if not delay_s >= 0:
+        delay_s = fields.stated(DELAY, least=0)
+        if delay_s is None and DELAY not in fields.owner.marks():
             path = ("metadata", "annotations", DELAY)
-            message = "says not how long the check takes" if DELAY not in notes else f"'{notes[DELAY]}' is not a number"
             remedy = "write the seconds from the reservation of quota to its being ready"
-            self._account.problems.append(fields.owner.problem(path, message, remedy))
-            delay_s = 0.0
-        self._checks[fields.owner.name] = AdmissionCheck(fields.owner.name, delay_s)
+            problem = fields.owner.problem(path, "says not how long the check takes", remedy)
+            self._account.problems.append(problem)
+        self._checks[fields.owner.name] = AdmissionCheck(fields.owner.name, delay_s or 0.0)
 
     def namespace(self, fields: Fields) -> None:
         metadata = fields.part("metadata")
@@ -358,7 +353,9 @@ class _Reader:
                 self._account.note(one.owner, ("metadata", "annotations", MIN_PARALLELISM))
             named = one.priority_class or ("default" if "default" in self._priorities else "")
             sets = tuple(self._pod_set(one.owner, pods) for pods in one.pod_sets)
-            yield Job(one.id, one.namespace, queue, sets, self._priority(one.owner, named, one.pod_priority))
+            yield Job(
+                one.id, one.namespace, queue, sets, self._priority(one.owner, named, one.pod_priority), one.ready_s
+            )
         self._account.problems += self._pods.problems
 
     def _priority(self, owner: Object, name: str, pod_name: str) -> int:

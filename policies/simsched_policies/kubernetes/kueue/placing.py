@@ -21,7 +21,8 @@ class Wanted:
     """The request of a pod set, with levels as numbers.
 
     `layers` are the levels and sizes of its slices from the outermost, at least one. With `leader`, one more pod is
-    placed in the same domain of the requested `level`. With `least_free` the domains with the least room come first.
+    placed in the same domain of the requested `level`. With `least_free` the domains with the least room come first,
+    with `most_room` those with the most, even for the last pods.
     """
 
     count: int
@@ -31,6 +32,7 @@ class Wanted:
     unconstrained: bool = False
     least_free: bool = False
     leader: bool = False
+    most_room: bool = False
 
     @property
     def slices(self) -> int:
@@ -180,7 +182,8 @@ class Placer:
 
     def _tightest(self, room: Room, among: Counts) -> int:
         """Return the domain with the least room among the most preferred ones."""
-        keys = [among, room.pods_led[among], room.slices_led[among]]
+        slices = room.slices_led[among]
+        keys = [among, room.pods_led[among], -slices if self.wanted.most_room else slices]
         if room.scores is not None:
             keys.append(-room.scores[among])
         return int(among[np.lexsort(keys)[0]])
@@ -216,7 +219,7 @@ class Placer:
             if left <= 0:
                 break
             chosen = domain
-            if best and has >= left:
+            if best and has >= left and not self.wanted.most_room:
                 rest = order[at:]
                 equal = rest if room.scores is None else rest[room.scores[rest] == room.scores[domain]]
                 enough = equal[plain[equal] >= left]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simsched.model import Allocation, Capacity, Cluster, NodeShape, Tenant
+from simsched.model import NOTHING, Allocation, Capacity, Cluster, NodeShape, Tenant
 from simsched.policy import (
     CANCEL,
     INPUT_FILE,
@@ -26,20 +26,22 @@ from simsched.policy import (
     JobView,
     Policy,
     Reasons,
+    Stop,
     Traits,
     View,
     Wants,
     Why,
 )
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.kubernetes.kueue.cycle import Entry, Rules, admit, queue_order, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import Entry, Pending, Rules, admit, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.desk import Desk
 from simsched_policies.kubernetes.kueue.explain import Record, said_of
-from simsched_policies.kubernetes.kueue.gates import DEFAULTS, VERSION
+from simsched_policies.kubernetes.kueue.gates import DEFAULTS, FIXED, RELEASES, SWITCHES, VERSION
 from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, Terms, allocation_of, quotas_of
-from simsched_policies.kubernetes.kueue.model import Asking, PodSet, Reclaim, Within, Workload
+from simsched_policies.kubernetes.kueue.model import Asking, Mode, PodSet, Reclaim, Within, Workload
 from simsched_policies.kubernetes.kueue.queues import Waiting
 from simsched_policies.kubernetes.kueue.repairs import Repairs, moved, repairable
+from simsched_policies.kubernetes.kueue.timing import Pace, Timing
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 from simsched_policies.kubernetes.kueue.usage import HALF_LIFE_S, SAMPLING_S, DecayedUsage
 
@@ -76,6 +78,9 @@ class Kueue(Policy):
     `never-admitted` for workloads that could not even run alone, which are then cancelled. With the diagnostics
     `reasons` the decisions of each cycle are kept. A cluster that `grows` may have more or fewer nodes than the
     manifests declare: added nodes are copies, and the quotas of their flavours scale with the GPUs.
+
+    `timing` are rates and delays of the control plane, none by default. `release` is the release of Kueue whose rules
+    count.
     """
 
     name: ClassVar[str] = "kueue"
@@ -84,7 +89,7 @@ class Kueue(Policy):
         reads_tenants=True,
         diagnostics="diagnostics",
         follows=f"Kueue {VERSION}",
-        features=DEFAULTS,
+        features={**SWITCHES, **FIXED},
     )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
@@ -103,6 +108,8 @@ class Kueue(Policy):
     allow: Sequence[str] = ()
     grows: bool = False
     diagnostics: Sequence[Literal["reasons"]] = ()
+    timing: Timing = field(default_factory=Timing)
+    release: Literal["main", "v0.10"] = "main"
     _desk: Desk | None = field(default=None, init=False, repr=False)
     _levels: Levels | None = field(default=None, init=False, repr=False)
     _record: Record | None = field(default=None, init=False, repr=False)
@@ -120,6 +127,9 @@ class Kueue(Policy):
     #: The recent usage of local queues.
     _usage: DecayedUsage = field(init=False, repr=False)
     _repairs: Repairs = field(default_factory=Repairs, init=False, repr=False)
+    _pace: Pace = field(init=False, repr=False)
+    #: Workloads that Kueue has deactivated.
+    _over: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse invalid times and manifests."""
@@ -127,6 +137,7 @@ class Kueue(Policy):
             raise ValueError("usage_half_life_s must be at least 0 and usage_sampling_s above 0")
         self._usage = DecayedUsage(self.usage_half_life_s, self.usage_sampling_s)
         self._record = Record() if self.diagnostics else None
+        self._pace = Pace(self.timing)
         if self.topology is not None:
             self._levels = Levels(self.topology)
         if self.manifests is not None:
@@ -135,14 +146,28 @@ class Kueue(Policy):
     def _take_manifests(self, manifests: str) -> None:
         """Read manifests, which exclude all parameters that they set."""
         told = [one.name for one in fields(self) if one.init and getattr(self, one.name) != _default(one)]
-        both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics"})
+        both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics", "timing", "release"})
         if both:
             raise ValueError(f"manifests and {both[0]} exclude each other: the manifests say all of it")
         self._desk = Desk(manifests, [one for one in self.allow if one != NEVER], grows=self.grows)
+        self._pace.ready = self._desk.setup.pods_ready
         past = self._desk.setup.fair_admission
         if past is not None:
             self._usage = DecayedUsage(past.half_life_s, past.sampling_s, past.resource_weights)
             self.admission_fair_sharing = True
+
+    @property
+    def follows(self) -> str:
+        """Return the release of Kueue that is modelled, and the timing of its control plane if any."""
+        timing, ready = self.timing.described(), self._pace.ready
+        waits = "" if ready is None else f", pods ready after {ready.ready_s:g} s"
+        return f"Kueue {RELEASES[self.release][0]}{f', timing {timing}' if timing else ''}{waits}"
+
+    @property
+    def longest_pause_s(self) -> float:
+        """Return how long pods without room may block all admissions, and evicted workloads wait."""
+        ready = self._pace.ready
+        return 0.0 if ready is None else ready.timeout_s + ready.backoff_most_s
 
     @property
     def counts_on(self) -> Wants:
@@ -174,52 +199,104 @@ class Kueue(Policy):
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
         """Run cycles of admission until one changes nothing."""
         tree, waiting = self._look(view)
-        start = self._ready(view.now_s)
-        stop: list[str] = []
+        pace, now_s = self._pace, view.now_s
+        start, stop = self._ready(now_s), list[str]()
+        self._house(tree, waiting, start, view)
         evicted: list[Asking] = []
         repairs = self._repairs.passes(tree)
-        while heads := [*repairs, *waiting.heads()]:
-            repairs = []
-            self._note_usage(tree)
-            outcome = run_cycle(tree, heads, self._rules)
-            if self._record is not None:
-                self._record.note(view.now_s, outcome, self._jobs)
-            if view.reasons is not None:
-                self._words |= said_of(outcome)
-            waiting.settle(outcome)
-            for victim in (victim for entry in outcome.preempting for victim in entry.victims):
-                number = victim.workload.id
-                evicted.append(self._evicted(number, tree, waiting))
-                stands = self._repairs.end(number) or self._unready.pop(number, None) is not None
-                if not stands and start.pop(self._jobs[number], None) is None:
-                    stop.append(self._jobs[number])
-            for entry in outcome.evicted:
+        while pace.may_begin(now_s) or pace.steps:
+            if not pace.steps:
+                heads, repairs = [*repairs, *waiting.heads()], []
+                if not heads or not self._cycle(tree, waiting, heads, view):
+                    break
+            entry = pace.step(now_s)
+            if entry is None:
+                if pace.steps:
+                    break
+            elif entry.mode is Mode.NO_FIT:
                 self._repairs.end(entry.asking.id)
                 waiting.push(self._evicted(entry.asking.id, tree, waiting))
-            for entry in outcome.admitted:
-                if entry.holds is not None:
-                    if self._repairs.end(entry.asking.id):
-                        start[self._jobs[entry.asking.id]] = self._moved(tree, entry, entry.holds, view)
-                    continue
-                allocation = self._admit(tree, entry, view)
-                if allocation is None:
-                    waiting.push(entry.asking)
-                    waiting.hold(entry.asking.id)
-                elif delay_s := 0.0 if self._desk is None else self._desk.delay_s(entry):
-                    self._unready[entry.asking.id] = (view.now_s + delay_s, allocation)
-                else:
-                    start[self._jobs[entry.asking.id]] = allocation
+            elif entry.mode is Mode.PREEMPT:
+                for victim in entry.victims:
+                    evicted += self._preempt(victim.workload.id, start, stop, tree, waiting)
+            elif entry.holds is not None:
+                if self._repairs.end(entry.asking.id):
+                    start[self._jobs[entry.asking.id]] = self._moved(tree, entry, entry.holds, view)
+            elif not self._admit(tree, entry, start, view):
+                waiting.push(entry.asking)
+                waiting.hold(entry.asking.id)
         for asking in evicted:
             waiting.push(asking)
         if self._record is not None:
-            self._record.quotas(view.now_s, tree)
+            self._record.quotas(now_s, tree)
         if view.reasons is not None:
             self._tell(waiting, view.reasons)
-        if self._desk is None:
-            return Decision.change(start, stop)
-        never = dict.fromkeys(self._desk.hopeless(view.arrived), CANCEL)
-        wake_at_s = min((when for when, _ in self._unready.values()), default=None)
-        return Decision.change({**start, **never}, stop, wake_at_s=wake_at_s)
+        never = () if self._desk is None else self._desk.hopeless(view.arrived)
+        gone = dict.fromkeys((*never, *(self._jobs[number] for number in self._over)), CANCEL)
+        self._over.clear()
+        wakes = [*(when for when, _ in self._unready.values()), *pace.wakes(now_s)]
+        stops = dict.fromkeys(stop, Stop(saved=False) if self.timing.restarts else NOTHING)
+        return Decision.change({**stops, **start, **gone}, wake_at_s=min(wakes, default=None))
+
+    def _cycle(self, tree: QuotaTree, waiting: Waiting, heads: Sequence[Pending], view: View) -> bool:
+        """Run a cycle and queue its steps; return whether it changes anything."""
+        self._note_usage(tree)
+        outcome = run_cycle(tree, heads, self._rules)
+        if self._record is not None:
+            self._record.note(view.now_s, outcome, self._jobs)
+        if view.reasons is not None:
+            self._words |= said_of(outcome)
+        waiting.settle(outcome)
+        victims = (victim.workload.id for entry in outcome.preempting for victim in entry.victims)
+        fresh = any(victim not in self._pace.leaving for victim in victims)
+        if not (fresh or outcome.admitted or outcome.parked or outcome.refused or outcome.evicted):
+            return False  # all wait for victims that are still leaving
+        self._pace.begin(outcome, in_order=self.timing != Timing() or self._pace.ready is not None)
+        return True
+
+    def _preempt(
+        self, number: str, start: dict[str, Allocation], stop: list[str], tree: QuotaTree, waiting: Waiting
+    ) -> list[Asking]:
+        """Evict a workload; return it, to wait again, if its quota is free at once."""
+        pace, held = self._pace, self._held.get(number)
+        if held is None or number in pace.leaving:
+            return []
+        stands = self._repairs.end(number) or self._unready.pop(number, None) is not None
+        stands = pace.homeless.pop(number, None) is not None or stands
+        if not stands and start.pop(self._jobs[number], None) is None:
+            stop.append(self._jobs[number])
+        if not self.timing.eviction_s:
+            return [self._evicted(number, tree, waiting)]
+        self._held[number] = held._replace(workload=tree.mark_evicted(held.workload))
+        pace.leaving[number] = (pace.at_s + self.timing.eviction_s, True)
+        return []
+
+    def _house(self, tree: QuotaTree, waiting: Waiting, start: dict[str, Allocation], view: View) -> None:
+        """Find room for pods of admitted workloads; those that wait for too long are evicted."""
+        for number, (entry, until) in list(self._pace.homeless.items()):
+            allocation = self._placed(entry, view.jobs[self._jobs[number]], view.now_s)
+            if allocation is not None:
+                del self._pace.homeless[number]
+                self._held[number] = self._held[number]._replace(allocation=allocation)
+                self._start(entry, allocation, start, view.now_s, view.now_s)
+            elif until <= view.now_s:
+                asking, after_s = self._evicted(number, tree, waiting), self._pace.retry_s(number)
+                if after_s is None:
+                    self._over.append(number)
+                else:
+                    again = view.now_s if self._pace.by_eviction else asking.created_s
+                    self._pace.expect(replace(asking, created_s=again), view.now_s + after_s)
+
+    def _start(
+        self, entry: Entry, allocation: Allocation, start: dict[str, Allocation], at_s: float, now_s: float
+    ) -> None:
+        """Start a workload that got its room at a time, once its checks are ready and its pods exist."""
+        number = entry.asking.id
+        when = self._pace.admit(entry.asking, at_s, 0.0 if self._desk is None else self._desk.delay_s(entry))
+        if when > now_s:
+            self._unready[number] = (when, allocation)
+        else:
+            start[self._jobs[number]] = allocation
 
     def _tell(self, waiting: Waiting, reasons: Reasons) -> None:
         """Return the order of waiting workloads in their queues, and why they wait, in Kueue's words if any."""
@@ -258,18 +335,23 @@ class Kueue(Policy):
                 of_queue[resource] = of_queue.get(resource, 0.0) + amount
         self._usage.sample(now_s // self.usage_sampling_s * self.usage_sampling_s, in_use)
 
-    def _admit(self, tree: QuotaTree, entry: Entry, view: View) -> Allocation | None:
-        """Take quota and GPUs for a job; None if the nodes of its flavours have no room."""
-        job = view.jobs[self._jobs[entry.asking.id]]
+    def _admit(self, tree: QuotaTree, entry: Entry, start: dict[str, Allocation], view: View) -> bool:
+        """Give a workload quota and nodes; False if their flavours have no room and it does not hold its quota."""
+        number, pace = entry.asking.id, self._pace
+        job = view.jobs[self._jobs[number]]
         allocation = self._placed(entry, job, view.now_s)
-        if allocation is None:
-            return None
-        workload = admit(entry, view.now_s)
+        if allocation is None and pace.ready is None:
+            return False
+        workload = admit(entry, pace.at_s)
         tree.admit(workload)
-        self._held[workload.id] = _Held(workload, entry.asking, allocation, job.request.shape)
+        self._held[number] = _Held(workload, entry.asking, allocation or NOTHING, job.request.shape)
         if self.admission_fair_sharing:
             self._usage.charge(entry.asking.local_queue, _by_resource(workload))
-        return allocation
+        if allocation is None:
+            pace.homeless[number] = (entry, pace.at_s + pace.timeout_s)
+        else:
+            self._start(entry, allocation, start, pace.at_s, view.now_s)
+        return True
 
     def _moved(self, tree: QuotaTree, entry: Entry, before: Workload, view: View) -> Allocation:
         """Take new places for a workload whose pods on a failed node have been placed again."""
@@ -306,6 +388,8 @@ class Kueue(Policy):
     def _evicted(self, number: str, tree: QuotaTree, waiting: Waiting) -> Asking:
         """Take back quota and GPUs of a job; return it as it waits again, ordered by its creation."""
         held = self._held.pop(number)
+        self._pace.homeless.pop(number, None)
+        self._pace.leaving.pop(number, None)
         tree.release(held.workload)
         waiting.wake(held.workload.queue)
         if self._desk is None:
@@ -319,9 +403,11 @@ class Kueue(Policy):
         if self._known is None:
             tree = self._quotas(view) if self._desk is None else self._desk.tree()
             used = self._used if self.admission_fair_sharing else None
-            self._rules = Rules(self.fair_sharing, queue_usage=used)
+            gates = {**DEFAULTS, **RELEASES[self.release][1]}
+            self._rules = Rules(self.fair_sharing, queue_usage=used, gates=gates)
             if self._desk is not None:
                 self._rules = self._desk.rules(self._used)
+                self._rules = replace(self._rules, gates={**self._rules.gates, **RELEASES[self.release][1]})
             elif self._levels is not None:
                 flavours = self._levels.flavours(node.gpu_type for node in view.nodes)
                 self._rules = replace(self._rules, flavours=flavours, topologies=self._levels.topology())
@@ -335,27 +421,40 @@ class Kueue(Policy):
             if repairable(tree, held.workload, held.allocation, view.up, self._rules.gates):
                 self._repairs.note(held.asking)
                 lost.remove(job)
+        for number, back in self._pace.left(view.now_s):
+            asking = self._evicted(number, tree, waiting)
+            if back:
+                waiting.push(asking)
         for job_id in [*view.finished, *(job.id for job in lost)]:
             number = self._numbers.get(job_id, "")
             waiting.remove(number)
             self._repairs.end(number)
             self._unready.pop(number, None)
-            if number in self._held:
+            if number in self._held and self.timing.end_s and job_id in view.finished:
+                self._pace.leaving[number] = (view.now_s + self.timing.end_s, False)
+            elif number in self._held:
                 self._evicted(number, tree, waiting)
             if self._record is not None:
                 self._record.ended(view.now_s, job_id, "Finished" if job_id in view.finished else "Lost")
         if view.up != self._free.up or view.lost or view.beside is not None:
             if view.up != self._free.up or view.lost:
                 waiting.wake_all()
+                for entry in self._pace.steps:
+                    if entry.mode is Mode.FIT and entry.holds is None:
+                        waiting.push(entry.asking)
+                self._pace.steps.clear()
             self._free = Capacity.of(view)
             if self._desk is not None:
                 self._desk.refresh(view.up, tree)
             elif self._levels is not None:
                 tree.use(self._levels.domains(view.nodes, view.up))
+        self._pace.look(view.now_s)
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
             if self._desk is None or not self._desk.hopeless([job]):
-                waiting.push(asking)
+                self._pace.submit(asking, view.now_s)
+        for asking in self._pace.arrived(view.now_s):
+            waiting.push(asking)
         return tree, waiting
 
     def _asking(self, job: JobView) -> Asking:

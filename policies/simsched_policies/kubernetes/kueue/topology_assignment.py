@@ -18,7 +18,15 @@ from simsched_policies.kubernetes.kueue.placing import NotFit, Placer, Unplaced,
 from simsched_policies.kubernetes.kueue.topology import PODS, Amounts, Counts, Domains
 
 #: Gates that affect a placement, and the number of cached placements.
-_DECIDING = ("TASBalancedPlacement", "TASMultiLayerTopology", "TASProfileMixed", "TASRespectNodeAffinityPreferred")
+_DECIDING = (
+    *(
+        "TASBalancedPlacement",
+        "TASMultiLayerTopology",
+        "TASProfileMixed",
+        "TASRespectNodeAffinityPreferred",
+        "MostRoom",
+    ),
+)
 _MOST_KNOWN = 4096
 
 
@@ -189,8 +197,9 @@ class _Search:
             raise Unplaced(f"podset slice topology {above} is above the podset topology {below}")
         if pods.count % depths[0][1]:
             raise Unplaced(f"{pods.count} pod(s) make no whole number of slices of {depths[0][1]}")
-        mixed = self.gates["TASProfileMixed"]
-        return Wanted(pods.count, level, tuple(depths), request.kind == "required", loose, loose and mixed, leader)
+        most = self.gates["MostRoom"]
+        least = loose and self.gates["TASProfileMixed"] and not most
+        return Wanted(pods.count, level, tuple(depths), request.kind == "required", loose, least, leader, most)
 
     def _placed(self, leader: PodSet | None, pods: PodSet, within: tuple[str, ...] = ()) -> list[Places]:
         """Return the assignments of a leader, if any, and of its workers, in the domain `within` only if given."""

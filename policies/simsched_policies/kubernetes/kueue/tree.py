@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from simsched.errors import InputError, Problem
 from simsched_policies.kubernetes.kueue.model import (
@@ -168,6 +169,14 @@ class QuotaTree:
         self.moved.add(workload.queue)
         self.count(workload, -1)
         node.root().releases += 1
+
+    def mark_evicted(self, workload: Workload) -> Workload:
+        """Mark a workload that still has its quota as about to leave; return it as marked."""
+        node, gone = self.queues[workload.queue], replace(workload, evicted=True)
+        node.note(workload, -1)
+        node.note(gone)
+        node.held[workload.id] = gone
+        return gone
 
     def use(self, topologies: Mapping[str, Domains], *, shares_hosts: bool = True) -> None:
         """Set the topologies of flavours, and count there what workloads hold."""
