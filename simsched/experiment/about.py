@@ -82,6 +82,8 @@ def about_task(task: Task, made: Policy, plugins: Sequence[Choice], digests: Map
         "results_schema": SCHEMA_VERSION,
         **task.costs,
     }
+    if made.follows:
+        about["policy_follows"] = made.follows
     if "files" in policy.about:
         about["policy_files"] = policy.about["files"]
     if task.agent is not None:

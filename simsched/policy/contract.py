@@ -135,6 +135,11 @@ class Policy(Protocol):
         return known_by(self.signals)
 
     @property
+    def follows(self) -> str:
+        """Return the version of a scheduler that this instance models, and the conditions that it adds."""
+        return self.traits.follows
+
+    @property
     def longest_pause_s(self) -> float:
         """Return the seconds for which the policy may idle on purpose although jobs wait.
 

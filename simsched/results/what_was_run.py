@@ -28,7 +28,8 @@ class Reproduction:
 def what_was_run(cells: Sequence[Cell], changed: Sequence[str] = ()) -> str:
     """Describe a run in one line: `80 jobs, 2 seeds, 3 policies on 64 GPUs; changed: workload.jobs=80`.
 
-    It names the enabled and disabled physics, `restart delay 30 s, no failures`, and conditions of one policy alone,
+    It names the enabled and disabled physics, `restart delay 30 s, no failures`, the release whose rules a policy
+    follows, with its timing, and conditions of one policy alone,
     `gandiva alone with engine.restart_delay_s=1`; whether replays and lists of jobs are complete, and what was left
     out.
     """
@@ -41,6 +42,8 @@ def what_was_run(cells: Sequence[Cell], changed: Sequence[str] = ()) -> str:
     said += _offered([cell.manifest.get("offered_load") for cell in cells])
     physics = physics_of([cell.manifest for cell in cells])
     said += f"; {physics}" if physics else ""
+    follows = dict.fromkeys(str(one) for cell in cells if (one := cell.manifest.get("policy_follows")))
+    said += "".join(f"; rules of {one}" for one in follows)
     said += _own([(cell.policy, cell.own) for cell in cells])
     said += _left_out([cell.manifest.get("left_out") for cell in cells])
     return f"{said}; changed: {', '.join(changed)}" if changed else said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from simsched_policies.kubernetes.kueue.gates import gates
 from simsched_policies.kubernetes.kueue.machines import Machines
-from simsched_policies.kubernetes.kueue.model import Assigned, Quota, Reclaim, Within
+from simsched_policies.kubernetes.kueue.model import Assigned, PodsReady, Quota, Reclaim, Within
 from simsched_policies.kubernetes.kueue.objects import declared
 from simsched_policies.kubernetes.kueue.policy import Kueue
 
@@ -221,13 +221,30 @@ def test_a_field_that_is_allowed_passes(tmp_path):
         Kueue(manifests=str(folder), allow=("ClusterQueue.spec.cohrtName",))
 
 
-def test_waiting_for_pods_is_told_since_pods_are_ready_when_they_start(tmp_path):
+def _configured(tmp_path, notes, waiting):
     folder = tmp_path / "manifests"
     shutil.copytree(SAMPLE, folder)
-    text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwaitForPodsReady: {blockAdmission: true}\n"
-    (folder / "kueue.yaml").write_text(text)
-    with pytest.warns(UserWarning, match="1 Configuration: fields that are not modelled: waitForPodsReady"):
-        Kueue(manifests=str(folder))
+    head = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmetadata: {{annotations: {notes}}}\n"
+    (folder / "kueue.yaml").write_text(f"{head}waitForPodsReady: {waiting}\n")
+    return declared(folder).setup.pods_ready
+
+
+def test_what_waits_until_pods_are_ready_is_read_with_the_defaults_of_kueue(tmp_path):
+    ready = _configured(tmp_path, '{simsched/ready-s: "1.05"}', "{blockAdmission: true, timeout: 5m}")
+    assert ready == PodsReady(1.05, True, 300, 60, 3600, None, True)
+
+
+def test_waiting_for_pods_that_is_off_does_nothing(tmp_path):
+    assert _configured(tmp_path, "{}", "{enable: false, timeout: 5m}") is None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said"),
+    [("{enable: false}", "is not on, and simsched/ready-s needs it"), ("{timeout: 1s}", "all are evicted")],
+)
+def test_seconds_until_pods_are_ready_that_cannot_be_are_refused(tmp_path, waiting, said):
+    with pytest.raises(InputError, match=said):
+        _configured(tmp_path, '{simsched/ready-s: "2"}', waiting)
 
 
 def test_manifests_and_other_rules_exclude_each_other():

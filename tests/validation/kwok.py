@@ -8,6 +8,7 @@ repeats), as simulated, and the difference; exits with 1 if one is outside its b
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
 from simsched_policies.kubernetes.kueue.policy import Kueue
 from simsched_policies.kubernetes.kueue.timing import Timing
 
@@ -297,7 +297,7 @@ def _running(done: Sequence[Done], at_s: float) -> int:
 
 def _saturated(done: Sequence[Done]) -> dict[str, int]:
     """Return the running jobs of each queue when most run, last before the first one ends, at full tens of seconds."""
-    times = np.arange(0, min(one.end_s for one in done), 10)
+    times = range(0, math.ceil(min(one.end_s for one in done)), 10)
     full = max(times, key=lambda at: (_running(done, at), at))
     queues = sorted({one.queue for one in done})
     return {queue: sum(one.queue == queue and one.start_s <= full < one.end_s for one in done) for queue in queues}
@@ -320,10 +320,9 @@ def _stepped(file: Json, measured: Json, release: str) -> Iterator[Row]:
             done = _submitted(file, step["submit"], number, levels, shut, release)
             ends += [now_s + one.end_s + TIMING.end_s for one in done]
             steps.append([_hops(file, one.pods, shut) for one in done])
-    means = {"mean_hops": lambda hops: fmean(map(fmean, hops)), "max_hops": lambda hops: max(map(max, hops))}
-    for metric, read in means.items():
+    for metric, of in (("mean_hops", fmean), ("max_hops", max)):
         for (name, repeats), hops in zip(measured.get(metric, {}).items(), steps, strict=True):
-            yield Row(f"{metric.replace('_', ' ')}, {name}", fmean(repeats), read(hops))
+            yield Row(f"{metric.replace('_', ' ')}, {name}", fmean(repeats), of([of(one) for one in hops]))
     yield _makespan(measured["makespan_s"], max(ends) - (first_s or 0.0))
 
 
@@ -364,7 +363,7 @@ def _hops(file: Json, pods: Mapping[int, int], shut: set[str]) -> list[int]:
         if one == other:
             return 0
         shared = [open_nodes[one].get(level) == open_nodes[other].get(level) for level in levels[:-1]]
-        return 2 * (len(levels) - sum(shared))
+        return int(2 * (len(levels) - sum(shared)))
 
     return [hops(*pair) for pair in combinations(at, 2)] or [0]
 

@@ -53,6 +53,7 @@ def _pods_ready(fields: Fields) -> PodsReady | None:
     """Return what Kueue does until pods are ready, None if that is not configured."""
     waiting, ready_s = fields.part("waitForPodsReady"), fields.stated(READY, least=0) or 0.0
     if not (waiting.there and waiting.flag("enable", default=True)):
+        waiting.skip(*waiting)
         if ready_s:
             fields.fail("waitForPodsReady", f"is not on, and {READY} needs it", "turn it on, or leave that out")
         return None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from heapq import heapify, heappop, heapreplace
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
+
+import numpy as np
 
 from simsched.manifests import HOSTNAME, NodeFacts, is_gpu, node_groups
 from simsched.model import Allocation, Cluster
@@ -23,7 +27,7 @@ from simsched_policies.kubernetes.kueue.model import (
     ResourceFlavor,
     Setup,
 )
-from simsched_policies.kubernetes.kueue.topology import Domains, Node, Usage
+from simsched_policies.kubernetes.kueue.topology import Counts, Domains, Node, Usage
 
 
 def grown(nodes: Sequence[NodeFacts], cluster: Cluster) -> list[NodeFacts]:
@@ -137,6 +141,10 @@ class Machines:
         domains = self.topologies.get(flavour)
         if domains is None:
             domains, free = self._of(flavour), [replace(pods, topology=None) for pods in free]
+            for pods in free:
+                if why := self._scheduled(flavour, pods, found, placed=False):
+                    return why
+            free = []
         result = topology_assignment.assign(domains, free, self._setup.gates, name=flavour)
         if result.reasons:
             return next(iter(result.reasons.values()))
@@ -157,11 +165,20 @@ class Machines:
         path = zip(topology.labels, values, strict=True)
         inside = tuple(Requirement(key, "In", (value,)) for key, value in path)
         where = replace(pods.where, affinity=tuple((*term, *inside) for term in pods.where.affinity or ((),)))
-        part = replace(pods, where=where, topology=None)
-        result = topology_assignment.assign(self._of(flavour), [part], self._setup.gates, name=flavour)
-        for host, count in result.assigned.get(pods.name, ()):
-            self._add(found, host[-1], count, pods, placed=placed)
-        return next(iter(result.reasons.values()), "")
+        return self._scheduled(flavour, replace(pods, where=where, topology=None), found, placed=placed)
+
+    def _scheduled(self, flavour: str, pods: PodSet, found: list[Pods], *, placed: bool) -> str:
+        """Place pods one by one on hosts as kube-scheduler does; return the reason on failure."""
+        domains = self._of(flavour)
+        unsuited = domains.suited(pods.where)
+        room = domains.fitting(pods.requests, {})
+        room = room if unsuited is None else np.where([not why for why in unsuited], room, 0)
+        if room.sum() < pods.count:
+            result = topology_assignment.assign(domains, [pods], self._setup.gates, name=flavour)
+            return next(iter(result.reasons.values()))
+        for leaf, count in sorted(_spread(domains, pods, room).items()):
+            self._add(found, domains.leaves[leaf][-1], count, pods, placed=placed)
+        return ""
 
     def _add(self, found: list[Pods], host: str, count: int, pods: PodSet, *, placed: bool) -> None:
         one = Pods(self._index[host], count, pods.requests, placed)
@@ -206,6 +223,37 @@ class Machines:
         labels = self._nodes[pods.node].labels
         values = tuple(labels.get(label, "") for label in domains.labels)
         domains.change(Usage(values, pods.requests, pods.number), sign)
+
+
+#: What a pod without requests counts as when nodes are scored (Kubernetes: thousandths of a core, bytes).
+_LEAST = {"cpu": 100, "memory": 200 << 20}
+
+
+def _spread(domains: Domains, pods: PodSet, room: Counts) -> dict[int, int]:
+    """Choose a leaf for each pod in turn: the least allocated and most balanced in cores and memory, first by name.
+
+    Source: the default scores of kube-scheduler, `NodeResourcesFit` (LeastAllocated), `NodeResourcesBalancedAllocation`
+    and `NodeAffinity`, the last counting twice; without rounding.
+    """
+    wishes = domains.preference(pods.where)
+    liked = np.zeros(len(room)) if wishes is None or not wishes.max() else 2 * wishes / wishes.max()
+    shares = {name: domains.shares(name, max(pods.requests.get(name, 0), least)) for name, least in _LEAST.items()}
+
+    def score(leaf: int, count: int) -> float:
+        cpu, memory = (float(used[leaf] + count * more[leaf]) for used, more in shares.values())
+        return -(1 - (cpu + memory) / 2 + 1 - abs(cpu - memory) / 2 + float(liked[leaf]))
+
+    heap = [(score(int(leaf), 1), int(leaf)) for leaf in np.flatnonzero(room)]
+    heapify(heap)
+    taken: Counter[int] = Counter()
+    for _ in range(pods.count):
+        _, leaf = heap[0]
+        taken[leaf] += 1
+        if taken[leaf] < room[leaf]:
+            heapreplace(heap, (score(leaf, taken[leaf] + 1), leaf))
+        else:
+            heappop(heap)
+    return dict(taken)
 
 
 def allocation_of(pods: Sequence[Pods], nodes: int) -> Allocation:

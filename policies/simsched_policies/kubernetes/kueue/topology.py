@@ -162,6 +162,12 @@ class Domains:
             most = np.minimum(most, free // requests.get(resource, 1))
         return np.maximum(most, 0)
 
+    def shares(self, resource: str, amount: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the used share of a resource by leaf, and the share that an amount adds; 1 where there is none."""
+        has = self._of(self.has, resource)
+        full = np.where(has > 0, has, 1)
+        return np.where(has > 0, self._of(self.used, resource) / full, 1.0), np.where(has > 0, amount / full, 1.0)
+
     def more_pods(self, leaf: int, requests: Amounts, freed: Amounts) -> int:
         """Return how many more pods fit in a leaf once `freed` is released."""
         now, then = MANY, MANY
