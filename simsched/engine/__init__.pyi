@@ -8,7 +8,12 @@ from .options import (
     stream as stream,
 )
 from .processes import PROCESSES as PROCESSES, ProcessError as ProcessError, Site as Site
-from .providers import Granted as Granted, views_at_submission as views_at_submission
+from .providers import (
+    Granted as Granted,
+    TrueRemainingWork as TrueRemainingWork,
+    true_rates as true_rates,
+    views_at_submission as views_at_submission,
+)
 from .records import (
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,
@@ -21,6 +26,6 @@ from .records import (
     features_of as features_of,
 )
 from .simulation import Simulation as Simulation, simulate as simulate
-from .truth import LossReporter as LossReporter, TrueRemainingWork as TrueRemainingWork, true_rates as true_rates
+from .truth import LossReporter as LossReporter
 
 SEMANTICS: int

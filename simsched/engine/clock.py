@@ -43,9 +43,8 @@ class Appointment(simpy.Event):
 
     _ok = True
     _value = None
-
-    def __init__(self, action: Callable[..., None]) -> None:
-        self.callbacks = [action]
+    #: SimPy's own would ask for an environment; whoever creates an appointment sets its `callbacks`.
+    __init__ = object.__init__
 
     def cancel(self) -> None:
         """Take the function back."""
@@ -65,7 +64,7 @@ class Clock(simpy.Environment):
         self.stopped = False
         #: Whether the decision of this instant is in the event list.
         self.asked = False
-        self._decide, self._asked_for, self._decision = decide, set[float](), Appointment(decide)
+        self._decide, self._asked_for, self._decision = decide, set[float](), Appointment()
         self._number = 0
         #: Seconds per tick, None if ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
@@ -148,7 +147,8 @@ class Clock(simpy.Environment):
 
     def at(self, time: float, phase: Phase, action: Callable[..., None]) -> Appointment:
         """Schedule `action` at a tick and phase; it is called with the event."""
-        appointment = Appointment(action)
+        appointment: Appointment = Appointment()
+        appointment.callbacks = [action]
         self._number += 1
         heappush(self._queue, (time, phase, self._number, appointment))  # type: ignore[misc]
         return appointment

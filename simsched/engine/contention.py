@@ -58,7 +58,7 @@ class Contention(Lifecycle):
         met = list(dict.fromkeys(other for job_id in changed for other in self._around(job_id)))
         flows = [self._flows[job_id] for job_id in met]
         for job_id, flow, shared_s in zip(met, flows, shared_steps_s(flows), strict=True):
-            self._ledger.congest(self._active[job_id], 1 - flow.step_s / shared_s)
+            self._ledger.slow_down(self._active[job_id], "congestion", 1 - flow.step_s / shared_s)
         self._ledger.uplinks_changed = {}  # resuming at another speed is not a change
 
     def _enter(self, job: JobState) -> None:

@@ -21,7 +21,6 @@ from simsched.engine.validate import (
     plain_changes,
 )
 from simsched.engine.watches import Watches
-from simsched.model import Allocation
 from simsched.policy import Decision, Decline, Place
 
 
@@ -77,22 +76,24 @@ class Enactment:
 
     def _move(self, changes: Changes) -> Moves:
         active, ledger = self._active, self._ledger
-        placed: list[tuple[JobState, Allocation]] = []
-        held = moved = 0
+        placed = held = moved = 0
         for job_id, allocation in changes.gpus.items():
             job = active[job_id]
             if job.allocation:
-                (ledger.release if changes.saves(job_id) else ledger.begin_anew)(job)
                 held += 1
-                moved += bool(allocation)
-            if allocation:
-                placed.append((job, allocation))
+                if allocation:
+                    moved += 1
+                if changes.actions and not changes.saves(job_id):
+                    ledger.begin_anew(job)
+                else:
+                    ledger.release(job)
         for job_id in changes.cancelled if changes.actions else ():
             ledger.complete(active[job_id], CANCELLED)
-        for job, allocation in placed:
-            named = changes.actions.get(job.request.id) if changes.actions else None
-            if named is not None and isinstance(named, Place):
-                ledger.place(job, allocation, named.beside, named.onto, named.plan)
-            else:
-                ledger.place(job, allocation)
-        return len(placed) - moved, held - moved, moved
+        for job_id, allocation in changes.gpus.items():
+            named = changes.actions.get(job_id) if changes.actions else None
+            if isinstance(named, Place) and allocation:
+                ledger.place(active[job_id], allocation, named.beside, named.onto, named.plan)
+            elif allocation:
+                ledger.place(active[job_id], allocation)
+            placed += 1 if allocation else 0
+        return placed - moved, held - moved, moved

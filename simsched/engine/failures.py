@@ -34,16 +34,18 @@ def draw_outages(
     """Return a function that draws the next outage after a second, for node 0."""
     scale_s = mtbf_s / gamma(1 + 1 / options.weibull_shape)
     causes = options.causes or (OutageCause(kind, 1.0, options.repair_median_s, options.repair_sigma),)
+    return partial(_next_outage, options.weibull_shape, scale_s, causes, rng)
+
+
+def _next_outage(
+    shape: float, scale_s: float, causes: Sequence[OutageCause], rng: np.random.Generator, after_s: float
+) -> Outage:
+    down_s = after_s + scale_s * float(rng.weibull(shape))
     limits = np.cumsum([cause.share for cause in causes])
-
-    def draw(after_s: float) -> Outage:
-        down_s = after_s + scale_s * float(rng.weibull(options.weibull_shape))
-        one = int(np.searchsorted(limits[:-1], rng.random() * limits[-1], side="right")) if len(causes) > 1 else 0
-        cause = causes[one]
-        repair_s = cause.repair_median_s * exp(cause.repair_sigma * rng.standard_normal())
-        return Outage(0, down_s, down_s + repair_s, cause.name)
-
-    return draw
+    one = int(np.searchsorted(limits[:-1], rng.random() * limits[-1], side="right")) if len(causes) > 1 else 0
+    cause = causes[one]
+    repair_s = cause.repair_median_s * exp(cause.repair_sigma * rng.standard_normal())
+    return Outage(0, down_s, down_s + repair_s, cause.name)
 
 
 @dataclass(eq=False)

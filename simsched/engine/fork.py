@@ -1,4 +1,9 @@
-"""Independent copies of a simulation."""
+"""Independent copies of a simulation.
+
+A copy has its own state: all that simulation, policy, agents, recorder and processes refer to. It shares what is
+frozen, and what belongs to the program: modules, classes with their attributes, functions with their defaults and
+attributes, and NumPy's global generator.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from ast import literal_eval
 from collections.abc import Iterable
 from io import BytesIO
 from itertools import count
-from types import CellType, FunctionType, MappingProxyType, ModuleType
+from types import FunctionType, GeneratorType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 from simsched.engine.errors import EngineError
@@ -19,37 +24,32 @@ from simsched.policy import FileSignal, JobSignal, ViewSignal
 
 T = TypeVar("T")
 
-
-class _Kept:
-    """Marks a function to copy."""
-
-    def __init__(self, function: FunctionType) -> None:
-        self.function = function
-
-
 #: Immutable types, which copies share.
 _SHARED: frozenset[type] = frozenset(
     {
         ApplicationFacts, Cluster, EngineOptions, FailureOptions, JobRequest, JobSpec, JobTruth, Outage, Site,
         AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord,
-        FileSignal, JobSignal, ViewSignal, ModuleType, _Kept,
+        FileSignal, JobSignal, ViewSignal, ModuleType,
     }
 )  # fmt: skip
+_REFUSED = "this simulation cannot be forked"
 
 
 def copy_of(original: T, shared: Iterable[object]) -> T:
-    """Copy an object graph except what is frozen or `shared`, and closures with their captured variables.
+    """Copy an object graph except what is frozen, `shared` or the program's.
 
-    Raises `EngineError` for what cannot be copied, such as an open file.
+    Raises `EngineError` for what cannot be copied: generators, functions within functions that keep values, open files.
     """
     buffer = BytesIO()
     copier = _Copier(buffer, shared)
     try:
         copier.dump(original)
     except (TypeError, AttributeError, pickle.PicklingError, RecursionError) as error:
-        raise EngineError(f"this simulation cannot be forked, since it holds what cannot be copied: {error}") from error
+        raise EngineError(f"{_REFUSED}, since it holds what cannot be copied: {error}") from error
     buffer.seek(0)
-    copied: T = _Reader(buffer, copier.kept).load()
+    reader = pickle.Unpickler(buffer)
+    reader.persistent_load = copier.kept.__getitem__  # type: ignore[method-assign]  # of shared objects, by index
+    copied: T = reader.load()
     return copied
 
 
@@ -64,17 +64,18 @@ class _Copier(pickle.Pickler):
     def persistent_id(self, obj: Any) -> int | None:
         """Return the index of a shared object, None for others."""
         kind = type(obj)
-        if kind in _SHARED or id(obj) in self._shared or isinstance(obj, type) or (kind is FunctionType and _bare(obj)):
-            self.kept.append(obj)
-            return len(self.kept) - 1
-        return None
+        if kind is FunctionType:
+            _refuse_state(obj)
+        elif kind not in _SHARED and id(obj) not in self._shared and not isinstance(obj, type):
+            return None
+        self.kept.append(obj)
+        return len(self.kept) - 1
 
     def reducer_override(self, obj: Any) -> Any:
         """Reduce what pickle cannot."""
-        if type(obj) is FunctionType:
-            return _function, (_Kept(obj), obj.__defaults__, obj.__closure__)
-        if type(obj) is CellType:
-            return CellType, (), _contents(obj), None, None, _fill
+        if type(obj) is GeneratorType:
+            remedy = "write it as a class with `send` and `throw`, whose state is in its attributes"
+            raise EngineError(f"{_REFUSED}: process '{obj.__name__}' is a generator; {remedy}")
         if type(obj) is MappingProxyType:
             return MappingProxyType, (gc.get_referents(obj)[0],)
         if type(obj) is count:  # not copyable from Python 3.14 on
@@ -83,36 +84,11 @@ class _Copier(pickle.Pickler):
         return NotImplemented
 
 
-class _Reader(pickle.Unpickler):
-    """Unpickles what a `_Copier` wrote."""
-
-    def __init__(self, file: BytesIO, kept: list[object]) -> None:
-        super().__init__(file)
-        self._kept = kept
-
-    def persistent_load(self, pid: int) -> object:
-        """Return the shared object at an index."""
-        return self._kept[pid]
-
-
-def _bare(function: FunctionType) -> bool:
-    """Return whether a function has no state: no closure and no defaults."""
-    return function.__closure__ is None and not (function.__defaults__ and "<locals>" in function.__qualname__)
-
-
-def _function(kept: _Kept, defaults: tuple[Any, ...] | None, closure: tuple[CellType, ...] | None) -> FunctionType:
-    original = kept.function
-    twin = FunctionType(original.__code__, original.__globals__, original.__name__, defaults, closure)
-    twin.__kwdefaults__, twin.__qualname__ = original.__kwdefaults__, original.__qualname__
-    return twin
-
-
-def _contents(cell: CellType) -> tuple[object] | None:
-    try:
-        return (cell.cell_contents,)
-    except ValueError:  # an empty cell
-        return None
-
-
-def _fill(cell: CellType, contents: tuple[object]) -> None:
-    (cell.cell_contents,) = contents
+def _refuse_state(function: FunctionType) -> None:
+    """Refuse a function within another that keeps values between calls; those of modules and classes are shared."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    with_default = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    keeps = [*code.co_freevars, *with_default, *(function.__kwdefaults__ or ()), *vars(function)]
+    if keeps and "<locals>" in function.__qualname__:
+        remedy = "write it as a class with `__call__`, whose state is in its attributes"
+        raise EngineError(f"{_REFUSED}: the function '{function.__qualname__}' keeps {', '.join(keeps)}; {remedy}")

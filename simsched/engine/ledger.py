@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from math import inf
+from typing import Literal
 
 from simsched.agent import Measurement, UnlearningAgent
 from simsched.engine.clock import Clock, Phase
@@ -17,7 +18,7 @@ from simsched.engine.records import JobRecord, JobRecorder, Recorder
 from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
-from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site, gpus_of
+from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site
 from simsched.model.plans import Plan
 from simsched.policy import Speed
 
@@ -100,11 +101,11 @@ class Ledger:
         if job.request.shape is not None:
             self._cluster.count_beside(job.request.shape, job.allocation, -1)
         if job.appointment is not None:
-            self._cancel(job)
+            job.appointment.cancel()
         for lifecycle in self.lifecycles:
             lifecycle.breaks(job)
             lifecycle.released(job)
-        job.allocation, job.site, job.gpus, job.running = NOTHING, None, 0, None
+        job.allocation, job.site, job.gpus, job.running, job.appointment = NOTHING, None, 0, None, None
         if self.neighbourhood is not None:
             job.speed, job.gpu_share, job.neighbours = 1.0, 1.0, ()
 
@@ -134,15 +135,11 @@ class Ledger:
     ) -> None:
         """Give GPUs to a job that holds none; it runs after the restart delay, with a plan or as its agent chooses."""
         now = self._clock.now
-        site = self._cluster.site(allocation)
-        assert site is not None, allocation  # the decision was checked before
-        self._cluster.take(job.request.id, allocation, beside, onto)
+        job.allocation, job.site = allocation, self._cluster.site(allocation)
+        assert job.site is not None, allocation  # the decision was checked before
+        job.gpus = self._cluster.take(job.request.id, allocation, beside, onto)
         if job.request.shape is not None:
             self._cluster.count_beside(job.request.shape, allocation, 1)
-        job.allocation, job.site = allocation, site
-        (_, job.gpus), *more = allocation
-        if more:
-            job.gpus = gpus_of(allocation)
         job.since = now
         job.starts += 1
         if job.first_start is None:
@@ -206,14 +203,7 @@ class Ledger:
         shared = nodes_shared_by_distributed(jobs)
         for job in jobs:
             touched = len(job.allocation) > 1 and any(node in shared for node, _ in job.allocation)
-            self._slow_down(job, interference if touched else 0.0)
-
-    def _slow_down(self, job: JobState, interference: float) -> None:
-        """Set the share of its speed that a job loses to other distributed jobs on its nodes."""
-        if job.interference != interference:
-            if job.running is not None:
-                self.break_off(job)
-            job.interference = interference
+            self.slow_down(job, "interference", interference if touched else 0.0)
 
     def route(self, job: JobState, level: int | None, paths: tuple[int, ...] | None) -> None:
         """Set the urgency of a job's communication, and its paths if they are named."""
@@ -223,12 +213,12 @@ class Ledger:
         if job.allocation and before != (job.uplink_level, job.uplink_paths):
             self.uplinks_changed[job.request.id] = None
 
-    def congest(self, job: JobState, congestion: float) -> None:
-        """Set the share of its speed that a job loses to others on its uplinks."""
-        if job.congestion != congestion:
+    def slow_down(self, job: JobState, by: Literal["interference", "congestion"], share: float) -> None:
+        """Set the share of its speed that a job loses to others on its nodes or on its uplinks."""
+        if getattr(job, by) != share:
             if job.running is not None:
                 self.break_off(job)
-            job.congestion = congestion
+            setattr(job, by, share)
 
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
         # A lease that ends at this instant is over, not cut short by a neighbour that ended a moment before.
@@ -260,8 +250,9 @@ class Ledger:
     def break_off(self, job: JobState) -> None:
         """End the current configuration; the next starts after this instant's decision."""
         self.settle(job)
-        self._cancel(job)
-        job.running = None
+        if job.appointment is not None:
+            job.appointment.cancel()
+        job.running = job.appointment = None
         for lifecycle in self._hearing["breaks"]:
             lifecycle.breaks(job)
         self.resume(job, self._clock.now)
@@ -289,9 +280,9 @@ class Ledger:
         job.rate = running.rate
         if not job.plain:
             self._measure(job, site, running)
+            job.epoch_end = job.app.epoch_end(job.epoch)
         job.since = now
         # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
-        job.epoch_end = job.app.epoch_end(job.epoch)
         left = job.epoch_end - job.progress
         missing = (left if left > 0 else 0.0) / job.rate if job.rate else inf
         if self._clock.scale is not None:
@@ -376,12 +367,6 @@ class Ledger:
     def record_interval(self, job: JobState, begin: float) -> None:
         """Record the job's interval that ends now and started at progress `begin`."""
         self._recorder.allocation(interval_record(job, begin, self._clock))
-
-    @staticmethod
-    def _cancel(job: JobState) -> None:
-        if job.appointment is not None:
-            job.appointment.cancel()
-            job.appointment = None
 
 
 def _speed(job: JobState, running: Running) -> Speed:

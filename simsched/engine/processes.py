@@ -117,13 +117,6 @@ class Processes(Lifecycle):
             raise ProcessError(f"there is no node {node}; nodes are 0 to {len(self.cluster.up) - 1}")
         return index(node)
 
-    def refuse_generators(self) -> None:
-        """Refuse to copy processes that are generators; raises `ProcessError` with name and remedy."""
-        for label, made in self.running.items():
-            if hasattr(made, "gi_frame"):
-                remedy = "write it as a class with `send` and `throw`, whose state is in its attributes"
-                raise ProcessError(f"this simulation cannot be forked: process '{label}' is a generator; {remedy}")
-
 
 class Site:
     """What a process sees of the cluster and may do to it, as a user or an operator: never the truth about jobs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -13,21 +14,23 @@ from simsched.engine.errors import EngineError
 from simsched.engine.options import stream
 from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
-from simsched.engine.truth import LossReporter, TrueRemainingWork, true_rates
+from simsched.engine.truth import LossReporter
 from simsched.errors import InputError
 from simsched.model import (
+    NO_BATCH,
     PLANNED,
     ApplicationSource,
+    BatchChoice,
     BatchRegimes,
     Cluster,
     JobSpec,
     Outage,
     Site,
-    StepTime,
     TabulatedJob,
+    batch_for_target,
     facts_of,
+    tightest_site,
 )
-from simsched.model.plans import LargeModel
 from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
 
 
@@ -64,9 +67,72 @@ def losses(job: JobState) -> LossReports | None:
     return None if job.losses is None else job.losses.reports(job.live_progress)
 
 
-def step_times(job: JobState) -> Callable[[Site, int], StepTime]:
-    """Return the step time model of a job."""
-    return job.app.step_time
+class TrueRemainingWork:
+    """The remaining work of a job at one instant."""
+
+    def __init__(self, job: JobState, progress: float) -> None:
+        self.epoch = job.epoch
+        self.epochs = job.app.epochs
+        self._job = job
+        self._progress = progress
+
+    @property
+    def progress(self) -> float:
+        """Remaining progress, in the application's unit."""
+        return self._job.app.epoch_end(self.epochs - 1) - self._progress
+
+    def iterations(self, batch_size: float, epoch: int) -> float:
+        """Return the iterations to the end of an epoch at a constant `batch_size`."""
+        return self._job.app.iterations(batch_size, epoch)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds left on the GPU type held, or while waiting on the fastest usable type.
+
+        Assumes requested GPUs and batch, consolidated and undisturbed. Raises `ValueError` if no type is usable.
+        """
+        job = self._job
+        if job.site is not None:
+            return self.seconds_on(job.site.gpu_type)
+        types, known = job.cluster.gpu_types, job.app.gpu_types
+        if len(types) == 1:
+            return self.seconds_on(types[0])
+        able = [gpu_type for gpu_type in types if known is None or gpu_type in known]
+        if not able:
+            raise ValueError(f"{job.app.name} runs on none of the GPU types {', '.join(types)}")
+        return min(self.seconds_on(gpu_type) for gpu_type in able)
+
+    def seconds_on(self, gpu_type: str, gpus: int | None = None) -> float:
+        """Return the seconds left on consolidated GPUs (default: as requested); `ValueError` for an unknown speed."""
+        app = self._job.app
+        site, batch = _as_asked(self._job, gpu_type, gpus)
+        seconds, progress = 0.0, self._progress
+        for epoch in range(self.epoch, self.epochs):
+            end = app.epoch_end(epoch)
+            seconds += (end - progress) / app.run(site, batch, epoch).rate
+            progress = end
+        return seconds
+
+
+def true_rates(job: JobState) -> Mapping[str, float]:
+    """Return progress per second in the current epoch by GPU type, on the requested GPUs, consolidated; else 0."""
+    app = job.app
+    rates = {}
+    for gpu_type in job.cluster.gpus_by_type:
+        known = app.gpu_types is None or gpu_type in app.gpu_types
+        fits = known and job.request.num_gpus <= job.cluster.gpus_by_type[gpu_type]
+        rates[gpu_type] = app.run(*_as_asked(job, gpu_type), job.epoch).rate if fits else 0.0
+    return MappingProxyType(rates)
+
+
+def _as_asked(job: JobState, gpu_type: str, gpus: int | None = None) -> tuple[Site, BatchChoice]:
+    """Return a consolidated site of `gpus` (default: as requested) and the requested batch."""
+    app, request, batch = job.app, job.request, NO_BATCH
+    gpus = gpus or request.num_gpus
+    if app.limits is not None:
+        target = request.batch_size or app.fixed_batch_size or app.limits.init_batch_size
+        batch = batch_for_target(app.limits, target, gpus)
+    return tightest_site(job.cluster, gpus, gpu_type), batch
 
 
 def remaining_work(job: JobState) -> TrueRemainingWork:
@@ -75,13 +141,13 @@ def remaining_work(job: JobState) -> TrueRemainingWork:
 
 
 class TrueSteps:
-    """The true steps of a tabulated job."""
+    """The true steps of a tabulated job, read when they are asked for."""
 
     def __init__(self, job: JobState, app: TabulatedJob) -> None:
-        self._job = job
-        self._app = app
+        self._job, self._app = job, app
         self.total = app.total_steps
         self.regimes: BatchRegimes | None = app.regimes
+        self.rate, self.profile_s = app.rate, app.profile_s
 
     @property
     def done(self) -> float:
@@ -93,33 +159,10 @@ class TrueSteps:
         """The batch size of each epoch of the profile."""
         return self._app.profile
 
-    def profile_s(self, gpu_type: str) -> tuple[float, ...]:
-        """Return the seconds of each profiled epoch on a GPU type."""
-        return self._app.profile_s(gpu_type)
-
-    def rate(self, gpu_type: str, batch_size: int = 0, num_gpus: int = 0) -> float:
-        """Return steps per second at a batch size and number of GPUs."""
-        return self._app.rate(gpu_type, batch_size, num_gpus)
-
 
 def steps(job: JobState) -> TrueSteps | None:
     """Return the oracle of a job's steps, None without a table of rates."""
     return TrueSteps(job, job.app) if isinstance(job.app, TabulatedJob) else None
-
-
-def recorded_duration(job: JobState) -> float:
-    """Return the duration recorded in the trace, in seconds."""
-    return job.truth.duration_s
-
-
-def stage_times(job: JobState) -> tuple[float, ...]:
-    """Return the time per iteration on each resource, from the application's profile."""
-    return job.app.stages_s
-
-
-def plans(job: JobState) -> LargeModel | None:
-    """Return the step times of a job's plans, None if it has none."""
-    return job.facts.plans
 
 
 def gpu_busy(job: JobState) -> float | None:
@@ -134,14 +177,14 @@ _OF_JOBS: Mapping[JobSignal[Any], Callable[[JobState], object]] = MappingProxyTy
         signals.GOODPUT: goodput,
         signals.MEASURED_SPEEDS: measured_speeds,
         signals.LOSSES: losses,
-        signals.STEP_TIMES: step_times,
+        signals.STEP_TIMES: attrgetter("app.step_time"),
         signals.REMAINING_WORK: remaining_work,
         signals.TRUE_RATES: true_rates,
         signals.STEPS: steps,
-        signals.RECORDED_DURATION: recorded_duration,
-        signals.STAGE_TIMES: stage_times,
+        signals.RECORDED_DURATION: attrgetter("truth.duration_s"),
+        signals.STAGE_TIMES: attrgetter("app.stages_s"),
         signals.GPU_BUSY: gpu_busy,
-        signals.PLANS: plans,
+        signals.PLANS: attrgetter("facts.plans"),
     }
 )
 

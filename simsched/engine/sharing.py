@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from simsched.arithmetic import ordered_sum
@@ -12,18 +11,7 @@ from simsched.engine.holders import Holders
 from simsched.engine.state import JobState
 from simsched.errors import InputError
 from simsched.model import Cluster
-from simsched.model.colocation import Colocation
-
-
-@dataclass(frozen=True)
-class _Resident:
-    """A job as a colocation model sees it."""
-
-    application: str
-    batch_size: int
-    iteration_s: float
-    stages_s: tuple[float, ...]
-    guaranteed: bool
+from simsched.model.colocation import Colocation, Resident
 
 
 class Sharing(NamedTuple):
@@ -42,10 +30,13 @@ class Neighbourhood:
     ) -> None:
         """Take speeds from `model`; `active` holds all jobs by id; with `shares` they may take fractions of GPUs."""
         if shares:
-            occupancy.share_of = lambda job_id: active[job_id].request.gpu_share
+            occupancy.share_of = self._gpu_share
         self._model = model
         self._occupancy = occupancy
         self._active = active
+
+    def _gpu_share(self, job_id: str) -> float:
+        return self._active[job_id].request.gpu_share
 
     def around(self, job: JobState) -> dict[str, JobState]:
         """Return a job and its current neighbours."""
@@ -98,14 +89,14 @@ def check_memory(job: JobState, cluster: Cluster, wanted_mb: float) -> None:
         raise EngineError(message)
 
 
-def _resident(job: JobState) -> _Resident:
+def _resident(job: JobState) -> Resident:
     site, batch = job.site, job.batch
     assert site is not None
     iteration_s = 0.0
     if batch.local_bsz or job.request.profile is not None:
         step = job.app.step_time(site, batch.local_bsz)
         iteration_s = step.step_s + batch.accum_steps * (step.step_s - step.sync_s)
-    return _Resident(job.request.application, _examples(job), iteration_s, job.app.stages_s, job.guaranteed)
+    return Resident(job.request.application, _examples(job), iteration_s, job.app.stages_s, job.guaranteed)
 
 
 def _examples(job: JobState) -> int:
@@ -132,6 +123,6 @@ class TruePairs:
         return first, second
 
     @staticmethod
-    def _standing(job: JobState) -> _Resident:
+    def _standing(job: JobState) -> Resident:
         stages_s, request = job.app.stages_s, job.request
-        return _Resident(request.application, _examples(job), ordered_sum(stages_s), stages_s, request.guaranteed)
+        return Resident(request.application, _examples(job), ordered_sum(stages_s), stages_s, request.guaranteed)

@@ -302,10 +302,8 @@ class Simulation:
         """Return an independent copy; under the same decisions, both evolve alike.
 
         Copies agents, records, random streams, and a policy that creates the agents (as `agents`), but shares
-        applications, jobs, cluster and functions. Raises `EngineError` for what cannot be copied, such as an open file.
+        applications, jobs, cluster, classes and functions. Raises `EngineError` for what cannot be copied, by name.
         """
-        if self._processes is not None:
-            self._processes.refuse_generators()
         applications = [self._applications, *(job.app for job in self._active.values())]
         return copy_of(self, [self.jobs, *applications])
 
@@ -358,7 +356,7 @@ class Simulation:
         if app.name not in self.agent_classes:
             self.agent_classes[app.name] = type(agent).__name__
         if self._undisturbed and type(app) is FixedDuration and type(agent) is NoBatchAgent:
-            job.plain = True
+            job.plain, job.epoch_end = True, app.epoch_end(0)
         else:
             self._prepare(job, spec)
         job.view = self._views[spec.id] = JobView(request, job, self._granted.job)

@@ -27,6 +27,7 @@ from simsched.model import (
     Site,
     beside_of,
     describe,
+    gpus_of,
     site_of,
 )
 from simsched.model.plans import Plan
@@ -64,31 +65,37 @@ class ClusterState:
         #: Job starts and node requests so far.
         self.job_starts = self.node_starts = 0
         self._several_makes = len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1
-        #: Cached sites on one node.
-        self._sites: dict[tuple[str, int], Site] = {}
+        self.several_types = len(cluster.gpu_types) > 1
+        #: Cached sites by type and shape: those on one node, and all if there are no levels to cross.
+        self._sites: dict[tuple[str, tuple[int, ...]], Site] = {}
 
     def site(self, allocation: Allocation) -> Site | None:
         """Return the site of an allocation, None if it mixes GPU types."""
-        (node, gpus), *more = allocation
-        if more:
-            return None if gpu_type_of(self.cluster, allocation) is None else site_of(self.cluster, allocation)
-        kind = self.cluster.nodes[node].gpu_type
-        if (kind, gpus) not in self._sites:
-            self._sites[kind, gpus] = site_of(self.cluster, allocation)
-        return self._sites[kind, gpus]
+        if self.several_types and gpu_type_of(self.cluster, allocation) is None:
+            return None
+        nodes, shape = zip(*allocation, strict=True)
+        kind = self.cluster.nodes[nodes[0]].gpu_type
+        if nodes[1:] and self.cluster.levels:
+            return site_of(self.cluster, allocation)
+        if (kind, shape) not in self._sites:
+            self._sites[kind, shape] = site_of(self.cluster, allocation)
+        return self._sites[kind, shape]
 
-    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> None:
-        """Add a holder to GPUs, next to others if GPUs are shared."""
+    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> int:
+        """Add a holder to GPUs, next to others if GPUs are shared; return how many."""
         self.running_jobs += 1
         self.job_starts += 1
         if self.occupancy is not None:
             short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision was checked before
             self._recount(allocation)
-            return
+            return gpus_of(allocation)
+        total = 0
         for node, gpus in allocation:
             self.free[node] -= gpus
-            self.allocated_gpus += gpus
+            total += gpus
+        self.allocated_gpus += total
+        return total
 
     def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
         """Take, or with a `sign` of -1 give back, the cores and memory of a shape for its GPUs."""
@@ -103,7 +110,7 @@ class ClusterState:
     @property
     def provisioned_nodes(self) -> int:
         """Count nodes that are up or starting."""
-        return self.nodes_up + len(self.starting) if self.starting else self.nodes_up
+        return self.nodes_up + len(self.starting)
 
     @cached_property
     def provisioned_gpus(self) -> Mapping[str, float]:
@@ -278,8 +285,7 @@ class JobState:
     @property
     def attained_gpu_s(self) -> float:
         """Service attained, in GPU-seconds."""
-        clock = self.clock
-        return (self.settled_gpu + (self.gpus * (clock.now - self.since) if self.gpus else 0)) * clock.unit_s
+        return self.attained_gpu * self.clock.unit_s
 
     @property
     def age_s(self) -> float:

@@ -61,7 +61,9 @@ class Room(NamedTuple):
         return cls(gpus, cpu, memory, milli.astype(np.int64))
 
 
-def beside_of(nodes: Sequence[Node], shape: NodeShape, allocation: Allocation) -> Iterator[tuple[int, tuple[int, int]]]:
+def beside_of(
+    nodes: Sequence[Node], shape: NodeShape, allocation: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, tuple[int, int]]]:
     """Yield the cores and memory that a shape takes of each of its nodes; an exclusive shape takes more than exist."""
     for node, gpus in allocation:
         cpu, memory = shape.beside(gpus)
@@ -211,25 +213,51 @@ class Capacity:
             shape is None or all(self._room_beside(node, gpus, shape) for node, gpus in allocation)
         )
 
-    def take(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
-        """Mark whole GPUs as held, with the other resources of a shape."""
-        room = self._room if shape is None else self._counted(shape, allocation, -1)
-        if room is not None:
-            for node, gpus in allocation:
+    def take(
+        self,
+        allocation: Sequence[tuple[int, int]],
+        shape: NodeShape | None = None,
+        sign: int = -1,
+        *,
+        singles: bool = True,
+    ) -> None:
+        """Mark whole GPUs as held, or with a `sign` of 1 as free, with the other resources of a shape.
+
+        Single GPUs that are tracked are marked too, unless `singles` says that they have been.
+        """
+        if singles and (self._room is not None or shape is not None):
+            self._take_single(allocation, shape, sign)
+        free, pools = self.free, self._pool_of
+        self.changes += 1
+        for node, gpus in allocation:
+            before, more = free[node], sign * gpus
+            free[node] = after = before + more
+            self.total += more
+            if pools:
+                pool, bit = pools[node], 1 << node
+                pool.total += more
+                nodes_with = pool.nodes_with
+                nodes_with[before] ^= bit
+                nodes_with[after] ^= bit
+
+    def give_back(self, allocation: Sequence[tuple[int, int]], shape: NodeShape | None = None) -> None:
+        """Mark whole GPUs as free, with the other resources of a shape."""
+        self.take(allocation, shape, 1)
+
+    def _take_single(self, allocation: Sequence[tuple[int, int]], shape: NodeShape | None, sign: int) -> None:
+        """Take or give back single GPUs, and cores and memory, if they count."""
+        room = self._room if shape is None else self._counted(shape, allocation, sign)
+        if room is None:
+            return
+        for node, gpus in allocation:
+            if sign > 0:
+                room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
+            else:
                 places = np.flatnonzero(room.gpu_milli[node] == GPU_MILLI)[:gpus].tolist()
                 room.gpu_milli[node, places] = 0
                 self._held[node] += places
-        self._change(allocation, -1)
 
-    def give_back(self, allocation: Allocation, shape: NodeShape | None = None) -> None:
-        """Mark whole GPUs as free, with the other resources of a shape."""
-        room = self._room if shape is None else self._counted(shape, allocation, 1)
-        if room is not None:
-            for node, gpus in allocation:
-                room.gpu_milli[node, [self._held[node].pop() for _ in range(gpus)]] = GPU_MILLI
-        self._change(allocation, 1)
-
-    def _counted(self, shape: NodeShape, allocation: Allocation, sign: int) -> Room | None:
+    def _counted(self, shape: NodeShape, allocation: Sequence[tuple[int, int]], sign: int) -> Room | None:
         """Take or give back cores and memory; return the room, None if only GPUs count."""
         room = self._room
         if room is not None or shape.exclusive:
@@ -356,18 +384,5 @@ class Capacity:
         room = self._counted(shape, allocation, sign) or self._room
         for i, node in enumerate(claim.nodes):
             room.gpu_milli[node, list(claim.gpus[i])] += sign * claim.each.gpu_milli
-            self._change(((node, int((room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]),), 1)
-
-    def _change(self, allocation: Allocation, sign: int) -> None:
-        free, pools = self.free, self._pool_of
-        self.changes += 1
-        for node, gpus in allocation:
-            before, more = free[node], sign * gpus
-            free[node] = after = before + more
-            self.total += more
-            if pools:
-                pool, bit = pools[node], 1 << node
-                pool.total += more
-                nodes_with = pool.nodes_with
-                nodes_with[before] ^= bit
-                nodes_with[after] ^= bit
+            more = int((room.gpu_milli[node] == GPU_MILLI).sum()) - self.free[node]
+            self.take(((node, more),), sign=1, singles=False)

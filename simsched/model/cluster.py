@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from simsched.model.placement import Allocation
+from simsched.model.placement import Allocation, Site
 from simsched.words import counted
 
 
@@ -118,6 +118,11 @@ class Cluster:
     def total_gpus(self) -> int:
         """Count the GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
+
+    @cached_property
+    def tightest_sites(self) -> dict[tuple[int, str], Site]:
+        """Return the sites that `tightest_site` has found, by GPUs and type."""
+        return {}
 
     @cached_property
     def gpus_by_type(self) -> dict[str, int]:

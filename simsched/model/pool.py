@@ -80,9 +80,9 @@ class Pool:
         for count in counts:
             nodes = self.nodes_with[count] & within
             while nodes:
-                node = lowest_node(nodes)
-                yield node, count
-                nodes &= nodes - 1
+                lowest = nodes & -nodes
+                yield lowest.bit_length() - 1, count
+                nodes ^= lowest
 
 
 def _levels(

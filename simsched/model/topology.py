@@ -78,6 +78,12 @@ def site_of(cluster: Cluster, allocation: Allocation) -> Site:
 
 def tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
     """Return the site of `gpus` GPUs of a type in the empty cluster, on as few nodes and levels as possible."""
+    if (gpus, gpu_type) not in cluster.tightest_sites:
+        cluster.tightest_sites[gpus, gpu_type] = _tightest_site(cluster, gpus, gpu_type)
+    return cluster.tightest_sites[gpus, gpu_type]
+
+
+def _tightest_site(cluster: Cluster, gpus: int, gpu_type: str) -> Site:
     shape = consolidated_shape(gpus, cluster.gpus_per_node(gpu_type))
     crossed = sum(most < gpus for most in cluster.largest_domains[gpu_type])
     site = _site(cluster, shape, gpu_type, crossed)

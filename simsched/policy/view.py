@@ -76,10 +76,9 @@ class JobView:
 
     def __getitem__(self, signal: JobSignal[T]) -> T:
         """Read a signal that the policy has declared; raises `UndeclaredSignalError` for others."""
-        provider = self._granted.get(signal)
-        if provider is None:
+        if signal not in self._granted:
             raise undeclared(signal)
-        return provider(self._state)  # type: ignore[return-value]  # a provider gives what its signal says
+        return self._granted[signal](self._state)  # type: ignore[return-value]  # a provider gives what its signal says
 
     @property
     def num_gpus(self) -> int:

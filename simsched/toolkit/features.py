@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -56,10 +57,14 @@ def feature(name: str) -> Feature:
     """Return a feature of `FEATURES`, or of jobs of one application; raises `InputError` for another name."""
     if name.startswith(APPLICATION):
         application = name.removeprefix(APPLICATION)
-        return Feature(f"1 if it trains {application}, else 0", lambda job: job.request.application == application)
+        return Feature(f"1 if it trains {application}, else 0", partial(_trains, application))
     if name not in FEATURES:
         raise input_error("features", f"there is no feature '{name}'", nearest(name, [*FEATURES, f"{APPLICATION}bert"]))
     return FEATURES[name]
+
+
+def _trains(application: str, job: JobView) -> bool:
+    return job.request.application == application
 
 
 class Features:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -12,7 +13,7 @@ from simsched.model import Allocation, Placer as Placer, Pool, lowest_node
 def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:
     picked: list[tuple[int, int]] = []
     for node, free in nodes:
-        picked.append((node, min(free, gpus)))
+        picked += [(node, free if free < gpus else gpus)]
         gpus -= free
         if gpus <= 0:
             return tuple(picked)
@@ -20,9 +21,7 @@ def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:
 
 
 def _most_free(pool: Pool, gpus: int) -> Allocation | None:
-    nodes_with = pool.nodes_with
-    for count in range(len(nodes_with) - 1, gpus - 1, -1):
-        nodes = nodes_with[count]
+    for nodes in pool.nodes_with[: gpus - 1 : -1]:
         if nodes:  # one node is nearly always enough
             return (((nodes & -nodes).bit_length() - 1, gpus),)
     return _fill(pool.most_free(), gpus)
@@ -134,7 +133,11 @@ def _best_fit(pool: Pool, gpus: int) -> Allocation | None:
 def most_free_among(nodes: Iterable[int]) -> Placer:
     """Return a placer that takes the nodes with the most free GPUs first, among `nodes` only."""
     within = sum(1 << node for node in nodes)
-    return Placer("most-free", lambda pool, gpus: _fill(pool.most_free(within), gpus))
+    return Placer("most-free", partial(_most_free_within, within))
+
+
+def _most_free_within(within: int, pool: Pool, gpus: int) -> Allocation | None:
+    return _fill(pool.most_free(within), gpus)
 
 
 #: The node with the least free GPUs that suffices, else those with the most first.

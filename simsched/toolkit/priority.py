@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 
 from simsched.model import NOTHING, Allocation, Capacity, Placer
@@ -31,11 +31,14 @@ class PriorityScheduler:
     """Active jobs, running and waiting, in order of priority.
 
     Without `preempts` a running job keeps its GPUs. `blocking` ends the walk at the first waiting job that does not fit
-    (head-of-line blocking).
+    (head-of-line blocking). With `by_service` a key is the service attained, in GPU-seconds: up to the present for a
+    job that stops, and up to the last call of `attain` for one that runs.
     """
 
-    def __init__(self, *, preempts: bool = True, blocking: bool = False) -> None:
+    def __init__(self, *, preempts: bool = True, blocking: bool = False, by_service: bool = False) -> None:
         """Start empty; the first view provides the cluster."""
+        self._by_service = by_service
+        self._now_s: float = 0
         self._preempts = preempts
         self._blocking = blocking
         self._fresh_key: Callable[[str], Key] | None = None
@@ -46,7 +49,7 @@ class PriorityScheduler:
         self._free = Capacity((), (), ())
         #: The job that was added last.
         self._newest: Entry | None = None
-        self._added = self._version = 0
+        self._added = self._version = self._waiting_jobs = 0
         #: Placers may refuse, so the walk places jobs as it goes, not afterwards.
         self._at_once = False
         #: Receives the order and why jobs wait, if reasons are kept.
@@ -60,10 +63,7 @@ class PriorityScheduler:
     @property
     def waits(self) -> bool:
         """Return whether any job waits."""
-        return self._waiting_jobs() > 0
-
-    def _waiting_jobs(self) -> int:
-        return len(self._entries) - sum([len(on.items) for on in self._running])
+        return self._waiting_jobs > 0
 
     @property
     def running(self) -> Iterator[str]:
@@ -85,7 +85,7 @@ class PriorityScheduler:
 
     def update(self, view: View) -> None:
         """Forget finished jobs, and notice jobs that lost their GPUs and nodes that went down or came back."""
-        up, self._reasons = view.up, view.reasons
+        up, self._reasons, self._now_s = view.up, view.reasons, view.now_s
         if view.lost or ((up is not self._shown_up or type(up) is list) and list(up) != self._free.up):
             self._look_again(view)
             return
@@ -95,6 +95,9 @@ class PriorityScheduler:
             if entry is not None and entry.allocation:
                 self._running[entry.on].leave(entry)
                 self._free.give_back(entry.allocation, entry.shape)
+            elif entry is not None:
+                self._waiting_jobs -= 1
+                entry.version = 0  # its place in the queue is stale
         if view.beside is not None:
             self._free = Capacity.of(view)
 
@@ -106,7 +109,7 @@ class PriorityScheduler:
         if self._blocking:  # the first job of all decides, so they share a queue
             entry.kind = (0, "", ())
         self._at_once |= entry.placer.waits
-        self._wait(entry)
+        self._wait((entry,))
 
     def take_in(self, view: View, key: Callable[[JobView], Key], placer: Placer) -> None:
         """Forget finished jobs, and enqueue those that have arrived."""
@@ -125,15 +128,16 @@ class PriorityScheduler:
             self._join(entry)
         else:
             entry.key = key
-            self._wait(entry)
+            self._waiting_jobs -= 1
+            self._wait((entry,))
 
-    def rekey_running(self, key: Callable[[str], Key]) -> None:
-        """Change the priorities of all running jobs."""
+    def attain(self) -> None:
+        """Change the keys of all running jobs to the service attained by now."""
         for on in self._running:
             for item in on.items:
-                item[3].key = key(item[3].id)
-            on.items = [(item[3].key, *item[1:]) for item in on.items]
-            on.items.sort()
+                entry = item[3]
+                entry.key = (entry.attained_gpu_s + entry.gpus * (self._now_s - entry.since_s),)
+            on.items = sorted([(item[3].key, *item[1:]) for item in on.items])
 
     def schedule(self, fresh_key: Callable[[str], Key] | None = None) -> Changes:
         """Decide who starts, moves and stops, and assume that it happens.
@@ -143,9 +147,7 @@ class PriorityScheduler:
         """
         self._fresh_key = fresh_key
         changes = self._changes = ({}, [])
-        waiting = len(self._entries)
-        for on in self._running:
-            waiting -= len(on.items)
+        waiting = self._waiting_jobs
         if waiting and (self._free.total or self._preempts) and not (waiting == 1 and self._start_newest()):
             self._gather()
             self._walk()
@@ -180,7 +182,7 @@ class PriorityScheduler:
             allocation = free.choose_of(kind, entry.placer, entry.gpus)
             if allocation is not None:
                 self._waiting[entry.kind].clear()  # nobody else waits: the rest of the queue is stale
-                self._place(entry, allocation)
+                self._place(entry, kind, allocation)
                 return True
         return False
 
@@ -201,40 +203,66 @@ class PriorityScheduler:
         heapq.heapify(self._heads)
 
     def _walk(self) -> None:
-        heads = self._heads
+        heads, running = self._heads, self._running
         while heads:
-            entry = heapq.heappop(heads)[3]
+            entry = heads[0][3]
             if entry.allocation:  # it ran until a more urgent job wanted its GPUs
-                self._reconsider(entry)
-            elif self._admit(entry, entry.types):
-                queue = self._waiting[entry.kind]
+                heapq.heappop(heads)
+                if entry.gpus <= running[entry.on].budget or entry.types[1:]:
+                    self._reconsider(entry)
+                else:
+                    self._stopped.append(entry)
+                continue
+            queue = self._waiting[entry.kind] if self._admit(entry, entry.types) else []
+            if queue:
                 heapq.heappop(queue)
-                if first(queue):
-                    heapq.heappush(heads, queue[0])
+            if queue and (queue[0][2] == queue[0][3].version or first(queue)):
+                heapq.heapreplace(heads, queue[0])
+            else:
+                heapq.heappop(heads)
 
     def _settle(self) -> None:
         """Place admitted jobs once all stopping jobs have released their GPUs."""
-        for entry in self._stopped:
-            if not self._at_once:
-                self._free.give_back(entry.allocation, entry.shape)
-            entry.allocation = NOTHING
-            self._wait(entry)
-            self._changes[1].append(entry.id)
+        if self._stopped:
+            self._stop(self._stopped)
         for entry in self._admitted:
             if entry.allocation:  # it moves to another type
-                self._free.give_back(entry.allocation, entry.shape)
+                self._give_back((entry,))
         for entry, kind in self._admitted.items():
             allocation = self._free.choose_of(kind, entry.placer, entry.gpus)
             assert allocation is not None, "placers that never wait place whatever fits"
-            self._place(entry, allocation)
+            self._place(entry, kind, allocation)
         self._stopped, self._admitted = [], {}
+
+    def _stop(self, stopped: Sequence[Entry]) -> None:
+        """Let jobs that lose their GPUs wait."""
+        if not self._at_once:
+            self._give_back(stopped)
+        for entry in stopped:
+            entry.allocation = NOTHING
+            entry.attained_gpu_s += entry.gpus * (self._now_s - entry.since_s)
+            if self._by_service:
+                entry.key = (entry.attained_gpu_s,)
+        self._wait(stopped)
+        self._changes[1].extend([entry.id for entry in stopped])
+
+    def _give_back(self, entries: Sequence[Entry]) -> None:
+        """Mark the GPUs of jobs as free."""
+        self._free.give_back([held for entry in entries if entry.shape is None for held in entry.allocation])
+        for entry in entries:
+            if entry.shape is not None:
+                self._free.give_back(entry.allocation, entry.shape)
 
     def _admit(self, entry: Entry, types: tuple[int, ...]) -> bool:
         """Admit a job to the first of `types` that has room, else to one on which enough jobs yield."""
         for kind in types:
             if self._running[kind].budget >= entry.gpus and self._admit_on(entry, kind):
                 return True
-        return self._preempts and any(self._clear(entry, kind) for kind in self._by_urgency(entry, types))
+        if self._preempts:
+            for kind in self._by_urgency(entry, types) if types[1:] else types:
+                if self._clear(entry, kind):
+                    return True
+        return False
 
     def _admit_on(self, entry: Entry, kind: int) -> bool:
         """Admit a job to a type with the budget, unless it must be placed at once and its placer refuses."""
@@ -248,7 +276,7 @@ class PriorityScheduler:
         if allocation is None:
             return False
         self._running[kind].budget -= entry.gpus
-        self._place(entry, allocation)
+        self._place(entry, kind, allocation)
         return True
 
     def _reconsider(self, entry: Entry) -> None:
@@ -273,16 +301,13 @@ class PriorityScheduler:
             yielding = self._pop_less_urgent(entry, kind, missing)
             if not yielding:
                 return False
-            for item in yielding:
-                self._preempt(item[3])
+            self._preempt(yielding)
             if self._admit_on(entry, kind):
                 return True
         return self._at_once and self._place_on(entry, kind, self._clear_nodes(entry, kind))
 
     def _by_urgency(self, entry: Entry, types: tuple[int, ...]) -> list[int]:
         """Order types by the jobs that would yield there, the least urgent first."""
-        if len(types) < 2:
-            return list(types)
         ranked: list[tuple[tuple[Key, int], int]] = []
         unranked: list[int] = []
         for kind in types:
@@ -300,14 +325,16 @@ class PriorityScheduler:
         running = self._running[kind].items
         yielding: list[Item] = []
         while missing > 0 and running:
-            self._refresh_last(running)
+            if self._fresh_key is not None:
+                self._refresh_last(running, self._fresh_key)
             last = running[-1]
             if last[:2] <= (entry.key, entry.number):
                 break
             missing -= last[3].gpus
-            yielding.append(running.pop())
+            yielding += running[-1:]
+            del running[-1]
         if missing > 0:
-            running.extend(reversed(yielding))
+            running += yielding[::-1]
             return []
         return yielding
 
@@ -331,40 +358,43 @@ class PriorityScheduler:
             other = item[3]
             if any(node in short for node, _ in other.allocation):
                 del on.items[on.place_of(other)]
-                self._preempt(other)
+                self._preempt((item,))
         return allocation
 
-    def _refresh_last(self, running: list[Item]) -> None:
+    def _refresh_last(self, running: list[Item], fresh_key: Callable[[str], Key]) -> None:
         """Update the key of the least urgent running job, which may then no longer be the last."""
-        if self._fresh_key is None:
-            return
         while True:
             last = running[-1][3]
-            key = self._fresh_key(last.id)
+            key = fresh_key(last.id)
             if key == last.key:
                 return
             self.rekey(last.id, key)
 
-    def _preempt(self, entry: Entry) -> None:
-        """Queue a preempted job, with its GPUs still recorded, to be reconsidered in its turn."""
-        on = self._running[entry.on]
-        on.gpus -= entry.gpus
-        on.budget += entry.gpus
-        if self._at_once:
-            self._free.give_back(entry.allocation, entry.shape)
-        heapq.heappush(self._heads, (entry.key, entry.number, entry.version, entry))
+    def _preempt(self, items: Iterable[Item]) -> None:
+        """Queue preempted jobs, with their GPUs still recorded, to be reconsidered in their turn."""
+        for item in items:
+            entry, on = item[3], self._running[item[3].on]
+            on.gpus -= entry.gpus
+            on.budget += entry.gpus
+            if self._at_once:
+                self._free.give_back(entry.allocation, entry.shape)
+            heapq.heappush(self._heads, item)
 
-    def _place(self, entry: Entry, allocation: Allocation) -> None:
+    def _place(self, entry: Entry, kind: int, allocation: Allocation) -> None:
         self._free.take(allocation, entry.shape)
-        entry.allocation = allocation
-        entry.on = self._free.type_of(allocation) if len(self._running) > 1 else 0
+        if not entry.allocation:  # it does not just move
+            self._waiting_jobs -= 1
+            entry.since_s = self._now_s
+        entry.allocation, entry.on = allocation, kind
         self._join(entry)
         self._changes[0][entry.id] = allocation
 
-    def _wait(self, entry: Entry) -> None:
-        self._version += 1
-        entry.version = self._version
-        heapq.heappush(self._waiting[entry.kind], (entry.key, entry.number, entry.version, entry))
+    def _wait(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._version += 1
+            entry.version = self._version
+            self._waiting_jobs += 1
+            heapq.heappush(self._waiting[entry.kind], (entry.key, entry.number, entry.version, entry))
 
     def _join(self, entry: Entry) -> None:
         self._version += 1
@@ -379,10 +409,12 @@ class PriorityScheduler:
         entries = [entry for job_id, entry in self._entries.items() if job_id in view.jobs]
         self._entries = {entry.id: entry for entry in entries}
         self._waiting, self._running = Waiting(list), [Running() for _ in self._free.types]
+        self._waiting_jobs = 0
         for entry in entries:
-            entry.allocation = view.jobs[entry.id].allocation
+            job = view.jobs[entry.id]
+            entry.allocation, entry.attained_gpu_s, entry.since_s = job.allocation, job.attained_gpu_s, view.now_s
             if entry.allocation:
                 entry.on = self._free.type_of(entry.allocation)
                 self._join(entry)
             else:
-                self._wait(entry)
+                self._wait((entry,))

@@ -16,7 +16,10 @@ Key = tuple[float, ...]
 class Entry:
     """A job as the scheduler knows it; it can run on `types`, and jobs of one `kind` fit alike."""
 
-    __slots__ = ("allocation", "gpus", "id", "key", "kind", "number", "on", "placer", "shape", "types", "version")
+    __slots__ = (
+        "allocation", "attained_gpu_s", "gpus", "id", "key", "kind", "number", "on", "placer", "shape", "since_s",
+        "types", "version",
+    )  # fmt: skip
 
     def __init__(self, job: JobView, key: Key, placer: Placer, number: int, types: tuple[int, ...]) -> None:
         """Start without GPUs; `number` is the job's position in the order of addition."""
@@ -30,6 +33,9 @@ class Entry:
         self.number = number
         self.version = 0
         self.allocation: Allocation = NOTHING
+        #: Service attained before its last start, and the second of that start.
+        self.attained_gpu_s: float = 0
+        self.since_s: float = 0
         #: The type of the GPUs that it holds, or last held; meaningless before its first run.
         self.on = 0
 

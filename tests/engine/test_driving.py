@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -140,13 +142,16 @@ class LeaseByLease(NoBatchAgent, LeasingAgent):
     """Grants its job ten seconds at a time, and counts them for all jobs of its policy."""
 
     def __init__(self, granted: list[float], duration_s: float) -> None:
-        self._granted = granted
-        self._left: Callable[[float], float] = lambda progress: duration_s - progress
+        self._granted, self._duration_s = granted, duration_s
 
     def lease(self, site: Site, progress: float, now_s: float) -> Lease:
         self._granted.append(now_s)
-        left_s = self._left(progress)
-        return Lease(now_s + min(10, left_s), lambda second: progress + second - now_s, completes=left_s <= 10)
+        left_s = self._duration_s - progress
+        return Lease(now_s + min(10, left_s), partial(passed, progress, now_s), completes=left_s <= 10)
+
+
+def passed(progress: float, since_s: float, second: float) -> float:
+    return progress + second - since_s
 
 
 @dataclass
@@ -275,13 +280,18 @@ def test_other_decisions_in_a_fork_leave_the_original_alone() -> None:
     assert twin.view.jobs["a"].request is simulation.view.jobs["a"].request
 
 
+class Replies:
+    """Submits another job when the first ends."""
+
+    def __init__(self) -> None:
+        self.left = {"a": [JobSpec("c", 120, 4, duration_s=10)]}
+
+    def __call__(self, record: JobRecord) -> list[JobSpec]:
+        return self.left.pop(record.job_id, [])
+
+
 def test_replies_to_completions_are_forked_with_what_asks_for_them() -> None:
-    replies = {"a": [JobSpec("c", 120, 4, duration_s=10)]}
-
-    def on_finish(record: JobRecord) -> list[JobSpec]:
-        return replies.pop(record.job_id, [])
-
-    simulation = driven(on_finish=on_finish, policy=registry.load("fifo")())
+    simulation = driven(on_finish=Replies(), policy=registry.load("fifo")())
     at(simulation)
     twin = simulation.fork()
     assert finished(twin) == finished(simulation)
@@ -307,31 +317,83 @@ def test_what_cannot_be_copied_is_named() -> None:
 
 def test_copies_keep_what_belongs_together() -> None:
     numbers = [1]
-
-    def made() -> Callable[[], int]:
-        return lambda: len(numbers)
-
-    late: Callable[[], int] = lambda: later  # noqa: E731
     original = {
         "list": numbers,
-        "closure": made(),
-        "default": lambda kept=numbers: len(kept),
+        "partial": partial(len, numbers),
+        "method": numbers.append,
         "view": MappingProxyType({"numbers": numbers}),
         "count": itertools.count(5),
         "by twos": itertools.count(5, 2),
-        "builtin": len,
-        "late": late,
     }
     twin = copy_of(original, [])
-    twin["list"].append(2)  # type: ignore[attr-defined]
-    assert (twin["closure"](), twin["default"](), twin["view"]["numbers"]) == (2, 2, [1, 2])  # type: ignore[operator, index]
-    assert (original["closure"](), original["default"](), numbers) == (1, 1, [1])  # type: ignore[operator]
+    twin["method"](2)  # type: ignore[operator]
+    assert (twin["list"], twin["partial"](), twin["view"]["numbers"]) == ([1, 2], 2, [1, 2])  # type: ignore[operator, index]
+    assert (original["partial"](), numbers) == (1, [1])  # type: ignore[operator]
     assert [next(twin["count"]), next(twin["by twos"]), next(twin["by twos"])] == [5, 5, 7]  # type: ignore[call-overload]
     assert next(original["count"]) == 5  # type: ignore[call-overload]
-    assert twin["builtin"] is len
-    with pytest.raises(NameError):
-        twin["late"]()  # type: ignore[operator]
-    later = 3
-    assert late() == 3
     shared = copy.copy(numbers)
     assert copy_of([shared], [shared])[0] is shared
+
+
+class Counted:
+    """Has an attribute of its class, which belongs to the program."""
+
+    seen: ClassVar[list[int]] = []
+
+
+def remembering(number: int, seen: list[int] = []) -> list[int]:  # noqa: B006  # the default is what the test is about
+    return [*seen, number]
+
+
+def test_what_belongs_to_the_program_is_shared() -> None:
+    plain: Callable[[int], int] = lambda number: number + 1  # noqa: E731
+    functions = [len, remembering, plain, Counted.__init__]
+    twins = copy_of(functions, [])
+    assert [one is other for one, other in zip(functions, twins, strict=True)] == [True] * len(functions)
+    assert copy_of(Counted(), []).seen is Counted.seen
+    assert copy_of([np.random.mtrand, Counted], []) == [np.random.mtrand, Counted]
+
+
+def capturing() -> Callable[[], int]:
+    numbers = [1]
+    return lambda: len(numbers)
+
+
+def with_default() -> Callable[[], int]:
+    return lambda kept=[1]: len(kept)  # type: ignore[misc]
+
+
+def with_keyword() -> Callable[[], int]:
+    def count(*, kept: list[int] = [1]) -> int:  # noqa: B006  # as above
+        return len(kept)
+
+    return count
+
+
+def with_attribute() -> Callable[[], int]:
+    def count() -> int:
+        return 1
+
+    count.kept = [1]  # type: ignore[attr-defined]
+    return count
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(capturing, "numbers"), (with_default, "kept"), (with_keyword, "kept"), (with_attribute, "kept")],
+)
+def test_functions_within_others_that_keep_values_are_refused_by_name(make: Callable[[], object], name: str) -> None:
+    place = rf"the function '{make.__name__}.<locals>.\S+' keeps {name}"
+    with pytest.raises(EngineError, match=place + "; write it as a class with `__call__`, whose state is in its attr"):
+        copy_of({"deep": [make()]}, [])
+    driven(on_finish=make())  # only a fork minds
+    with pytest.raises(EngineError, match=place):
+        driven(on_finish=make()).fork()
+
+
+def test_a_generator_is_refused_by_name() -> None:
+    def storm() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(EngineError, match="process 'storm' is a generator; write it as a class with `send` and"):
+        copy_of([storm()], [])

@@ -256,7 +256,7 @@ def two_that_share_uplinks():
     """Jobs `a` and `b` that run across the same leaves: their contention, the ledger, and what either loses by it."""
     cluster, congested = cluster_of_leaves(), {}
     ledger = SimpleNamespace(
-        uplinks_changed={}, congest=lambda job, congestion: congested.update({job.request.id: congestion})
+        uplinks_changed={}, slow_down=lambda job, by, share: congested.update({job.request.id: share})
     )
     jobs = {name: planned(name, cluster, nodes) for name, nodes in {"a": (0, 4), "b": (1, 5)}.items()}
     contention = Contention(cluster, ledger, jobs)

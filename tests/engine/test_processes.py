@@ -12,6 +12,7 @@ from simsched_policies.queues.by_key import Fifo
 import simsched as sim
 from simsched.engine import EngineError, EngineOptions, Simulation
 from simsched.model import Cluster, JobSpec
+from simsched.policy import registry
 from simsched.testing.builders import Applications
 
 
@@ -248,3 +249,17 @@ def test_simulate_takes_processes_and_its_tables_tell_what_they_did():
         ["storm-1", "storm", 190.0, 0],
     ]
     assert done.outages[["node", "start_s", "end_s", "kind"]].values.tolist() == [[0, 30, 80, "storm"]]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las", "srtf"])
+def test_a_waiting_job_that_is_cancelled_is_not_started(policy):
+    def impatient(site):
+        yield site.timeout(10)
+        site.cancel("b")
+
+    jobs = [JobSpec(name, submit, 4, duration_s=100) for submit, name in enumerate("abc")]
+    chosen = registry.load(policy)()
+    options = EngineOptions(restart_delay_s=0)
+    simulation = Simulation(Cluster.uniform(1, 4), jobs, Applications(), options, 1, chosen, processes=[impatient])
+    simulation.run(chosen)
+    assert {job.job_id: job.status for job in simulation.recorder.jobs} == {"a": "", "b": "Cancelled", "c": ""}

@@ -151,11 +151,12 @@ class Las(Policy):
 
     quantum_s: int = 60
     placement: PlacerName = "most-free"
-    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
+    _scheduler: PriorityScheduler = field(init=False, repr=False)
     _quantum: Quantum = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
+        self._scheduler = PriorityScheduler(by_service=True)
         self._quantum = Quantum(self.name, self.quantum_s)
 
     def decide(self, view: View, rng: np.random.Generator) -> Decision:
@@ -163,10 +164,8 @@ class Las(Policy):
         scheduler = self._scheduler
         scheduler.take_in(view, _attained_service, PLACERS[self.placement])
         if self._quantum.over(view):
-            scheduler.rekey_running(lambda job_id: _attained_service(view.jobs[job_id]))
+            scheduler.attain()
         start, stop = scheduler.schedule()
-        for job_id in stop:
-            scheduler.rekey(job_id, _attained_service(view.jobs[job_id]))
         return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if scheduler.waits else None)
 
 

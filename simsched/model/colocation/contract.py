@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
 
 
-class Resident(Protocol):
-    """A job on a GPU, as far as it affects the speed of its neighbours."""
+class Resident(NamedTuple):
+    """A job on a GPU, as far as it affects the speed of its neighbours.
 
-    @property
-    def application(self) -> str:
-        """Name the application."""
+    `batch_size` counts the examples per GPU and step, 0 if it has no batch size; `iteration_s` is the time of an
+    iteration of the job when it is alone, and `stages_s` the seconds of it that each resource is busy, () if unknown.
+    Sharing must not slow down a `guaranteed` job.
+    """
 
-    @property
-    def batch_size(self) -> int:
-        """Return the examples per GPU and step, 0 if the job has no batch size."""
-
-    @property
-    def iteration_s(self) -> float:
-        """Return the seconds of an iteration of the job when it is alone."""
-
-    @property
-    def stages_s(self) -> tuple[float, ...]:
-        """Return the seconds of an iteration that each resource is busy; () if unknown."""
-
-    @property
-    def guaranteed(self) -> bool:
-        """Return whether the job belongs to the class that sharing must not slow down."""
+    application: str
+    batch_size: int
+    iteration_s: float
+    stages_s: tuple[float, ...]
+    guaranteed: bool
 
 
 class Colocation(Protocol):

@@ -8,6 +8,7 @@ a GPU: GPUs, nodes and utilisation in the tables of an ideal run mean nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -41,9 +42,13 @@ class FluidAgent(UnlearningAgent, LeasingAgent):
         """Run until the job is done, unless shares change before."""
         rate = self.rate
         if rate <= 0:
-            return Lease(now_s + _NEVER_S, lambda _: progress, completes=False)
+            return Lease(now_s + _NEVER_S, partial(_progress, progress, 0.0, now_s), completes=False)
         left_s = max(self.total - progress, 0.0) / rate
-        return Lease(now_s + left_s, lambda second: progress + rate * (second - now_s), completes=True)
+        return Lease(now_s + left_s, partial(_progress, progress, rate, now_s), completes=True)
+
+
+def _progress(begun: float, rate: float, since_s: float, second: float) -> float:
+    return begun + rate * (second - since_s)
 
 
 class Fluid:
