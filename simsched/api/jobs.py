@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from math import isnan
 from numbers import Integral, Real
@@ -14,7 +14,7 @@ import pandas as pd
 
 from simsched.applications import ApplicationCatalogue
 from simsched.errors import input_error, nearest
-from simsched.model import FIXED_DURATION, SPEC_DEFAULTS, ApplicationSource, JobSpec, Speedup
+from simsched.model import FIXED_DURATION, SPEC_DEFAULTS, ApplicationSource, JobColumns, JobSpec, Speedup
 from simsched.workload import MOST_SECONDS
 
 #: Jobs: a table or a list, its rows or items with the fields of `JobSpec`.
@@ -32,35 +32,39 @@ _COUNTS = frozenset(name for name in _NUMBERS if str(_FIELDS[name].type).split("
 _TEXTS = frozenset(name for name, field in _FIELDS.items() if str(field.type) == "str") - {"id"}
 
 
-def jobs_of(jobs: JobsLike, source: ApplicationSource) -> list[JobSpec]:
+def jobs_of(jobs: JobsLike, source: ApplicationSource) -> Sequence[JobSpec]:
     """Return the jobs in order of submission, equal times as given; rows are checked against the applications."""
     known = frozenset(source.names()) if isinstance(source, ApplicationCatalogue) else frozenset()
     made = _from_columns(jobs, known) if isinstance(jobs, pd.DataFrame) else None
-    return sorted(_from_rows(jobs, known) if made is None else made, key=lambda job: job.submit_time_s)
+    return sorted(_from_rows(jobs, known), key=lambda job: job.submit_time_s) if made is None else made
 
 
-def _from_columns(table: pd.DataFrame, applications: frozenset[str]) -> list[JobSpec] | None:
+def _from_columns(table: pd.DataFrame, applications: frozenset[str]) -> JobColumns | None:
     """Return the jobs of a table; None if a column has values that have to be looked at row by row."""
     names = [_ALIASES.get(str(column), str(column)) for column in table.columns]
     if len(set(names)) < len(names) or "num_gpus" not in names:
         return None
-    columns: dict[str, list[Any]] = {"id": [f"job-{number}" for number in range(len(table))]}
-    columns["submit_time_s"] = [0] * len(table)
+    columns: dict[str, Any] = {"id": [f"job-{number}" for number in range(len(table))]}
+    columns["submit_time_s"] = np.zeros(len(table), np.int64)
     for position, name in enumerate(names):
         values = _column(name, table.iloc[:, position], columns.get(name, SPEC_DEFAULTS.get(name)))
         if values is None:
             return None
         columns[name] = values
-    if any(columns.get("duration_s", ())) and not applications.isdisjoint(columns.get("application", ())):
+    if np.any(columns.get("duration_s", ())) and not applications.isdisjoint(columns.get("application", ())):
         return None
-    return JobSpec.of_columns(len(table), columns)
+    order = np.argsort(columns["submit_time_s"], kind="stable")
+    if (order[1:] < order[:-1]).any():
+        columns = {name: values[order] if isinstance(values, np.ndarray) else [values[place] for place in order]
+                   for name, values in columns.items()}  # fmt: skip
+    return JobColumns(len(table), columns)
 
 
-def _column(name: str, column: pd.Series, absent: Any) -> list[Any] | None:
+def _column(name: str, column: pd.Series, absent: Any) -> Any:
     """Return the values of a field, missing ones as `absent` has them; None if not all are plain and in range."""
     missing = column.isna().to_numpy()
     if name in _NUMBERS:
-        values = _numbers(column, whole=name in _COUNTS)
+        values: Any = _numbers(column, whole=name in _COUNTS)
     elif name == "id" or name in _TEXTS:
         values = _texts(column, missing, numbers=name == "id")
     elif name in _FIELDS and name != "speedup":
@@ -71,21 +75,23 @@ def _column(name: str, column: pd.Series, absent: Any) -> list[Any] | None:
         return values
     if name == "num_gpus":
         return None
+    if isinstance(absent, np.ndarray):
+        return np.where(missing, absent, values)
+    values = values.tolist() if isinstance(values, np.ndarray) else values
     others = absent if isinstance(absent, list) else [absent] * len(values)
-    return [other if gap else value for value, other, gap in zip(values, others, missing, strict=True)]
+    return [other if gap else value for value, other, gap in zip(values, others, missing.tolist(), strict=True)]
 
 
-def _numbers(column: pd.Series, *, whole: bool) -> list[Any] | None:
+def _numbers(column: pd.Series, *, whole: bool) -> np.ndarray | None:
     if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "iuf":
         return None
-    numbers = column.to_numpy()
+    numbers = column.to_numpy(copy=True)
     given = numbers[~np.isnan(numbers)]
     if given.size and not max(-float(given.min()), float(given.max())) <= MOST_SECONDS:
         return None
     if whole and column.dtype.kind == "f":
-        return None if (given % 1).any() else [0 if isnan(number) else int(number) for number in numbers.tolist()]
-    values: list[Any] = numbers.tolist()
-    return values
+        return None if (given % 1).any() else np.nan_to_num(numbers).astype(np.int64)
+    return numbers
 
 
 def _texts(column: pd.Series, missing: np.ndarray, *, numbers: bool) -> list[str] | None:

@@ -19,7 +19,7 @@ from simsched.experiment import FailuresSpec, SharingSpec, colocation_of, failur
 from simsched.knowledge import legend, marked
 from simsched.model import Application, ApplicationSource, Cluster, NodeGroup
 from simsched.policy import POLICIES, Policy, registry
-from simsched.results import ALLOCATIONS, JOBS, OUTAGES, REASONS, ROUNDS, Cell, Feature, Run, summarise
+from simsched.results import Cell, Feature, Run, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
 
@@ -224,13 +224,11 @@ def results_of(simulation: Simulation) -> SimulationResults:
     recorder = simulation.recorder
     if not simulation.complete or not isinstance(recorder, MemoryRecorder):
         raise input_error("results_of", f"{simulation!r} has no results yet", "advance it until no decision is due")
-    plans = any(interval.plan for interval in recorder.allocations)
-    features = _SHOWN | features_of(simulation.cluster, simulation.jobs, simulation.options, plans=plans)
-    done = JOBS.frame(recorder.jobs, features).astype({"jct_s": float})
-    intervals, decisions = ALLOCATIONS.frame(recorder.allocations, features), ROUNDS.frame(recorder.decisions, features)
-    metrics = summarise(done, intervals, decisions, simulation.cluster.total_gpus)
-    tables = {"outages": OUTAGES.frame(recorder.outages), "reasons": REASONS.frame(recorder.reasons)}
-    tables |= {"jobs": done, "allocations": intervals, "rounds": decisions}
+    features = _SHOWN | features_of(simulation.cluster, simulation.jobs, simulation.options)
+    tables = {name: records.frame(features) for name, records in recorder.tables.items()}
+    jobs, intervals = tables["jobs"], tables["allocations"]
+    jobs["jct_s"] = jobs["jct_s"].astype(float)
+    metrics = summarise(jobs, intervals, tables["rounds"], simulation.cluster.total_gpus)
     return SimulationResults(
         held_run(simulation.terms.name, tables, metrics, simulation.cluster, simulation.terms.knows)
     )

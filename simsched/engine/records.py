@@ -8,12 +8,14 @@ from typing import Protocol
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.model import Cluster, JobSpec, values_of
 from simsched.results import (
+    TABLES,
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,
     Feature,
     JobRecord as JobRecord,
     OutageRecord as OutageRecord,
     ReasonRecord as ReasonRecord,
+    Records,
 )
 
 
@@ -67,17 +69,52 @@ class Recorder(Protocol):
         return
 
 
+#: Decisions after which rows are packed.
+_PACKED_EVERY = 16_384
+
+
 class MemoryRecorder:
-    """Keeps the records in lists."""
+    """Keeps the records in columns, `tables` by name."""
 
     def __init__(self) -> None:
-        self.jobs: list[JobRecord] = []
-        self.allocations: list[AllocationRecord] = []
-        self.decisions: list[DecisionRecord] = []
-        self.outages: list[OutageRecord] = []
-        self.reasons: list[ReasonRecord] = []
-        self.job, self.allocation, self.decision = self.jobs.append, self.allocations.append, self.decisions.append
-        self.outage, self.reason = self.outages.append, self.reasons.append
+        self.tables = {name: Records(table) for name, table in TABLES.items()}
+        add = {name: table.rows.append for name, table in self.tables.items()}
+        self.job, self.allocation, self.outage, self.reason = (add[it] for it in add if it != "rounds")
+        self._decided, self._unpacked = self.tables["rounds"].rows, 0
+
+    def decision(self, record: DecisionRecord) -> None:
+        """Keep a decision, and pack what has come when many have."""
+        self._decided += (record,)
+        self._unpacked += 1
+        if self._unpacked == _PACKED_EVERY:
+            self._unpacked = 0
+            for table in self.tables.values():
+                table.pack()
+
+    @property
+    def jobs(self) -> list[JobRecord]:
+        """The finished jobs."""
+        return list(self.tables["jobs"])
+
+    @property
+    def allocations(self) -> list[AllocationRecord]:
+        """The closed intervals."""
+        return list(self.tables["allocations"])
+
+    @property
+    def decisions(self) -> list[DecisionRecord]:
+        """The decisions."""
+        return list(self.tables["rounds"])
+
+    @property
+    def outages(self) -> list[OutageRecord]:
+        """The intervals during which a node was out of use."""
+        return list(self.tables["outages"])
+
+    @property
+    def reasons(self) -> list[ReasonRecord]:
+        """The states of jobs after decisions."""
+        return list(self.tables["reasons"])
 
 
 class JobRecorder(Recorder):

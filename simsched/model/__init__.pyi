@@ -40,6 +40,7 @@ from .goodput import CandidateBatches as CandidateBatches, GoodputModel as Goodp
 from .job import (
     FIXED_DURATION as FIXED_DURATION,
     SPEC_DEFAULTS as SPEC_DEFAULTS,
+    JobColumns as JobColumns,
     JobRequest as JobRequest,
     JobSpec as JobSpec,
     JobTruth as JobTruth,

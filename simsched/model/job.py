@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice, repeat
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
 
 from simsched.model.plans.plan import Plan
 from simsched.model.shape import NodeShape, Terms
@@ -145,13 +145,11 @@ class JobSpec:
         return JobTruth(*_TRUTH(self))
 
 
+#: Jobs kept by column that exist as objects at a time.
+_AT_ONCE = 1024
 #: The defaults of the fields, in order; three have none.
 SPEC_DEFAULTS: Mapping[str, Any] = MappingProxyType({field.name: field.default for field in fields(JobSpec)})
 _SPEC = attrgetter(*SPEC_DEFAULTS)
-
-
-def _differs(values: Iterable[Any], default: Any) -> bool:
-    return any(value is not default for value in values)
 
 
 @runtime_checkable
@@ -160,6 +158,50 @@ class KeptInColumns(Protocol):
 
     def values_of(self, *names: str) -> Iterator[Any]:
         """Yield the values of fields of each job, as tuples for several fields."""
+
+
+class JobColumns(Sequence[JobSpec]):
+    """Jobs in memory by column, which take a quarter of the memory; few exist as objects at a time."""
+
+    def __init__(self, jobs: int, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Take the number of jobs and their fields, numbers best as arrays of numpy; others have their defaults."""
+        self._jobs, self._columns = jobs, columns
+        self._first, self._made = 0, list[JobSpec]()
+
+    def __len__(self) -> int:
+        return self._jobs
+
+    @overload
+    def __getitem__(self, index: int) -> JobSpec: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[JobSpec]: ...
+
+    def __getitem__(self, index: int | slice) -> JobSpec | list[JobSpec]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(self._jobs)[index]]
+        place = range(self._jobs)[index]
+        if not 0 <= place - self._first < len(self._made):
+            self._first = place - place % _AT_ONCE
+            some = slice(self._first, min(self._first + _AT_ONCE, self._jobs))
+            columns = {name: _listed(values[some]) for name, values in self._columns.items()}
+            self._made = JobSpec.of_columns(some.stop - some.start, columns)
+        return self._made[place - self._first]
+
+    def values_of(self, *names: str) -> Iterator[Any]:
+        """Yield the values of fields of each job, as tuples for several fields."""
+        for first in range(0, self._jobs, _AT_ONCE):
+            some = range(self._jobs)[first : first + _AT_ONCE]
+            default = (repeat(SPEC_DEFAULTS[name], len(some)) for name in names)
+            columns = [
+                _listed(self._columns[name][some.start : some.stop]) if name in self._columns else missing
+                for name, missing in zip(names, default, strict=True)
+            ]
+            yield from zip(*columns, strict=True) if len(names) > 1 else columns[0]
+
+
+def _listed(values: Any) -> Any:
+    return values.tolist() if hasattr(values, "tolist") else values
 
 
 def values_of(jobs: Iterable[JobSpec], *names: str) -> Iterator[Any]:

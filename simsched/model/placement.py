@@ -6,6 +6,7 @@ the nodes in this order, and because the published measurements distinguish it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 #: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () is no GPU.
@@ -82,6 +83,10 @@ def canonical_rotation(shape: Shape) -> Shape:
 def describe(allocation: Allocation) -> str:
     """Format an allocation as `node:gpus` pairs, for instance `5:4 2:2`."""
     if allocation and not allocation[1:]:  # the usual case
-        node, gpus = allocation[0]
-        return f"{node}:{gpus}"
-    return " ".join([f"{node}:{gpus}" for node, gpus in allocation])
+        return _pair(*allocation[0])
+    return " ".join([_pair(node, gpus) for node, gpus in allocation])
+
+
+@lru_cache(maxsize=4096)
+def _pair(node: int, gpus: int) -> str:
+    return f"{node}:{gpus}"

@@ -114,6 +114,7 @@ from .rows import (
     JobRecord as JobRecord,
     OutageRecord as OutageRecord,
     ReasonRecord as ReasonRecord,
+    Records as Records,
     schema_markdown as schema_markdown,
 )
 from .sheets import (

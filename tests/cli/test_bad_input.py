@@ -237,7 +237,7 @@ def test_a_policy_that_takes_tenants_without_saying_so_is_not_left_without_them(
 def test_a_table_gives_the_jobs_and_the_errors_of_its_rows(columns):
     def jobs_or_error(table):
         try:
-            return jobs_of(table, catalogue(ApplicationsOptions()))
+            return list(jobs_of(table, catalogue(ApplicationsOptions())))
         except InputError as error:
             return str(error)
 
