@@ -98,13 +98,15 @@ def in_service(nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
 def levels_of(objects: Sequence[Object], nodes: Sequence[NodeFacts]) -> list[dict[str, Any]]:
     """Return the levels above the nodes in the form of an experiment's `cluster.topology`, the lowest first.
 
-    They come from the first `Topology` for which all nodes have labels.
+    They come from the first `Topology` for which all nodes have labels. Of levels with the same domains, only the
+    lowest counts.
     """
     for one in chosen(objects, "Topology"):
         parts = Fields(one, Account()).part("spec").parts("levels")
         labels = [label for part in parts if (label := part.text("nodeLabel")) != HOSTNAME]
         if labels and nodes and all(label in node.labels for label in labels for node in nodes):
-            return [_level(labels[: place + 1], nodes) for place in reversed(range(len(labels)))]
+            levels = [_level(labels[: place + 1], nodes) for place in reversed(range(len(labels)))]
+            return [one for at, one in enumerate(levels) if not at or one["domains"] != levels[at - 1]["domains"]]
     return []
 
 

@@ -403,3 +403,12 @@ def test_the_checker_refuses_a_file_without_cases(tmp_path: Path, capsys: pytest
 def test_all_cases_of_kai_agree() -> None:
     reports = [check_file(path) for path in files_in([Path(__file__).resolve().parents[1] / "data" / "kai"])]
     assert tuple(map(sum, zip(*(report.counts for report in reports), strict=True))) == (81, 0, 0), described(reports)
+
+
+def test_free_instances_of_a_gpu_count_in_the_search_for_victims() -> None:
+    """One of two instances is free: a pod of both reclaims the other one, which is over its queue's share of one."""
+    of = [Node("n0", 0, mig=(("1g.5gb", 2),))]
+    one, both = Ask(mig=(("1g.5gb", 1),)), Ask(mig=(("1g.5gb", 2),))
+    queues = [Queue("a", None, gpus(2)), Queue("b", None, gpus(0), created_s=1)]
+    found = after(of, [job("b", [one], "b"), job("w", [both])], {"b-0": "n0"}, queues)
+    assert found == {"w-0": "n0"}

@@ -279,3 +279,10 @@ def test_names_that_let_nothing_pass_are_problems():
     bare = Account()
     refuse_idle(["x"], [bare])
     assert [problem.remedy for problem in bare.problems] == ["leave it out"]
+
+
+def test_of_levels_with_the_same_domains_only_the_lowest_counts():
+    levels = {"levels": [{"nodeLabel": "block"}, {"nodeLabel": "rack"}, {"nodeLabel": HOSTNAME}]}
+    one = Object("Topology", "kueue.x-k8s.io", "t", "", {"kind": "Topology", "spec": levels}, "f", 1)
+    nodes = [NodeFacts(f"n{i}", {"block": f"b{i // 2}", "rack": f"r{i // 2}"}) for i in range(4)]
+    assert levels_of([one], nodes) == [{"level": "rack", "domains": [[0, 1], [2, 3]]}]

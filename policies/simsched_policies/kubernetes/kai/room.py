@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched_policies.kubernetes.kai.model import CPU, GPU, SLACK, Amounts, Ask, Node, Pod, Rules
+from simsched_policies.kubernetes.kai.model import CPU, GPU, SLACK, Amounts, Ask, Node, Pod, Rules, mig_gpus
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -40,6 +40,7 @@ class Room:
         self.index = {node.name: number for number, node in enumerate(self.nodes)}
         self._rules = rules
         profiles = sorted({profile for node in self.nodes for profile, _ in node.mig})
+        self._slices = np.array([mig_gpus(profile) for profile in profiles])
         self._column = {profile: 3 + number for number, profile in enumerate(profiles)}
         rows = [(node.cpu_milli, node.memory_mb, float(node.gpus), *_of(profiles, node.mig)) for node in self.nodes]
         self.capacity: Floats = np.array(rows, dtype=np.float64).reshape(len(rows), 3 + len(profiles))
@@ -130,9 +131,9 @@ class Room:
         return float(np.floor((free[taken] + SLACK) / ask[taken]).min())
 
     def future(self, nodes: Bools) -> Floats:
-        """Return the total free CPU, memory and GPUs of some nodes once the leaving pods are gone."""
+        """Return the total free CPU, memory and GPUs, with MIG instances, of some nodes without the leaving pods."""
         free = self.free["future"][:, :3].copy()
-        free[:, GPU] = self._free_gpus()
+        free[:, GPU] = self._free_gpus() + self.free["future"][:, 3:] @ self._slices
         found: Floats = free[nodes].sum(axis=0)
         return found
 

@@ -166,7 +166,7 @@ class _Cycle:
         self.taken: dict[str, Victim] = {}
         #: The last search for victims: its question and its result.
         self.foreseen: tuple[Amounts, frozenset[FlavourResource], tuple[Victim, ...]] = ({}, frozenset(), ())
-        self.reserved: list[tuple[str, Amounts, tuple[Assigned, ...], tuple[Assigned, ...]]] = []
+        self.reserved: list[tuple[str, Amounts, tuple[Assigned, ...]]] = []
         self.done: dict[str, list[Entry]] = {
             name: [] for name in ("admitted", "preempting", "skipped", "parked", "deferred", "refused", "evicted")
         }
@@ -185,9 +185,10 @@ class _Cycle:
                 live.append(entry)
         for entry in ordered(self.tree, live, self.rules):
             self._process(entry)
-        for queue, usage, now, before in reversed(self.reserved):
+        for queue, usage, now in reversed(self.reserved):
             self.tree.remove(queue, usage)
-            self._swap(now, before)
+            for part in now:
+                self.tree.place(part, -1)
         done = {name: tuple(entries) for name, entries in self.done.items()}
         return Outcome(**done, order=(*done["evicted"], *self.order))
 
@@ -256,6 +257,7 @@ class _Cycle:
                 part.requests,
                 {resource: Chosen(flavour, Grade.FIT, 0) for resource, flavour in part.flavours.items()},
                 (),
+                None if one.failed else part.places,
             )
             for part in held.assigned
         )
@@ -362,19 +364,15 @@ class _Cycle:
 
     def _take(self, where: str, entry: Entry, usage: Amounts | None = None) -> None:
         now = () if usage == {} else entry.assignment.assigned()
-        before = () if entry.holds is None else entry.holds.assigned
+        if entry.holds is not None:  # its old places stay taken until the cycle is over
+            now = tuple(_fresh(new, old) for new, old in zip(now, entry.holds.assigned, strict=True))
         usage = entry.usage if usage is None else usage
         self.done[where].append(entry)
         self.order += [entry] if where in ("admitted", "preempting") else []
         self.tree.add(entry.asking.queue, usage)
-        self._swap(before, now)
-        self.reserved.append((entry.asking.queue, usage, now, before))
-
-    def _swap(self, gone: Iterable[Assigned], here: Iterable[Assigned]) -> None:
-        for one in gone:
-            self.tree.place(one, -1)
-        for one in here:
+        for one in now:
             self.tree.place(one)
+        self.reserved.append((entry.asking.queue, usage, now))
 
     def _lost_its_place(self, entry: Entry) -> bool:
         """Return whether earlier entries took the places of one that still has quota."""
@@ -402,6 +400,13 @@ class _Cycle:
     def _gone(self, entry: Entry) -> list[Victim]:
         """List the victims of earlier entries and of this one."""
         return list({victim.workload.id: victim for victim in (*self.taken.values(), *entry.victims)}.values())
+
+
+def _fresh(new: Assigned, old: Assigned) -> Assigned:
+    """Return a pod set with only those of its places that it did not have."""
+    had = dict(old.places or ())
+    more = tuple((values, count - had.get(values, 0)) for values, count in new.places or ())
+    return replace(new, places=tuple(one for one in more if one[1] > 0))
 
 
 def _feasible(entry: Entry) -> bool:

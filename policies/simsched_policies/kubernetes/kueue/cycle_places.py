@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from simsched_policies.kubernetes.kueue.assign import Assignment, Attempt, Found, Grade
 from simsched_policies.kubernetes.kueue.model import ResourceFlavor, Topology
 from simsched_policies.kubernetes.kueue.reasons import Unfit, Why
-from simsched_policies.kubernetes.kueue.topology import Domains, Node
+from simsched_policies.kubernetes.kueue.topology import Domains, Node, Usage
 from simsched_policies.kubernetes.kueue.topology_assignment import Earlier, assign, most_pods
 
 
@@ -34,23 +34,33 @@ def placed(
 ) -> tuple[Assignment, str]:
     """Place the pod sets whose flavour has a topology; return them with their places, or why one has none.
 
-    With `empty`, pods that a topology placed are ignored. The sets of a flavour are placed in order.
+    With `empty`, pods that a topology placed are ignored. The sets of a flavour are placed in order, and see those that
+    other flavours got on the same hosts; with `earlier`, sets that have places keep them.
     """
     found = list(assignment.found)
     by_flavour: dict[str, list[int]] = {}
     for number, one in enumerate(found):
         for flavour in dict.fromkeys(chosen.flavour for chosen in one.flavours.values() if chosen.flavour in domains):
             by_flavour.setdefault(flavour, []).append(number)
+    several = len(by_flavour) > 1 and gates["TASHandleOverlappingFlavors"]
+    here: list[Usage] = []
     for flavour, numbers in by_flavour.items():
         declared = (flavours or {}).get(flavour)
         name = declared.topology if declared is not None and declared.topology else "default"
-        pod_sets = [found[number].pods for number in numbers if found[number].pods.count]
-        result = assign(domains[flavour], pod_sets, gates, earlier, empty=empty, name=name)
-        for number in numbers:
-            pods = found[number].pods.name
-            if pods in result.reasons:
-                return _without(assignment, number, flavour, result.reasons[pods]), result.reasons[pods]
-            found[number] = found[number]._replace(places=result.assigned.get(pods))
+        open_sets = [
+            number for number in numbers if found[number].pods.count and not (earlier and found[number].places)
+        ]
+        pod_sets = [found[number].pods for number in open_sets]
+        result = assign(domains[flavour], pod_sets, gates, earlier, empty=empty, name=name, beside=here)
+        for number in open_sets:
+            pods = found[number].pods
+            if pods.name in result.reasons:
+                why = result.reasons[pods.name]
+                return _without(assignment, number, flavour, why), why
+            places = result.assigned.get(pods.name)
+            found[number] = found[number]._replace(places=places)
+            if several:
+                here += [Usage(values, pods.requests, count) for values, count in places or ()]
     return assignment._replace(found=tuple(found)), ""
 
 
@@ -81,14 +91,16 @@ def settled(
     """Place what fits the quota; return it with the reason why it has no place now, empty if it has one.
 
     Without one, or if its quota needs preemption, it gets the places it would have on empty nodes; without those it
-    fits nowhere. Source: Kueue, topology-aware scheduling with preemption.
+    fits nowhere. All resources of flavours with topologies are contested if it has no place now, whether or not there
+    is quota. Source: Kueue, topology-aware scheduling with preemption.
     """
-    why = ""
-    if assignment.grade is Grade.FIT:
-        assignment, why = placed(assignment, domains, gates, flavours=flavours)
-        if not why:
-            return assignment, ""
-        assignment = _contesting(assignment, domains)
+    there, why = placed(assignment, domains, gates, flavours=flavours)
+    if assignment.grade is Grade.FIT and not why:
+        return there, ""
+    if why and assignment.grade is Grade.FIT:
+        assignment = _contesting(there, domains)
+    elif why:
+        assignment, why = _contesting(assignment, domains), ""
     there, never = placed(assignment, domains, gates, empty=True, flavours=flavours)
     return (there._replace(grade=Grade.NO_FIT), never) if never else (there, why)
 

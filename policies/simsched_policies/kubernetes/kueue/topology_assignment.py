@@ -15,7 +15,7 @@ from simsched_policies.kubernetes.kueue.balanced import balanced
 from simsched_policies.kubernetes.kueue.gates import DEFAULTS
 from simsched_policies.kubernetes.kueue.model import Places, PodSet, Slice, TopologyRequest
 from simsched_policies.kubernetes.kueue.placing import NotFit, Placer, Unplaced, Wanted, rooms
-from simsched_policies.kubernetes.kueue.topology import PODS, Amounts, Counts, Domains
+from simsched_policies.kubernetes.kueue.topology import PODS, Amounts, Counts, Domains, Usage
 
 #: Gates that affect a placement, and the number of cached placements.
 _DECIDING = (
@@ -55,14 +55,20 @@ def assign(
     *,
     empty: bool = False,
     name: str = "default",
+    beside: Sequence[Usage] = (),
 ) -> Result:
     """Place pod sets in order, each in addition to the earlier ones; the first without a place ends the search.
 
     `earlier` has assignments to change: pods of failed nodes are placed again, a resized set keeps its pods. With
-    `empty`, only pods outside any topology occupy the nodes. `name` is the topology's, for reasons.
+    `empty`, only pods outside any topology occupy the nodes. `name` is the topology's, for reasons. `beside` are
+    pods of the workload that are not counted yet.
     """
-    if earlier is not None:
-        return _searched(_Search(domains, gates, earlier, empty, name), pod_sets)
+    if earlier is not None or beside:
+        search = _Search(domains, gates, earlier or Earlier(), empty, name)
+        for one in beside:
+            if (leaf := domains.leaf(one.values)) is not None:
+                search.take(one.requests, {leaf: one.count})
+        return _searched(search, pod_sets)
     on = tuple(gates[gate] for gate in _DECIDING)
     key = (0 if empty else domains.state, on, name, tuple(pods.key for pods in pod_sets))
     if key not in domains.known:
@@ -253,11 +259,15 @@ class _Search:
 
     def _take(self, pods: PodSet, leaves: Mapping[int, int]) -> Places:
         """Count pods as placed, and return their assignment."""
-        for resource, amount in {**pods.requests, PODS: 1}.items():
+        self.take(pods.requests, leaves)
+        return tuple((self.domains.values(leaf), leaves[leaf]) for leaf in sorted(leaves))
+
+    def take(self, requests: Amounts, leaves: Mapping[int, int]) -> None:
+        """Count pods of a request as placed in leaves."""
+        for resource, amount in {**requests, PODS: 1}.items():
             taken = self.taken.setdefault(resource, np.zeros(len(self.domains.leaves), np.int64))
             for leaf, count in leaves.items():
                 taken[leaf] += amount * count
-        return tuple((self.domains.values(leaf), leaves[leaf]) for leaf in sorted(leaves))
 
     def _merged(self, *assignments: Places) -> Places:
         total: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
