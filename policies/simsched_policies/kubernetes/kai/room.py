@@ -133,7 +133,7 @@ class Room:
     def future(self, nodes: Bools) -> Floats:
         """Return the total free CPU, memory and GPUs, with MIG instances, of some nodes without the leaving pods."""
         free = self.free["future"][:, :3].copy()
-        free[:, GPU] = self._free_gpus() + self.free["future"][:, 3:] @ self._slices
+        free[:, GPU] = self._free_gpus() + (self.free["future"][:, 3:] * self._slices).sum(axis=1)
         found: Floats = free[nodes].sum(axis=0)
         return found
 
