@@ -1,195 +1,199 @@
-"""Checks a certificate in exact arithmetic; shares nothing with the search that found it.
+"""Checks a lower bound against its cell, in exact arithmetic; imports nothing else of simsched.
 
-All numbers are integers, or fractions of integers if a job has several speeds. A job's part of the bound is the least,
-over its completion time C, of C - r plus the price of the cheapest progress between its release r and C. As C grows,
-expensive progress is traded for cheaper: between two such exchanges the sum is linear in C, so its least value lies at
-one of them.
+A cell lists jobs in order of release, in ticks, on `units` units of GPUs. In its i-th mode a job makes up to `rates[i]`
+progress per tick, each for `costs[i]` / `cost_parts` unit-ticks, until it has made its `work`. If `whole`, all
+completions are at whole ticks. Means are over `count` jobs, with `ticks_per_s`; `ahead_s` is the sum by which releases
+were rounded down, and `served_s` that of the times for which jobs hold GPUs under any scheduler, if it is fixed.
+
+A job's part of the sum of flow times is the least, over its completion time C, of C - r plus the price of the cheapest
+progress between its release r and C. As C grows, expensive progress is traded for cheaper: between two such exchanges
+the sum is linear in C, so its least value lies at one of them.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from hashlib import sha256
 from heapq import heappop, heappush, heapreplace
-from itertools import pairwise
-from math import gcd
+from itertools import accumulate, pairwise
+from math import ceil, floor, gcd, inf
 from typing import Any
 
-_Number = int | Fraction
+
+def digest_of(cell: Mapping[str, Any]) -> str:
+    """Return what a certificate names of the jobs, the cluster and the physics for which it was made."""
+    return sha256(json.dumps(cell, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def problem_of(claim: Mapping[str, Any]) -> str:
-    """Return what is wrong with a certificate in the form of its JSON, "" if it proves its bounds."""
+def problem_of(bound: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
+    """Return what is wrong with a bound in the form of its JSON, "" if its certificate proves it for the cell."""
     try:
-        return _problem_of(claim)
-    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
-        return f"it is no certificate ({type(error).__name__}: {error})"
+        return _problem_of(bound, cell)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError) as error:
+        return f"its certificate cannot be read ({type(error).__name__}: {error})"
 
 
-def _problem_of(claim: Mapping[str, Any]) -> str:
-    jobs = list(zip(claim["release"], claim["work"], claim["rates"], claim["costs"], strict=True))
-    starts, prices, parts = claim["starts"], claim["prices"], claim["cost_parts"]
-    if not all(type(number) is int for number in _numbers([*claim.values()])):
-        return "it holds numbers that are no integers"
-    if any(low >= high for low, high in pairwise(starts)) or starts[0] != 0:
-        return "its intervals do not ascend from 0"
-    if len(prices) != len(starts) or min(prices) < 0 or prices[-1] != 0:
-        return "its prices are not one for each interval, at least 0, the last one 0"
-    if any(r < 0 or w < 0 or min(rates) < 0 or min(costs) < 0 or sum(rates) < 1 for r, w, rates, costs in jobs):
-        return "it has a job that could not run"
-    if claim["capacity"] != claim["units"] and not _fills(claim, jobs):
-        return "jobs of its widths fill more than its capacity"
-    if claim["fast_machine"]:
-        proved = _on_fast_machine(jobs, claim["capacity"], parts)
-    elif claim["own"]:
-        if parts != 1 or any(rates != [1] for _, _, rates, _ in jobs) or min(map(min, claim["own"])) < 0:
-            return "it has jobs of no fixed width, or prices of theirs below 0"
-        proved = Fraction(_at_own_prices(jobs, claim), claim["price_parts"])
-    else:
-        scale = parts * claim["price_parts"]
-        charged = sum(price * (end - start) for price, (start, end) in zip(prices[:-1], pairwise(starts), strict=True))
-        flow = sum(_least(*job, starts, prices, scale) for job in jobs)
-        proved = Fraction(flow - claim["capacity"] * parts * charged, scale)
-    if claim["flow_sum"] > proved:
-        return f"its prices prove a sum of {float(proved):.6g} ticks, not of {claim['flow_sum']}"
-    if claim["makespan"] > max(_longest(jobs), _work_after(jobs, claim)):
-        return "its jobs do not prove its makespan"
+def _problem_of(bound: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
+    claim = bound["certificate"]
+    if claim["cell"] != digest_of(cell):
+        return "its certificate is for other jobs, another cluster or other physics"
+    if (bound["jobs"], bound["unit_s"], bound["relaxed"]) != (cell["count"], 1 / cell["ticks_per_s"], cell["relaxed"]):
+        return "its jobs, its unit of time or what it leaves out are not those of the cell"
+    for name, ticks in zip(("flow_sum", "makespan"), proved(claim, cell), strict=True):
+        if type(claim[name]) is not int or not claim[name] <= ticks:
+            return f"its certificate proves a {name} of {ticks} ticks, not of {claim[name]}"
+    flow_s = max(Fraction(0), Fraction(claim["flow_sum"], cell["ticks_per_s"]) - Fraction(cell["ahead_s"]))
+    most = {"mean_jct_s": flow_s / cell["count"], "makespan_s": Fraction(claim["makespan"], cell["ticks_per_s"])}
+    if cell["served_s"] is not None:
+        most["mean_wait_s"] = max(Fraction(0), flow_s - Fraction(cell["served_s"])) / cell["count"]
+    elif bound["mean_wait_s"] is not None:
+        return "it claims a mean wait, of which nothing is proved"
+    for name, value in most.items():
+        if type(bound[name]) not in (int, float) or not 0 <= bound[name] <= value:
+            return f"its certificate proves a {name} of {float(value):.6g}, not of {bound[name]}"
     return ""
 
 
+def proved(claim: Mapping[str, Any], cell: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the proved ticks of the sum of flow times and of the makespan; raises `ValueError` if none are proved."""
+    jobs = list(zip(cell["release"], cell["work"], cell["rates"], cell["costs"], strict=True))
+    starts, prices, own, values = (claim[name] for name in ("starts", "prices", "own", "values"))
+    numbers = [*starts, *prices, *values, claim["price_parts"] - 1, *(price for row in own for price in row)]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("prices, their parts, their times and values are no integers from 0 or 1 up")
+    ascending = starts[0] == 0 and all(low < high for low, high in pairwise(starts))
+    if not ascending or len(prices) != len(starts) or prices[-1] != 0:
+        raise ValueError("intervals do not ascend from 0, or prices are not one for each, the last one 0")
+    widths, capacity, scale = _widths(cell), filled(cell), cell["cost_parts"] * claim["price_parts"]
+    if (own or claim["packed"]) and not widths:
+        raise ValueError("jobs of no fixed width cannot be packed")
+    if claim["fast_machine"]:
+        flow = Fraction(_on_fast_machine(jobs, capacity * cell["cost_parts"]), capacity * cell["cost_parts"])
+    elif own:
+        flow = Fraction(_at_own_prices(jobs, claim, widths, cell["units"]), scale)
+    else:
+        charged = sum(price * (end - start) for price, (start, end) in zip(prices, pairwise(starts), strict=False))
+        flow = Fraction(sum(_least(*job, starts, prices, scale) for job in jobs), scale)
+        flow -= Fraction(capacity * charged, claim["price_parts"])
+    makespan = least_makespan(jobs, values, capacity * cell["cost_parts"], widths if claim["packed"] else [])
+    to_ticks = ceil if cell["whole"] else floor
+    return max(0, to_ticks(flow)), to_ticks(makespan)
+
+
+def filled(cell: Mapping[str, Any]) -> int:
+    """Return the most units that jobs hold together: fewer than all if fixed widths cannot fill them."""
+    units: int = cell["units"]
+    widths = set(_widths(cell))
+    if not widths or units > 1 << 16:  # too many to try
+        return units
+    reach = 1
+    for width in widths:
+        for _ in range(units // width):
+            reach |= (reach << width) & ((2 << units) - 1)
+    return reach.bit_length() - 1
+
+
+def _widths(cell: Mapping[str, Any]) -> list[int]:
+    """Return the units that each job holds while it runs, none if some jobs have no fixed width."""
+    fixed = cell["cost_parts"] == 1 and all(rates == [1] for rates in cell["rates"])
+    return [costs[0] for costs in cell["costs"]] if fixed else []
+
+
 def _least(
-    release: int, work: int, rates: Sequence[int], costs: Sequence[int], starts: Sequence[int], prices: Sequence[int],
+    release: Any, work: Any, rates: Sequence[int], costs: Sequence[int], starts: Sequence[int], prices: Sequence[int],
     scale: int,
-) -> _Number:  # fmt: skip
-    """Return a job's part of the bound, times `scale`."""
-    ways = [(rate, cost) for rate, cost in zip(rates, costs, strict=True) if rate]
-    full = sum(rates)
-    held: list[list[_Number]] = []  # the dearest first, as [-price, amount]
-    place = bisect_right(starts, release) - 1
-    now: _Number = release
-    left: _Number = _ratio(work, full)
-    paid: _Number = 0
-    while left:
-        span = left if place + 1 == len(starts) else min(left, starts[place + 1] - now)
-        for rate, cost in ways:
-            heappush(held, [-cost * prices[place], rate * span])
-            paid += rate * span * cost * prices[place]
-        now, left = now + span, left - span
-        place += place + 1 < len(starts) and now == starts[place + 1]
-    best = (now - release) * scale + paid
-    while place + 1 < len(starts) and (now - release) * scale < best:
-        end = starts[place + 1]
-        while now < end and held:
-            dearest = -held[0][0]
-            cheaper = [(rate, cost * prices[place]) for rate, cost in ways if cost * prices[place] < dearest]
-            if not cheaper:
-                break
-            amount, speed = held[0][1], sum(rate for rate, _ in cheaper)
-            span = min(_ratio(amount, speed), end - now)
-            if amount == speed * span:
-                heappop(held)
-            else:
-                heapreplace(held, [-dearest, amount - speed * span])
+) -> Any:  # fmt: skip
+    """Return a job's part of the bound, times `scale`: an integer, or a fraction if it has several speeds."""
+    unmade = max(prices) * max(costs) + 1  # work that is not made yet counts as progress at more than any price
+    held: list[list[Any]] = [[-unmade, work]]  # the dearest first, as [-price, amount]
+    now, paid, best = release, work * unmade, inf
+    for place in range(bisect_right(starts, release) - 1, len(starts)):
+        end = starts[place + 1] if place + 1 < len(starts) else inf
+        ways = [(rate, cost * prices[place]) for rate, cost in zip(rates, costs, strict=True) if rate]
+        while now < end and (cheaper := [way for way in ways if way[1] < -held[0][0]]):
+            dearest, amount, speed = -held[0][0], held[0][1], sum(rate for rate, _ in cheaper)
+            span = amount if speed == 1 else Fraction(amount) / speed
+            heappop(held)
+            if span > end - now:
+                span = end - now
+                heappush(held, [-dearest, amount - speed * span])
             for rate, price in cheaper:
                 heappush(held, [-price, rate * span])
                 paid -= rate * span * (dearest - price)
             now += span
-            best = min(best, (now - release) * scale + paid)
-        now, place = end, place + 1
-    if place + 1 == len(starts) and held and held[0][0]:  # for free in the last interval, the dearest first
-        while held and held[0][0]:
-            dear, amount = heappop(held)
-            now, paid = now + _ratio(amount, full), paid + dear * amount
-            best = min(best, (now - release) * scale + paid)
+            if held[0][0] > -unmade:
+                best = min(best, (now - release) * scale + paid)
+        now = end
+        if (now - release) * scale >= best:
+            break
     return best
 
 
-def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any]) -> _Number:
+def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any], widths: Sequence[int], units: int) -> int:
     """Return the sum over jobs of fixed widths at their own prices, less the dearest set that fits at each time."""
-    starts, scale = claim["starts"], claim["price_parts"]
-    total: _Number = 0
-    part = gcd(*(costs[0] for *_, costs in jobs))
-    units = claim["units"] // part
+    starts, part = claim["starts"], gcd(*widths)
+    total = 0
     here: list[list[tuple[int, int]]] = [[] for _ in starts]
-    for (release, work, rates, costs), own in zip(jobs, claim["own"], strict=True):
+    for (release, work, rates, _), width, own in zip(jobs, widths, claim["own"], strict=True):
         first = bisect_right(starts, release) - 1
         if first + len(own) >= len(starts):
             raise ValueError("a job has prices for ever")
-        total += _least(release, work, rates, [1], starts[first : first + len(own) + 1], [*own, 0], scale)
+        total += _least(release, work, rates, [1], starts[first:][: len(own) + 1], [*own, 0], claim["price_parts"])
         for place, price in enumerate(own, start=first):
-            here[place].append((costs[0] // part, price))
+            here[place].append((width // part, price))
     for items, (start, end) in zip(here, pairwise(starts), strict=False):
-        best = [0] * (units + 1)  # by the room available
-        if sum(width for width, _ in items) <= units:
-            best[-1] = sum(price for _, price in items)
-        else:
-            for width, price in items:
-                best[width:] = [
-                    max(with_it + price, not_it) for with_it, not_it in zip(best, best[width:], strict=False)
-                ]
-        total -= best[-1] * (end - start)
+        room = min(units // part, sum(width for width, _ in items))
+        best = [0] * (room + 1)
+        for width, price in items:
+            _pack(best, width, price)
+        total -= (end - start) * best[-1]
     return total
 
 
-def _on_fast_machine(jobs: Sequence[Any], capacity: int, parts: int) -> Fraction:
-    """Return the sum of flow times of one machine with the full capacity, least remaining work first."""
-    scale = capacity * parts
-    coming = sorted((release * scale, work * _cheapest(rates, costs)) for release, work, rates, costs in jobs)
-    now, total, place = 0, 0, 0
-    left: list[int] = []
-    while left or place < len(coming):
-        now = now if left else max(now, coming[place][0])
-        while place < len(coming) and coming[place][0] <= now:
-            heappush(left, coming[place][1])
-            place += 1
-        span = left[0] if place == len(coming) else min(left[0], coming[place][0] - now)
-        now += span
-        if span == left[0]:
-            heappop(left)
+def _pack(best: list[int], width: int, price: int) -> None:
+    """Let a job join the dearest sets that fit, listed by the room for them."""
+    best[width:] = [max(with_it + price, not_it) for with_it, not_it in zip(best, best[width:], strict=False)]
+
+
+def _on_fast_machine(jobs: Sequence[Any], scale: int) -> int:
+    """Return the sum of flow times, times `scale`, on one machine of the full capacity, least remaining work first."""
+    now, total, left = 0, 0, list[int]()
+    for release, work, rates, costs in jobs:
+        while left and now + left[0] <= release * scale:
+            now += heappop(left)
             total += now
-        else:
-            heapreplace(left, left[0] - span)
-    return Fraction(total - sum(release for release, _ in coming), scale)
+        if left:
+            heapreplace(left, left[0] - (release * scale - now))
+        now = release * scale
+        heappush(left, work * _cheapest(rates, costs))
+    later = sum(accumulate(sorted(left), initial=now)) - now
+    return total + later - scale * sum(int(release) for release, *_ in jobs)
 
 
-def _longest(jobs: Sequence[Any]) -> Fraction:
-    ends: list[Fraction] = [release + Fraction(work, sum(rates)) for release, work, rates, _ in jobs]
-    return max(ends)
+def least_makespan(jobs: Sequence[Any], values: Sequence[int], capacity: int, widths: Sequence[int]) -> Fraction:
+    """Return when jobs can have made all their work, each unit worth a value, given the most that they make at a time.
 
-
-def _work_after(jobs: Sequence[Any], claim: Mapping[str, Any]) -> Fraction:
-    """Return when all work could be done, given the work that cannot be done before a tick."""
-    since: int = claim["makespan_from"]
-    area: int = sum(
-        max(0, work - max(0, since - release) * sum(rates)) * _cheapest(rates, costs)
-        for release, work, rates, costs in jobs
-    )
-    return since + Fraction(area, claim["capacity"] * claim["cost_parts"])
-
-
-def _fills(claim: Mapping[str, Any], jobs: Sequence[Any]) -> bool:
-    """Return whether jobs that each hold a fixed number of units, or none, never hold more than the capacity."""
-    if claim["cost_parts"] != 1 or any(rates != [1] for _, _, rates, _ in jobs):
-        return False
-    reach = 1
-    for width in {costs[0] for *_, costs in jobs}:
-        for _ in range(claim["units"] // max(width, 1)):
-            reach |= (reach << width) & ((2 << claim["units"]) - 1)
-    return bool(reach.bit_length() - 1 <= claim["capacity"])
+    That is the most of the released jobs that fit side by side if they have `widths`; else it is at most all of them at
+    full speed, and at most the capacity times its best worth.
+    """
+    need = sum(value * work for value, (_, work, *_) in zip(values, jobs, strict=True))
+    best, speed, worth = [0] * (capacity + 1) if widths else [], 0, Fraction(0)
+    now, done, most = 0, Fraction(0), Fraction(0)
+    for place, (release, _, rates, costs) in enumerate(jobs):
+        if done + most * (release - now) >= need:
+            break
+        done, now = done + most * (release - now), release
+        if widths:
+            _pack(best, widths[place], values[place])
+        elif values[place]:
+            speed += values[place] * sum(rates)
+            worth = max(worth, Fraction(values[place], _cheapest(rates, costs)))
+        most = Fraction(best[-1]) if widths else min(Fraction(speed), capacity * worth)
+    return now + (need - done) / most if need else Fraction(0)
 
 
 def _cheapest(rates: Sequence[int], costs: Sequence[int]) -> int:
     return min(cost for rate, cost in zip(rates, costs, strict=True) if rate)
-
-
-def _ratio(amount: _Number, speed: _Number) -> _Number:
-    return amount if speed == 1 else Fraction(amount) / speed
-
-
-def _numbers(values: Sequence[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list):
-            yield from _numbers(value)
-        elif not isinstance(value, bool):
-            yield value

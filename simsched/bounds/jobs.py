@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import floor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from simsched.bounds.check import filled
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -17,8 +20,6 @@ Floats = NDArray[np.float64]
 #: The parts of a tick that measure the work of jobs with several speeds, and the parts of GPU time that pay for it.
 _PARTS = 1 << 20
 _COST_PARTS = 1 << 40
-#: The number of units above which the fill of fixed widths is not computed.
-_MOST_UNITS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class RelaxedJobs:
-    """Jobs in order of release, on `capacity` of the `units` of all GPUs; times count ticks.
+    """Jobs in order of release, on `units` units of GPUs; times count ticks.
 
     In its i-th mode, job j makes up to `rates[j, i]` progress per tick, each unit of it for `costs[j, i]` /
     `cost_parts` unit-ticks, until it has made `work[j]`; a rate of 0 rules a mode out. Rates are rounded up, work and
-    costs down, so that each schedule of the real jobs is a schedule of these. `capacity` is the most that jobs can fill
-    if each holds a fixed number of units or none. `places` are the indices of the jobs in the original list.
+    costs down, so that each schedule of the real jobs is a schedule of these. If `whole`, completions are at whole
+    ticks. `places` are the indices of the jobs in the original list.
     """
 
     release: Ints
@@ -71,12 +72,23 @@ class RelaxedJobs:
     rates: Ints
     costs: Ints
     units: int
-    capacity: int
     cost_parts: int = 1
+    whole: bool = False
     places: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.release)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The jobs as the check reads them."""
+        lists = {name: getattr(self, name).tolist() for name in ("release", "work", "rates", "costs")}
+        return {**lists, "units": self.units, "cost_parts": self.cost_parts, "whole": self.whole}
+
+    @cached_property
+    def capacity(self) -> int:
+        """The most units that jobs can fill."""
+        return filled(self.plain)
 
     @cached_property
     def shortest(self) -> Floats:
@@ -90,11 +102,13 @@ class RelaxedJobs:
         return np.asarray(self.work * (cheapest / self.cost_parts))
 
 
-def relaxed_jobs(release: Sequence[int], work: Sequence[float], speeds: Sequence[Speeds], units: int) -> RelaxedJobs:
+def relaxed_jobs(
+    release: Sequence[int], work: Sequence[float], speeds: Sequence[Speeds], units: int, *, on_ticks: bool = True
+) -> RelaxedJobs:
     """Return jobs of `work` progress at `speeds`, released at whole ticks, on `units` units of GPUs.
 
-    If every job has one speed and takes a whole number of ticks at it, work is in ticks, else in parts of them. Raises
-    `ValueError` for a job without work.
+    If every job has one speed and takes a whole number of ticks at it, work is in ticks, else in parts of them. Jobs
+    then also complete at ticks, unless `on_ticks` is false. Raises `ValueError` for a job without work.
     """
     if any(amount <= 0 for amount in work):
         raise ValueError("a job without work cannot be bounded")
@@ -111,8 +125,9 @@ def relaxed_jobs(release: Sequence[int], work: Sequence[float], speeds: Sequence
     amounts = np.array([floor(duration * parts) for duration in durations], dtype=np.int64)
     order = np.lexsort((np.arange(len(work)), np.asarray(release, dtype=np.int64)))
     released = np.asarray(release, dtype=np.int64)[order]
-    filled = _filled(units, ways) if whole and units <= _MOST_UNITS else units
-    return RelaxedJobs(released, amounts[order], rates[order], costs[order], units, filled, cost_parts, order)
+    return RelaxedJobs(
+        released, amounts[order], rates[order], costs[order], units, cost_parts, whole and on_ticks, order
+    )
 
 
 def _ways(one: Speeds, steps: Sequence[tuple[int, float]], parts: int, cost_parts: int) -> list[tuple[int, int]]:
@@ -121,13 +136,3 @@ def _ways(one: Speeds, steps: Sequence[tuple[int, float]], parts: int, cost_part
         return [(1, steps[0][0])]
     rates = [int(speed / one.fastest * parts) + 1 for _, speed in steps]
     return [(rate, gpus * cost_parts // rate) for (gpus, _), rate in zip(steps, rates, strict=True)]
-
-
-def _filled(units: int, ways: Mapping[Speeds, Sequence[tuple[int, int]]]) -> int:
-    """Return the most units that jobs of these widths can hold together."""
-    reach = np.zeros(units + 1, dtype=bool)
-    reach[0] = True
-    for width in sorted({cost for found in ways.values() for _, cost in found}):
-        for total in range(width, units + 1):
-            reach[total] |= reach[total - width]
-    return int(np.flatnonzero(reach)[-1])

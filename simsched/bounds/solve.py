@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from math import floor
 
 import numpy as np
 
 from simsched.bounds.certificate import PRICE_PARTS, Certificate
+from simsched.bounds.check import proved
 from simsched.bounds.jobs import Floats, RelaxedJobs
 from simsched.bounds.kernels import evaluate, fast_machine
+from simsched.bounds.makespan import worth_of
 from simsched.bounds.prices import ROUNDING, Prices, climb, own_prices
 
 #: Intervals of the coarsest and of the finest grid of prices, and how much finer each is than the previous one.
@@ -36,17 +38,10 @@ def lower_bound(jobs: RelaxedJobs) -> Certificate:
     common = _search(jobs, stretches[:count], worth[:count], ends)
     alone = Prices((0,), (0,), float((ends - release).sum()) * (1 - ROUNDING * len(jobs)))
     best = max((common, own_prices(jobs, common), alone), key=lambda found: found.proved)
-    makespan_from, makespan = _makespan(jobs)
-    return Certificate(
-        jobs=jobs,
-        starts=best.starts,
-        prices=best.prices,
-        own=best.own,
-        fast_machine=best is alone,
-        flow_sum=max(0, floor(best.proved)),
-        makespan=floor(makespan * (1 - ROUNDING)),
-        makespan_from=makespan_from,
-    )
+    values, packed = worth_of(jobs)
+    found = Certificate(best.starts, best.prices, best.own, values, fast_machine=best is alone, packed=packed)
+    flow_sum, makespan = proved(found.to_json(), jobs.plain)
+    return replace(found, flow_sum=flow_sum, makespan=makespan)
 
 
 def _search(jobs: RelaxedJobs, stretches: Floats, worth: Floats, ends: Floats) -> Prices:
@@ -86,10 +81,10 @@ def _search(jobs: RelaxedJobs, stretches: Floats, worth: Floats, ends: Floats) -
             break
         every = max(1, every // _FINER)
     exact = np.rint(prices * PRICE_PARTS)
-    proved = value(starts, exact / PRICE_PARTS, np.empty(len(prices)))
+    flow = value(starts, exact / PRICE_PARTS, np.empty(len(prices)))
     charged = capacity * float((exact / PRICE_PARTS * np.diff(starts)).sum())
-    proved -= ROUNDING * (abs(proved) + 2 * charged)
-    return Prices(tuple(map(int, starts)), (*map(int, exact), 0), proved, parts)
+    flow -= ROUNDING * (abs(flow) + 2 * charged)
+    return Prices(tuple(map(int, starts)), (*map(int, exact), 0), flow, parts)
 
 
 def _grid(stretches: Floats, end: float, most: int) -> Floats:
@@ -98,21 +93,3 @@ def _grid(stretches: Floats, end: float, most: int) -> Floats:
     even = np.linspace(0.0, end, quarter)
     busy = np.quantile(stretches, np.linspace(0, 1, 3 * quarter))
     return np.unique(np.ceil(np.concatenate([[0.0], even, busy])))
-
-
-def _makespan(jobs: RelaxedJobs) -> tuple[int, float]:
-    """Return the tick from which work is counted, and the makespan that follows from it.
-
-    Work that a job cannot have done before that tick, even at full speed, must be done on the capacity after it.
-    """
-    longest = float((jobs.release + jobs.shortest).max())
-    after = np.cumsum(jobs.area[::-1])[::-1]
-    ranked = np.argsort(-(jobs.release + after / jobs.capacity), kind="stable")[:64]
-    best = 0, 0.0
-    for tick in sorted({int(jobs.release[place]) for place in ranked}):
-        done = np.maximum(0.0, tick - jobs.release) / jobs.shortest
-        left = float((jobs.area * np.maximum(0.0, 1 - done)).sum())
-        found = tick + left / jobs.capacity
-        if found > best[1]:
-            best = tick, found
-    return best[0], max(longest, best[1])

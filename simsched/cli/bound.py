@@ -14,41 +14,41 @@ from simsched.cli.output import json_option, print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from simsched.experiment import Grid
     from simsched.operators import Bound, Distance
+    from simsched.results import Run
 
 _REFUTED = 1
-#: Tolerance for rounding in printed and summed seconds.
-_ROUNDING = 1e-9
 
 
 @click.command()
 @click.argument("what", metavar="EXPERIMENT_OR_RUN")
 @overrides_option
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write bounds and certificates as JSON.")
-@click.option("--check", is_flag=True, help="Check the certificates in a file written by --out; exit code 1 if one"
-              " does not prove its bounds.")  # fmt: skip
+@click.option("--check", is_flag=True, help="Check a file written by --out against the cells that it names; exit code 1"
+              " if a certificate does not prove its bounds.")  # fmt: skip
+@click.option(
+    "--of", metavar="EXPERIMENT_OR_RUN", help="--check: compare with these cells. [default: named in the file]"
+)
 @json_option
-def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, as_json: bool) -> None:
+def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, of: str | None, as_json: bool) -> None:
     """Show lower bounds on mean JCT, makespan and mean wait for any scheduler, with a proof.
 
     The bounds hold for every schedule, including clairvoyant ones that move jobs at no cost. For the folder of a run,
     the command compares them with its results and shows how far each policy is at most above the best possible.
     """
     if check:
-        _check(Path(what), as_json=as_json)
+        _check(Path(what), of, overrides, as_json=as_json)
         return
-    from simsched.api import grid_progress, prepare
-    from simsched.errors import input_error
-    from simsched.operators import bounds_of, distances, grid_of
-    from simsched.results import RUN_FILE, json_text, read_run
+    from simsched.operators import bounds_of, distances
+    from simsched.results import json_text
 
-    run = read_run(Path(what)) if (Path(what) / RUN_FILE).is_file() else None
-    if run is not None and overrides:
-        raise input_error("-o", "changes an experiment, but this is a run", "leave it out")
-    grid = prepare(what, overrides, progress=grid_progress()) if run is None else grid_of(run)
+    grid, run = _grid(what, overrides)
     bounds = bounds_of(grid)
     beside = distances(run, bounds) if run is not None else []
-    content: dict[str, Any] = {"experiment": grid.experiment.spec.name, "bounds": [asdict(one) for one in bounds]}
+    place = str(Path(what).resolve()) if Path(what).exists() else what
+    content: dict[str, Any] = {"experiment": grid.experiment.spec.name, "of": place, "overrides": list(overrides)}
+    content["bounds"] = [asdict(one) for one in bounds]
     if out is not None:
         from simsched.files import write_text
 
@@ -63,42 +63,47 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
         click.echo(f"{out}")
 
 
-def _check(file: Path, *, as_json: bool) -> None:
+def _check(file: Path, of: str | None, overrides: tuple[str, ...], *, as_json: bool) -> None:
     from simsched.errors import input_error
+    from simsched.operators import problems_of
     from simsched.reading import read_json
 
     content = read_json(file)
     listed = content.get("bounds") if isinstance(content, dict) else None
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise input_error(file, "is not a file of bounds", "name one that `simsched bound EXPERIMENT --out FILE` wrote")
-    said = [_problem(one) for one in listed]
+    what = of or content.get("of")
+    if not isinstance(what, str):
+        raise input_error(file, "does not say of what its bounds are", "name the experiment or run with --of")
+    grid, _ = _grid(what, overrides if of else tuple(map(str, content.get("overrides", ()))))
+    problems = problems_of(listed, grid)
+    said = [f"{one.get('workload')}, seed {one.get('seed')}: {text}" for one, text in zip(listed, problems, strict=True)
+            if text]  # fmt: skip
+    refused = sum(bool(one.get("refused")) for one in listed)
     if as_json:
-        print_json({"bounds": len(said), "problems": [one for one in said if one]})
+        print_json({"of": what, "bounds": len(listed), "refused": refused, "problems": said})
     else:
-        for one in filter(None, said):
+        for one in said:
             click.echo(one)
-        click.echo(f"{len(said)} bounds, {sum(map(bool, said))} of them not proved")
-    if any(said):
+        counted = f"{len(listed)} bounds, {len(said)} of them not proved, {refused} refused"
+        click.echo(f"{counted}; compared with the cells of {what}")
+    if said:
         click.get_current_context().exit(_REFUTED)
 
 
-def _problem(one: Mapping[str, Any]) -> str:
-    """Return the problem with a bound of a file, "" if its certificate proves it."""
-    from simsched.bounds import problem_of
+def _grid(what: str, overrides: tuple[str, ...]) -> tuple[Grid, Run | None]:
+    """Return the cells of an experiment, or of a run."""
+    from simsched.api import grid_progress, prepare
+    from simsched.errors import input_error
+    from simsched.operators import grid_of
+    from simsched.results import RUN_FILE, read_run
 
-    name = f"{one.get('workload')}, seed {one.get('seed')}"
-    if one.get("refused"):
-        return ""
-    claim, unit_s = one.get("certificate"), one.get("unit_s", 1.0)
-    if not isinstance(claim, dict):
-        return f"{name}: it has no certificate"
-    problem = problem_of(claim)
-    if problem:
-        return f"{name}: {problem}"
-    least = one["jobs"] * one["mean_jct_s"], one["makespan_s"]
-    proved = claim["flow_sum"] * unit_s, claim["makespan"] * unit_s
-    within = all(said <= known * (1 + _ROUNDING) for said, known in zip(least, proved, strict=True))
-    return "" if within else f"{name}: it says more than its certificate"
+    if not (Path(what) / RUN_FILE).is_file():
+        return prepare(what, overrides, progress=grid_progress()), None
+    if overrides:
+        raise input_error("-o", "changes an experiment, but this is a run", "leave it out")
+    run = read_run(Path(what))
+    return grid_of(run), run
 
 
 def _plain(one: Distance) -> Mapping[str, Any]:

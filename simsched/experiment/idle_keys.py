@@ -22,17 +22,31 @@ _DECIDING = ("recipe", "source", "path")
 
 def idle_keys(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
     """Yield keys without effect under the chosen recipe and source, except those set to their default."""
+    for key, remedy in _idle(draft, spec):
+        yield draft.problem(("workload", key), "it has no effect here", remedy)
+
+
+def without_idle(draft: Draft, spec: ExperimentSpec) -> ExperimentSpec:
+    """Drop the keys of the file that options made idle, so that a run records, and all can read, what it uses."""
+    if any(("workload", key) in draft.origins for key in _DECIDING):
+        idle = [key for key, _ in _idle(draft, spec) if ("workload", key) not in draft.origins]
+        for key in idle:
+            del draft.data["workload"][key]
+        usual = type(spec.workload)()
+        workload = spec.workload.model_copy(update={key: getattr(usual, key) for key in idle})
+        spec = spec.model_copy(update={"workload": workload})
+    return spec
+
+
+def _idle(draft: Draft, spec: ExperimentSpec) -> Iterator[tuple[str, str]]:
     given = draft.data.get("workload")
     if not isinstance(given, dict) or not _is_one_workload(draft, spec):
         return
-    turned = any(("workload", key) in draft.origins for key in _DECIDING)
     usual = type(spec.workload)()
     for key in given:
-        if turned and ("workload", key) not in draft.origins:
-            continue
         remedy = _remedy(key, spec)
         if remedy and getattr(spec.workload, key) != getattr(usual, key):
-            yield draft.problem(("workload", key), "it has no effect here", remedy)
+            yield key, remedy
 
 
 def _is_one_workload(draft: Draft, spec: ExperimentSpec) -> bool:

@@ -17,7 +17,7 @@ from simsched.documents import Document, Draft, KeyPath, draft_of, problems_of, 
 from simsched.engine import PROCESSES
 from simsched.errors import InputError, Problem, nearest
 from simsched.experiment.cells import Lazy, spread
-from simsched.experiment.idle_keys import idle_keys
+from simsched.experiment.idle_keys import idle_keys, without_idle
 from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec, with_first_seeds
 from simsched.model import TENANTS_PARAMETER
@@ -86,7 +86,7 @@ def check_experiment(document: Document, overrides: Sequence[str] = ()) -> Exper
     problems = [*_structural(draft), *found.problems(draft), *_label_problems(draft)]
     if problems:
         raise InputError(*_in_order(problems))
-    spec = _validated(draft)
+    spec = without_idle(draft, _validated(draft))
     problems = [
         *_cross_problems(draft, spec), *_curve_problems(draft, spec), *found.diagnostics_problems(draft, spec),
         *idle_keys(draft, spec),

@@ -4,6 +4,7 @@ from .bound import (
     bounds_of as bounds_of,
     distances as distances,
     grid_of as grid_of,
+    problems_of as problems_of,
 )
 from .calibrate import Calibration as Calibration, calibrate as calibrate
 from .capacity import Answer as Answer, Target as Target, find_capacity as find_capacity

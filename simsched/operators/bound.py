@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from functools import cache
+from math import nextafter
 from pathlib import Path
 from typing import Any
 
-from simsched.bounds import Certificate, lower_bound
+from simsched.bounds import Certificate, digest_of, lower_bound, problem_of
 from simsched.documents import yaml_lines, yaml_text
 from simsched.errors import InputError, input_error
 from simsched.experiment import Grid, GridCell, Task, key_of
@@ -20,6 +22,10 @@ from simsched.sources import closure_of
 
 #: The baseline for progress towards the bound.
 _FIRST_COME = "fifo"
+#: The times that a bound claims.
+TIMES = ("mean_jct_s", "makespan_s", "mean_wait_s")
+#: Sections of an experiment that no bound depends on.
+_RESULTS_ONLY = frozenset({"diagnostics", "published", "published_by", "published_source", "report", "sequential"})
 #: The file of a cell with the result of a search.
 _FILE = "bound.json"
 
@@ -29,8 +35,7 @@ class Bound:
     """Lower bounds on any schedule of a cell's jobs, in seconds.
 
     `mean_wait_s` is None if waits have no separate bound. `relaxed` names the physics left out, and `refused` says why
-    there is no bound. `simsched.bounds.problem_of` checks the `certificate`, whose times are in units of `unit_s`
-    seconds.
+    there is no bound. `problems_of` checks the `certificate`, whose times are in units of `unit_s` seconds.
     """
 
     point: Mapping[str, Any]
@@ -42,6 +47,7 @@ class Bound:
     makespan_s: float = 0.0
     mean_wait_s: float | None = None
     unit_s: float = 1.0
+    jobs_hash: str = ""
     relaxed: tuple[str, ...] = ()
     refused: str = ""
     certificate: Mapping[str, Any] = field(default_factory=dict)
@@ -83,17 +89,62 @@ def bounds_of(grid: Grid, kept: Path | None = None) -> list[Bound]:
     physics, `refused` says so.
     """
     solved: dict[str, dict[str, Any]] = {}
-    found: dict[tuple[str, ...], tuple[GridCell, dict[str, Any], list[str]]] = {}
-    for cell in grid.wanted:
+    found = []
+    for cell, labels in _groups(grid):
         what = _physics(cell.task)
         if what not in solved:
             solved[what] = _solve(cell.task) if kept is None else _read(Store(kept), _search_for(cell.task).key)
-        place = (repr(dict(cell.point)), f"{cell.seed}", _workload(cell), what)
-        found.setdefault(place, (cell, solved[what], []))[2].append(cell.label)
-    return [
-        Bound(dict(cell.point), cell.seed, _workload(cell), tuple(labels), **values)
-        for cell, values, labels in found.values()
-    ]
+        found.append(Bound(dict(cell.point), cell.seed, _workload(cell), labels, **solved[what]))
+    return found
+
+
+def problems_of(claims: Sequence[Mapping[str, Any]], grid: Grid) -> list[str]:
+    """Return what is wrong with bounds in the form of their JSON, each compared with its cell; "" if it is proved.
+
+    A refused bound claims nothing.
+    """
+    places: dict[str, list[GridCell]] = {}
+    for cell, labels in _groups(grid):
+        for label in labels:
+            places.setdefault(_place(label, cell.point, cell.seed, _workload(cell)), []).append(cell)
+    known: dict[str, list[dict[str, Any]]] = {}
+    return [_problem_of(claim, places, known) for claim in claims]
+
+
+def _problem_of(
+    claim: Mapping[str, Any], places: Mapping[str, Sequence[GridCell]], known: dict[str, list[dict[str, Any]]]
+) -> str:
+    if claim.get("refused"):
+        return "it is refused, and yet claims times" if any(map(claim.get, TIMES)) else ""
+    labels = claim.get("policies")
+    if not isinstance(labels, list) or not labels:
+        return "it names no policies"
+    for label in labels:
+        problem = "there is no such cell"
+        for cell in places.get(_place(label, *map(claim.get, ("point", "seed", "workload"))), ()):
+            what = _physics(cell.task)
+            if what not in known:
+                known[what] = _cells(cell.task)
+            problems = [problem_of(claim, one) for one in known[what]] or ["nothing bounds its cell"]
+            problem = "" if "" in problems else problems[-1]
+            if not problem:
+                break
+        if problem:
+            return f"{label}: {problem}"
+    return ""
+
+
+def _place(label: object, point: object, seed: object, workload: object) -> str:
+    return json_text([label, dict(point) if isinstance(point, Mapping) else point, seed, workload])
+
+
+def _groups(grid: Grid) -> list[tuple[GridCell, tuple[str, ...]]]:
+    """Return a cell of each place and physics, and the policies that have cells like it."""
+    found: dict[tuple[str, ...], tuple[GridCell, list[str]]] = {}
+    for cell in grid.wanted:
+        place = (_place("", cell.point, cell.seed, _workload(cell)), _physics(cell.task))
+        found.setdefault(place, (cell, []))[1].append(cell.label)
+    return [(cell, tuple(labels)) for cell, labels in found.values()]
 
 
 @cache
@@ -133,29 +184,50 @@ def _physics(task: Task) -> str:
     return repr((shared, parts, task.tuning, task.cuts is None, task.processes == ()))
 
 
+def _ways(task: Task) -> list[Relaxed]:
+    """Return the relaxations of a task, each of which bounds it; raises `InputError` if there is none."""
+    first = relaxed(task)
+    return [first, relaxed(task, on_one_gpu=True)] if FITTED in first.said else [first]
+
+
+def _cells(task: Task) -> list[dict[str, Any]]:
+    try:
+        return [way.cell(_jobs_hash(task)) for way in _ways(task)]
+    except InputError:
+        return []
+
+
 def _solve(task: Task) -> dict[str, Any]:
     try:
-        ways = [relaxed(task)]
-        if FITTED in ways[0].said:
-            ways.append(relaxed(task, on_one_gpu=True))
+        ways = _ways(task)
     except InputError as error:
         return {"refused": "; ".join(f"{one.where} {one.message}" for one in error.problems), "jobs": len(task.jobs)}
-    without, proved = max(((way, lower_bound(way.jobs)) for way in ways), key=lambda found: _flow_s(*found))
-    flow_s = _flow_s(without, proved)
-    wait_s = None if without.served_s is None else max(0.0, flow_s - without.served_s) / without.count
+    way, found = max(((way, lower_bound(way.jobs)) for way in ways), key=lambda pair: _flow_s(*pair))
+    flow_s, cell = _flow_s(way, found), way.cell(_jobs_hash(task))
+    wait_s = None if way.served_s is None else max(Fraction(0), flow_s - Fraction(way.served_s)) / way.count
     return {
-        "jobs": without.count,
-        "mean_jct_s": flow_s / without.count,
-        "makespan_s": proved.makespan * without.unit_s,
-        "mean_wait_s": wait_s,
-        "unit_s": without.unit_s,
-        "relaxed": without.said,
-        "certificate": proved.to_json(),
+        "jobs": way.count,
+        "mean_jct_s": _rounded_down(flow_s / way.count),
+        "makespan_s": _rounded_down(Fraction(found.makespan, cell["ticks_per_s"])),
+        "mean_wait_s": None if wait_s is None else _rounded_down(wait_s),
+        "unit_s": way.unit_s,
+        "jobs_hash": cell["jobs_hash"],
+        "relaxed": way.said,
+        "certificate": {"cell": digest_of(cell), **found.to_json()},
     }
 
 
-def _flow_s(without: Relaxed, proved: Certificate) -> float:
-    return max(0.0, proved.flow_sum * without.unit_s - without.ahead_s)
+def _flow_s(way: Relaxed, found: Certificate) -> Fraction:
+    return max(Fraction(0), Fraction(found.flow_sum, round(1 / way.unit_s)) - Fraction(way.ahead_s))
+
+
+def _rounded_down(number: Fraction) -> float:
+    found = float(number)
+    return found if Fraction(found) <= number else nextafter(found, 0.0)
+
+
+def _jobs_hash(task: Task) -> str:
+    return str(task.about["jobs_hash"])
 
 
 def _workload(cell: GridCell) -> str:
@@ -168,8 +240,16 @@ def grid_of(run: Run) -> Grid:
     Raises `InputError` if it cannot be read any more.
     """
     refuse_processes(run.experiment.get("processes", ()))
-    document = yaml_lines.parse(yaml_text(dict(run.experiment)), f"{run.name}.yaml")
+    document = yaml_lines.parse(yaml_text(_physics_only(run.experiment)), f"{run.name}.yaml")
     return prepare_grid(document, [], name=run.name, leave_out=True)
+
+
+def _physics_only(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an experiment without what no bound depends on, such as code of users that may have moved."""
+    rows = [dict(row, agent=None) for row in experiment["policies"]]
+    for row in (row for row in rows if ":" in row["name"]):
+        row |= {"label": row["label"] or row["name"], "name": _FIRST_COME, "params": {}}
+    return {key: value for key, value in experiment.items() if key not in _RESULTS_ONLY} | {"policies": rows}
 
 
 def distances(run: Run, bounds: Sequence[Bound]) -> list[Distance]:
@@ -194,6 +274,8 @@ def _distance(cell: Cell, bound: Bound) -> Distance:
     mean_s = float(jobs["jct_s"].mean())
     if bound.refused:
         return Distance(cell.policy, bound, mean_s, unknown=bound.refused)
+    if cell.manifest.get("jobs_hash") != bound.jobs_hash:
+        return Distance(cell.policy, bound, mean_s, unknown="its jobs are no longer those that the experiment draws")
     if len(jobs) != bound.jobs or (jobs["status"] == "Cancelled").any():
         return Distance(cell.policy, bound, mean_s, unknown="it did not run all jobs to their end")
     wait_s = float(jobs["queueing_s"].mean())

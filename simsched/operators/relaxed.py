@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
+from typing import Any
 
 from simsched.applications import catalogue, with_speeds
 from simsched.bounds import RelaxedJobs, Speeds, relaxed_jobs
@@ -61,6 +62,18 @@ class Relaxed:
     served_s: float | None
     said: tuple[str, ...]
 
+    def cell(self, jobs_hash: str) -> dict[str, Any]:
+        """Return all that the check of a bound reads, with the digest of the jobs as they were before."""
+        return {
+            **self.jobs.plain,
+            "ticks_per_s": round(1 / self.unit_s),
+            "count": self.count,
+            "ahead_s": self.ahead_s,
+            "served_s": self.served_s,
+            "relaxed": list(self.said),
+            "jobs_hash": jobs_hash,
+        }
+
 
 def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
     """Return the relaxed jobs of a task; raises `InputError` with the reason if nothing bounds them.
@@ -115,7 +128,7 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         _SHORTER: not exact and task.engine.tick_s > 0,
     }
     return Relaxed(
-        jobs=relaxed_jobs(released, work, speeds, units_in_all),
+        jobs=relaxed_jobs(released, work, speeds, units_in_all, on_ticks=exact),
         unit_s=unit_s,
         count=len(task.jobs),
         ahead_s=ahead_s,
