@@ -110,6 +110,14 @@ class Delta:
         """Add jobs that lost their GPUs other than by the policy's decision."""
         self._lost.update((job.request.id, job) for job in jobs)
 
+    def withdraw(self, job: JobState) -> None:
+        """Tell nothing else of an ended job, which a process may cancel before the policy has seen it."""
+        self._reached.pop(job.request.id, None)
+        self._lost.pop(job.request.id, None)
+        if job in self.arrived:
+            self.arrived.remove(job)
+            self.finished.remove(job.request.id)
+
     def tell(self, view: LiveView) -> None:
         """Show all changes in a view and reset; of their jobs, only those listed as finished can have ended since."""
         view.now_s = view._clock.now * view._clock.unit_s

@@ -27,6 +27,8 @@ from simsched.plugins import Kind, place_of
 
 _REMEDY = "write a function with `yield`, or a class whose objects have `send` and `throw`"
 PROCESSES = Kind("process", "simsched.processes", "send", ("throw",), _REMEDY, functions=True)
+#: Seconds without a running job after which nobody expects a process to bring the cluster back.
+PATIENCE_S = 30 * 86_400
 _FIELDS = frozenset(one.name for one in fields(JobSpec)) - {"submit_time_s"}
 
 
@@ -53,6 +55,7 @@ class Processes(Lifecycle):
     #: By label, what runs.
     running: dict[str, Any] = field(default_factory=dict)
     _awaited: dict[tuple[str, str], simpy.Event] = field(default_factory=dict)
+    _happened_s: float = 0.0
 
     def add(self, function: Callable[..., Any], params: Mapping[str, Any]) -> None:
         """Start a process at this instant: `function(site, **params)` returns a generator, or what works like one.
@@ -89,12 +92,14 @@ class Processes(Lifecycle):
 
     def placed(self, job: JobState) -> None:
         """Tell those who wait that a job has started."""
+        self._happened_s = self.clock.now_s
         event = self._awaited.pop(("started", job.request.id), None)
         if event is not None:
             event.succeed(job_record(job, ""))
 
     def ended(self, job: JobState, record: JobRecord) -> None:
         """Tell those who wait that a job has finished; one that never started will not."""
+        self._happened_s = self.clock.now_s
         self._finished[record.job_id] = record
         event = self._awaited.pop(("finished", record.job_id), None)
         if event is not None:
@@ -110,6 +115,13 @@ class Processes(Lifecycle):
         if record is not None:
             return self.clock.event().succeed(record)
         return self._awaited.setdefault((what, job_id), self.clock.event())
+
+    def look(self) -> None:
+        """Raise `ProcessError` if nothing but processes has happened for so long that the run would not end."""
+        if self.active and not self.cluster.allocated_gpus:
+            since_s = max(self._happened_s, min(job.request.submit_time_s for job in self.active.values()))
+            if self.clock.now_s - since_s > PATIENCE_S:
+                raise ProcessError(f"no job has run since t={since_s} s, but {len(self.active)} wait")
 
     def node(self, node: int) -> int:
         """Return the index of a node, as a whole number of Python; raises `ProcessError` if there is none."""
@@ -145,6 +157,7 @@ class Site:
 
     def timeout(self, delay_s: float, value: object = None) -> simpy.Event:
         """Return an event after some seconds: at least a tick, or at once for 0; raises `ProcessError` below 0."""
+        self._engine.look()
         clock = self._engine.clock
         if not 0 <= delay_s < inf:
             raise ProcessError(f"a timeout lasts 0 seconds or more, not {delay_s}")

@@ -25,7 +25,7 @@ from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import Delta, LiveView, ReadOnly
 from simsched.engine.nodes import Nodes
 from simsched.engine.options import Decides, EngineOptions, FailureOptions, Settings, Terms, stream
-from simsched.engine.processes import Processes
+from simsched.engine.processes import PATIENCE_S, Processes
 from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.reasons import KeptReasons
 from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
@@ -207,6 +207,7 @@ class Simulation:
                 raise EngineError("a simulation without processes has begun; add the first one before advance()")
             self._failures = self._failures or self._failing(FailureOptions())
             self._undisturbed = False
+            self._stalls.pause_s = max(self._stalls.pause_s, PATIENCE_S)
             self._known_ids = self._known_ids or {spec.id for spec in self.jobs}
             state = (self._clock, self._cluster, self._ledger, self._active, self._nodes, self._failures)
             heard = (self._expect, self._on_failure)
@@ -417,6 +418,7 @@ class Simulation:
         if self._on_finish is not None:
             self._expect(*self._on_finish(record))
         if self._processes is not None:
+            self._delta.withdraw(job)
             self._processes.ended(job, record)
             if self._finished == self._expected:  # a process may submit the next job at this instant
                 self._clock.at(self._clock.now, Phase.RESUME, self._stop)

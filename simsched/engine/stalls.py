@@ -40,7 +40,7 @@ class _Work(NamedTuple):
 class StallDetector:
     """Detects stalls: counts idle rounds, and samples the progress of the `active` jobs.
 
-    Tolerates fewer than `_most_idle` consecutive idle rounds, or any number within `_pause_s` seconds.
+    Tolerates fewer than `_most_idle` consecutive idle rounds, or any number within `pause_s` seconds.
     """
 
     _policy: str
@@ -48,7 +48,7 @@ class StallDetector:
     _cluster: ClusterState
     _active: Mapping[str, JobState]
     _most_idle: int
-    _pause_s: float = 0.0
+    pause_s: float = 0.0
     #: Consecutive decisions at which nothing runs and nothing is pending.
     idle_rounds: int = 0
     _idle_from_s: float = 0.0
@@ -63,7 +63,7 @@ class StallDetector:
         if not self.idle_rounds:
             self._idle_from_s = self._clock.now_s
         self.idle_rounds += 1
-        if self.idle_rounds >= self._most_idle and self._clock.now_s - self._idle_from_s >= self._pause_s:
+        if self.idle_rounds >= self._most_idle and self._clock.now_s - self._idle_from_s >= self.pause_s:
             raise self.stuck()
 
     def stuck(self) -> StuckError:

@@ -9,7 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
+from simsched.engine import EngineOptions, Simulation
+from simsched.model import Cluster
+from simsched.policy import registry
 from simsched.testing import check_process
+from simsched.testing.check_policy import _workload as workload_for
 from tests.engine.test_processes import Storm
 
 ENDS, SAME, FORKS = "every run ends", "same seed, same run", "a fork goes on alike"
@@ -78,7 +82,7 @@ class Generates(Storm):
         (remembers, {SAME}, "the same seed gives another run"),
         (endless, {ENDS, SAME}, "new ones come without end"),
         (Shared, {FORKS}, "goes on in another way"),
-        (Generates, {FORKS}, "cannot pickle 'generator' object"),
+        (Generates, {FORKS}, "cannot be forked: process 'failing' is a generator"),
     ],
 )
 def test_each_fault_fails_the_check_that_is_for_it(process, fails, said):
@@ -91,6 +95,25 @@ def test_a_failure_names_the_line_of_the_process():
     (first, *_) = check_process(failing, seeds=1)
     line = failing.__code__.co_firstlineno + 3
     assert str(first).startswith(f"{__file__}:{line}: {ENDS}: process 'failing' at t=3600 s (")
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_policy_forgets_a_job_that_its_user_withdraws(name):
+    """Every third job is withdrawn 0 or 45 s after its submission if it has not begun by then."""
+    policy, cluster = registry.load(name)(), Cluster.uniform(3, 2)
+    applications, jobs = workload_for(policy, cluster, 0)
+
+    def withdraw(site):
+        for number, job in enumerate(jobs[::3]):
+            yield site.timeout(max(job.submit_time_s + 45 * (number % 2) - site.now_s, 0))
+            if not site.started(job.id).triggered:
+                site.cancel(job.id)
+
+    simulation = Simulation(
+        cluster, jobs, applications, EngineOptions(), 0, policy, processes=[withdraw], check_invariants=True
+    )
+    simulation.run(policy)
+    assert sorted(job.job_id for job in simulation.recorder.jobs) == sorted(job.id for job in jobs)
 
 
 def test_the_template_conforms_and_bad_names_are_refused(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from simsched_policies.queues.by_key import Fifo
+from simsched_policies.queues.tiresias import Tiresias
 
 import simsched as sim
 from simsched.engine import EngineError, EngineOptions, Simulation
@@ -86,6 +87,64 @@ def test_a_user_who_has_waited_too_long_cancels_and_resubmits():
         ("user-1", "Cancelled", 30),
         ("a", "", 100),
     ]
+
+
+def test_a_job_that_is_cancelled_before_the_policy_sees_it_is_not_shown():
+    shown = []
+
+    class Watching(Fifo):
+        """Keeps what it is shown."""
+
+        def decide(self, view, rng):
+            shown.append(([job.id for job in view.arrived], list(view.finished), [job.id for job in view.lost]))
+            return super().decide(view, rng)
+
+    def user(site):
+        yield site.timeout(10)
+        site.fail(0, for_s=5)
+        site.cancel("a")
+        new = site.submit(num_gpus=1, duration_s=5)
+        yield site.timeout(0)
+        site.cancel(new)
+        site.submit(id="b", num_gpus=1, duration_s=5)
+
+    policy = Watching()
+    simulation = Simulation(
+        Cluster.uniform(1, 4), [JobSpec("a", 0, 4, duration_s=100)], Applications(), EngineOptions(), 1, policy,
+        processes=[user],
+    )  # fmt: skip
+    simulation.run(policy)
+    assert shown[:2] == [(["a"], [], []), (["b"], ["a"], [])]
+
+
+@pytest.mark.parametrize("interval", [None, 60])
+def test_a_cluster_may_rest_while_a_process_keeps_it_down_but_not_without_end(interval):
+    class Policy(Tiresias if interval else Fifo):
+        """Decides every minute, or at events."""
+
+    def operator(site, days=3):
+        site.drain(0)
+        yield site.timeout(days * 86_400)
+        site.provision(1)
+
+    def never(site):
+        site.drain(0)
+        while True:
+            yield site.timeout(86_400)
+
+    def ran(process):
+        policy = Policy()
+        jobs = [JobSpec("a", 100, 4, duration_s=100)]
+        simulation = Simulation(
+            Cluster.uniform(1, 4), jobs, Applications(), EngineOptions(restart_delay_s=0), 1, policy,
+            processes=[process],
+        )  # fmt: skip
+        simulation.run(policy)
+        return ends(simulation.recorder)
+
+    assert ran(operator) == {"a": 3 * 86_400 + 100}
+    with pytest.raises(EngineError, match=r"no job has run since t=100 s, but 1 wait|nothing runs and nothing is due"):
+        ran(never)
 
 
 def test_processes_start_in_their_order_with_streams_of_their_own():

@@ -197,7 +197,10 @@ class YarnCs(Policy):
         changed = view.up != self._free.up or bool(view.lost)
         for job_id in view.finished:
             queue, allocation = self._held.pop(job_id, (None, ()))
-            if queue is not None:
+            if queue is None:  # a user withdrew it
+                for one in self._queues.values():
+                    one.waiting = deque(job for job in one.waiting if job.id != job_id)
+            else:
                 queue.used -= sum(gpus for _, gpus in allocation)
                 if not changed and view.beside is None:
                     self._free.give_back(allocation)

@@ -458,6 +458,10 @@ class SlurmBackfill(Policy):
             held = self._held.pop(job_id, None)
             if held is not None:
                 self._let_go(job_id, held, now_s)
+            elif job_id not in view.jobs:  # a user withdrew it
+                for waiting in (pool.waiting for pool in self._pools):
+                    for place in [place for place, job in enumerate(waiting.jobs) if job.id == job_id]:
+                        waiting.remove([place])
         up = view.up
         if lost or ((up is not self._shown_up or isinstance(up, list)) and up != self._free.up):
             if not self._pools:
