@@ -29,6 +29,7 @@ from .pods import (
 )
 from .quantities import quantity as quantity, written as written
 from .workloads import (
+    KAI_QUEUE as KAI_QUEUE,
     MIN_PARALLELISM as MIN_PARALLELISM,
     POD_SET_GROUP as POD_SET_GROUP,
     READY as READY,
@@ -36,5 +37,6 @@ from .workloads import (
     PodSet as PodSet,
     Workload as Workload,
     changes_of_pods as changes_of_pods,
+    names_queue as names_queue,
     read_workloads as read_workloads,
 )

@@ -246,6 +246,10 @@ class Fields:
                 self._fail_item(name, key, f"must be text (put it in quotes), not {value!r:.40}")
         return {key: str(value) for key, value in found.items()}
 
+    def peek(self, name: str) -> Any:
+        """Return a field as it is, "" if it is not given, without reading it."""
+        return self._data.get(name) or ""
+
     def skip(self, *names: str) -> None:
         """Mark fields as read that do not affect the scheduling of workloads."""
         self._read.update(names)

@@ -54,6 +54,10 @@ class Object:
         """Return its annotations or labels."""
         return (self.data.get("metadata") or {}).get(where) or {}
 
+    def metadata(self) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+        """Yield the metadata of the object and of everything in it, such as templates of pods, outermost first."""
+        yield from _metadata(self.data, ())
+
     @property
     def first_line(self) -> int:
         """Return the line on which it starts, 0 if unknown."""
@@ -67,6 +71,18 @@ class Object:
         line = next(known, self.first_line)
         place = f", {path_text(path)}" if path else ""
         return Problem(self.where, f"document {self.number}, {self.id}{place}: {message}", remedy, line)
+
+
+def _metadata(data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    if isinstance(data, Mapping):
+        if isinstance(own := data.get("metadata"), Mapping):
+            yield (*path, "metadata"), own
+        for key, value in data.items():
+            if key != "metadata":
+                yield from _metadata(value, (*path, key))
+    elif isinstance(data, list):
+        for place, item in enumerate(data):
+            yield from _metadata(item, (*path, place))
 
 
 def path_text(path: KeyPath) -> str:

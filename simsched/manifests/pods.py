@@ -10,16 +10,21 @@ from simsched.manifests.fields import Fields
 
 #: Fields of a pod that do not affect where and when it runs.
 _IDLE = (
-    "restartPolicy", "terminationGracePeriodSeconds", "volumes", "serviceAccountName", "serviceAccount", "hostNetwork",
+    "restartPolicy", "terminationGracePeriodSeconds", "serviceAccountName", "serviceAccount",
     "imagePullSecrets", "securityContext", "dnsPolicy", "dnsConfig", "hostname", "subdomain", "enableServiceLinks",
     "automountServiceAccountToken", "hostPID", "hostIPC", "shareProcessNamespace", "setHostnameAsFQDN",
-    "preemptionPolicy", "hostAliases", "readinessGates", "os", "schedulerName", "priority", "hostUsers",
+    "preemptionPolicy", "hostAliases", "readinessGates", "os", "priority", "hostUsers",
 )  # fmt: skip
 _IDLE_CONTAINER = (
-    "name", "image", "command", "args", "env", "envFrom", "ports", "volumeMounts", "volumeDevices", "workingDir",
+    "name", "image", "command", "args", "env", "envFrom", "volumeMounts", "volumeDevices", "workingDir",
     "imagePullPolicy", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "securityContext", "stdin",
     "stdinOnce", "tty", "terminationMessagePath", "terminationMessagePolicy", "resizePolicy",
 )  # fmt: skip
+#: Volumes that any node can offer, and the parts of a port that bind nothing of its node.
+_IDLE_VOLUME = ("name", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image")
+_IDLE_PORT = ("name", "containerPort", "protocol")
+#: The schedulers whose placement is modelled.
+_SCHEDULERS = ("", "default-scheduler", "kai-scheduler")
 
 
 class Taint(NamedTuple):
@@ -69,6 +74,10 @@ def pod_template(template: Fields) -> PodTemplate:
     metadata, spec = template.part("metadata"), template.part("spec", needed=True)
     metadata.skip("labels", "name", "namespace", "creationTimestamp", "generateName")
     spec.skip(*_IDLE)
+    for volume in spec.parts("volumes"):
+        volume.skip(*_IDLE_VOLUME)
+    if spec.peek("schedulerName") in _SCHEDULERS:
+        spec.skip("schedulerName")
     affinity = spec.part("affinity").part("nodeAffinity")
     return PodTemplate(
         _requests(spec),
@@ -108,6 +117,8 @@ def _requests(spec: Fields) -> dict[str, int]:
 
 def _of_container(container: Fields) -> dict[str, int]:
     container.skip(*_IDLE_CONTAINER)
+    for port in container.parts("ports"):
+        port.skip(*_IDLE_PORT)
     return _resources(container.part("resources"))
 
 

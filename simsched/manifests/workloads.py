@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,20 +19,28 @@ MIN_PARALLELISM = f"{_KUEUE}/job-min-parallelism"
 POD_SET_GROUP = f"{_KUEUE}/podset-group-name"
 GROUP = f"{_KUEUE}/pod-group-name"
 GROUP_SIZE = f"{_KUEUE}/pod-group-total-count"
+KAI_QUEUE = "kai.scheduler/queue"
 #: Annotations of simsched, in seconds: the duration and the submission of a workload, and until its pods are ready.
 DURATION = "simsched/duration-s"
 SUBMISSION = "simsched/submit-s"
 READY = "simsched/ready-s"
-#: Labels and annotations of Kueue on workloads that the reader of workloads or the policy uses.
-_KNOWN = {QUEUE, PRIORITY, MOST_SECONDS, MIN_PARALLELISM, POD_SET_GROUP, GROUP, GROUP_SIZE} | {
+#: Labels and annotations of Kueue that are read, on workloads and on templates of their pods.
+_OF_WORKLOADS = {QUEUE, PRIORITY, MOST_SECONDS, MIN_PARALLELISM, GROUP, GROUP_SIZE} | {
     f"{_KUEUE}/{name}"
     for name in (
-        "podset-required-topology", "podset-preferred-topology", "podset-unconstrained-topology",
-        "podset-slice-required-topology", "podset-slice-size", "podset-slice-required-topology-constraints",
-        "pod-group-fast-admission", "managed", "podset", "role-hash", "workload", "job-completions-equal-parallelism",
+        "pod-group-fast-admission", "managed", "role-hash", "workload", "job-completions-equal-parallelism",
         "retriable-in-group", "pod-suspending-parent",
     )
 }  # fmt: skip
+_OF_PODS = {POD_SET_GROUP, f"{_KUEUE}/podset", f"{_KUEUE}/workload"} | {
+    f"{_KUEUE}/podset-{name}"
+    for name in (
+        "required-topology", "preferred-topology", "unconstrained-topology", "slice-required-topology", "slice-size",
+        "slice-required-topology-constraints",
+    )
+}  # fmt: skip
+#: An annotation of JobSet that binds each of its jobs to a domain of its own.
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 
 @dataclass(frozen=True)
@@ -82,8 +91,12 @@ def read_workloads(objects: Sequence[Object], account: Account) -> list[Workload
     """Read the workloads among objects, in order; `account` records problems and unread fields."""
     found: list[Workload] = []
     groups: dict[tuple[str, str], list[tuple[Workload, int]]] = {}
+    strangers = []
     for one in objects:
         if one.kind not in _KINDS:
+            if not one.group.endswith(_KUEUE) and has_pods(one.data):
+                account.note(one, ("kind",) if names_queue(one) else ("spec",))
+                strangers.append(one)
             continue
         fields = Fields(one, account)
         workload, group, size = _workload(fields)
@@ -93,6 +106,9 @@ def read_workloads(objects: Sequence[Object], account: Account) -> list[Workload
             found.append(workload)
         account.close(fields)
     found += [_grouped(name, pods, account) for (_, name), pods in groups.items()]
+    if strangers and not found:
+        remedy = f"known: {', '.join(WORKLOAD_KINDS)}"
+        account.problems.append(strangers[0].problem(("kind",), "is of a kind of workloads that is not read", remedy))
     times = Counter(workload.id for workload in found)
     return [
         replace(each, id=f"{each.namespace}/{each.owner.kind}/{each.owner.name}") if times[each.id] > 1 else each
@@ -108,10 +124,7 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
     metadata.skip("name", "namespace", "generateName", "uid", "resourceVersion", "generation", "managedFields")
     metadata.skip("selfLink", "ownerReferences", "finalizers")
     labels, notes = metadata.labels("labels"), metadata.labels("annotations")
-    for where, names in (("labels", labels), ("annotations", notes)):
-        for name in names:
-            if name.partition("/")[0].endswith(_KUEUE) and name not in _KNOWN:
-                fields.account.note(owner, ("metadata", where, name))
+    _note_marks(owner, fields.account)
     pod_sets = tuple(read(fields, notes))
     policy = spec.part("runPolicy")
     scheduling = policy.part("schedulingPolicy").text("priorityClass")
@@ -138,6 +151,29 @@ def _workload(fields: Fields) -> tuple[Workload, str, int]:
         fields.stated(READY, least=0),
     )
     return workload, group, int(fields.stated(GROUP_SIZE) or 0)
+
+
+def _note_marks(owner: Object, account: Account) -> None:
+    """Record the labels and annotations of Kueue and JobSet that are not read where they are."""
+    for path, metadata in owner.metadata():
+        known = _OF_PODS if len(path) > 1 else _OF_WORKLOADS | (_OF_PODS if owner.kind == "Pod" else set())
+        for where in ("labels", "annotations"):
+            for name in metadata.get(where) or ():
+                if (str(name).partition("/")[0].endswith(_KUEUE) and name not in known) or name == EXCLUSIVE:
+                    account.note(owner, (*path, where, name))
+
+
+def has_pods(data: object) -> bool:
+    """Return whether data hold containers, at any depth."""
+    if isinstance(data, Mapping):
+        return "containers" in data or any(map(has_pods, data.values()))
+    return isinstance(data, list) and any(map(has_pods, data))
+
+
+def names_queue(one: Object) -> bool:
+    """Return whether an object or a template in it names a queue of Kueue or KAI."""
+    marks = (metadata.get(where) or {} for _, metadata in one.metadata() for where in ("labels", "annotations"))
+    return any(name in names for names in marks for name in (QUEUE, KAI_QUEUE))
 
 
 def _ran(fields: Fields) -> float | None:
@@ -290,11 +326,17 @@ _OUTCOME = {
     "managedBy": "hands the job to another controller, which is not modelled",
     "matchFields": "binds pods to nodes by name, which is not modelled",
     "elasticPolicy": "changes how many pods there are, which is not modelled",
+    "hostPort": "takes a port of its node, which is not modelled",
+    "awsElasticBlockStore": "binds pods to a zone, which is not modelled",
+    "gcePersistentDisk": "binds pods to a zone, which is not modelled",
+    "azureDisk": "binds pods to a zone, which is not modelled",
+    "exclusive-topology": "gives each job a domain of its own, which is not modelled",
+    "kind": "objects of this kind are not read, and it names a queue",
 }
 
 
 def changes_of_pods(kind: str, path: str) -> str:
     """Describe what an unread field of a workload or node would change, empty if it changes nothing."""
     if f".{_KUEUE}/" in path:
-        return "is not known to the model of Kueue"
-    return _OUTCOME.get(path.rpartition(".")[2].removesuffix("[]"), "")
+        return "is not known to the model of Kueue, or is not read there"
+    return _OUTCOME.get(re.split(r"[./]", path)[-1].removesuffix("[]"), "")

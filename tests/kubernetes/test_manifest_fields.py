@@ -111,7 +111,7 @@ def test_objects_that_are_applied_take_the_places_of_those_of_their_kind_and_nam
 POD = {
     "metadata": {"labels": {"a": "b"}, "name": "p", "namespace": "a", "generateName": "p-", "creationTimestamp": None},
     "spec": {
-        "restartPolicy": "Never", "volumes": [{}], "priority": 3, "schedulerName": "s",
+        "restartPolicy": "Never", "volumes": [{}], "priority": 3, "schedulerName": "default-scheduler",
         "containers": [{"name": "c", "image": "i", "command": ["x"], "resources": {"requests": {"cpu": 1}}}],
         "tolerations": [{"key": "k", "tolerationSeconds": 3}],
     },

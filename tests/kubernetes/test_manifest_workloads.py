@@ -85,7 +85,9 @@ def test_labels_of_kueue_that_nothing_reads_are_noted_and_others_are_not():
     labels = {f"{KUEUE}/queue-name": "q", f"{KUEUE}/new-thing": "x", f"sub.{KUEUE}/own": "y", "other.io/name": "z"}
     _, account = read(job(labels=labels, notes={f"{KUEUE}/podset-slice-size": "2", f"{KUEUE}/later": "z"}))
     assert sorted(path for _, path in account.unread) == [
-        f"metadata.annotations.{KUEUE}/later", f"metadata.labels.{KUEUE}/new-thing", f"metadata.labels.sub.{KUEUE}/own",
+        f"metadata.annotations.{KUEUE}/later",
+        f"metadata.annotations.{KUEUE}/podset-slice-size",  # of templates of pods
+        f"metadata.labels.{KUEUE}/new-thing", f"metadata.labels.sub.{KUEUE}/own",
     ]  # fmt: skip
     assert [changes_of_pods("Job", path) != "" for path in (
         f"metadata.labels.{KUEUE}/new-thing", "spec.template.spec.affinity.podAffinity", "spec.x.matchFields[]",

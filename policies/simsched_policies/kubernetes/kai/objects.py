@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from simsched.errors import nearest, tell
 from simsched.manifests import (
+    KAI_QUEUE,
     WORKLOAD_KINDS,
     Account,
     Fields,
@@ -38,7 +38,7 @@ from simsched_policies.kubernetes.kueue.matching import Taint
 from simsched_policies.kubernetes.kueue.requests import constraints
 
 _PREFIX = "kai.scheduler/"
-_QUEUE, _PREEMPTIBILITY, _PRIORITY = f"{_PREFIX}queue", f"{_PREFIX}preemptibility", "priorityClassName"
+_PREEMPTIBILITY, _PRIORITY = f"{_PREFIX}preemptibility", "priorityClassName"
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 #: Pod annotations, without the prefix, that ask for parts of GPUs.
 _PARTS = ("gpu-fraction", "gpu-fraction-num-devices", "gpu-memory")
@@ -165,10 +165,10 @@ def _group_of(workload: Workload, account: Account) -> Group:
     """Return the PodGroup that KAI makes of a workload: queue, priority and preemptibility from its labels."""
     owner = workload.owner
     labels: dict[str, str] = {}
-    for metadata in _metadata(owner.data):
+    for _, metadata in owner.metadata():
         labels = {**(metadata.get("labels") or {}), **labels}
         notes = metadata.get("annotations") or {}
-        read = {_QUEUE, _PREEMPTIBILITY}
+        read = {KAI_QUEUE, _PREEMPTIBILITY}
         for name in sorted({*notes, *(metadata.get("labels") or {})}):
             if name in _PARTS or (name.startswith(_PREFIX) and name not in read):
                 account.note(owner, ("metadata", "annotations" if name in notes else "labels", name))
@@ -180,14 +180,14 @@ def _group_of(workload: Workload, account: Account) -> Group:
     if said not in ("", *_PREEMPTIBILITIES):
         path = ("metadata", "labels", _PREEMPTIBILITY)
         account.problems.append(owner.problem(path, f"is '{said}'", nearest(said, _PREEMPTIBILITIES)))
-    return _made(str(labels.get(_QUEUE, "")), name, said)
+    return _made(str(labels.get(KAI_QUEUE, "")), name, said)
 
 
 def _of_workload(group: Group, workload: Workload, nodes: Sequence[NodeFacts], account: Account) -> Group:
     """Return the PodGroup of a workload with its nodes; a minimum equal to all its GPU pods becomes None."""
     if not group.queue:
-        remedy = f"label it {_QUEUE}, or name its queue in its PodGroup"
-        account.problems.append(workload.owner.problem(("metadata", "labels", _QUEUE), "is missing", remedy))
+        remedy = f"label it {KAI_QUEUE}, or name its queue in its PodGroup"
+        account.problems.append(workload.owner.problem(("metadata", "labels", KAI_QUEUE), "is missing", remedy))
     pods, least = sum(one.count for one in workload.pod_sets), group.min_member or 0
     if least > pods:
         message = f"has {counted(pods, 'pod')}, and its PodGroup starts with no fewer than {least}"
@@ -208,17 +208,3 @@ def _of_workload(group: Group, workload: Workload, nodes: Sequence[NodeFacts], a
     return replace(
         group, min_member=None if all_pods else group.min_member, nodes=None if len(suited) == len(nodes) else suited
     )
-
-
-def _metadata(data: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the metadata of an object and of the templates of its pods, from the outermost."""
-    if isinstance(data, Mapping):
-        own = data.get("metadata")
-        if isinstance(own, Mapping):
-            yield own
-        for key, value in data.items():
-            if key != "metadata":
-                yield from _metadata(value)
-    elif isinstance(data, list):
-        for item in data:
-            yield from _metadata(item)

@@ -19,6 +19,7 @@ from simsched.manifests import (
     PodSet as Pods,
     chosen,
     label_selector,
+    names_queue,
     raise_any,
     read_nodes,
     read_objects,
@@ -57,6 +58,11 @@ _RECLAIM = {"Never": Reclaim.NEVER, "LowerPriority": Reclaim.LOWER_PRIORITY, "An
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 #: Kinds of Kueue that add nothing: those for other clusters, and those that Kueue derives from jobs.
 _IDLE_KINDS = {"ProvisioningRequestConfig", "MultiKueueConfig", "MultiKueueCluster", "Workload"}
+#: What fields would change that are read but not modelled.
+_CHANGES = {
+    ("AdmissionCheck", "spec.controllerName"): "sends workloads to other clusters, which is not modelled",
+    ("Workload", "spec.active"): "deactivates its job, which is not modelled: take the job out",
+}
 #: Kinds that change what pods request, or may request.
 _BINDING_KINDS = {"LimitRange", "ResourceQuota"}
 
@@ -101,6 +107,8 @@ def changes_outcome(kind: str, path: str) -> str:
     """Return what a field that is not read would change."""
     if path == "kind":
         return "objects of this kind are not read"
+    if (kind, path) in _CHANGES:
+        return _CHANGES[kind, path]
     if path.endswith("/queue-name"):
         return "names no queue, so that Kueue would let it run beside all quotas"
     if path.endswith(MIN_PARALLELISM):
@@ -158,9 +166,9 @@ class _Reader:
     def _stranger(self, one: Object) -> None:
         """Report objects of Kueue, and workloads of its queues, of kinds that are not read."""
         known = one.kind in (*WORKLOAD_KINDS, "Node", *_IDLE_KINDS)
-        named = (
-            f"{PREFIX}/queue-name" in one.marks("labels") or one.group.endswith(PREFIX) or one.kind in _BINDING_KINDS
-        )
+        if one.kind == "Workload" and (one.data.get("spec") or {}).get("active") is False:
+            self._account.note(one, ("spec", "active"))
+        named = names_queue(one) or one.group.endswith(PREFIX) or one.kind in _BINDING_KINDS
         if named and not known:
             self._account.note(one, ("kind",))
 
@@ -306,7 +314,9 @@ class _Reader:
 
     def check(self, fields: Fields) -> None:
         spec = fields.part("spec")
-        spec.skip("controllerName", "parameters", "retryDelayMinutes")
+        spec.skip("parameters", "retryDelayMinutes")
+        if not spec.peek("controllerName").endswith("/multikueue"):
+            spec.skip("controllerName")
         delay_s = fields.stated(DELAY, least=0)
         if delay_s is None and DELAY not in fields.owner.marks():
             path = ("metadata", "annotations", DELAY)
