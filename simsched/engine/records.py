@@ -70,7 +70,7 @@ class Recorder(Protocol):
 
 
 #: Decisions after which rows are packed.
-_PACKED_EVERY = 16_384
+_PACKED_EVERY = 4096
 
 
 class MemoryRecorder:
