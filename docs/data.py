@@ -18,8 +18,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from simsched.errors import InputError, input_error
-from simsched.experiment import PublishedData, PublishedFile, find_published, published_data
-from simsched.experiment.published import content_hash
+from simsched.experiment.published import PublishedData, PublishedFile, content_hash, find_published, published_data
 from simsched.files import written_aside
 
 _LONGEST_WAIT_S = 60

@@ -23,10 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from simsched.api import simulate
-from simsched.experiment import QUESTIONS, ExperimentSpec, PolicyCard, json_schema, policy_card, published_data
-from simsched.policy import FileSignal, JobSignal, ViewSignal, registry, signals
+from simsched.experiment import QUESTIONS, ExperimentSpec, PolicyCard, json_schema, policy_card
+from simsched.experiment.published import published_data
+from simsched.policy import registry, signals
+from simsched.policy.signals import FileSignal, JobSignal, ViewSignal
 from simsched.report.figures import FIGURES, occupancy, save
-from simsched.results import metrics_markdown, schema_markdown
+from simsched.results.metrics import metrics_markdown
+from simsched.results.rows import schema_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 _PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "policies/README.md", "traces/README.md",

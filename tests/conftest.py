@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from simsched.api import checking
-from simsched.experiment import find_published
+from simsched.experiment.published import find_published
 from simsched.experiment.running import prepared, reproduce, runner, worker
 from simsched.threads import one_thread_each
 from simsched.workload import source

@@ -1,6 +1,8 @@
 from simsched.agent import registry
 from simsched.applications import catalogue
-from simsched.model import Cluster, JobSpec, facts_of, site_of
+from simsched.model import Cluster, JobSpec
+from simsched.model.application import facts_of
+from simsched.model.topology import site_of
 
 cluster = Cluster.uniform(2, 4)
 application = catalogue().applications["cifar10"]

@@ -1,4 +1,7 @@
-from simsched.model import BatchLimits, GoodputModel, GradientStats, ThroughputParams
+from simsched.model import BatchLimits
+from simsched.model.application import GradientStats
+from simsched.model.goodput import GoodputModel
+from simsched.model.throughput import ThroughputParams
 
 params = ThroughputParams(0.02, 0.001, 0.06, 0.003, 0.015, 0.002, 2.0)  # seconds, see the class
 limits = BatchLimits(init_batch_size=64, max_batch_size=1024, min_local_bsz=16, max_local_bsz=128)

@@ -1,5 +1,6 @@
 import simsched as sim
-from simsched.results import METRICS, read_run, story
+from simsched.results import METRICS, read_run
+from simsched.results.stays import story
 
 few = {"nodes": 1, "gpus_per_node": 2}
 sim.run({"name": "both", "cluster": few, "policies": ["fifo", "srtf"], "workload": {"recipe": "tiresias-example"}})

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import EARLIER_RUNS, Decision, Policy, Traits, View
+from simsched.policy import Decision, Policy, Traits, View
+from simsched.policy.signals import EARLIER_RUNS
 from simsched.toolkit import Score, run_in_order
 
 #: Each feature counts from 0 to 1 (`simsched.toolkit.FEATURES`).

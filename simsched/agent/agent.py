@@ -7,16 +7,9 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Protocol, final
 
 from simsched.errors import Problem
-from simsched.model import (
-    ApplicationFacts,
-    BatchChoice,
-    Cluster,
-    GoodputModel,
-    GradientStats,
-    JobRequest,
-    Site,
-    StepTime,
-)
+from simsched.model import ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
+from simsched.model.application import GradientStats, StepTime
+from simsched.model.goodput import GoodputModel
 
 
 class Measurement(NamedTuple):

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simsched.model import TINY, StepTime, ThroughputParams
+from simsched.model.application import StepTime
+from simsched.model.throughput import TINY, ThroughputParams
 
 #: A configuration on one GPU type: nodes, GPUs, per-GPU batch.
 Configuration = tuple[int, int, int]

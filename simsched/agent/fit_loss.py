@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simsched.jit import jit, leaf
 from simsched.kernels import exp, log
-from simsched.model import TINY
+from simsched.model.throughput import TINY
 
 Floats = NDArray[np.float64]
 

@@ -6,16 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from simsched.agent.agent import Agent, AgentFactory, UnlearningAgent
-from simsched.model import (
-    NO_BATCH,
-    ApplicationFacts,
-    BatchChoice,
-    BatchLimits,
-    JobRequest,
-    Site,
-    batch_for_target,
-    consolidated_shape,
-)
+from simsched.model import ApplicationFacts, BatchChoice, BatchLimits, JobRequest, Site
+from simsched.model.application import NO_BATCH
+from simsched.model.batch import batch_for_target
+from simsched.model.placement import consolidated_shape
 
 if TYPE_CHECKING:
     from simsched.model.plans import LargeModel, Plan

@@ -10,21 +10,11 @@ from simsched.agent.agent import Agent, GoodputReport, Measurement, TypeReport
 from simsched.agent.fit import Configuration, Fits, Profile
 from simsched.agent.measurement_error import MeasurementError, check_noise
 from simsched.errors import input_error
-from simsched.model import (
-    ApplicationFacts,
-    BatchChoice,
-    BatchLimits,
-    CandidateBatches,
-    Cluster,
-    GoodputModel,
-    GradientStats,
-    JobRequest,
-    Site,
-    StepTime,
-    ThroughputParams,
-    batch_for_target,
-    clip_to_max,
-)
+from simsched.model import ApplicationFacts, BatchChoice, BatchLimits, Cluster, JobRequest, Site
+from simsched.model.application import GradientStats, StepTime
+from simsched.model.batch import batch_for_target, clip_to_max
+from simsched.model.goodput import CandidateBatches, GoodputModel
+from simsched.model.throughput import ThroughputParams
 
 
 @dataclass(frozen=True)

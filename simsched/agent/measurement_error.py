@@ -10,7 +10,8 @@ import numpy as np
 
 from simsched.agent.agent import Measurement
 from simsched.arithmetic import exp, log
-from simsched.model import GradientStats, JobRequest, StepTime
+from simsched.model import JobRequest
+from simsched.model.application import GradientStats, StepTime
 
 
 class MeasurementError:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from simsched.agent.fit import Configuration, fit
 from simsched.agent.goodput_agent import Prior
-from simsched.model import Application, BatchLimits, Cluster, Shape, Site, StepTime, batch_for_target
+from simsched.model import Application, BatchLimits, Cluster, Site
+from simsched.model.application import StepTime
+from simsched.model.batch import batch_for_target
+from simsched.model.placement import Shape
 
 #: Profiled placements: within one node, on two nodes, and on whole nodes, up to 16 nodes.
 _WHOLE_NODES = (2, 4, 8, 16)

@@ -20,7 +20,9 @@ from typing import NamedTuple, TypeVar
 from simsched.agent.agent import Measurement
 from simsched.agent.fit import Configuration, Profile, fit
 from simsched.agent.goodput_agent import Prior
-from simsched.model import BatchLimits, GradientStats, StepTime, ThroughputParams
+from simsched.model import BatchLimits
+from simsched.model.application import GradientStats, StepTime
+from simsched.model.throughput import ThroughputParams
 
 #: Applications are similar if each of their batch limits, and their step times on one GPU, differ by at most this.
 SIMILAR_WITHIN = 2.0

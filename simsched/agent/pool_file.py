@@ -23,7 +23,8 @@ from typing import Any
 from simsched.agent.fit import Configuration
 from simsched.agent.pool import History, HistoryPool, Pooled
 from simsched.errors import InputError, Problem, input_error
-from simsched.model import BatchLimits, ThroughputParams
+from simsched.model import BatchLimits
+from simsched.model.throughput import ThroughputParams
 from simsched.reading import read_json
 
 FORMAT = "simsched-history/2"

@@ -21,7 +21,8 @@ from simsched.agent.batch_rules.rules import (
 )
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.errors import input_error
-from simsched.model import ApplicationFacts, BatchChoice, JobRequest, Site, batch_for_target, clip_to_max
+from simsched.model import ApplicationFacts, BatchChoice, JobRequest, Site
+from simsched.model.batch import batch_for_target, clip_to_max
 
 
 @dataclass(frozen=True)

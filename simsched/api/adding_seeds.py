@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from simsched.experiment import Grid
 from simsched.experiment.running import RunResult
-from simsched.results import RUN_FILE, SeedDecision, decide, kept, looks, read_run, undecided
+from simsched.results import RUN_FILE, read_run
+from simsched.results.compare import SeedDecision, decide, kept, looks, undecided
 from simsched.words import counted
 
 

@@ -23,9 +23,9 @@ from simsched.results import (
     find_metric,
     paired_differences,
     read_run as read_folder,
-    usual_metrics,
     what_was_run,
 )
+from simsched.results.compare import usual_metrics
 
 if TYPE_CHECKING:
     from simsched.report.figures import Figure

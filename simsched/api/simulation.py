@@ -15,7 +15,10 @@ from simsched.applications import ApplicationCatalogue, ApplicationsOptions, cat
 from simsched.documents import section_of
 from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of
 from simsched.errors import InputError, input_error, nearest
-from simsched.experiment import FailuresSpec, SharingSpec, colocation_of, failure_options, interleaves, stage_problems
+from simsched.experiment import SharingSpec
+from simsched.experiment.checks import stage_problems
+from simsched.experiment.failures import FailuresSpec, failure_options
+from simsched.experiment.physics import colocation_of, interleaves
 from simsched.knowledge import legend, marked
 from simsched.model import Application, ApplicationSource, Cluster, NodeGroup
 from simsched.policy import POLICIES, Policy, registry

@@ -11,8 +11,9 @@ from simsched.api.running import override_texts
 from simsched.applications import catalogue, with_speeds
 from simsched.engine import Recorder, Simulation, Terms
 from simsched.errors import input_error
-from simsched.experiment import Task, colocation_of
-from simsched.model import describe
+from simsched.experiment import Task
+from simsched.experiment.physics import colocation_of
+from simsched.model.placement import describe
 from simsched.policy import JobView, Policy, View
 from simsched.words import clock, counted
 

@@ -13,17 +13,11 @@ from pydantic import Field, model_validator
 from simsched.applications.file_sections import BatchSection, Count, Rule, Size, SpeedSection, TrainingSection
 from simsched.applications.published import SOURCE, PublishedApplication
 from simsched.documents import Section, read_section
-from simsched.model import (
-    BatchLimits,
-    FittedApplication,
-    MemoryNeed,
-    NoiseCurve,
-    PlacementModel,
-    SevenParameters,
-    StepModel,
-    ThroughputParams,
-    Training,
-)
+from simsched.model import BatchLimits
+from simsched.model.application import MemoryNeed
+from simsched.model.fitted import FittedApplication, NoiseCurve, Training
+from simsched.model.step_model import PlacementModel, SevenParameters, StepModel
+from simsched.model.throughput import ThroughputParams
 
 FORMAT = "simsched-application/1"
 _DIGITS = 5  # significant digits of fitted numbers, which are uncertain by some per cent

@@ -9,18 +9,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from simsched.documents import Section
-from simsched.model import (
-    TINY,
-    LossCurve,
-    PlacementClass,
-    PlacementModel,
-    RelativeSteps,
-    ScalingCurve,
-    SevenParameters,
-    StepModel,
-    SyncPair,
-    ThroughputParams,
-)
+from simsched.model.application import LossCurve
+from simsched.model.fitted import RelativeSteps
+from simsched.model.scaling import ScalingCurve
+from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel, SyncPair
+from simsched.model.throughput import TINY, ThroughputParams
 
 _NO_FORM = "needs 'seven_parameters' or 'step_times'"
 

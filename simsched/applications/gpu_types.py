@@ -18,13 +18,13 @@ from simsched.model import (
     ApplicationSource,
     BatchChoice,
     Cluster,
-    FixedDuration,
     JobRequest,
     JobTruth,
-    Running,
     Site,
-    Speedup,
 )
+from simsched.model.application import Running
+from simsched.model.fixed import FixedDuration
+from simsched.model.speedup import Speedup
 from simsched.paths import data_folder
 
 

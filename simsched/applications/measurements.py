@@ -15,15 +15,8 @@ from pathlib import Path
 
 from simsched.applications.published import BOUNDS
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.model import (
-    Bounds,
-    MeasuredApplication,
-    ScalabilityRow,
-    Shape,
-    StepTable,
-    TrainingCurve,
-    canonical_rotation,
-)
+from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
+from simsched.model.placement import Shape, canonical_rotation
 from simsched.reading import Record, read_records
 
 PLACEMENTS = "placements.csv"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Literal
 
-from simsched.model import Bounds
+from simsched.model.measured import Bounds
 
 SOURCE = "Pollux (Qiao et al., OSDI'21), Table 1 and the published artifact (petuum/adaptdl, branch osdi21-artifact)"
 

@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.model import BatchRegimes, CriticalEpochs, Setting, TabulatedModel, Window
+from simsched.model.regimes import BatchRegimes, CriticalEpochs, Window
+from simsched.model.tabulated import Setting, TabulatedModel
 from simsched.paths import data_folder
 from simsched.reading import read_json, read_records
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from simsched.applications.file_sections import Count, NotNegative, Positive
 from simsched.documents import Section, read_section
-from simsched.model import TensorModel
+from simsched.model.tensors import TensorModel
 from simsched.paths import data_folder
 
 

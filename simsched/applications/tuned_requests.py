@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from simsched.model import Application, BatchLimits, Site, ceil_slack, consolidated_shape, split_batch
+from simsched.model import Application, BatchLimits, Site
+from simsched.model.batch import ceil_slack, split_batch
+from simsched.model.placement import consolidated_shape
 
 #: The GPU counts to try; a workload's random choice depends on this order.
 GPU_COUNTS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48)

@@ -17,7 +17,8 @@ from simsched.errors import input_error, nearest
 if TYPE_CHECKING:
     from simsched.applications import ApplicationCatalogue
     from simsched.applications.calibration import Truth
-    from simsched.model import Application, TabulatedModel
+    from simsched.model import Application
+    from simsched.model.tabulated import TabulatedModel
     from simsched.report.figures import Drawn
 
 _GPUS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -289,7 +290,9 @@ def _print_facts(found: Application) -> None:
 def _throughputs(
     found: Application, sizes: Sequence[int], nodes: _Nodes, gpu_counts: Sequence[int] = _GPUS
 ) -> Iterator[dict[str, float]]:
-    from simsched.model import Site, batch_for_target, consolidated_shape
+    from simsched.model import Site
+    from simsched.model.batch import batch_for_target
+    from simsched.model.placement import consolidated_shape
 
     for size in sizes:
         for gpus in gpu_counts:

@@ -13,7 +13,8 @@ from simsched.cli.output import say_figures, table
 from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
-    from simsched.model import Application, TabulatedModel
+    from simsched.model import Application
+    from simsched.model.tabulated import TabulatedModel
     from simsched.report.figures import Drawn
 
 

@@ -41,7 +41,7 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
         _check(Path(what), of, overrides, as_json=as_json)
         return
     from simsched.operators import bounds_of, distances
-    from simsched.results import json_text
+    from simsched.results.writer import json_text
 
     grid, run = _grid(what, overrides)
     bounds = bounds_of(grid)
@@ -65,7 +65,7 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
 
 def _check(file: Path, of: str | None, overrides: tuple[str, ...], *, as_json: bool) -> None:
     from simsched.errors import input_error
-    from simsched.operators import problems_of
+    from simsched.operators.bound import problems_of
     from simsched.reading import read_json
 
     content = read_json(file)

@@ -68,7 +68,8 @@ def clean(folder: Path, remove: bool, yes: bool) -> None:
 def _unused(run: Path) -> list[Path]:
     """Return a run's cells that are not in its index; none without an index."""
     from simsched.experiment.running import why_not_ours
-    from simsched.results import MANIFEST_FILE, RUN_FILE, read_json
+    from simsched.results import RUN_FILE, read_json
+    from simsched.results.integrity import MANIFEST_FILE
 
     if not (run / RUN_FILE).is_file():
         return []
@@ -100,7 +101,7 @@ def verify(folder: Path, remove: bool, yes: bool, as_json: bool) -> None:
     targets of links, and nothing while a run uses the folder.
     """
     from simsched.errors import input_error
-    from simsched.results import problems_of
+    from simsched.results.integrity import problems_of
 
     if not (folder / "cells").is_dir():
         raise input_error(folder, "is not the folder of a run", "name the folder that `simsched run` made")

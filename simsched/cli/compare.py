@@ -14,7 +14,9 @@ from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
     from simsched.report import TextTable
-    from simsched.results import Agreement, DifferenceRow, Estimate, Pair, Row, Run, TwoRuns
+    from simsched.results import Estimate, Row, Run
+    from simsched.results.compare import DifferenceRow, Pair, TwoRuns
+    from simsched.results.expected_times import Agreement
 
 _DIFFERENT = 1
 _MOST_LISTED = 10
@@ -107,7 +109,8 @@ def _check_form(forms: Mapping[str, object], options: Mapping[str, object]) -> N
 
 
 def _compare_runs(folder: Path, other: Path, metrics: tuple[str, ...], *, as_json: bool) -> None:
-    from simsched.results import COMPARED_METRICS, compare_runs, read_run
+    from simsched.results import read_run
+    from simsched.results.compare import COMPARED_METRICS, compare_runs
 
     runs = read_run(folder), read_run(other)
     found = compare_runs(*runs, metrics or COMPARED_METRICS)
@@ -118,7 +121,7 @@ def _compare_runs(folder: Path, other: Path, metrics: tuple[str, ...], *, as_jso
 
 
 def _compare_expected(folder: Path, expected: Path, policy: str | None, *, as_json: bool) -> None:
-    from simsched.results import compare_expected
+    from simsched.results.expected_times import compare_expected
 
     agreements = compare_expected(folder, expected)
     if policy is not None:
@@ -135,7 +138,8 @@ def _compare_expected(folder: Path, expected: Path, policy: str | None, *, as_js
 
 
 def _plan_seeds(folder: Path, metrics: tuple[str, ...], difference: float, *, as_json: bool) -> None:
-    from simsched.results import plan, read_run
+    from simsched.results import read_run
+    from simsched.results.compare import plan
 
     if len(metrics) > 1:
         raise input_error("--metric", "seeds are planned for one metric", "give one")

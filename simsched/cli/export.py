@@ -72,7 +72,8 @@ def export(folder: Path, layout: str, policy: str | None, seed: int | None, out:
     job). swf: jobs in the Standard Workload Format. batsim: jobs as Batsim's _jobs.csv.
     """
     from simsched.outlets import file_name
-    from simsched.results import read_run, row_name
+    from simsched.results import read_run
+    from simsched.results.compare import row_name
 
     run = read_run(folder)
     ending, write = _FORMATS[layout]

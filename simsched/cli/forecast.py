@@ -15,7 +15,8 @@ from simsched.cli.operator_options import log_option, make_plan, operator_option
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators import Backtest, Queue, ReplayPlan, Start, Verdict
+    from simsched.operators import ReplayPlan, Verdict
+    from simsched.operators.live import Backtest, Queue, Start
     from simsched.report import TextTable
 
     #: An answer in words, as a table, and for `--json`.
@@ -59,7 +60,8 @@ def forecast(
     """
     from simsched.cli.gate import marked, publish_verdict, refused, verdict_json
     from simsched.errors import input_error
-    from simsched.operators import backtest, calibrate, forecast_starts, read_queue
+    from simsched.operators import calibrate
+    from simsched.operators.live import backtest, forecast_starts, read_queue
 
     if queue is None and not tests:
         raise input_error("--queue", "is missing", "give the output of `squeue --json`, or --backtest")

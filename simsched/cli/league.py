@@ -12,7 +12,7 @@ from simsched.cli.output import json_option, print_json
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from simsched.results import LeagueTable
+    from simsched.results.league import LeagueTable
 
 
 @click.command()
@@ -54,11 +54,11 @@ def league(
     """
     from simsched.api import progress_listener
     from simsched.cli.run import processors
-    from simsched.experiment import read_league, shipped_results
+    from simsched.experiment.league import read_league, shipped_results
     from simsched.files import write_text
     from simsched.operators import play
     from simsched.report.page import write_league
-    from simsched.results import LEAGUE_FILE, league_text, read_league_table
+    from simsched.results.league import LEAGUE_FILE, league_text, read_league_table
 
     spec = read_league(name, division)
     if policies and against is None:

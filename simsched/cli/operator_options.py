@@ -195,8 +195,8 @@ def make_plan(
 ) -> ReplayPlan:
     """Read log and cluster, report on stderr what was read and left out, and return the plan."""
     from simsched.errors import input_error
-    from simsched.operators import (
-        ReplayPlan,
+    from simsched.operators import ReplayPlan
+    from simsched.operators.log_input import (
         cluster_groups,
         fitted_to,
         groups_of,

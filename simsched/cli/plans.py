@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simsched.applications.plans import HardwareDocument, MeasuredSteps
     from simsched.model import Cluster
     from simsched.model.plans import ModelShape, Plan, PlannedModel, PlanSpace
-    from simsched.operators import PlanAnswer, Question
+    from simsched.operators.training import PlanAnswer, Question
 
 hardware_option = click.option(
     "--hardware", "name", metavar="NAME", required=True, help="A shipped hardware profile, or the YAML file of one."
@@ -132,7 +132,7 @@ def plans(
     """
     from simsched.applications.plans import find_hardware
     from simsched.model.plans import EVERYTHING
-    from simsched.operators import Question, tight_site
+    from simsched.operators.training import Question, tight_site
 
     document = find_hardware(name)
     known = _model(model)
@@ -252,7 +252,7 @@ def _print_best(question: Question, best: PlanAnswer, tokens: float) -> None:
 def _apart(
     question: Question, cluster: Cluster | None, level: str, plan: Plan, space: PlanSpace | None
 ) -> list[tuple[str, PlanAnswer]]:
-    from simsched.operators import straddling_site
+    from simsched.operators.training import straddling_site
 
     if cluster is None:
         raise input_error("--across", "needs a cluster with levels", "name an experiment with --experiment")
@@ -264,7 +264,7 @@ def _apart(
 
 
 def _fastest(question: Question, cluster: Cluster | None, model: str, space: PlanSpace | None) -> PlanAnswer:
-    from simsched.operators import tight_site
+    from simsched.operators.training import tight_site
 
     found = question.fastest(tight_site(question, cluster).tiers, 1, space)
     if not found:
@@ -273,7 +273,7 @@ def _fastest(question: Question, cluster: Cluster | None, model: str, space: Pla
 
 
 def _nothing_fits(question: Question, model: str) -> InputError:
-    from simsched.operators import closest_plan
+    from simsched.operators.training import closest_plan
 
     where = f"model '{model}' on {question.gpus} GPUs of {question.hardware.gpu_type}"
     return input_error(

@@ -76,7 +76,7 @@ def plot(
 def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path, style: str) -> list[Path]:
     """Plot a job's timeline under each policy that ran it with one seed."""
     from simsched.report.figures import job_timeline, save
-    from simsched.results import row_name
+    from simsched.results.compare import row_name
 
     chosen = run.cells[0].seed if seed is None else seed
     cells = {row_name(cell.policy, cell.point): cell for cell in run.cells if cell.seed == chosen}

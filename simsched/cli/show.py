@@ -14,7 +14,8 @@ from simsched.errors import input_error
 
 if TYPE_CHECKING:
     from simsched.report import TextTable
-    from simsched.results import By, Cell, Groups
+    from simsched.results import Cell
+    from simsched.results.analyses import By, Groups
 
 
 @click.command()
@@ -91,7 +92,9 @@ def _show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     """Print a table for each policy of a run (first seed), or for a cell."""
     from simsched.cli.output import print_table
     from simsched.knowledge import legend
-    from simsched.results import RUN_FILE, by_group, read_cell, read_run, row_name
+    from simsched.results import RUN_FILE, read_cell, read_run
+    from simsched.results.analyses import by_group
+    from simsched.results.compare import row_name
 
     cells = read_run(folder).cells if (folder / RUN_FILE).is_file() else (read_cell(folder),)
     found: dict[str, Groups] = {}

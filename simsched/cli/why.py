@@ -67,7 +67,7 @@ def _print_reasons(rows: Sequence[ReasonRow], *, as_json: bool) -> None:
 
 
 def _print_story(cell: Cell, job: str, at_s: float | None, *, as_json: bool) -> None:
-    from simsched.results import at, story
+    from simsched.results.stays import at, story
 
     events = story(cell, job)
     if at_s is not None:

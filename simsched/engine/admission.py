@@ -9,16 +9,8 @@ from typing import Any
 import numpy as np
 
 from simsched.errors import InputError, Problem
-from simsched.model import (
-    FIXED_DURATION,
-    Application,
-    ApplicationSource,
-    Capacity,
-    Cluster,
-    JobSpec,
-    NodeShape,
-    values_of,
-)
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Capacity, Cluster, JobSpec, NodeShape
+from simsched.model.job import values_of
 
 _MOST_PROBLEMS = 20
 

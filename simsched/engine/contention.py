@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from simsched.engine.ledger import Ledger, Lifecycle
 from simsched.engine.state import JobState
-from simsched.model import Cluster, Flow, Level, Tier, shared_steps_s
+from simsched.model import Cluster
+from simsched.model.cluster import Level
+from simsched.model.placement import Tier
 from simsched.model.plans import PlannedJob
+from simsched.model.topology import Flow, shared_steps_s
 
 
 @dataclass(eq=False)

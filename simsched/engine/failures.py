@@ -16,16 +16,8 @@ from simsched.engine.options import FailureOptions, stream
 from simsched.engine.recovery import Recovery
 from simsched.engine.state import ClusterState, JobState
 from simsched.errors import input_error
-from simsched.model import (
-    Allocation,
-    Application,
-    AttemptPlan,
-    JobFailures,
-    JobSpec,
-    Outage,
-    OutageCause,
-    PhillyFailures,
-)
+from simsched.model import Allocation, Application, JobSpec
+from simsched.model.outages import AttemptPlan, JobFailures, Outage, OutageCause, PhillyFailures
 
 
 def draw_outages(

@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 from simsched.engine.errors import EngineError
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord
-from simsched.model import ApplicationFacts, Cluster, JobRequest, JobSpec, JobTruth, Outage, Site
-from simsched.policy import FileSignal, JobSignal, ViewSignal
+from simsched.model import ApplicationFacts, Cluster, JobRequest, JobSpec, JobTruth, Site
+from simsched.model.outages import Outage
+from simsched.policy.signals import FileSignal, JobSignal, ViewSignal
 
 T = TypeVar("T")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from simsched.arithmetic import ordered_sum
-from simsched.model import SLACK, Allocation
+from simsched.model import Allocation
+from simsched.model.shape import SLACK
 
 
 class Holders:

@@ -18,9 +18,11 @@ from simsched.engine.records import JobRecord, JobRecorder, Recorder
 from simsched.engine.rows import interval_record, job_record, total_batch
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
-from simsched.model import NOTHING, Allocation, BatchChoice, Running, Site
+from simsched.model import Allocation, BatchChoice, Site
+from simsched.model.application import Running
+from simsched.model.placement import NOTHING
 from simsched.model.plans import Plan
-from simsched.policy import Speed
+from simsched.policy.signals import Speed
 
 
 class Lifecycle:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from simsched.engine.clock import Clock
 from simsched.engine.state import ClusterState, JobState
 from simsched.model import Node
-from simsched.policy import JobView, Reasons, ViewSignal, undeclared
+from simsched.policy import JobView, Reasons, undeclared
+from simsched.policy.signals import ViewSignal
 from simsched.words import counted
 
 T = TypeVar("T")

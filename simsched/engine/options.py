@@ -11,10 +11,12 @@ from typing import Any, Literal, Protocol, TypedDict
 import numpy as np
 
 from simsched.agent import AgentFactory
-from simsched.model import JobSpec, Outage, OutageCause
+from simsched.model import JobSpec
 from simsched.model.colocation import Colocation
-from simsched.policy import Decision, Policy, Signal, Triggers, View, known_by
-from simsched.results import JobRecord
+from simsched.model.outages import Outage, OutageCause
+from simsched.policy import Decision, Policy, Signal, Triggers, View
+from simsched.policy.signals import known_by
+from simsched.results.rows import JobRecord
 
 #: Called occasionally with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]

@@ -16,22 +16,15 @@ from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
 from simsched.engine.truth import LossReporter
 from simsched.errors import InputError
-from simsched.model import (
-    NO_BATCH,
-    PLANNED,
-    ApplicationSource,
-    BatchChoice,
-    BatchRegimes,
-    Cluster,
-    JobSpec,
-    Outage,
-    Site,
-    TabulatedJob,
-    batch_for_target,
-    facts_of,
-    tightest_site,
-)
-from simsched.policy import FileSignal, JobSignal, JobView, LossReports, PairSpeeds, Signal, Speed, ViewSignal, signals
+from simsched.model import ApplicationSource, BatchChoice, Cluster, JobSpec, Site
+from simsched.model.application import NO_BATCH, facts_of
+from simsched.model.batch import batch_for_target
+from simsched.model.outages import PLANNED, Outage
+from simsched.model.regimes import BatchRegimes
+from simsched.model.tabulated import TabulatedJob
+from simsched.model.topology import tightest_site
+from simsched.policy import JobView, Signal, signals
+from simsched.policy.signals import FileSignal, JobSignal, LossReports, PairSpeeds, Speed, ViewSignal
 
 
 class OfflineProfiles:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from simsched.engine.options import EngineOptions, FailureOptions
-from simsched.model import Cluster, JobSpec, values_of
-from simsched.results import (
-    TABLES,
+from simsched.model import Cluster, JobSpec
+from simsched.model.job import values_of
+from simsched.results import TABLES, Feature
+from simsched.results.rows import (
     AllocationRecord as AllocationRecord,
     DecisionRecord as DecisionRecord,
-    Feature,
     JobRecord as JobRecord,
     OutageRecord as OutageRecord,
     ReasonRecord as ReasonRecord,

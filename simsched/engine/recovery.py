@@ -11,7 +11,8 @@ from math import inf
 from typing import Protocol
 
 from simsched.engine.clock import Clock
-from simsched.model import AttemptPlan, Running
+from simsched.model.application import Running
+from simsched.model.outages import AttemptPlan
 
 
 class Recoverable(Protocol):

@@ -9,7 +9,8 @@ from simsched.engine.clock import Clock
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.stranded import Stranded
-from simsched.model import BatchChoice, describe
+from simsched.model import BatchChoice
+from simsched.model.placement import describe
 
 #: The final state of a job killed at its time limit.
 TIME_LIMIT = "TimeLimit"

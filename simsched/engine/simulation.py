@@ -36,9 +36,12 @@ from simsched.engine.state import ClusterState, JobState, Leasing
 from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
-from simsched.model import ApplicationSource, Cluster, FixedDuration, JobSpec, facts_of
+from simsched.model import ApplicationSource, Cluster, JobSpec
+from simsched.model.application import facts_of
 from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
-from simsched.policy import SERVICE_HISTORY, Decision, JobView, Policy, View, no_decision
+from simsched.model.fixed import FixedDuration
+from simsched.policy import Decision, JobView, Policy, View, no_decision
+from simsched.policy.signals import SERVICE_HISTORY
 from simsched.threads import one_thread, spared_by_the_collector
 
 _PROGRESS_EVERY = 50  # decisions

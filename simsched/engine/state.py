@@ -13,8 +13,6 @@ from simsched.engine.holders import Holders
 from simsched.engine.recovery import Recovery
 from simsched.engine.truth import LossReporter
 from simsched.model import (
-    NO_BATCH,
-    NOTHING,
     Allocation,
     Application,
     ApplicationFacts,
@@ -23,15 +21,16 @@ from simsched.model import (
     JobRequest,
     JobTruth,
     NodeShape,
-    Running,
     Site,
-    beside_of,
-    describe,
     gpus_of,
-    site_of,
 )
+from simsched.model.application import NO_BATCH, Running
+from simsched.model.capacity import beside_of
+from simsched.model.placement import NOTHING, describe
 from simsched.model.plans import Plan
-from simsched.policy import JobView, Speed
+from simsched.model.topology import site_of
+from simsched.policy import JobView
+from simsched.policy.signals import Speed
 
 
 class ClusterState:

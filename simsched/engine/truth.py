@@ -8,8 +8,9 @@ from math import ceil
 import numpy as np
 
 from simsched.arithmetic import exp
-from simsched.model import Application, LossCurve
-from simsched.policy import LossReports
+from simsched.model import Application
+from simsched.model.application import LossCurve
+from simsched.policy.signals import LossReports
 
 #: Jobs report losses at the start, after each epoch, and within epochs to reach this many reports.
 LEAST_REPORTS = 100

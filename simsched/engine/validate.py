@@ -11,7 +11,10 @@ from typing import Any
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.holders import Holders
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
-from simsched.model import NOTHING, Allocation, Level, NodeShape, beside_of, cores_of, describe
+from simsched.model import Allocation, NodeShape
+from simsched.model.capacity import beside_of, cores_of
+from simsched.model.cluster import Level
+from simsched.model.placement import NOTHING, describe
 from simsched.policy import Action, Cancel, Decision, Place, Stop
 from simsched.words import counted
 

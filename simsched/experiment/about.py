@@ -15,7 +15,7 @@ from simsched.experiment.policy_params import full_params, input_files
 from simsched.experiment.task import Chosen, Task, code
 from simsched.model import Cluster
 from simsched.policy import Policy
-from simsched.results import SCHEMA_VERSION
+from simsched.results.rows import SCHEMA_VERSION
 from simsched.sources import content_of, plugin_closure
 
 

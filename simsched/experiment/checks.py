@@ -11,9 +11,11 @@ from simsched.agent import AgentFactory, no_goodput
 from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
 from simsched.errors import InputError, Problem, tell
 from simsched.experiment.offers import first_of_each
-from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site, facts_of
+from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site
+from simsched.model.application import facts_of
 from simsched.plugins import quiet_stdout
-from simsched.policy import GOODPUT, Policy, Quantum
+from simsched.policy import Policy, Quantum
+from simsched.policy.signals import GOODPUT
 
 _MOST_PROBLEMS = 20
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import input_error
-from simsched.model import FIXED_DURATION, JobSpec, values_of
+from simsched.model import FIXED_DURATION, JobSpec
+from simsched.model.job import values_of
 
 #: The default warm-up, as a fraction of a shard's mean length.
 _WARM_UP = 0.1

@@ -13,7 +13,9 @@ from pydantic import Field, model_validator
 from simsched.documents import Section
 from simsched.engine import FailureOptions
 from simsched.errors import input_error
-from simsched.model import Cluster, OutageCause, check_nodes, consecutive
+from simsched.model import Cluster
+from simsched.model.outages import OutageCause
+from simsched.model.topology import check_nodes, consecutive
 from simsched.workload import read_outages
 
 _HOUR_S, _DAY_H = 3600, 24

@@ -27,29 +27,14 @@ from simsched.experiment.running.runner import Listener, RunResult, run_grid
 from simsched.experiment.running.store import Store
 from simsched.experiment.spec import ExperimentSpec, FairnessSpec, PolicySpec
 from simsched.experiment.task import Task
-from simsched.model import (
-    Allocation,
-    Application,
-    ApplicationFacts,
-    ApplicationSource,
-    Cluster,
-    JobRequest,
-    JobSpec,
-    TabulatedJob,
-    consolidated_shape,
-)
+from simsched.model import Allocation, Application, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec
+from simsched.model.placement import consolidated_shape
+from simsched.model.tabulated import TabulatedJob
 from simsched.policy import Decision, Policy, Traits, View, registry
-from simsched.results import (
-    RUN_FILE,
-    Floats,
-    exclusive_slowdown,
-    fairness_table,
-    mean_contention,
-    read_table,
-    time_on_share,
-    write_fairness,
-    write_json,
-)
+from simsched.results import RUN_FILE, read_table
+from simsched.results.fairness import exclusive_slowdown, fairness_table, mean_contention, time_on_share, write_fairness
+from simsched.results.metric import Floats
+from simsched.results.writer import write_json
 from simsched.sources import closure_of
 
 #: `best`: the batch follows the known goodput; `submitted`: it stays as submitted.

@@ -24,7 +24,7 @@ from simsched.experiment.task import AgentChoice, Chosen, PolicyChoice, ProcessC
 from simsched.experiment.validation import Experiment, Point
 from simsched.model import ApplicationSource, Cluster
 from simsched.policy import Policy
-from simsched.results import WORKLOAD_FILE
+from simsched.results.stored import WORKLOAD_FILE
 
 #: Larger grids create cells on demand and check only a sample.
 MOST_KEPT = 10_000

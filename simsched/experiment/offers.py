@@ -8,8 +8,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from simsched.engine import EngineOptions
-from simsched.model import TENANTS_PARAMETER, Application, ApplicationSource, Cluster, JobSpec, values_of
-from simsched.policy import Physics, Policy, physics
+from simsched.model import Application, ApplicationSource, Cluster, JobSpec
+from simsched.model.job import values_of
+from simsched.model.tenants import TENANTS_PARAMETER
+from simsched.policy import Policy, physics
+from simsched.policy.physics import Physics
 
 
 @dataclass(frozen=True)

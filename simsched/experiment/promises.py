@@ -7,17 +7,8 @@ from dataclasses import dataclass, replace
 
 from simsched.engine import TrueRemainingWork, stream
 from simsched.errors import input_error
-from simsched.model import (
-    FIXED_DURATION,
-    Application,
-    ApplicationSource,
-    Cluster,
-    JobRequest,
-    JobSpec,
-    JobTruth,
-    Site,
-    values_of,
-)
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth, Site
+from simsched.model.job import values_of
 
 
 @dataclass(frozen=True)

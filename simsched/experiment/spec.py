@@ -26,9 +26,9 @@ from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
 from simsched.experiment.tuning import TuningOptions
-from simsched.model import TENANTS_PARAMETER, Tenant, circle, excess
+from simsched.model.tenants import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.policy import Traits
-from simsched.results import FIRST_LOOK
+from simsched.results.statistics import FIRST_LOOK
 from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
 
 _GIVEN_TWICE = "lists the same value twice"

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from simsched.experiment.canonical import canonical_rows, digest_of
-from simsched.model import SPEC_DEFAULTS, JobSpec
+from simsched.model import JobSpec
+from simsched.model.job import SPEC_DEFAULTS
 from simsched.stops import remove_at_end, scratch_path
 
 #: Jobs read or written at a time.

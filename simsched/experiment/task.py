@@ -19,7 +19,7 @@ from simsched.experiment.tuning import TuningOptions
 from simsched.model import Cluster, JobSpec
 from simsched.plugins import Kind
 from simsched.policy import POLICIES
-from simsched.results import SUMMARY
+from simsched.results.stored import SUMMARY
 from simsched.sources import Closure, closure_of
 
 #: The module that runs a task.

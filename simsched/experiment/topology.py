@@ -5,7 +5,9 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from simsched.documents import Section
-from simsched.model import Cluster, Level, Uplink, Within, consecutive, with_levels
+from simsched.model import Cluster
+from simsched.model.cluster import Level, Uplink, Within
+from simsched.model.topology import consecutive, with_levels
 
 _GB, _US = 1e9, 1e-6
 

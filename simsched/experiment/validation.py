@@ -20,10 +20,11 @@ from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys, without_idle
 from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec, with_first_seeds
-from simsched.model import TENANTS_PARAMETER
+from simsched.model.tenants import TENANTS_PARAMETER
 from simsched.plugins import Kind, parameters
 from simsched.policy import POLICIES, Policy
-from simsched.results import find_metric, read_curves
+from simsched.results import find_metric
+from simsched.results.sheets import read_curves
 
 _NOT_SWEPT = (
     "name",

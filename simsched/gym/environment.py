@@ -27,7 +27,9 @@ from simsched.gym.observation import (
     Observer,
     Reward,
 )
-from simsched.model import NOTHING, Allocation, Capacity, Placer
+from simsched.model import Allocation, Capacity
+from simsched.model.placement import NOTHING
+from simsched.model.pool import Placer
 from simsched.policy import REMAINING_WORK, Decision, JobView, Signal, Triggers, View
 from simsched.toolkit import PLACERS, PlacerName, Score, run_in_order
 

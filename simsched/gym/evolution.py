@@ -23,7 +23,7 @@ from simsched.api import task_of
 from simsched.errors import input_error
 from simsched.gym.environment import SchedulingEnv
 from simsched.threads import one_thread
-from simsched.toolkit import APPLICATION
+from simsched.toolkit.features import APPLICATION
 
 #: The default features to weigh; applications are added to them.
 WEIGHED = ("gpus", "age_s", "attained_gpu_s", "running")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from simsched.errors import input_error, nearest
 from simsched.policy import JobView, View
-from simsched.toolkit import Features
+from simsched.toolkit.features import Features
 
 Array = NDArray[np.float32]
 Observation = dict[str, Array]

@@ -17,7 +17,10 @@ from simsched.errors import InputError, input_error
 from simsched.experiment import Grid, GridCell, Task, key_of
 from simsched.experiment.running import Store, make_cell, prepare_grid
 from simsched.operators.relaxed import FITTED, Relaxed, refuse_processes, relaxed
-from simsched.results import SUMMARY_FILE, Cell, Run, json_text, read_json, seal, summary_definition
+from simsched.results import Cell, Run, read_json
+from simsched.results.integrity import SUMMARY_FILE, seal
+from simsched.results.stored import summary_definition
+from simsched.results.writer import json_text
 from simsched.sources import closure_of
 
 #: The baseline for progress towards the bound.

@@ -13,7 +13,8 @@ from simsched.operators.beginning import Beginning, counted, with_state
 from simsched.operators.gate import Verdict, judge_replay
 from simsched.operators.readings import needs_reading, said_of, with_readings
 from simsched.operators.replays import ReplayPlan, counted_from, run_replay
-from simsched.results import Cell, size_of
+from simsched.results import Cell
+from simsched.results.analyses import size_of
 from simsched.workload.readers import ClusterLog
 
 

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from simsched.documents import Document, parse_value
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.experiment import ClusterSpec, ExperimentSpec, GroupSpec, check_experiment, make_policy
+from simsched.experiment import ExperimentSpec, check_experiment, make_policy
+from simsched.experiment.cluster import ClusterSpec, GroupSpec
 
 #: `+4`, `-25%`, `*1.5`; a second equals sign, as in `key==-10`, makes a signed number absolute.
 _RELATIVE = re.compile(r"\s*([-+*])\s*(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+)\s*(%?)\s*", re.IGNORECASE)

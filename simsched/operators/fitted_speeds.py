@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.arithmetic import exp, log
-from simsched.model import BatchLimits, Cluster, FittedApplication, MeasuredApplication, Placements
+from simsched.model import BatchLimits, Cluster
+from simsched.model.fitted import FittedApplication
+from simsched.model.measured import MeasuredApplication
+from simsched.model.step_model import Placements
 
 Floats = NDArray[np.float64]
 TrainedApplication = FittedApplication | MeasuredApplication

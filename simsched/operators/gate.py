@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.operators.log_input import Groups, held_over_time, total_gpus
-from simsched.results import SIZES
+from simsched.results.analyses import SIZES
 from simsched.workload.readers import ClusterLog
 
 Numbers = npt.NDArray[np.float64]

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simsched.experiment import (
+from simsched.experiment import Grid, GridCell, run_with_fairness
+from simsched.experiment.league import (
     Contest,
-    Grid,
-    GridCell,
     LeagueSpec,
     code_now,
     code_of,
@@ -20,23 +19,11 @@ from simsched.experiment import (
     digest_of_league,
     entrants,
     reason_of,
-    run_with_fairness,
 )
 from simsched.experiment.running import Listener, RunResult, prepare_grid, run_grid
 from simsched.operators.bound import Bound, bound_cells, bounds_of
-from simsched.results import (
-    CPU_S,
-    MEASURES,
-    RUN_FILE,
-    Cell,
-    ContestPlace,
-    Entry,
-    LeagueTable,
-    joined,
-    physics_of,
-    read_run,
-    require_same_league,
-)
+from simsched.results import RUN_FILE, Cell, physics_of, read_run
+from simsched.results.league import CPU_S, MEASURES, ContestPlace, Entry, LeagueTable, joined, require_same_league
 
 #: Receives the contest that begins, its number and the total.
 Began = Callable[[str, int, int], None]

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.model import Node, Pod
+from simsched.model import Node
+from simsched.model.shape import Pod
 from simsched.results import Estimate, estimate
 from simsched.toolkit.packing import PUBLISHED_NAMES, Filling, NodeOrder, fill
 from simsched.workload.readers import open_sheet

@@ -10,21 +10,16 @@ from typing import Any
 from simsched.applications import catalogue, with_speeds
 from simsched.bounds import RelaxedJobs, Speeds, relaxed_jobs
 from simsched.errors import input_error
-from simsched.experiment import SharingSpec, Task, colocation_of
-from simsched.model import (
-    NO_BATCH,
-    Application,
-    Cluster,
-    FixedDuration,
-    JobSpec,
-    Site,
-    StagedJob,
-    TabulatedJob,
-    TensorModelJob,
-    consolidated_shape,
-)
+from simsched.experiment import SharingSpec, Task
+from simsched.experiment.physics import colocation_of
+from simsched.model import Application, Cluster, JobSpec, Site
+from simsched.model.application import NO_BATCH
 from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
+from simsched.model.fixed import FixedDuration, StagedJob
+from simsched.model.placement import consolidated_shape
 from simsched.model.plans import EVERYTHING, Plan, PlannedJob, PlannedModel, TabledModel, best_plan
+from simsched.model.tabulated import TabulatedJob
+from simsched.model.tensors import TensorModelJob
 from simsched.operators.fitted_speeds import TrainedApplication, fitted_speeds
 
 #: Units per GPU for widths, if GPUs differ or are shared.

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from simsched.errors import input_error, nearest
-from simsched.model import Allocation, Cluster, Site, Tier, consolidated_shape, site_of, tightest_site
+from simsched.model import Allocation, Cluster, Site
+from simsched.model.placement import Tier, consolidated_shape
 from simsched.model.plans import Hardware, ModelShape, Plan, PlanSpace, PlanTable, legal, memory, plans, step_times
+from simsched.model.topology import site_of, tightest_site
 
 _GIB = 2.0**30
 #: The parts of a step, in the order in which they are shown.

@@ -14,7 +14,8 @@ from simsched.operators.calibrate import Calibration, calibrate
 from simsched.operators.changes import Changed
 from simsched.operators.gate import WAITED_S, Numbers, ResampledDays
 from simsched.operators.replays import ReplayPlan, changed_plan, run_replay
-from simsched.results import By, Cell, GroupRow, by_group, changes, size_of
+from simsched.results import Cell
+from simsched.results.analyses import By, GroupRow, by_group, changes, size_of
 
 #: The groupings of jobs; GPU types are those used before the change.
 ALL_KINDS: Sequence[str] = ("tenant", "queue", "user", "size", "type")

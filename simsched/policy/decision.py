@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
-from simsched.model import NOTHING, Allocation
+from simsched.model import Allocation
+from simsched.model.placement import NOTHING
 from simsched.model.plans import Plan
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})

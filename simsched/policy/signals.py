@@ -12,8 +12,11 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simsched.agent import GoodputReport, Prior
 from simsched.knowledge import Known
-from simsched.model import BatchRegimes, Outage, Site, StepTime
+from simsched.model import Site
+from simsched.model.application import StepTime
+from simsched.model.outages import Outage
 from simsched.model.plans import LargeModel
+from simsched.model.regimes import BatchRegimes
 
 T = TypeVar("T")
 

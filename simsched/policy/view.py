@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Node, describe
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Node
+from simsched.model.placement import describe
 from simsched.policy.reasons import Reasons
 from simsched.policy.signals import JobSignal, UndeclaredSignalError, ViewSignal
 from simsched.words import counted

@@ -15,7 +15,8 @@ import pandas as pd
 
 from simsched.files import written_aside
 from simsched.outlets import csv_cell
-from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, Cell, Stay, node_sizes, stays
+from simsched.results import Cell
+from simsched.results.stays import HELD_COLUMNS, OCCUPANCY_COLUMNS, Stay, node_sizes, stays_of
 
 _US = 1_000_000
 #: Batsim's columns of jobs, in its order (documentation, "Jobs").
@@ -66,7 +67,7 @@ def trace_events(cell: Cell) -> Iterator[dict[str, Any]]:
     Processes and threads count from 1, times are microseconds.
     """
     jobs = cell.table("jobs", OCCUPANCY_COLUMNS)
-    found = stays(cell.table("allocations", HELD_COLUMNS), jobs)
+    found = stays_of(cell.table("allocations", HELD_COLUMNS), jobs)
     outages = list(cell.outages[["node", "start_s", "end_s", "kind"]].itertuples(index=False, name=None))
     yield from _names(found, {int(node) for node, *_ in outages})
     facts = {
@@ -156,7 +157,7 @@ def _last_gpus(cell: Cell, jobs: pd.DataFrame) -> dict[str, list[int]]:
     sizes = node_sizes(cell.manifest.get("cluster"), [intervals])
     first = list(accumulate(sizes, initial=0))
     found: dict[str, tuple[int, list[int]]] = {}
-    for stay in stays(intervals, jobs):
+    for stay in stays_of(intervals, jobs):
         number, gpus = found.get(stay.job_id, (0, []))
         own = [first[stay.node] + (stay.first_gpu + i) % sizes[stay.node] for i in range(stay.gpus)]
         found[stay.job_id] = (stay.number, own if stay.number != number else gpus + own)

@@ -10,23 +10,17 @@ from simsched.knowledge import legend
 from simsched.report.table import TextTable, csv_text
 from simsched.report.tables import estimate_text
 from simsched.report.units import number, shown_unit
-from simsched.results import (
+from simsched.results import METRICS, Cell, Estimate, estimate, find_metric, what_policies_become, who_cannot_differ
+from simsched.results.league import (
     CPU_S,
     MEASURES,
-    METRICS,
     Beside,
-    Cell,
     Entry,
-    Estimate,
     LeagueTable,
     Standings,
     beside_the_bound,
-    estimate,
-    find_metric,
     standings,
-    what_policies_become,
     who_beats_whom,
-    who_cannot_differ,
 )
 
 HEADLINE = "jct_mean_s"

@@ -7,20 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from simsched.knowledge import legend
 from simsched.report.table import TextTable, csv_text
 from simsched.report.units import Shown, number, shown_unit
-from simsched.results import (
-    DifferenceRow,
-    Estimate,
-    Reading,
-    Row,
-    Run,
-    find_metric,
-    ratio,
-    short_keys,
-    usual_metrics,
-    what_policies_become,
-    what_was_run,
-    who_cannot_differ,
-)
+from simsched.results import Estimate, Row, Run, find_metric, what_policies_become, what_was_run, who_cannot_differ
+from simsched.results.compare import DifferenceRow, short_keys, usual_metrics
+from simsched.results.metrics import Reading
+from simsched.results.statistics import ratio
 
 _EFFICIENCY = "statistical_efficiency"
 #: Beyond three times the reference a difference is shown as a factor, since percentages of so little are uninformative.

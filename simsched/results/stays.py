@@ -42,7 +42,7 @@ class Stay:
     ended: bool
 
 
-def stays(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = None) -> list[Stay]:
+def stays_of(allocations: pd.DataFrame, jobs: pd.DataFrame, nodes: int | None = None) -> list[Stay]:
     """Assign the intervals of a cell to the GPUs of its nodes (the first `nodes`, by default all), in order of start.
 
     The tables record how many GPUs a job holds on a node, not which: it gets the lowest free ones, adjacent if

@@ -12,35 +12,28 @@ from simsched.agent import Agent
 from simsched.engine import EngineOptions, Granted, LossReporter, MemoryRecorder, simulate
 from simsched.model import (
     FIXED_DURATION,
-    NOTHING,
     Allocation,
     Application,
     ApplicationFacts,
     ApplicationSource,
     BatchLimits,
-    Bounds,
     Cluster,
-    FittedApplication,
-    FixedDuration,
     JobRequest,
     JobSpec,
     JobTruth,
-    LossCurve,
-    MeasuredApplication,
     Node,
-    NoiseCurve,
-    ScalabilityRow,
-    SevenParameters,
-    Shape,
     Site,
-    StepTable,
-    ThroughputParams,
-    Training,
-    TrainingCurve,
-    facts_of,
-    site_of,
 )
-from simsched.policy import JobView, Policy, Reasons, Signal, Speed, ViewSignal
+from simsched.model.application import LossCurve, facts_of
+from simsched.model.fitted import FittedApplication, NoiseCurve, Training
+from simsched.model.fixed import FixedDuration
+from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
+from simsched.model.placement import NOTHING, Shape
+from simsched.model.step_model import SevenParameters
+from simsched.model.throughput import ThroughputParams
+from simsched.model.topology import site_of
+from simsched.policy import JobView, Policy, Reasons, Signal
+from simsched.policy.signals import Speed, ViewSignal
 
 T = TypeVar("T")
 

@@ -12,7 +12,10 @@ import numpy as np
 from simsched.agent import Agent, AgentFactory, Measurement
 from simsched.engine import EngineOptions, MemoryRecorder, simulate
 from simsched.errors import InputError
-from simsched.model import BatchChoice, Cluster, FittedApplication, JobSpec, Site, facts_of, site_of
+from simsched.model import BatchChoice, Cluster, JobSpec, Site
+from simsched.model.application import facts_of
+from simsched.model.fitted import FittedApplication
+from simsched.model.topology import site_of
 from simsched.plugins import parameters
 from simsched.policy import Decision, Policy, Traits, View
 from simsched.testing.builders import Applications, random_jobs, two_type_application

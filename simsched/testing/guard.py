@@ -13,7 +13,8 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.model import Application, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth
-from simsched.policy import OFFLINE_PROFILES, RECORDED_DURATION, Decision, FileSignal, Policy, View
+from simsched.policy import Decision, Policy, View
+from simsched.policy.signals import OFFLINE_PROFILES, RECORDED_DURATION, FileSignal
 
 _TRUTH = ("duration_s", "status", "attempts", "truth")
 _PHYSICS = ("run", "step_time", "iterations", "epoch_end", "epochs", "duration_s", "loss_curve")

@@ -7,7 +7,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
-from simsched.model import Allocation, Placer as Placer, Pool, lowest_node
+from simsched.model import Allocation
+from simsched.model.pool import Placer as Placer, Pool, lowest_node
 
 
 def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from simsched.model import Cluster, tightest_site
+from simsched.model import Cluster
 from simsched.model.plans import Plan
-from simsched.policy import PLANS, JobView
+from simsched.model.topology import tightest_site
+from simsched.policy import JobView
+from simsched.policy.signals import PLANS
 
 #: A GPU that adds less than this share is not worth having (the published artifact).
 _LEAST_GAIN = 0.01

@@ -16,7 +16,9 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from simsched.model import NOTHING, Allocation, Capacity, Placer
+from simsched.model import Allocation, Capacity
+from simsched.model.placement import NOTHING
+from simsched.model.pool import Placer
 from simsched.policy import JobView, Reasons, View, Why
 from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
 

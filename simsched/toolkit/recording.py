@@ -17,7 +17,8 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.errors import InputError, input_error
 from simsched.model import ApplicationFacts, Cluster, JobRequest
-from simsched.policy import NEXT_ARRIVAL, Decision, JobView, Triggers, View
+from simsched.policy import Decision, JobView, Triggers, View
+from simsched.policy.signals import NEXT_ARRIVAL
 from simsched.reading import parse_json, read_text
 
 _DECODER = json.JSONDecoder()

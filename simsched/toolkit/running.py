@@ -6,7 +6,9 @@ import heapq
 from bisect import bisect_left
 from collections import defaultdict
 
-from simsched.model import NOTHING, Allocation, Placer
+from simsched.model import Allocation
+from simsched.model.placement import NOTHING
+from simsched.model.pool import Placer
 from simsched.policy import JobView
 
 #: Smaller is more urgent. Keys of one scheduler have the same length; ties go to the job added first.

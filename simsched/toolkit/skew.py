@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from simsched.model import ApplicationFacts, JobRequest, Placer
-from simsched.policy import TENSORS, Becomes, Wants
+from simsched.model import ApplicationFacts, JobRequest
+from simsched.model.pool import Placer
+from simsched.policy import Becomes, Wants
+from simsched.policy.physics import TENSORS
 from simsched.toolkit.placers import CONSOLIDATED, FRAGMENTS, PLACERS, PlacerName
 
 _FRAGMENTS_ALONE = Becomes("fills fragments with every job", params={"placement": "fragments"})

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from simsched.arithmetic import dot
 from simsched.errors import input_error
 from simsched.model import Site
-from simsched.policy import Speed
+from simsched.policy.signals import Speed
 
 #: The weight of a second saved by a young job (section 4.1).
 DAMPING = 0.95

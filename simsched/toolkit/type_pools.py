@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from simsched.model import Cluster, Node
-from simsched.policy import JobView, View, ViewSignal
+from simsched.policy import JobView, View
+from simsched.policy.signals import ViewSignal
 from simsched.words import counted
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simsched.errors import InputError, Problem, input_error
-from simsched.model import Outage
+from simsched.model.outages import Outage
 from simsched.reading import read_json, read_records, unused
 from simsched.workload.trace import MOST_SECONDS
 

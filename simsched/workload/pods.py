@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.model import GPU_MILLI, Node, Pod, models_of
+from simsched.model import Node
+from simsched.model.shape import GPU_MILLI, Pod, models_of
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

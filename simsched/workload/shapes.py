@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simsched.model import Amount, NodeShape, Terms
+from simsched.model import NodeShape
+from simsched.model.shape import Amount, Terms
 
 if TYPE_CHECKING:
     import numpy as np

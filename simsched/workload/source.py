@@ -12,7 +12,9 @@ from typing import Literal
 
 from simsched.errors import InputError, Problem, input_error, nearest, tell
 from simsched.keys import key, problems_with
-from simsched.model import FIXED_DURATION, JobSpec, Speedup, TabulatedModel
+from simsched.model import FIXED_DURATION, JobSpec
+from simsched.model.speedup import Speedup
+from simsched.model.tabulated import TabulatedModel
 from simsched.paths import data_folder
 from simsched.threads import spared_by_the_collector
 from simsched.words import counted

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.errors import InputError
-from simsched.policy import EARLIER_RUNS, GOODPUT, STEPS, Becomes, JobView, Policy, Quantum, Reasons, Triggers, Why
+from simsched.policy import Becomes, JobView, Policy, Quantum, Reasons, Triggers, Why
+from simsched.policy.signals import EARLIER_RUNS, GOODPUT, STEPS
 
 
 def test_slices_begin_at_multiples_of_the_quantum():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simsched.results import MANIFEST_FILE, faults, seal
+from simsched.results.integrity import MANIFEST_FILE, faults, seal
 from tests.campaigns import tries
 from tests.campaigns.command import ended_well, here, prepared
 from tests.campaigns.drawn import ODD

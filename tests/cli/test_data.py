@@ -7,8 +7,8 @@ from urllib.error import HTTPError, URLError
 
 import pytest
 
-from simsched.experiment import PublishedData, PublishedFile, find_published, published_data, shipped_experiments
-from simsched.experiment.published import content_hash
+from simsched.experiment import shipped_experiments
+from simsched.experiment.published import PublishedData, PublishedFile, content_hash, find_published, published_data
 from tests.pages import published
 
 CONTENT = b"job,num_gpus\na,1\n"

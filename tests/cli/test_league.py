@@ -11,15 +11,23 @@ import pytest
 
 from simsched.documents import yaml_lines
 from simsched.errors import InputError
-from simsched.experiment import code_now, contests, digest_of_league, entrants, read_league, shipped_results
-from simsched.experiment.league import find_league
+from simsched.experiment.league import (
+    code_now,
+    contests,
+    digest_of_league,
+    entrants,
+    find_league,
+    read_league,
+    shipped_results,
+)
 from simsched.experiment.running import prepare_grid
 from simsched.experiment.validation import check_experiment
 from simsched.operators import bounds_of, grid_of
 from simsched.operators.league import made_by_other_code, tune
 from simsched.policy import registry
 from simsched.report.league import contests_table
-from simsched.results import ContestPlace, Entry, LeagueTable, joined, read_league_table, read_run
+from simsched.results import read_run
+from simsched.results.league import ContestPlace, Entry, LeagueTable, joined, read_league_table
 
 LEAGUE = """\
 format: simsched-league/1

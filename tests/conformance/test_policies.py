@@ -13,8 +13,8 @@ from simsched_policies.queues.by_key import Sjf
 from simsched.knowledge import Known
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
-from simsched.policy import GOODPUT, Decision, Policy, Traits, UndeclaredSignalError, View, registry, signals
-from simsched.policy.signals import REMAINING_WORK, FileSignal, JobSignal, ViewSignal
+from simsched.policy import Decision, Policy, Traits, UndeclaredSignalError, View, registry, signals
+from simsched.policy.signals import GOODPUT, REMAINING_WORK, FileSignal, JobSignal, ViewSignal
 from simsched.testing import check_policy
 from simsched.toolkit.gang import run_in_order
 from tests.campaigns import WHOLE

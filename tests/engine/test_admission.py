@@ -6,7 +6,8 @@ import pytest
 
 from simsched.engine.admission import check_jobs, check_replies
 from simsched.errors import InputError
-from simsched.model import Amount, Cluster, JobSpec, Node, NodeGroup, NodeShape
+from simsched.model import Cluster, JobSpec, Node, NodeGroup, NodeShape
+from simsched.model.shape import Amount
 from simsched.testing.builders import Applications, toy_application, two_type_application
 from tests.scripted import fixed, toy
 

@@ -7,8 +7,9 @@ import pytest
 from simsched.engine.options import EngineOptions
 from simsched.engine.simulation import Simulation
 from simsched.experiment.cluster import ClusterSpec
-from simsched.model import Flow, JobSpec, shared_steps_s
+from simsched.model import JobSpec
 from simsched.model.plans import PlannedJob, StepParts
+from simsched.model.topology import Flow, shared_steps_s
 from simsched.policy import Decision, Policy
 from simsched.testing.builders import run
 

@@ -12,8 +12,12 @@ from simsched.engine.clock import Clock
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.validate import changes_of, check_changes, check_names, plain_changes
-from simsched.model import Amount, Cluster, FixedDuration, JobSpec, Level, Node, NodeShape, facts_of
+from simsched.model import Cluster, JobSpec, Node, NodeShape
+from simsched.model.application import facts_of
+from simsched.model.cluster import Level
+from simsched.model.fixed import FixedDuration
 from simsched.model.plans import Plan
+from simsched.model.shape import Amount
 from simsched.policy import CANCEL, Decision, Decline, Place, Stop
 
 #: Two nodes of four t4 with eight cores and 100 MiB each, one of two a100, and one that is down.

@@ -21,12 +21,14 @@ from simsched.engine.sharing import TruePairs
 from simsched.engine.simulation import Simulation, simulate
 from simsched.engine.state import ClusterState, JobState
 from simsched.errors import InputError
-from simsched.model import BatchChoice, site_of
+from simsched.model import BatchChoice
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.outages import AttemptPlan
 from simsched.model.plans import StepParts
-from simsched.policy import COMING_JOBS, Decision, Place, Policy, Traits, Triggers, Why
+from simsched.model.topology import site_of
+from simsched.policy import Decision, Place, Policy, Traits, Triggers, Why
+from simsched.policy.signals import COMING_JOBS
 from simsched.testing import builders
 from simsched.testing.builders import Applications, toy_application
 from tests.engine.test_contention import Steady, cluster_of_leaves

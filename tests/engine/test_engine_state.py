@@ -19,21 +19,13 @@ from simsched.engine.sharing import _examples, memory_mb
 from simsched.engine.stalls import StallDetector, _named
 from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
 from simsched.engine.validate import check_nodes_to_leave, plain_changes
-from simsched.model import (
-    FIXED_DURATION,
-    NO_BATCH,
-    BatchChoice,
-    Cluster,
-    FixedDuration,
-    JobSpec,
-    Node,
-    NodeGroup,
-    Running,
-    facts_of,
-)
+from simsched.model import FIXED_DURATION, BatchChoice, Cluster, JobSpec, Node, NodeGroup
+from simsched.model.application import NO_BATCH, Running, facts_of
 from simsched.model.cluster import Level, Uplink
+from simsched.model.fixed import FixedDuration
 from simsched.model.outages import AttemptPlan
-from simsched.policy import REMAINING_WORK, SERVICE_HISTORY, Decision, Place, known_by
+from simsched.policy import REMAINING_WORK, Decision, Place
+from simsched.policy.signals import SERVICE_HISTORY, known_by
 from simsched.results.rows import Feature
 from tests.scripted import fixed
 

@@ -8,9 +8,11 @@ from simsched.agent.fixed_agent import BestPlan
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
-from simsched.model import NO_BATCH, ApplicationFacts, Cluster, JobSpec, Site, facts_of
+from simsched.model import ApplicationFacts, Cluster, JobSpec, Site
+from simsched.model.application import NO_BATCH, facts_of
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedJob, PlannedModel
-from simsched.policy import PLANS, Decision, Place, Policy, Triggers, UndeclaredSignalError
+from simsched.policy import Decision, Place, Policy, Triggers, UndeclaredSignalError
+from simsched.policy.signals import PLANS
 from simsched.testing.builders import run
 
 A100 = Hardware("a100", 80e9, 312e12, 312e12, 0.7, 1e-12, 1e-3, 220e9, 60e-6, 8, 100e9)

@@ -4,7 +4,10 @@ import pytest
 
 from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
-from simsched.model import Capacity, Cluster, JobSpec, Site, Tier, Uplink, Within, site_of, tightest_site
+from simsched.model import Capacity, Cluster, JobSpec, Site
+from simsched.model.cluster import Uplink, Within
+from simsched.model.placement import Tier
+from simsched.model.topology import site_of, tightest_site
 from simsched.policy import registry
 from simsched.testing.builders import run
 from simsched.toolkit.placers import PLACERS

@@ -17,9 +17,11 @@ from simsched.errors import InputError
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.cuts import cuts_of
 from simsched.experiment.stored_jobs import HeldJobs, StoredJobs, stored
-from simsched.model import JobSpec, values_of
+from simsched.model import JobSpec
+from simsched.model.job import values_of
 from simsched.policy import Decision, Policy, Traits, View, registry
-from simsched.results import MANIFEST_FILE, TableWriter, read_json, read_table
+from simsched.results import TableWriter, read_json, read_table
+from simsched.results.integrity import MANIFEST_FILE
 from simsched.testing import check_policy
 from simsched.workload.readers import read_trace, trace_in_parts
 

@@ -8,7 +8,12 @@ from simsched_policies.kubernetes.kueue.policy import Kueue
 
 from simsched.engine import EngineOptions, FailureOptions, MemoryRecorder, simulate
 from simsched.errors import InputError
-from simsched.model import Amount, Cluster, JobSpec, Level, NodeShape, Outage, Tenant, with_levels
+from simsched.model import Cluster, JobSpec, NodeShape
+from simsched.model.cluster import Level
+from simsched.model.outages import Outage
+from simsched.model.shape import Amount
+from simsched.model.tenants import Tenant
+from simsched.model.topology import with_levels
 from simsched.testing.builders import Applications, fresh_view, toy_application
 
 #: Four nodes of four GPUs, in two racks.

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from simsched.model import Amount, Capacity, Node, NodeShape
-from simsched.model.shape import GPU_MILLI
-from simsched.toolkit import CONSOLIDATED
+from simsched.model import Capacity, Node, NodeShape
+from simsched.model.shape import GPU_MILLI, Amount
+from simsched.toolkit.placers import CONSOLIDATED
 
 PLENTY = 10**12
 

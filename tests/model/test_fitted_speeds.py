@@ -7,8 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simsched.model import BatchChoice, Cluster, FittedApplication, MeasuredApplication, NodeGroup, Site
-from simsched.model.measured import ScalabilityRow, StepTable, TrainingCurve
+from simsched.model import BatchChoice, Cluster, NodeGroup, Site
+from simsched.model.fitted import FittedApplication
+from simsched.model.measured import MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.operators.fitted_speeds import fitted_speeds
 from simsched.testing.builders import two_type_application
 

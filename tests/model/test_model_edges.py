@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from simsched.model import Amount, NodeShape
+from simsched.model import NodeShape
 from simsched.model.application import BatchChoice, MemoryNeed
 from simsched.model.colocation.stages import gap_turns, group_s, pipeline_s
 from simsched.model.placement import Site
+from simsched.model.shape import Amount
 from simsched.model.speedup import Speedup
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModel, TensorModelJob

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from simsched.model import BatchChoice, BatchLimits, Cluster, NodeGroup, Site, site_of, tightest_site
+from simsched.model import BatchChoice, BatchLimits, Cluster, NodeGroup, Site
 from simsched.model.batch import batch_for_target, candidate_batches, clip_to_max, split_batch
 from simsched.model.cluster import Level, Uplink, Within
 from simsched.model.placement import Tier, canonical_rotation, consolidated_shape, describe
@@ -21,7 +21,7 @@ from simsched.model.step_model import (
     interpolate,
 )
 from simsched.model.throughput import ThroughputParams
-from simsched.model.topology import check_nodes, consecutive, levels_crossed, with_levels
+from simsched.model.topology import check_nodes, consecutive, levels_crossed, site_of, tightest_site, with_levels
 
 
 def line(at, knots, values):

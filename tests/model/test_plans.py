@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from simsched.agent import fixed_agent
-from simsched.model import BatchChoice, JobRequest, Site, facts_of
+from simsched.model import BatchChoice, JobRequest, Site
+from simsched.model.application import facts_of
 from simsched.model.placement import Tier
 from simsched.model.plans import (
     Hardware,

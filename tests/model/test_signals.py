@@ -9,21 +9,21 @@ from simsched.engine import LossReporter, views_at_submission
 from simsched.model import Cluster, JobSpec, NodeGroup, Site
 from simsched.model.fixed import StagedJob
 from simsched.model.job import StageProfile
-from simsched.policy import (
+from simsched.policy import REMAINING_WORK, signals
+from simsched.policy.signals import (
+    GOODPUT,
     GPU_BUSY,
     LOSSES,
     MEASURED_SPEEDS,
+    OFFLINE_PROFILES,
     PLANS,
     RECORDED_DURATION,
-    REMAINING_WORK,
     STAGE_TIMES,
     STEP_TIMES,
     STEPS,
     TRUE_RATES,
     JobSignal,
-    signals,
 )
-from simsched.policy.signals import GOODPUT, OFFLINE_PROFILES
 from simsched.testing.builders import Applications, toy_application, two_type_application
 
 CLUSTER = Cluster.uniform(2, 4)

@@ -8,8 +8,9 @@ import pytest
 
 from simsched.documents import yaml_lines
 from simsched.errors import InputError
-from simsched.operators import cluster_groups, group_names
+from simsched.operators import group_names
 from simsched.operators.changes import Changed, changed_value, resolve
+from simsched.operators.log_input import cluster_groups
 
 TEXT = """
 name: x

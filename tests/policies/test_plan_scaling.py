@@ -10,8 +10,7 @@ from simsched.model import Cluster, JobSpec
 from simsched.model.plans import Plan, PlannedJob, TabledModel
 from simsched.policy import registry
 from simsched.testing.builders import run
-from simsched.toolkit import DeadlineJob, share_out
-from simsched.toolkit.deadlines import satisfactory_share
+from simsched.toolkit.deadlines import DeadlineJob, satisfactory_share, share_out
 
 
 def measured(name, seconds, tensor=1):

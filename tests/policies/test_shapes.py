@@ -14,7 +14,8 @@ from simsched_policies.queues.by_key import Fifo, Srtf
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.model import Amount, Capacity, Cluster, JobSpec, Node, NodeGroup, NodeShape, node_labels
+from simsched.model import Capacity, Cluster, JobSpec, Node, NodeGroup, NodeShape
+from simsched.model.shape import Amount, node_labels
 from simsched.policy import Policy, Traits
 from simsched.testing.builders import run
 from tests.scripted import Script

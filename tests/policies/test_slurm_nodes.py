@@ -30,7 +30,10 @@ from simsched_policies.production.slurm.policy import SlurmBackfill
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.model import Amount, Cluster, JobSpec, NodeGroup, NodeShape, Outage, Tenant, Terms
+from simsched.model import Cluster, JobSpec, NodeGroup, NodeShape
+from simsched.model.outages import Outage
+from simsched.model.shape import Amount, Terms
+from simsched.model.tenants import Tenant
 from simsched.testing.builders import Applications, run
 
 H = 3600

@@ -6,7 +6,7 @@ import pytest
 
 from simsched.engine import nodes
 from simsched.report.figures.occupancy import occupancy, queue_over_time
-from simsched.results.stays import HELD_COLUMNS, OFF, colour_groups, stays, waiting_by
+from simsched.results.stays import HELD_COLUMNS, OFF, colour_groups, stays_of, waiting_by
 
 
 def held(*rows):
@@ -22,7 +22,7 @@ def drawn(found):
 
 
 def test_intervals_with_one_placement_are_one_stay_that_ends_where_the_job_does():
-    (stay,) = stays(
+    (stay,) = stays_of(
         held(("a", 0, 30, "0:2", True), ("a", 30, 80, "0:2", False), ("a", 80, 90, "0:2", False)), jobs(a=90)
     )
     assert (stay.start_s, stay.ready_s, stay.end_s, stay.number, stay.ended) == (0, 30, 90, 1, True)
@@ -36,7 +36,7 @@ def test_another_placement_a_gap_or_a_restart_begins_another_stay():
         ("a", 30, 35, "1:1", True),  # the same place, restarted
         ("a", 35, 40, "1:1", False),
     )
-    found = stays(table, jobs(a=40))
+    found = stays_of(table, jobs(a=40))
     assert [(one.start_s, one.ready_s, one.end_s, one.number, one.ended) for one in found] == [
         (0, 0, 10, 1, False), (10, 10, 20, 2, False), (25, 25, 30, 3, False), (30, 35, 40, 4, True),
     ]  # fmt: skip
@@ -48,7 +48,7 @@ def test_pauses_for_checkpoints_are_no_restarts():
     rows += [("a", 130, 160, "0:1", True), ("a", 160, 190, "0:1", False)]  # a restart, as long as the first start
     rows += [("a", 190, 200, "0:1", True), ("a", 200, 230, "0:1", False)]  # a checkpoint
     for restarts, starts in ((0, [0]), (1, [0, 130]), (2, [0, 90, 130])):
-        found = stays(held(*rows), jobs(a=230).assign(restarts=restarts))
+        found = stays_of(held(*rows), jobs(a=230).assign(restarts=restarts))
         assert [(one.start_s, one.number) for one in found] == [(at, place) for place, at in enumerate(starts, start=1)]
 
 
@@ -85,7 +85,7 @@ def test_jobs_get_the_lowest_free_gpus_side_by_side_where_there_is_such_a_gap():
         ("d", 10, 20, "0:2", False),  # GPUs 0, 2 and 3 are free
         ("e", 10, 20, "0:1", False),
     )
-    found = stays(table, jobs(a=10, b=50, c=10, d=20, e=20))
+    found = stays_of(table, jobs(a=10, b=50, c=10, d=20, e=20))
     assert drawn(found) == [
         ("a", 0, 0, 1, 0, 10), ("b", 0, 1, 1, 0, 50), ("c", 0, 2, 2, 0, 10), ("d", 0, 2, 2, 10, 20),
         ("e", 0, 0, 1, 10, 20),
@@ -97,9 +97,9 @@ def test_a_job_without_neighbouring_gpus_is_drawn_in_parts_and_one_on_two_nodes_
         ("a", 0, 10, "0:1", False), ("b", 0, 50, "0:1", False), ("c", 0, 10, "0:1", False),
         ("d", 10, 20, "0:2 2:1", False),
     )  # fmt: skip
-    found = stays(table, jobs(a=10, b=50, c=10, d=20))
+    found = stays_of(table, jobs(a=10, b=50, c=10, d=20))
     assert drawn(found)[3:] == [("d", 0, 0, 1, 10, 20), ("d", 0, 2, 1, 10, 20), ("d", 2, 0, 1, 10, 20)]
-    assert {one.node for one in stays(table, jobs(a=10, b=50, c=10, d=20), nodes=2)} == {0}
+    assert {one.node for one in stays_of(table, jobs(a=10, b=50, c=10, d=20), nodes=2)} == {0}
 
 
 def table_of(applications, tenants=None):

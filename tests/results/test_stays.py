@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simsched.results.stays import HELD_COLUMNS, colour_groups, node_sizes, outages_told, placements, stays, waiting_by
+from simsched.results.stays import (
+    HELD_COLUMNS,
+    colour_groups,
+    node_sizes,
+    outages_told,
+    placements,
+    stays_of,
+    waiting_by,
+)
 
 
 def held(*rows):
@@ -64,13 +72,13 @@ def test_jobs_lie_on_the_lowest_free_gpus_side_by_side_where_there_is_such_a_gap
         ("f", 30, 50, "1:1 0:1", False),
     )  # fmt: skip
     jobs = pd.DataFrame({"job_id": list("abcdef"), "end_time_s": [10, 40, 21, 30, 25, 50]})
-    found = stays(allocations, jobs)
+    found = stays_of(allocations, jobs)
     assert [(one.job_id, one.node, one.first_gpu, one.gpus) for one in found] == [
         ("a", 0, 0, 1), ("b", 0, 1, 1), ("c", 0, 2, 2), ("d", 0, 0, 1), ("d", 0, 4, 1), ("e", 0, 2, 2),
         ("f", 1, 0, 1), ("f", 0, 0, 1),
     ]  # fmt: skip
     assert [one.job_id for one in found if not one.ended] == ["c"]
-    assert [one.job_id for one in stays(allocations, jobs, nodes=1)] == list("abcddef")
+    assert [one.job_id for one in stays_of(allocations, jobs, nodes=1)] == list("abcddef")
 
 
 def test_jobs_wait_while_they_are_there_and_hold_nothing():

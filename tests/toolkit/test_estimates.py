@@ -7,7 +7,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model import JobSpec, Site
-from simsched.policy import Speed
+from simsched.policy.signals import Speed
 from simsched.toolkit.estimates import DurationHistory, LearnedDurations, stem
 from simsched.toolkit.speed_model import (
     SpeedModel,

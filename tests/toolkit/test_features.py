@@ -6,10 +6,12 @@ import pytest
 
 from simsched.agent.fixed_agent import NoBatchAgent
 from simsched.errors import InputError
-from simsched.model import Cluster, FixedDuration, JobSpec
+from simsched.model import Cluster, JobSpec
+from simsched.model.fixed import FixedDuration
 from simsched.policy import REMAINING_WORK, UndeclaredSignalError
 from simsched.testing.builders import FakeJob, fake_job_view
-from simsched.toolkit import FEATURES, Features, Score
+from simsched.toolkit import Score
+from simsched.toolkit.features import FEATURES, Features
 
 CLUSTER = Cluster.uniform(2, 4)
 

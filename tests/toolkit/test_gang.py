@@ -8,8 +8,9 @@ import pytest
 from simsched.model import ApplicationFacts, Capacity, Cluster, NodeGroup
 from simsched.policy import Reasons, Why
 from simsched.testing.builders import FakeView
-from simsched.toolkit import MOST_FREE, run_in_order
+from simsched.toolkit import run_in_order
 from simsched.toolkit.gang import available_by_type, available_gpus
+from simsched.toolkit.placers import MOST_FREE
 
 CLUSTER = Cluster.of(NodeGroup(2, 4, "v100"), NodeGroup(1, 2, "t4"), NodeGroup(1, 4, "a100"))
 TYPES = ("v100", "v100", "t4", "a100")

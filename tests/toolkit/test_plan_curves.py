@@ -7,7 +7,7 @@ import pytest
 
 from simsched.model import ApplicationFacts, Cluster, JobSpec, NodeGroup
 from simsched.model.plans import Plan
-from simsched.policy import PLANS
+from simsched.policy.signals import PLANS
 from simsched.toolkit import PlanCurves
 
 CLUSTER = Cluster.of(NodeGroup(4, 4, "v100"), NodeGroup(2, 8, "a100"))

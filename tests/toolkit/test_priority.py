@@ -8,7 +8,7 @@ import pytest
 from simsched.model import ApplicationFacts, Capacity, Cluster, JobSpec, NodeGroup
 from simsched.policy import Reasons, Why
 from simsched.testing.builders import FakeView
-from simsched.toolkit import CONSOLIDATED, MOST_FREE
+from simsched.toolkit.placers import CONSOLIDATED, MOST_FREE
 from simsched.toolkit.priority import PriorityScheduler
 
 TWO = Cluster.of(NodeGroup(3, 4, "v100"), NodeGroup(2, 4, "a100"))

@@ -8,7 +8,8 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model import Cluster, NodeGroup
-from simsched.policy import REMAINING_WORK, TRUE_RATES, Place
+from simsched.policy import REMAINING_WORK, Place
+from simsched.policy.signals import TRUE_RATES
 from simsched.testing.builders import FakeView
 from simsched.toolkit.rounds import Grant, keep_places
 from simsched.toolkit.rounds.allocate import Allocator, emptiest

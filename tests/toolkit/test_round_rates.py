@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simsched.model import Site
-from simsched.policy import MEASURED_SPEEDS, TRUE_RATES
+from simsched.policy.signals import MEASURED_SPEEDS, TRUE_RATES
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.rounds.ideal import Fluid, FluidAgent, fill_up
 from simsched.toolkit.rounds.rates import rate_source

@@ -7,7 +7,9 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model import Cluster, NodeGroup
-from simsched.policy import GPU_TYPES, REMAINING_WORK, TRUE_RATES, Reasons, Why
+from simsched.policy import REMAINING_WORK, Reasons, Why
+from simsched.policy.physics import GPU_TYPES
+from simsched.policy.signals import TRUE_RATES
 from simsched.testing.builders import FakeView
 from simsched.toolkit.programs.problem import Pairs, ShareProblem
 from simsched.toolkit.rounds.policy import SharesPolicy, Snapshot

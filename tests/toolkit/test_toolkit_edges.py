@@ -13,9 +13,10 @@ from simsched.errors import InputError
 from simsched.model import ApplicationFacts, BatchLimits, Cluster, JobSpec, NodeGroup
 from simsched.model.placement import Site
 from simsched.model.pool import Pool
-from simsched.policy import MEASURED_SPEEDS, NEXT_ARRIVAL, Reasons, Why
+from simsched.policy import Reasons, Why
+from simsched.policy.signals import MEASURED_SPEEDS, NEXT_ARRIVAL
 from simsched.testing.builders import Applications, fresh_view
-from simsched.toolkit import FEWEST_DOMAINS, run_in_order, type_pools
+from simsched.toolkit import run_in_order, type_pools
 from simsched.toolkit.elastic import (
     place_counts,
     refuse_unknown_counts,
@@ -23,6 +24,7 @@ from simsched.toolkit.elastic import (
     required_limits,
     tell_allocations,
 )
+from simsched.toolkit.placers import FEWEST_DOMAINS
 from simsched.toolkit.programs.baselines import RandomPacking
 from simsched.toolkit.programs.leases import MOST_CHOICES, reserve, reserve_in_order, usable_seconds
 from simsched.toolkit.programs.problem import ShareProblem

@@ -14,12 +14,12 @@ from scipy.optimize import nnls
 from simsched.errors import InputError
 from simsched.model import BatchLimits, Node
 from simsched.model.pool import Pool
-from simsched.toolkit import BEST_FIT, CONSOLIDATED, FEWEST_DOMAINS, PLACERS
+from simsched.toolkit import PLACERS
 from simsched.toolkit.elastic import fixed_batch, share_evenly, usable_gpus
 from simsched.toolkit.gittins import IndexTable, ServiceDistribution, ServiceHistory
 from simsched.toolkit.levels import Levels, start_order
 from simsched.toolkit.node_demand import NodeDemand, nodes_to_wake
-from simsched.toolkit.placers import most_free_among
+from simsched.toolkit.placers import BEST_FIT, CONSOLIDATED, FEWEST_DOMAINS, most_free_among
 from simsched.toolkit.skew import SkewPlacement
 from simsched.toolkit.speed_model import SpeedSample, allocate_by_time, fit_speed
 

@@ -23,7 +23,8 @@ from simsched_policies.kubernetes.kueue.timing import Timing
 import simsched as sim
 from simsched.documents import yaml_text
 from simsched.errors import InputError, input_error
-from simsched.model import Amount, NodeShape
+from simsched.model import NodeShape
+from simsched.model.shape import Amount
 from simsched.reading import read_json
 
 Json = Mapping[str, Any]

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simsched.model import Node, Pod
+from simsched.model import Node
+from simsched.model.shape import Pod
 from simsched.operators.packing import read_published
 from simsched.toolkit.packing.inflation import fill, inflated
 from simsched.toolkit.packing.names import RULES, NodeOrder

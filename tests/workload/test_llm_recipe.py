@@ -5,7 +5,8 @@ import pytest
 from scipy.special import ndtri
 
 from simsched.applications import catalogue
-from simsched.model import Site, consolidated_shape
+from simsched.model import Site
+from simsched.model.placement import consolidated_shape
 from simsched.workload.recipes.llm import STATISTICS
 from simsched.workload.source import WorkloadOptions, make_workload
 

@@ -17,18 +17,13 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.agent import Agent, fixed_agent
-from simsched.model import (
-    Allocation,
-    ApplicationFacts,
-    BatchLimits,
-    JobRequest,
-    Site,
-    clip_to_max,
-    consolidated_shape,
-    split_batch,
-)
-from simsched.policy import REMAINING_WORK, STEP_TIMES, Decision, JobView, Policy, Traits, View
-from simsched.toolkit import TypePool, available_gpus, fixed_batch, place_counts, required_limits, type_pools
+from simsched.model import Allocation, ApplicationFacts, BatchLimits, JobRequest, Site
+from simsched.model.batch import clip_to_max, split_batch
+from simsched.model.placement import consolidated_shape
+from simsched.policy import REMAINING_WORK, Decision, JobView, Policy, Traits, View
+from simsched.policy.signals import STEP_TIMES
+from simsched.toolkit import TypePool, available_gpus, type_pools
+from simsched.toolkit.elastic import fixed_batch, place_counts, required_limits
 
 
 @dataclass

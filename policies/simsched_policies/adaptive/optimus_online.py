@@ -33,34 +33,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.agent import Agent
-from simsched.model import ApplicationFacts, BatchLimits, JobRequest, batch_for_target, consolidated_shape
-from simsched.policy import (
-    LOSSES,
-    MEASURED_SPEEDS,
-    OFFLINE_PROFILES,
-    REMAINING_WORK,
-    STEP_TIMES,
-    Decision,
-    JobView,
-    LossReports,
-    Signal,
-    Traits,
-    View,
-)
-from simsched.toolkit import (
-    DAMPING,
-    FEWEST,
-    SpeedModels,
-    SpeedSample,
-    TypePool,
-    allocate_by_time,
-    available_gpus,
-    fit_convergence,
-    fixed_batch,
-    refuse_without_losses,
-    samples_of,
-    usable_gpus,
-)
+from simsched.model import ApplicationFacts, BatchLimits, JobRequest
+from simsched.model.batch import batch_for_target
+from simsched.model.placement import consolidated_shape
+from simsched.policy import REMAINING_WORK, Decision, JobView, Signal, Traits, View
+from simsched.policy.signals import LOSSES, MEASURED_SPEEDS, OFFLINE_PROFILES, STEP_TIMES, LossReports
+from simsched.toolkit import TypePool, available_gpus, usable_gpus
+from simsched.toolkit.elastic import fixed_batch, refuse_without_losses
+from simsched.toolkit.loss_curves import FEWEST, fit_convergence
+from simsched.toolkit.speed_model import DAMPING, SpeedModels, SpeedSample, allocate_by_time, samples_of
 from simsched_policies.adaptive.optimus import Optimus
 
 #: Reports below which a job is young.

@@ -25,18 +25,12 @@ import numpy as np
 
 from simsched.agent import Agent, UnlearningAgent
 from simsched.errors import input_error
-from simsched.model import (
-    Allocation,
-    ApplicationFacts,
-    BatchChoice,
-    BatchLimits,
-    Cluster,
-    JobRequest,
-    Site,
-    batch_for_target,
-)
-from simsched.policy import MEASURED_SPEEDS, Decision, JobView, Policy, Speed, Traits, Triggers, View
-from simsched.toolkit import TypePool, required_limits, tell_allocations, type_pools
+from simsched.model import Allocation, ApplicationFacts, BatchChoice, BatchLimits, Cluster, JobRequest, Site
+from simsched.model.batch import batch_for_target
+from simsched.policy import Decision, JobView, Policy, Traits, Triggers, View
+from simsched.policy.signals import MEASURED_SPEEDS, Speed
+from simsched.toolkit import TypePool, type_pools
+from simsched.toolkit.elastic import required_limits, tell_allocations
 
 
 class ThroughputAgent(UnlearningAgent):

@@ -23,8 +23,10 @@ import numpy as np
 
 from simsched.errors import InputError, Problem
 from simsched.model import Allocation, Capacity, Cluster, gpus_of
-from simsched.policy import PLANS, Decision, JobView, Place, Policy, Traits, Triggers, View
-from simsched.toolkit import CONSOLIDATED, FEWEST_DOMAINS, PlanCurves
+from simsched.policy import Decision, JobView, Place, Policy, Traits, Triggers, View
+from simsched.policy.signals import PLANS
+from simsched.toolkit import PlanCurves
+from simsched.toolkit.placers import CONSOLIDATED, FEWEST_DOMAINS
 
 
 class _Gift(NamedTuple):

@@ -24,26 +24,19 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.agent import Agent, Prior, Shared, fixed_agent, goodput_agent
-from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, GoodputModel, JobRequest, gpus_of
+from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, gpus_of
+from simsched.model.goodput import GoodputModel
 from simsched.model.plans import Plan
-from simsched.policy import (
-    GOODPUT,
-    GPU_TYPES,
-    OFFLINE_PROFILES,
-    PLANS,
-    Becomes,
-    Decision,
-    JobView,
-    Place,
-    Policy,
-    Traits,
-    View,
-)
-from simsched.toolkit import BEST_FIT, PlanCurves, available_by_type, tell_counts
-from simsched.toolkit.programs import (
+from simsched.policy import Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched.policy.physics import GPU_TYPES
+from simsched.policy.signals import GOODPUT, OFFLINE_PROFILES, PLANS
+from simsched.toolkit import PlanCurves, available_by_type
+from simsched.toolkit.elastic import tell_counts
+from simsched.toolkit.placers import BEST_FIT
+from simsched.toolkit.programs import Floats
+from simsched.toolkit.programs.sia import (
     MOST_GPUS,
     Configuration,
-    Floats,
     bootstrapped,
     choose,
     configurations,

@@ -30,24 +30,12 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import LOSSES, MEASURED_SPEEDS, Decision, JobView, LossReports, Policy, Traits, View
-from simsched.toolkit import (
-    FEWEST,
-    Fit,
-    SpeedModels,
-    TypePool,
-    allocate_by_gain,
-    available_gpus,
-    fit_slaq,
-    fixed_batch,
-    normalised_gain,
-    place_counts,
-    refuse_without_losses,
-    samples_of,
-    share_evenly,
-    type_pools,
-    usable_gpus,
-)
+from simsched.policy import Decision, JobView, Policy, Traits, View
+from simsched.policy.signals import LOSSES, MEASURED_SPEEDS, LossReports
+from simsched.toolkit import TypePool, available_gpus, type_pools, usable_gpus
+from simsched.toolkit.elastic import fixed_batch, place_counts, refuse_without_losses, share_evenly
+from simsched.toolkit.loss_curves import FEWEST, Fit, allocate_by_gain, fit_slaq, normalised_gain
+from simsched.toolkit.speed_model import SpeedModels, samples_of
 
 #: Reports that a fit uses; with the default weights earlier ones weigh less than 5 % of the last.
 _WINDOW = 30

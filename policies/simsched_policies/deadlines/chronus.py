@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.model import Allocation
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, Decline, JobView, Policy, Traits, View
+from simsched.policy import REMAINING_WORK, Becomes, Decision, Decline, JobView, Policy, Traits, View
+from simsched.policy.physics import DEADLINES
 from simsched.toolkit import TypePool, available_gpus, run_in_order, type_pools
 from simsched.toolkit.programs import reserve, usable_seconds
 

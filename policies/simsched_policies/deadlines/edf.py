@@ -16,7 +16,8 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Traits, View
+from simsched.policy import REMAINING_WORK, Becomes, Decision, JobView, Policy, Signal, Traits, View
+from simsched.policy.physics import DEADLINES
 from simsched.toolkit import (
     PLACERS,
     Key,
@@ -25,11 +26,11 @@ from simsched.toolkit import (
     TypePool,
     available_gpus,
     place_consolidated,
-    required_limits,
-    sizes,
     type_pools,
     usable_gpus,
 )
+from simsched.toolkit.deadlines import sizes
+from simsched.toolkit.elastic import required_limits
 
 
 @dataclass

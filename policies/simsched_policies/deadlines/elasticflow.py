@@ -29,24 +29,21 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest, gpus_of
-from simsched.policy import DEADLINES, REMAINING_WORK, Becomes, Decision, Decline, JobView, Policy, Traits, View
-from simsched.toolkit import (
+from simsched.policy import REMAINING_WORK, Becomes, Decision, Decline, JobView, Policy, Traits, View
+from simsched.policy.physics import DEADLINES
+from simsched.toolkit import TypePool, available_gpus, place_consolidated, type_pools, usable_gpus
+from simsched.toolkit.deadlines import (
     Counts,
     DeadlineJob,
-    TypePool,
-    available_gpus,
     in_time,
     keep_promises,
-    place_consolidated,
     plan_all,
     plan_beside,
-    required_limits,
     scale_up,
     share_out,
     sizes,
-    type_pools,
-    usable_gpus,
 )
+from simsched.toolkit.elastic import required_limits
 
 
 @dataclass

@@ -24,7 +24,8 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy import Decision, Policy, Signal, Traits, Triggers, View
-from simsched.toolkit import NodeDemand, PlacerName, nodes_to_wake
+from simsched.toolkit import PlacerName
+from simsched.toolkit.node_demand import NodeDemand, nodes_to_wake
 from simsched_policies.queues.by_key import Fifo, Sjf
 from simsched_policies.queues.qssf import Qssf
 

@@ -21,8 +21,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.model import Allocation, Amount, Capacity, Node, NodeShape, Tenant, gpus_of
-from simsched.policy import JOBS_OF_TENANTS, QUOTAS, Becomes, Decision, JobView, Policy, Reasons, Traits, View, Why
+from simsched.model import Allocation, Capacity, Node, NodeShape, gpus_of
+from simsched.model.shape import Amount
+from simsched.model.tenants import Tenant
+from simsched.policy import Becomes, Decision, JobView, Policy, Reasons, Traits, View, Why
+from simsched.policy.physics import JOBS_OF_TENANTS, QUOTAS
 from simsched.toolkit import PLACERS, PlacerName, available_gpus
 
 

@@ -22,7 +22,8 @@ from simsched.agent import Agent, fixed_agent
 from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Capacity, Cluster, JobRequest, NodeShape, gpus_of
-from simsched.policy import QUOTAS, Becomes, Decision, JobView, Policy, Reasons, Traits, View, Wants, Why
+from simsched.policy import Becomes, Decision, JobView, Policy, Reasons, Traits, View, Wants, Why
+from simsched.policy.physics import QUOTAS
 from simsched.toolkit import PLACERS, PlacerName
 
 _OTHERS = ""

@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.policy import Decision, Policy, Traits, View
-from simsched.toolkit import ANY, PriorityScheduler
+from simsched.toolkit import PriorityScheduler
+from simsched.toolkit.placers import ANY
 
 
 @dataclass

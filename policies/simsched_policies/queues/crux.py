@@ -20,8 +20,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, Cluster, site_of
-from simsched.policy import PLANS, Decision, JobView, Place, Traits, View
+from simsched.model import Allocation, Cluster
+from simsched.model.topology import site_of
+from simsched.policy import Decision, JobView, Place, Traits, View
+from simsched.policy.signals import PLANS
 from simsched_policies.queues.by_key import Fifo
 
 #: The priority of a job's communication (0 is the highest), and its path at each level.

@@ -17,7 +17,8 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.model import Allocation, ApplicationFacts, JobRequest
 from simsched.policy import Decision, Policy, Traits, View
-from simsched.toolkit import available_gpus, place_counts, refuse_unknown_counts, share_evenly, type_pools, usable_gpus
+from simsched.toolkit import available_gpus, type_pools, usable_gpus
+from simsched.toolkit.elastic import place_counts, refuse_unknown_counts, share_evenly
 
 
 @dataclass

@@ -14,8 +14,10 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, Policy, Quantum, Traits, View
-from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler, ServiceHistory
+from simsched.policy import INPUT_FILE, Decision, Policy, Quantum, Traits, View
+from simsched.policy.signals import SERVICE_HISTORY
+from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler
+from simsched.toolkit.gittins import ServiceHistory
 
 
 @dataclass

@@ -15,8 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.policy import JOBS_OF_USERS, Becomes, Decision, JobView, Policy, Traits, View
-from simsched.toolkit import PLACERS, DurationHistory, Key, LearnedDurations, PlacerName, PriorityScheduler
+from simsched.policy import Becomes, Decision, JobView, Policy, Traits, View
+from simsched.policy.physics import JOBS_OF_USERS
+from simsched.toolkit import PLACERS, Key, PlacerName, PriorityScheduler
+from simsched.toolkit.estimates import DurationHistory, LearnedDurations
 
 
 @dataclass

@@ -19,7 +19,8 @@ import numpy as np
 
 from simsched.model import Cluster, Node
 from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Traits, View
-from simsched.toolkit import Recording, available_by_type
+from simsched.toolkit import available_by_type
+from simsched.toolkit.recording import Recording
 from simsched.toolkit.rounds import RoundOptions, Rounds, Seats, Unit
 
 

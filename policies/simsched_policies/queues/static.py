@@ -17,7 +17,7 @@ import numpy as np
 from simsched.agent import Agent, fixed_agent
 from simsched.model import Allocation, ApplicationFacts, BatchLimits, Cluster, JobRequest
 from simsched.policy import Decision, JobView, Policy, Traits, View
-from simsched.toolkit import refuse_unknown_counts
+from simsched.toolkit.elastic import refuse_unknown_counts
 
 
 @dataclass

@@ -35,7 +35,9 @@ import numpy as np
 from simsched.agent import Agent, fixed_agent
 from simsched.model import ApplicationFacts, JobRequest
 from simsched.policy import Decision, JobView, Policy, Traits, View, Wants
-from simsched.toolkit import Key, Levels, PlacementName, PriorityScheduler, SkewPlacement, start_order
+from simsched.toolkit import Key, PriorityScheduler
+from simsched.toolkit.levels import Levels, start_order
+from simsched.toolkit.skew import PlacementName, SkewPlacement
 
 #: Times of crossings are sums of floats; what is due within this is looked at.
 _SLACK_S = 1e-3

@@ -22,18 +22,12 @@ import numpy as np
 
 from simsched.agent import Agent, fixed_agent
 from simsched.model import ApplicationFacts, JobRequest
-from simsched.policy import INPUT_FILE, SERVICE_HISTORY, Decision, JobView, Policy, Traits, View, Wants
-from simsched.toolkit import (
-    IndexTable,
-    Key,
-    Levels,
-    PlacementName,
-    PriorityScheduler,
-    ServiceDistribution,
-    ServiceHistory,
-    SkewPlacement,
-    start_order,
-)
+from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Traits, View, Wants
+from simsched.policy.signals import SERVICE_HISTORY
+from simsched.toolkit import Key, PriorityScheduler
+from simsched.toolkit.gittins import IndexTable, ServiceDistribution, ServiceHistory
+from simsched.toolkit.levels import Levels, start_order
+from simsched.toolkit.skew import PlacementName, SkewPlacement
 
 
 @dataclass

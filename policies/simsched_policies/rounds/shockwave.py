@@ -21,9 +21,11 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.policy import BATCH_RULES, REMAINING_WORK, STEPS, Becomes, Decision, JobView, Policy, Traits, View
+from simsched.policy import REMAINING_WORK, Becomes, Decision, JobView, Policy, Traits, View
+from simsched.policy.physics import BATCH_RULES
+from simsched.policy.signals import STEPS
 from simsched.toolkit import available_gpus, gpu_types, run_in_order
-from simsched.toolkit.programs import (
+from simsched.toolkit.programs.shockwave import (
     Flags,
     PlanJobs,
     PlanOptions,

@@ -33,8 +33,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.policy import GROUPS, REMAINING_WORK, Becomes, Decision, JobView, Policy, Quantum, Traits, View
-from simsched.toolkit import available_gpus, bid_of, finish_time_ratio, least_fair, partial_allocation, run_in_order
+from simsched.policy import REMAINING_WORK, Becomes, Decision, JobView, Policy, Quantum, Traits, View
+from simsched.policy.physics import GROUPS
+from simsched.toolkit import available_gpus, run_in_order
+from simsched.toolkit.auction import bid_of, finish_time_ratio, least_fair, partial_allocation
 
 #: The GPUs by which a waiting application is ranked: all that it can use, or none.
 Waiting = Literal["served", "infinite"]

@@ -24,23 +24,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import NOTHING, Allocation, Capacity, Cluster, Tenant, gpus_of
-from simsched.policy import (
-    GPU_BUSY,
-    GUARANTEED_JOBS,
-    OPPORTUNISTIC_JOBS,
-    SHARED_GPUS,
-    UNPACKED,
-    Becomes,
-    Decision,
-    JobView,
-    Place,
-    Policy,
-    Traits,
-    View,
-    Why,
-)
-from simsched.toolkit import MOST_FREE, GpuMemory, available_gpus, type_pools
+from simsched.model import Allocation, Capacity, Cluster, gpus_of
+from simsched.model.placement import NOTHING
+from simsched.model.tenants import Tenant
+from simsched.policy import Becomes, Decision, JobView, Place, Policy, Traits, View, Why
+from simsched.policy.physics import GUARANTEED_JOBS, OPPORTUNISTIC_JOBS, SHARED_GPUS, UNPACKED
+from simsched.policy.signals import GPU_BUSY
+from simsched.toolkit import GpuMemory, available_gpus, type_pools
+from simsched.toolkit.placers import MOST_FREE
 
 
 @dataclass

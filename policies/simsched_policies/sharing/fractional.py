@@ -18,8 +18,10 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from simsched.arithmetic import ordered_sum
-from simsched.model import SLACK, Allocation, Capacity, usual_requests
-from simsched.policy import GPU_PARTS, Becomes, Decision, JobView, Place, Policy, Traits, View, Why
+from simsched.model import Allocation, Capacity
+from simsched.model.shape import SLACK, usual_requests
+from simsched.policy import Becomes, Decision, JobView, Place, Policy, Traits, View, Why
+from simsched.policy.physics import GPU_PARTS
 from simsched.toolkit import PLACERS, PlacerName
 
 

@@ -24,21 +24,12 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Cluster
-from simsched.policy import (
-    BUSY_GPUS,
-    GPU_BUSY,
-    SHARED_GPUS,
-    UNPACKED,
-    Action,
-    Becomes,
-    Decision,
-    JobView,
-    Place,
-    Policy,
-    Traits,
-    View,
-)
-from simsched.toolkit import DurationHistory, GpuMemory, LearnedDurations, TypePool, most_free_among, type_pools
+from simsched.policy import Action, Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched.policy.physics import BUSY_GPUS, SHARED_GPUS, UNPACKED
+from simsched.policy.signals import GPU_BUSY
+from simsched.toolkit import GpuMemory, TypePool, type_pools
+from simsched.toolkit.estimates import DurationHistory, LearnedDurations
+from simsched.toolkit.placers import most_free_among
 
 _HOUR_S = 3600
 _MOST_SHARED_GPUS = 8

@@ -24,23 +24,12 @@ import numpy as np
 from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity
 from simsched.model.colocation import StageInterleaving
-from simsched.policy import (
-    REMAINING_WORK,
-    SHARED_GPUS,
-    STAGE_TIMES,
-    STAGES,
-    Action,
-    Becomes,
-    Decision,
-    JobView,
-    Place,
-    Policy,
-    Traits,
-    View,
-    Wants,
-)
-from simsched.toolkit import MOST_FREE, TypePool, type_pools
+from simsched.policy import REMAINING_WORK, Action, Becomes, Decision, JobView, Place, Policy, Traits, View, Wants
+from simsched.policy.physics import SHARED_GPUS, STAGES
+from simsched.policy.signals import STAGE_TIMES
+from simsched.toolkit import TypePool, type_pools
 from simsched.toolkit.grouping import Rules, efficiency, merge_by_matching, placement_order, take
+from simsched.toolkit.placers import MOST_FREE
 
 _MOST = 4
 _RESOURCES = 3

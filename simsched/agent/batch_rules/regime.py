@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from simsched.agent.batch_rules.rules import BatchMetrics, BatchState
-from simsched.model import BatchRegimes
+from simsched.model.regimes import BatchRegimes
 
 
 @dataclass(frozen=True)

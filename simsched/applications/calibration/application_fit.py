@@ -19,15 +19,12 @@ from simsched.applications.published import APPLICATIONS, POLLUX_BOUNDS, Publish
 from simsched.applications.tuned_requests import configurations
 from simsched.errors import input_error
 from simsched.files import write_text
-from simsched.model import (
-    FittedApplication,
-    MeasuredApplication,
-    SevenParameters,
-    StepTime,
-    ThroughputParams,
-    Training,
-    efficiency,
-)
+from simsched.model.application import StepTime
+from simsched.model.fitted import FittedApplication, Training
+from simsched.model.goodput import efficiency
+from simsched.model.measured import MeasuredApplication
+from simsched.model.step_model import SevenParameters
+from simsched.model.throughput import ThroughputParams
 
 Floats = NDArray[np.float64]
 

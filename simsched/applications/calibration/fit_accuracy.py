@@ -14,7 +14,10 @@ from simsched.applications.calibration.step_fit import Measured, step_errors
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.measurements import read_folder
 from simsched.errors import input_error
-from simsched.model import Application, FittedApplication, MeasuredApplication, SevenParameters, StepModel
+from simsched.model import Application
+from simsched.model.fitted import FittedApplication
+from simsched.model.measured import MeasuredApplication
+from simsched.model.step_model import SevenParameters, StepModel
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from simsched.applications.calibration.bends import cheapest_bends
 from simsched.applications.published import LossMetric
-from simsched.model import LossCurve, MeasuredApplication
+from simsched.model.application import LossCurve
+from simsched.model.measured import MeasuredApplication
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.applications.calibration.bends import cheapest_bends
-from simsched.model import MeasuredApplication, NoiseCurve
+from simsched.model.fitted import NoiseCurve
+from simsched.model.measured import MeasuredApplication
 
 Floats = NDArray[np.float64]
 

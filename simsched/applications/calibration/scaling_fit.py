@@ -9,15 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.applications.calibration.bends import cheapest_bends
-from simsched.model import (
-    MeasuredApplication,
-    PlacementModel,
-    Placements,
-    ScalingCurve,
-    Site,
-    consolidated_shape,
-    micro_batches,
-)
+from simsched.model import Site
+from simsched.model.batch import micro_batches
+from simsched.model.measured import MeasuredApplication
+from simsched.model.placement import consolidated_shape
+from simsched.model.scaling import ScalingCurve
+from simsched.model.step_model import PlacementModel, Placements
 
 Floats = NDArray[np.float64]
 

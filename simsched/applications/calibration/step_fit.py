@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.model import MeasuredApplication, PlacementClass, PlacementModel, Placements, StepModel
+from simsched.model.measured import MeasuredApplication
+from simsched.model.step_model import PlacementClass, PlacementModel, Placements, StepModel
 
 Floats = NDArray[np.float64]
 

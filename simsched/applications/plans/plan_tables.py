@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from simsched.errors import InputError, Problem, input_error, tell
-from simsched.model import Shape
+from simsched.model.placement import Shape
 from simsched.model.plans import Plan, PlannedModel, TabledModel, morphling_plan
 from simsched.reading import number, read_records
 from simsched.words import counted

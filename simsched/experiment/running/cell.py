@@ -25,28 +25,18 @@ from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memo
 from simsched.experiment.running.store import Store
 from simsched.experiment.task import Task
 from simsched.experiment.tuning import TrialApplications, Tuner
-from simsched.model import Application, ApplicationSource, JobSpec, LossCurve, values_of
+from simsched.model import Application, ApplicationSource, JobSpec
+from simsched.model.application import LossCurve
+from simsched.model.job import values_of
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
-from simsched.results import (
-    LOSSES_FILE,
-    MANIFEST_FILE,
-    SUMMARY_FILE,
-    TABLES,
-    TRIALS_FILE,
-    Feature,
-    LossTable,
-    Power,
-    TableWriter,
-    json_text,
-    read_json,
-    seal,
-    summarise_folder,
-    summary_definition,
-    write_json,
-    write_losses,
-    write_trials,
-)
+from simsched.results import TABLES, Feature, TableWriter, read_json, summarise_folder
+from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
+from simsched.results.metric import LossTable, Power
+from simsched.results.quality import LOSSES_FILE, write_losses
+from simsched.results.sheets import TRIALS_FILE, write_trials
+from simsched.results.stored import summary_definition
+from simsched.results.writer import json_text, write_json
 
 NO_LIMITS = Limits()
 #: The files that simsched writes into a cell's folder; a policy may add others.

@@ -13,7 +13,7 @@ from typing import Any
 from simsched.experiment.grid import Grid, GridCell
 from simsched.experiment.results_name import had_to_be_given
 from simsched.experiment.validation import Experiment
-from simsched.results import read_curves
+from simsched.results.sheets import read_curves
 from simsched.version import __version__
 
 _PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")

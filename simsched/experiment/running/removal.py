@@ -17,7 +17,8 @@ from typing import Any
 from simsched.errors import InputError
 from simsched.experiment.running.cell import OWN_FILES
 from simsched.experiment.running.store import Store
-from simsched.results import MANIFEST_FILE, RUN_FILE
+from simsched.results import RUN_FILE
+from simsched.results.integrity import MANIFEST_FILE
 
 #: A key is the start of a SHA-256.
 _KEY = re.compile(r"[0-9a-f]{20,64}")

@@ -19,7 +19,8 @@ from simsched.experiment.running.outcome import Outcome, run_to_outcome
 from simsched.experiment.running.pool import run_in_pool
 from simsched.experiment.running.sharded import run_in_shards
 from simsched.experiment.running.store import Store
-from simsched.results import RUN_FILE, write_json
+from simsched.results import RUN_FILE
+from simsched.results.writer import write_json
 
 
 @dataclass(frozen=True)

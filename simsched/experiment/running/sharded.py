@@ -22,8 +22,11 @@ from simsched.experiment.running.outcome import Outcome, outcome_of
 from simsched.experiment.running.store import Store
 from simsched.experiment.stored_jobs import StoredJobs
 from simsched.experiment.task import Task, key_of
-from simsched.model import JobSpec, values_of
-from simsched.results import MANIFEST_FILE, Part, error_of_cutting, join_tables, read_json, read_table
+from simsched.model import JobSpec
+from simsched.model.job import values_of
+from simsched.results import read_json, read_table
+from simsched.results.integrity import MANIFEST_FILE
+from simsched.results.writer import Part, error_of_cutting, join_tables
 
 #: The folder of shards during a run.
 _SHARDS = ".shards"

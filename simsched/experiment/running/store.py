@@ -15,7 +15,7 @@ from pathlib import Path
 
 from simsched.errors import InputError, input_error
 from simsched.files import sync
-from simsched.results import quick_fault
+from simsched.results.integrity import quick_fault
 from simsched.stops import removed_after
 
 try:

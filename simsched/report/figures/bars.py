@@ -11,7 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, styled
 from simsched.report.units import HOUR_S, Shown, number, shown_unit, time_unit
-from simsched.results import By, Row, Run, by_group, find_metric
+from simsched.results import Row, Run, find_metric
+from simsched.results.analyses import By, by_group
 
 _COLUMNS = ["policy", "metric", "unit", "mean", "low", "high", "seeds", "published"]
 #: More panels than these do not fit side by side on a page.

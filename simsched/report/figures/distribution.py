@@ -21,7 +21,7 @@ from simsched.report.figures.style import (
     styled,
 )
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S
-from simsched.results import CurvePoint
+from simsched.results.sheets import CurvePoint
 from simsched.words import duration
 
 _POINTS = 400

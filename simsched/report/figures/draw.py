@@ -46,19 +46,10 @@ from simsched.report.figures.sweep import (
     sweep_map,
     sweep_ratios,
 )
-from simsched.results import (
-    HELD_COLUMNS,
-    OCCUPANCY_COLUMNS,
-    Cell,
-    Columns,
-    Row,
-    Run,
-    comparison,
-    node_sizes,
-    read_trials,
-    row_name,
-    short_keys,
-)
+from simsched.results import Cell, Columns, Row, Run, comparison
+from simsched.results.compare import row_name, short_keys
+from simsched.results.sheets import read_trials
+from simsched.results.stays import HELD_COLUMNS, OCCUPANCY_COLUMNS, node_sizes
 
 #: More rows than this (policies times sweep points) are indistinguishable in one figure.
 MOST_ROWS = 8

@@ -25,21 +25,11 @@ from simsched.report.figures.style import (
 )
 from simsched.report.figures.sweep import jct_parts, parts_data
 from simsched.report.units import time_unit
-from simsched.results import (
-    LIFE_COLUMNS as PROGRESS_COLUMNS,
-    QUALITY_COLUMNS,
-    Cell,
-    CurvePoint,
-    Life,
-    Row,
-    Run,
-    describe,
-    has_predictions,
-    lives,
-    prediction_errors,
-    read_fairness,
-    read_losses,
-)
+from simsched.results import Cell, Row, Run
+from simsched.results.analyses import has_predictions, prediction_errors
+from simsched.results.fairness import describe, read_fairness
+from simsched.results.quality import LIFE_COLUMNS as PROGRESS_COLUMNS, QUALITY_COLUMNS, Life, lives, read_losses
+from simsched.results.sheets import CurvePoint
 
 _BINS = 60
 _SHARES = (0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)

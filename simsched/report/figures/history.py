@@ -15,7 +15,9 @@ from matplotlib.axes import Axes
 
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, ramp_looks, styled
 from simsched.report.units import DAY_S
-from simsched.results import Cell, CurvePoint, Estimate, Run, estimate, short_keys
+from simsched.results import Cell, Estimate, Run, estimate
+from simsched.results.compare import short_keys
+from simsched.results.sheets import CurvePoint
 
 #: Names of the point of a sweep at which published changes hold.
 _PUBLISHED_AT = ("", "load 1", "load 1.0")

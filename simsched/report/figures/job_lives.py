@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from simsched.errors import input_error
 from simsched.report.figures.style import PALETTE, Drawn, Look, legend_above, looks, new_figure, plain_log, styled
 from simsched.report.units import HOUR_S, time_unit
-from simsched.results import CurvePoint, integrals
+from simsched.results.metric import integrals
+from simsched.results.sheets import CurvePoint
 
 #: The required columns of `allocations`.
 LIFE_COLUMNS = ("job_id", "start_s", "end_s", "gpus", "batch_size", "efficiency", "restarting")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from simsched.report.figures.lettering import label_text
 from simsched.report.figures.style import Drawn, Look, looks, new_figure, styled
 from simsched.report.league import classes
-from simsched.results import LeagueTable, Standings, beside_the_bound
+from simsched.results.league import LeagueTable, Standings, beside_the_bound
 
 #: More lines than these are indistinguishable in a panel.
 _MOST_LINES = 8

@@ -18,7 +18,9 @@ from simsched.artifacts import QUOTAS_FILE, QuotaRow
 from simsched.reading import read_records
 from simsched.report.figures.style import REST, Drawn, area_colours, legend_above, new_figure, styled
 from simsched.report.units import Shown, time_unit
-from simsched.results import OFF, Cell, Row, Run, Stay, colour_groups, integrals, outages_told, stays, waiting_by
+from simsched.results import Cell, Row, Run
+from simsched.results.metric import integrals
+from simsched.results.stays import OFF, Stay, colour_groups, outages_told, stays_of, waiting_by
 
 #: More nodes than this are indistinguishable on a page.
 MOST_NODES = 32
@@ -58,7 +60,7 @@ def occupancy(
     shown = list(nodes[:MOST_NODES])
     by, groups = _common_groups(cells)
     colours = area_colours(sorted(set(groups.values())))
-    found = {label: stays(intervals, jobs, len(shown)) for label, (jobs, intervals) in cells.items()}
+    found = {label: stays_of(intervals, jobs, len(shown)) for label, (jobs, intervals) in cells.items()}
     last_s = max((stay.end_s for own in found.values() for stay in own), default=1.0)
     unit = time_unit(last_s)
     out_of_use = _kinds(outages)

@@ -13,7 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from simsched.report.figures.distribution import duration_axis, share_within
 from simsched.report.figures.style import BAND_ALPHA, PALETTE, Drawn, legend_above, looks, new_figure, styled
 from simsched.report.units import DAY_S, HOUR_S, time_unit
-from simsched.results import SIZES, Estimate
+from simsched.results import Estimate
+from simsched.results.analyses import SIZES
 
 #: Colours of the verdicts, distinct without red and green.
 _COLOURS = {"gains": "#0072B2", "loses": "#D55E00", "as before": "#808080"}

@@ -23,7 +23,9 @@ from simsched.report.figures.style import (
     styled,
 )
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, time_unit
-from simsched.results import Columns, CurvePoint, Floats, held_between_rounds, integrals
+from simsched.results import Columns
+from simsched.results.metric import Floats, held_between_rounds, integrals
+from simsched.results.sheets import CurvePoint
 from simsched.words import duration
 
 _MOST_BINS = 60

@@ -12,7 +12,8 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.image import AxesImage
 
 from simsched.report.figures.style import Drawn, new_figure, styled
-from simsched.results import Run, pair_speeds
+from simsched.results import Run
+from simsched.results.analyses import pair_speeds
 
 #: Up to this many kinds of jobs, every cell of the map shows its number.
 _MOST_NUMBERS = 30

@@ -14,7 +14,8 @@ from simsched.report.figures.bars import bar_data, metric_bars
 from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, styled
 from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, sweep_lines, value_axis, values_in_order
 from simsched.report.units import number, time_unit
-from simsched.results import Replica, Row, Run
+from simsched.results import Row, Run
+from simsched.results.compare import Replica
 
 #: The metrics, one row of panels each; ratios if there is a reference, because seeds differ more than agents.
 METRICS = ("jct_mean_ratio", "jct_mean_s", "statistical_efficiency")

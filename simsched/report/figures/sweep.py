@@ -23,7 +23,9 @@ from simsched.report.figures.style import (
     styled,
 )
 from simsched.report.units import number, shown_unit
-from simsched.results import Row, find_metric, ratio, reference_of, row_name
+from simsched.results import Row, find_metric
+from simsched.results.compare import reference_of, row_name
+from simsched.results.statistics import ratio
 from simsched.words import duration
 
 #: Inches, to fit a page.

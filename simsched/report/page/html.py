@@ -23,7 +23,8 @@ from simsched.report.page.interactive import occupancy_of
 from simsched.report.page.template import filled, page_of
 from simsched.report.table import TextTable
 from simsched.report.tables import comparison_table, difference_table, runs_tables, seeds_table
-from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences, row_name
+from simsched.results import Cell, Reproduction, Row, Run, comparison, paired_differences
+from simsched.results.compare import row_name
 from simsched.words import counted
 
 #: The number of jobs listed in the details of a policy.

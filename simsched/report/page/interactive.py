@@ -11,7 +11,8 @@ from markupsafe import Markup
 from simsched.outlets import html_data
 from simsched.report.figures.draw import placements
 from simsched.report.figures.style import REST, area_colours
-from simsched.results import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, Cell, Row, colour_groups, node_sizes, stays
+from simsched.results import Cell, Row
+from simsched.results.stays import HELD_COLUMNS, OCCUPANCY_COLUMNS, OFF, colour_groups, node_sizes, stays_of
 
 #: More than these make a page slow.
 _MOST_POLICIES = 8
@@ -75,7 +76,7 @@ def occupancy_of(rows: Sequence[Row]) -> Occupancy | None:
 
 def _panel(cell: Cell, nodes: int, places: dict[str, int], last: int) -> dict[str, Any]:
     jobs = cell.table("jobs", ["job_id", *_JOB_FACTS])
-    found = stays(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
+    found = stays_of(cell.table("allocations", HELD_COLUMNS), jobs, nodes)
     waits = cell.waits
     return {
         "jobs": {row[0]: [*row[1:], waits.get(row[0], "")] for row in jobs.astype(object).itertuples(index=False)},

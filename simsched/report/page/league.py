@@ -21,7 +21,7 @@ from simsched.report.league import (
 )
 from simsched.report.page.template import filled, page_of
 from simsched.report.table import TextTable
-from simsched.results import LeagueTable, standings
+from simsched.results.league import LeagueTable, standings
 
 #: How a policy was checked: its name; kinds of check, results and places; and its differences from its paper.
 Evidence = tuple[str, Sequence[tuple[str, str, str]], str]

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.jit import leaf
-from simsched.model import GPU_MILLI, Node, Pod, Room
+from simsched.model import Node
+from simsched.model.capacity import Room
+from simsched.model.shape import GPU_MILLI, Pod
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -16,7 +16,8 @@ from simsched.agent import Agent, Lease, LeasingAgent, UnlearningAgent
 from simsched.arithmetic import ordered_sum, times
 from simsched.errors import input_error
 from simsched.model import Allocation, BatchChoice, Site
-from simsched.policy import REMAINING_WORK, TRUE_RATES, Decision, JobView, Place, View
+from simsched.policy import REMAINING_WORK, Decision, JobView, Place, View
+from simsched.policy.signals import TRUE_RATES
 from simsched.toolkit.programs.problem import Floats, ShareProblem
 from simsched.toolkit.rounds.allocate import emptiest
 

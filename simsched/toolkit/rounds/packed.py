@@ -15,7 +15,9 @@ import numpy as np
 
 from simsched.errors import input_error
 from simsched.model import Cluster
-from simsched.policy import PAIR_SPEEDS, SHARED_GPUS, Becomes, JobView, PairSpeeds, Signal, Traits, View
+from simsched.policy import Becomes, JobView, Signal, Traits, View
+from simsched.policy.physics import SHARED_GPUS
+from simsched.policy.signals import PAIR_SPEEDS, PairSpeeds
 from simsched.toolkit.programs.problem import ShareProblem, pairs_of_kinds
 from simsched.toolkit.rounds.policy import SharesPolicy
 

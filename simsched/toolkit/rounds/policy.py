@@ -15,9 +15,7 @@ from simsched.agent import Agent
 from simsched.errors import input_error
 from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy import (
-    GPU_TYPES,
     REMAINING_WORK,
-    TRUE_RATES,
     Becomes,
     Decision,
     JobView,
@@ -29,6 +27,8 @@ from simsched.policy import (
     Wants,
     Why,
 )
+from simsched.policy.physics import GPU_TYPES
+from simsched.policy.signals import TRUE_RATES
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.rounds.allocate import Allocator
 from simsched.toolkit.rounds.ideal import Fluid, fill_up

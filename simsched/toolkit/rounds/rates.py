@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.arithmetic import exp, log, ordered_sum
-from simsched.policy import MEASURED_SPEEDS, TRUE_RATES, JobView, Signal
+from simsched.policy import JobView, Signal
+from simsched.policy.signals import MEASURED_SPEEDS, TRUE_RATES
 
 Floats = npt.NDArray[np.float64]
 

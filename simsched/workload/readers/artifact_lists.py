@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simsched.model import JobSpec, StageProfile
+from simsched.model import JobSpec
+from simsched.model.job import StageProfile
 from simsched.model.plans import Plan, morphling_plan
 from simsched.workload.readers.format import Head
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from simsched.errors import input_error
 from simsched.keys import key
-from simsched.model import JobSpec, Setting, TabulatedModel
+from simsched.model import JobSpec
+from simsched.model.tabulated import Setting, TabulatedModel
 from simsched.workload.gavel.generator import GavelMix, generate_jobs
 from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob, Kind, split_template
 from simsched.workload.recipes.recipe import Ingredients, jobs_key

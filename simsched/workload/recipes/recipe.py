@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from simsched.keys import key
-from simsched.model import JobSpec, TabulatedModel
+from simsched.model import JobSpec
+from simsched.model.tabulated import TabulatedModel
 from simsched.workload.trace import Trace
 
 Configurations = Mapping[str, Sequence[tuple[int, int]]]

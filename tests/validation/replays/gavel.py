@@ -19,8 +19,10 @@ from simsched_policies.rounds.gavel.baselines import AlloX, GavelFifo
 from simsched_policies.rounds.gavel.programs import FinishTimeFairness, Makespan, MaxMin
 
 from simsched.agent import Agent, Lease, LeasingAgent, UnlearningAgent
-from simsched.model import NO_BATCH, ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
-from simsched.policy import CANCEL, REMAINING_WORK, TRUE_RATES, Decision, JobView, Signal, Triggers, View
+from simsched.model import ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
+from simsched.model.application import NO_BATCH
+from simsched.policy import CANCEL, REMAINING_WORK, Decision, JobView, Signal, Triggers, View
+from simsched.policy.signals import TRUE_RATES
 from simsched.toolkit.rounds import Grant, SharesPolicy, Snapshot, Unit
 
 #: GPU types in the order in which they are filled.

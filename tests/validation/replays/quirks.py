@@ -17,7 +17,8 @@ from simsched_policies.adaptive.pollux.search import (
 )
 from simsched_policies.adaptive.pollux.tables import most_gpus_for_batch
 
-from simsched.policy import GOODPUT, JobView
+from simsched.policy import JobView
+from simsched.policy.signals import GOODPUT
 from simsched.toolkit import TypePool
 
 

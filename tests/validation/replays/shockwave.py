@@ -20,20 +20,12 @@ from simsched_policies.rounds.shockwave import Outlook, Planner
 from simsched.agent import Agent, Lease, LeasingAgent, Measurement
 from simsched.agent.batch_rules import NOTHING_MEASURED, Accordion, BatchRule, BatchState, NoiseSchedule
 from simsched.errors import input_error
-from simsched.model import (
-    ApplicationFacts,
-    BatchChoice,
-    BatchRegimes,
-    Cluster,
-    JobRequest,
-    Site,
-    Steps,
-    epoch_of,
-    rescaled,
-)
-from simsched.policy import STEPS, Decision, JobView, StepCounts, Traits, Triggers, View
-from simsched.toolkit import play
-from simsched.toolkit.programs import PlanOptions, expected_profile
+from simsched.model import ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
+from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
+from simsched.policy import Decision, JobView, Traits, Triggers, View
+from simsched.policy.signals import STEPS, StepCounts
+from simsched.toolkit.programs.shockwave import PlanOptions, expected_profile
+from simsched.toolkit.recording import play
 from simsched.toolkit.rounds import Grant, Unit
 
 #: A micro-task shorter than a round by this much is not charged for a restart.

@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 
 from simsched.agent import Agent, TypeReport, check_noise
 from simsched.model import Allocation, ApplicationFacts, JobRequest
-from simsched.policy import GOODPUT, INPUT_FILE, Decision, JobView, Policy, Signal, Traits, View
-from simsched.toolkit import TypePool, tell_allocations, type_pools
+from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Traits, View
+from simsched.policy.signals import GOODPUT
+from simsched.toolkit import TypePool, type_pools
+from simsched.toolkit.elastic import tell_allocations
 from simsched_policies.adaptive.pollux.priors import PriorSource
 from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,

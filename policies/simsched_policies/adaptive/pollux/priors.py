@@ -21,7 +21,8 @@ from simsched.agent import (
     read_pool,
 )
 from simsched.model import ApplicationFacts, BatchLimits, JobRequest
-from simsched.policy import EARLIER_RUNS, FINISHED_JOBS, OFFLINE_PROFILES, JobView, Signal
+from simsched.policy import JobView, Signal
+from simsched.policy.signals import EARLIER_RUNS, FINISHED_JOBS, OFFLINE_PROFILES
 
 Source = Literal["none", "offline", "pool"]
 

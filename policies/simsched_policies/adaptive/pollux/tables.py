@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simsched.agent import GoodputReport
-from simsched.model import BatchLimits, GoodputModel
+from simsched.model import BatchLimits
+from simsched.model.goodput import GoodputModel
 from simsched.policy import JobView
 
 Floats = NDArray[np.float64]

@@ -21,11 +21,10 @@ import numpy as np
 
 from simsched.agent import Agent
 from simsched.errors import input_error, nearest
-from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Tenant, gpus_of
+from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
+from simsched.model.tenants import Tenant
 from simsched.policy import (
     INPUT_FILE,
-    JOBS_OF_TENANTS,
-    QUOTAS,
     Action,
     Becomes,
     Decision,
@@ -38,6 +37,7 @@ from simsched.policy import (
     Wants,
     Why,
 )
+from simsched.policy.physics import JOBS_OF_TENANTS, QUOTAS
 from simsched_policies.kubernetes.kai.board import Board
 from simsched_policies.kubernetes.kai.division import UsageWindow
 from simsched_policies.kubernetes.kai.model import (

@@ -16,11 +16,12 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from simsched.model import NOTHING, Allocation, Capacity, Cluster, NodeShape, Tenant
+from simsched.model import Allocation, Capacity, Cluster, NodeShape
+from simsched.model.placement import NOTHING
+from simsched.model.tenants import Tenant
 from simsched.policy import (
     CANCEL,
     INPUT_FILE,
-    QUOTAS,
     Becomes,
     Decision,
     JobView,
@@ -32,6 +33,7 @@ from simsched.policy import (
     Wants,
     Why,
 )
+from simsched.policy.physics import QUOTAS
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.kubernetes.kueue.cycle import Entry, Pending, Rules, admit, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.desk import Desk

@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from simsched.model import JobRequest, Tenant
+from simsched.model import JobRequest
+from simsched.model.tenants import Tenant
 from simsched_policies.production.slurm.options import AMOUNTS, Account, Caps, Limits, Partition, Qos
 
 Ints = npt.NDArray[np.int64]

@@ -18,11 +18,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from simsched.model import Allocation, Capacity, JobRequest, Tenant
+from simsched.model import Allocation, Capacity, JobRequest
+from simsched.model.tenants import Tenant
 from simsched.policy import (
     CANCEL,
-    PLANNED_OUTAGES,
-    TIME_LIMITS,
     Action,
     Becomes,
     Decision,
@@ -37,6 +36,8 @@ from simsched.policy import (
     Wants,
     Why,
 )
+from simsched.policy.physics import TIME_LIMITS
+from simsched.policy.signals import PLANNED_OUTAGES
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import NEVER, Cycle, Ints, greedy
 from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, Conditions, LongestRun, amounts_of

@@ -38,7 +38,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from simsched.errors import input_error
-from simsched.policy import DEADLINES, JOBS_OF_TENANTS, REMAINING_WORK, Becomes, Signal, Traits
+from simsched.policy import REMAINING_WORK, Becomes, Signal, Traits
+from simsched.policy.physics import DEADLINES, JOBS_OF_TENANTS
 from simsched.toolkit.programs import (
     Elapsed,
     Entities,

@@ -33,20 +33,9 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
-from simsched.policy import (
-    GPU_BUSY,
-    MEASURED_SPEEDS,
-    SHARED_GPUS,
-    UNPACKED,
-    Action,
-    Decision,
-    JobView,
-    Place,
-    Policy,
-    Quantum,
-    Traits,
-    View,
-)
+from simsched.policy import Action, Decision, JobView, Place, Policy, Quantum, Traits, View
+from simsched.policy.physics import SHARED_GPUS, UNPACKED
+from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
 from simsched.toolkit import usable_gpus
 from simsched_policies.sharing.gandiva.homes import Fit, Homes
 from simsched_policies.sharing.gandiva.on_trial import Pairs

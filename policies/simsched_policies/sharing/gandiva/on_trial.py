@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from simsched.model import Allocation, Cluster, Site, site_of
-from simsched.policy import GPU_BUSY, MEASURED_SPEEDS, JobView, View
+from simsched.model import Allocation, Cluster, Site
+from simsched.model.topology import site_of
+from simsched.policy import JobView, View
+from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
 from simsched.toolkit import GpuMemory
 
 

@@ -21,18 +21,8 @@ import numpy as np
 from simsched.agent import Agent, Lease, LeasingAgent, NoBatchAgent
 from simsched.errors import input_error
 from simsched.model import ApplicationFacts, Cluster, JobRequest, Site
-from simsched.policy import (
-    CANCEL,
-    COMING_JOBS,
-    RECORDED_DURATION,
-    STEPS,
-    Decision,
-    JobView,
-    Policy,
-    Traits,
-    Triggers,
-    View,
-)
+from simsched.policy import CANCEL, Decision, JobView, Policy, Traits, Triggers, View
+from simsched.policy.signals import COMING_JOBS, RECORDED_DURATION, STEPS
 from simsched.toolkit import place_consolidated
 
 #: The artifact's `scheduling_slot`.

@@ -18,7 +18,8 @@ import numpy as np
 from simsched.agent import Agent, Lease, LeasingAgent, NoBatchAgent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, Site
-from simsched.policy import RECORDED_DURATION, REMAINING_WORK, Action, Decision, Policy, Traits, View
+from simsched.policy import REMAINING_WORK, Action, Decision, Policy, Traits, View
+from simsched.policy.signals import RECORDED_DURATION
 
 #: The changes of a decision.
 Jobs = dict[str, Allocation | Action]

@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from simsched.model import Allocation, Cluster
 from simsched.model.colocation import group_s
-from simsched.policy import INPUT_FILE, NEXT_ARRIVAL, JobView, Place, Traits, View
-from simsched.toolkit import play
+from simsched.policy import INPUT_FILE, JobView, Place, Traits, View
+from simsched.policy.signals import NEXT_ARRIVAL
 from simsched.toolkit.grouping import exact_matching, groups as grouping
+from simsched.toolkit.recording import play
 
 from .books import ALONE, TOLERANCE_S, Account, Artifact, Jobs, first_fit
 from .recorded import Matchings

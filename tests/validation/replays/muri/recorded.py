@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from simsched.toolkit import Recording
 from simsched.toolkit.grouping import exact_matching
+from simsched.toolkit.recording import Recording
 
 #: Two matchings whose weights differ by at most this share both have maximum weight.
 _SAME = 1e-9
