@@ -11,7 +11,8 @@ import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NoReturn, TextIO, cast
 
@@ -32,8 +33,12 @@ MOST_WHOLE = 2**53
 #: Checking each object of a large log would take half as long as parsing it.
 MOST_LOOKED_INTO = 4 << 20
 
+#: The years of times, such that seconds since 1970 and any offset from UTC stay in Python's range.
+_FIRST_YEAR, _LAST_YEAR = 1970, 2286
 _CHUNK = 1 << 20
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+#: Half a character (a lone surrogate), which no file can hold, and how JSON may write one.
+HALF_CHARACTER, _HALF_WRITTEN = re.compile(r"[\ud800-\udfff]"), re.compile(r"\\u[dD][89a-fA-F]")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DAMAGE = (OSError, EOFError, zlib.error, UnicodeDecodeError)
 #: A CSV row: its line and its cells by column.
@@ -126,6 +131,8 @@ def parse_json(text: str, where: object, remedy: str = "") -> Any:
         raise input_error(where, str(error), "mend the file") from None
     if small and _depth(value) > MOST_DEPTH:
         raise deep
+    if _HALF_WRITTEN.search(text) and HALF_CHARACTER.search(json.dumps(value, ensure_ascii=False)):
+        raise input_error(where, "holds half a character (a lone surrogate)", "write the whole character")
     return value
 
 
@@ -218,6 +225,15 @@ def whole_number(text: object, what: str, *, least: int = 0, most: int = MOST_WH
     if len(written) <= MOST_DIGITS and _WHOLE.fullmatch(written) and least <= (value := int(written)) <= most:
         return value
     raise ValueError(f"{what} is '{written:.40}'; give a whole number{_range(least, most)}")
+
+
+def moment(text: object, what: str) -> datetime:
+    """Return the time that a text writes as in 2026-01-31T12:00:00Z, from 1970 to 2286; raises as `number`."""
+    written = str(text).strip()
+    with suppress(ValueError):
+        if _FIRST_YEAR <= (found := datetime.fromisoformat(written)).year <= _LAST_YEAR:
+            return found
+    raise ValueError(f"{what} is '{written:.40}'; write a time as in 2026-01-31T12:00:00Z")
 
 
 def _range(least: float, most: float) -> str:

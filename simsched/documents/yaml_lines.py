@@ -17,7 +17,7 @@ import yaml
 
 from simsched.errors import InputError, Problem, input_error
 from simsched.paths import data_folder
-from simsched.reading import read_text
+from simsched.reading import HALF_CHARACTER, read_text
 
 #: The limits of a document: its size, how deep it nests, how many values it has when every alias is written out, and
 #: how large a whole number may be (all smaller ones are exact as floats).
@@ -264,6 +264,13 @@ class _Reader:
         if isinstance(value, str) and "\0" in value:  # no file name may, and systems raise different errors
             place = f"the text at '{name}'" if name else "the text"
             self.problems.append(Problem(self.file, f"{place} holds the character NUL", "take it out", _line(node)))
+        if isinstance(value, str) and HALF_CHARACTER.search(value):
+            place = f"the text at '{name}'" if name else "the text"
+            message = f"{place} holds half a character (a lone surrogate)"
+            self.problems.append(Problem(self.file, message, "write the whole character", _line(node)))
+        if not isinstance(value, str | int | float | None):
+            message = f"the value at '{name}' has a tag such as !!binary"
+            self.problems.append(Problem(self.file, message, "leave the tag out", _line(node)))
         if isinstance(value, int) and abs(value) > MOST_NUMBER:
             message = f"the number at '{name}' is too large" if name else "the number is too large"
             self.problems.append(Problem(self.file, message, f"numbers go to {MOST_NUMBER}", _line(node)))
@@ -286,7 +293,10 @@ class _Reader:
 
     def _key(self, node: yaml.Node) -> str | None:
         if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
-            return str(node.value)
+            if not HALF_CHARACTER.search(node.value):
+                return str(node.value)
+            self.problems.append(Problem(self.file, "a key holds half a character", "write the whole one", _line(node)))
+            return None
         text = f"'{node.value}'" if isinstance(node, yaml.ScalarNode) else "a list or a mapping"
         self.problems.append(Problem(self.file, f"{text} is a key but not text", "put it in quotes", _line(node)))
         return None

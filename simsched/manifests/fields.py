@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, TypeVar
 
 from simsched.documents import KeyPath
 from simsched.errors import Problem, nearest, tell
 from simsched.manifests.objects import Object, path_text
-from simsched.manifests.quantities import amount
+from simsched.manifests.quantities import amount, quantity
+from simsched.reading import moment, number
 from simsched.words import counted
 
+#: The largest number of a label or annotation: the latest second of a submission, counted from 1970.
+_LATEST_S = 10_000_000_000
 _Value = TypeVar("_Value")
 
 
@@ -57,8 +60,8 @@ class Account:
                 self.problems.append(objects[0].problem(self._places[kind, path], f"{said}{more}", remedy))
             else:
                 idle.setdefault(f"{counted(len(objects), kind)}", []).append(path)
-        for number, paths in idle.items():
-            tell(number, f"fields that are not modelled: {', '.join(paths)}")
+        for objects_of, paths in idle.items():
+            tell(objects_of, f"fields that are not modelled: {', '.join(paths)}")
         return used
 
     def names(self) -> set[str]:
@@ -140,22 +143,23 @@ class Fields:
         value = self._take(name, bool, "true or false")
         return default if value is None else value
 
-    def amount(self, name: str, resource: str) -> int | None:
-        """Return a quantity of a resource in its units, None if it is not given or invalid."""
+    def amount(self, name: str, resource: str, *, whole: bool = False) -> int | None:
+        """Return a quantity of a resource in its units, None if it is not given or invalid.
+
+        With `whole`, a part of a device is invalid.
+        """
         self._read.add(name)
         value = self._data.get(name)
         if value is None:
             return None
         try:
-            return amount(resource, value)
+            return amount(resource, value, whole=whole)
         except ValueError as error:
             self.fail(name, str(error), "write a quantity of 0 or more, as in 4, 1500m or 64Gi")
             return None
 
     def number(self, name: str, default: float) -> float:
         """Return a quantity as a number, such as a weight."""
-        from simsched.manifests.quantities import quantity
-
         self._read.add(name)
         value = self._data.get(name)
         if value is None:
@@ -182,9 +186,9 @@ class Fields:
         if value is None:
             return None
         try:
-            found = datetime.fromisoformat(value)
+            found = moment(value, "it")
         except ValueError:
-            self.fail(name, f"'{value}' is no timestamp", "write it as in 2026-01-31T12:00:00Z")
+            self.fail(name, f"'{value:.40}' is no timestamp", "write it as in 2026-01-31T12:00:00Z")
             return None
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
@@ -194,14 +198,11 @@ class Fields:
         if value is None:
             return None
         try:
-            found = float(value)
-        except (TypeError, ValueError):
-            found = math.nan
-        if not found >= least or math.isinf(found):
-            message = f"'{value}' is not a number of at least {least:g}"
+            return number(value, "it", least=least, most=_LATEST_S)
+        except ValueError:
+            message = f"'{value!s:.40}' is not a number of at least {least:g}"
             self.account.problems.append(self.owner.problem(("metadata", where, name), message, "write a number"))
             return None
-        return found
 
     def part(self, name: str, *, needed: bool = False) -> Fields:
         """Return a mapping below this one, an empty one if it is not given; always the same object."""
@@ -268,9 +269,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 
 def go_seconds(text: str) -> float | None:
     """Return the seconds of a duration such as `1h30m`, None for anything else."""
-    import re
-
-    parts = re.findall(r"(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)", text)
+    parts = re.findall(r"([0-9]{1,15}(?:\.[0-9]+)?)(h|ms|us|µs|ns|m|s)", text)
     if text == "0":
         return 0.0
     if not parts or "".join(number + unit for number, unit in parts) != text:

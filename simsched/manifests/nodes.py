@@ -9,6 +9,7 @@ from typing import Any
 from simsched.manifests.fields import Account, Fields, chosen
 from simsched.manifests.objects import Object
 from simsched.manifests.pods import Taint, amounts, taints
+from simsched.reading import whole_number
 
 HOSTNAME = "kubernetes.io/hostname"
 #: An annotation of simsched: the number of equal nodes that one declared object stands for.
@@ -77,16 +78,19 @@ def _nodes(fields: Fields) -> Iterator[NodeFacts]:
     allocatable = amounts(status.part("allocatable", needed=True))
     cordoned = spec.flag("unschedulable")
     node = NodeFacts(name, {HOSTNAME: name, **labels}, taints(spec, "taints"), allocatable, ready, cordoned)
-    text = notes.get(COUNT, "1")
-    if not text.isdigit() or not 0 < int(text) <= _MOST:
-        path = ("metadata", "annotations", COUNT)
-        message = f"'{text}' is not a number from 1 to {_MOST}"
-        fields.account.problems.append(fields.owner.problem(path, message, "write how many such nodes there are"))
-        text = "1"
+    count = 1
+    try:
+        count = whole_number(notes.get(COUNT, "1"), "it", least=1, most=_MOST)
+    except ValueError:
+        message, remedy = (
+            f"'{notes[COUNT]:.40}' is not a number from 1 to {_MOST}",
+            "write how many such nodes there are",
+        )
+        fields.account.problems.append(fields.owner.problem(("metadata", "annotations", COUNT), message, remedy))
     if COUNT not in notes:
         yield node
         return
-    for number in range(int(text)):
+    for number in range(count):
         yield replace(node, name=f"{name}-{number}", labels={**node.labels, HOSTNAME: f"{name}-{number}"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,7 @@ class Object:
 
     def marks(self, where: str = "annotations") -> Mapping[str, Any]:
         """Return its annotations or labels."""
-        return (self.data.get("metadata") or {}).get(where) or {}
+        return self.part("metadata", where)
 
     def metadata(self) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
         """Yield the metadata of the object and of everything in it, such as templates of pods, outermost first."""
@@ -64,6 +65,13 @@ class Object:
         own = (line for known, line in self.lines.items() if known[:-1] == self.prefix)
         return min(own, default=self.lines.get((), 0))
 
+    def part(self, *names: str) -> Mapping[str, Any]:
+        """Return a mapping in it, such as the spec, or an empty one if there is none."""
+        found: Any = self.data
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
     def problem(self, path: KeyPath, message: str, remedy: str = "") -> Problem:
         """Return a problem at a field: file, line, document, object and the field's path."""
         full = (*self.prefix, *path)
@@ -71,6 +79,12 @@ class Object:
         line = next(known, self.first_line)
         place = f", {path_text(path)}" if path else ""
         return Problem(self.where, f"document {self.number}, {self.id}{place}: {message}", remedy, line)
+
+
+def marks_of(metadata: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return the annotations or labels in metadata; those that are no mapping are reported where they are read."""
+    marks = metadata.get(where)
+    return marks if isinstance(marks, Mapping) else {}
 
 
 def _metadata(data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
@@ -216,6 +230,7 @@ def _object(
     return Object(data["kind"], group, name, namespace, data, where, number, lines, prefix)
 
 
+_WHOLE = re.compile("[0-9]{1,30}")
 _SAID = {str: "text", dict: "a mapping of keys to values"}
 #: The kinds without a namespace.
 _CLUSTER_WIDE = {
@@ -231,7 +246,7 @@ def _origin(
     notes = metadata.get("annotations")
     source = notes.get(SOURCE) if isinstance(notes, dict) else None
     file, document, line = source.rsplit("#", 2) if isinstance(source, str) and source.count("#") > 1 else ("", "", "")
-    if not document.isdigit() or not line.isdigit():
+    if not _WHOLE.fullmatch(f"{document}{line}") or not document or not line:
         return where, number, lines
     return file, int(document), {(): int(line)}
 

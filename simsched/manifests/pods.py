@@ -133,7 +133,7 @@ def _resources(resources: Fields) -> dict[str, int]:
 
 def amounts(part: Fields) -> dict[str, int]:
     """Return quantities by resource."""
-    found = {name: part.amount(name, name) for name in part}
+    found = {name: part.amount(name, name, whole=True) for name in part}
     return {name: units for name, units in found.items() if units is not None}
 
 

@@ -6,6 +6,8 @@ import math
 import re
 from fractions import Fraction
 
+from simsched.reading import MOST_DIGITS
+
 #: The factor of each suffix.
 _SUFFIXES = {
     "": Fraction(1),
@@ -13,29 +15,37 @@ _SUFFIXES = {
     **{name: Fraction(1000**power) for power, name in enumerate("kMGTPE", 1)},
     **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", 1)},
 }
-_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|(n|u|m|k|[MGTPE]|[KMGTPE]i)?)")
+_FORM = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([eE][+-]?[0-9]{1,3})|(n|u|m|k|[MGTPE]|[KMGTPE]i)?)")
+#: The largest quantity.
+_MOST = 2**63 - 1
 #: Resources counted in thousandths; all others count in whole units (bytes, devices), rounded up.
 IN_MILLI = frozenset({"cpu"})
 
 
 def quantity(value: object) -> Fraction:
-    """Return a quantity as Kubernetes reads it; raises `ValueError` for anything else."""
-    match = _FORM.fullmatch(str(value).strip())
+    """Return a quantity as Kubernetes reads it; raises `ValueError` for anything else, and above 2**63 - 1."""
+    text = str(value).strip()
+    match = _FORM.fullmatch(text) if len(text) <= MOST_DIGITS else None
     if match is None:
-        raise ValueError(f"{value!r} is no quantity")
+        raise ValueError(f"{value!r:.40} is no quantity")
     sign, number, exponent, suffix = match.groups()
     size = Fraction(number) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""])
+    if size > _MOST:
+        raise ValueError(f"'{value}' is more than {_MOST}")
     return -size if sign == "-" else size
 
 
-def amount(resource: str, value: object) -> int:
+def amount(resource: str, value: object, *, whole: bool = False) -> int:
     """Return a quantity of a resource in its units: thousandths of CPUs, else whole units.
 
-    Rounds parts of a unit up, as Kubernetes does. Raises `ValueError` for an invalid or negative quantity.
+    Rounds parts of a unit up, as Kubernetes does. Raises `ValueError` for an invalid or negative quantity, and with
+    `whole` for a part of a device or other extended resource, which Kubernetes refuses in pods and nodes.
     """
     found = quantity(value)
     if found < 0:
         raise ValueError(f"'{value}' is negative")
+    if whole and found.denominator != 1 and ("/" in resource or resource == "gpu"):
+        raise ValueError(f"'{value}' is not whole, and nodes give '{resource}' in whole units")
     return math.ceil(found * 1000 if resource in IN_MILLI else found)
 
 

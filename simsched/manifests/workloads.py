@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from simsched.manifests.fields import Account, Fields
-from simsched.manifests.objects import Object
+from simsched.manifests.objects import Object, marks_of
 from simsched.manifests.pods import PodTemplate, pod_template
 
 _KUEUE = "kueue.x-k8s.io"
@@ -158,7 +158,7 @@ def _note_marks(owner: Object, account: Account) -> None:
     for path, metadata in owner.metadata():
         known = _OF_PODS if len(path) > 1 else _OF_WORKLOADS | (_OF_PODS if owner.kind == "Pod" else set())
         for where in ("labels", "annotations"):
-            for name in metadata.get(where) or ():
+            for name in marks_of(metadata, where):
                 if (str(name).partition("/")[0].endswith(_KUEUE) and name not in known) or name == EXCLUSIVE:
                     account.note(owner, (*path, where, name))
 
@@ -172,7 +172,7 @@ def has_pods(data: object) -> bool:
 
 def names_queue(one: Object) -> bool:
     """Return whether an object or a template in it names a queue of Kueue or KAI."""
-    marks = (metadata.get(where) or {} for _, metadata in one.metadata() for where in ("labels", "annotations"))
+    marks = (marks_of(metadata, where) for _, metadata in one.metadata() for where in ("labels", "annotations"))
     return any(name in names for names in marks for name in (QUEUE, KAI_QUEUE))
 
 

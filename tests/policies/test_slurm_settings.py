@@ -157,6 +157,20 @@ def test_a_reservation_repeats_at_its_time_of_day(flag: str, hours: list[int], t
     assert found.said() == ""
 
 
+@pytest.mark.parametrize(
+    ("says", "hours"), [("", 365 * 24), ("Duration=UNLIMITED", 365 * 24), ("Duration=1-02:00:00", 26)]
+)
+def test_a_reservation_without_an_end_lasts_for_its_duration(says: str, hours: int, tmp_path: Path) -> None:
+    found = settings(tmp_path, reservations=f"ReservationName=r StartTime=2024-03-01T01:00:00 Nodes=g1 {says}\n")
+    (one,) = found.params_from(datetime(2024, 3, 1), ["g1"])["limits"]["reservations"]
+    assert (one["start_s"], one["end_s"]) == (3600, 3600 + hours * 3600)
+
+
+def test_a_reservation_without_a_start_is_told(tmp_path: Path) -> None:
+    found = settings(tmp_path, reservations="ReservationName=r EndTime=2024-03-01T01:00:00 Nodes=g1\n")
+    assert (found.reservations, "reservation r without a StartTime" in found.said()) == ([], True)
+
+
 def test_what_is_read_makes_a_policy(tmp_path: Path) -> None:
     found = settings(tmp_path, conf=CONF, qos=QOS, assoc=ASSOC, reservations=RESERVATION)
     policy = make_policy(SlurmBackfill, found.params_from(datetime(2024, 3, 1), ["g1", "g2"]))
@@ -171,6 +185,10 @@ def test_what_is_read_makes_a_policy(tmp_path: Path) -> None:
         ("hello\n", "does not hold Slurm settings"),
         (CONF.replace("=1000", "=many"), "conf:8: PriorityWeightAge is 'many'"),
         (QOS.replace("1-00:00:00", "soon"), "conf:2: 'soon' is not a value that Slurm writes"),
+        (CONF.replace("PriorityTier=3", "PriorityTier=high"), "conf:20: 'high' is not a value that Slurm writes"),
+        (QOS.replace("node=4", "node=inf"), "conf:2: 'inf' is not a value that Slurm writes"),
+        (QOS.replace("|10|", "|" + "9" * 5000 + "|", 1), "conf:2: '999"),
+        (CONF.replace("PartitionName=gpu", "PartitionName = gpu"), "conf:20: a partition has no name"),
         (QOS + "a|b\n", "conf:4: has 2 fields, and the header 14"),
         (RESERVATION.replace("2024-03-02T08:00:00", "2024-99-02"), "conf:1: '2024-99-02' is not a value"),
     ],

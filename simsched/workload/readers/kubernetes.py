@@ -88,7 +88,7 @@ def _submissions(workloads: Sequence[Workload], account: Account, stated: Stated
 
 
 def _duration(one: Workload, account: Account, stated: Stated) -> float:
-    names = (one.id, one.owner.name, str((one.owner.data.get("metadata") or {}).get("generateName", "")))
+    names = (one.id, one.owner.name, str(one.owner.part("metadata").get("generateName", "")))
     known = (one.duration_s, *(stated.durations_s.get(name) for name in names), one.ran_s)
     found = next((seconds for seconds in known if seconds is not None), None)
     if found is None and stated.draw_s is not None:
@@ -101,7 +101,7 @@ def _duration(one: Workload, account: Account, stated: Stated) -> float:
 
 
 def _name(one: Object, key: str) -> str:
-    return str((one.data.get("spec") or {}).get(key, ""))
+    return str(one.part("spec").get(key, ""))
 
 
 def _classes(objects: Sequence[Object]) -> dict[str, int]:

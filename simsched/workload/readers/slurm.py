@@ -56,8 +56,8 @@ _STATUS: Mapping[str, str] = MappingProxyType(
 )
 #: States after which Slurm restarts a job under the same number.
 _AGAIN = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "RESIZING"})
-_GPU = re.compile(r"(?:gres/)?gpu(?::([^=:,()]+))?[=:](\d+)")
-_TRES_PART = re.compile(r"(?:^|,)(cpu|mem|node)=([\d.]+)([KMGTP]?)")
+_GPU = re.compile(r"(?:gres/)?gpu(?::([^=:,()]+))?[=:]([0-9]+)")
+_TRES_PART = re.compile(r"(?:^|,)(cpu|mem|node)=([0-9.]+)([KMGTP]?)")
 #: Slurm's units of memory in MiB; MiB is the default.
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3, "": 1}
 #: A slice of a GPU, such as 3g.20gb: three sevenths of it.
@@ -65,7 +65,7 @@ _SLICE = re.compile(r"(?:^|_)(\d)g\.\d+gb", re.IGNORECASE)
 _EXCLUSIVE = re.compile(r"(?:^|\s)--exclusive(?:=user|=exclusive)?(?=\s|$)")
 _TASKS_AT_ONCE = re.compile(r"(?:^|\s)(?:-a|--array)[= ]?[^\s%]+%(\d+)")
 _AFTER = re.compile(r"(?:^|\s)(?:-d|--dependency)[= ]?(\S+)")
-_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?")
+_DURATION = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", re.ASCII)
 #: Clocks change by multiples of a quarter of an hour, by at most this many seconds.
 _QUARTER_S, _SHIFT_S = 900, 15 * 3600
 _STEPS = "steps of jobs"
@@ -231,7 +231,7 @@ def _seconds(text: pd.Series, unit_s: float) -> Numbers:
 
 
 def _duration(text: str, unit_s: float) -> float:
-    if unit_s and text.isdigit():
+    if unit_s and text.isascii() and text.isdigit():
         return float(text) * unit_s
     match = _DURATION.fullmatch(text)
     if match is None:

@@ -169,7 +169,7 @@ def _gres(text: str) -> tuple[int, str]:
     plain: list[tuple[str, int]] = []
     for part in text.split(","):
         pieces = re.split(r"[:=]", part)
-        if pieces[0] == "gpu" and pieces[-1].isdecimal():
+        if pieces[0] == "gpu" and re.fullmatch("[0-9]+", pieces[-1]):
             (typed if len(pieces) > 2 else plain).append((pieces[1], int(pieces[-1][:_DIGITS])))
     if typed:
         return sum(count for _, count in typed), "+".join(sorted({kind for kind, _ in typed}))
@@ -177,7 +177,7 @@ def _gres(text: str) -> tuple[int, str]:
 
 
 def _whole(text: str) -> int:
-    digits = re.match(r"\d+", text)
+    digits = re.match("[0-9]+", text)
     return int(digits.group()[:_DIGITS]) if digits else 0
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from simsched.errors import input_error
-from simsched.reading import check_header, read_text
+from simsched.reading import check_header, moment, number, read_text, whole_number
 from simsched.workload.readers.slurm_nodes import expand_nodes
 
 _UNLIMITED = frozenset({"", "unlimited", "infinite", "n/a", "none", "-1", "(null)"})
-_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 _GIB = {"K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2, "": 1 / 1024}
 #: Keys of slurm.conf that do not affect scheduling.
 _IDLE = re.compile(
@@ -28,15 +28,17 @@ _IDLE = re.compile(
     r"accounting|jobcomp|jobacct|switch|prolog|epilog|health|slurm(d|ctld)|srun|select|grestypes|interval$)"
 )
 _SCHEDULER: Mapping[str, tuple[str, Callable[[str], float]]] = {
-    "bf_max_job_test": ("max_jobs", int),
-    "bf_window": ("window_s", lambda text: 60 * int(text)),
-    "bf_interval": ("interval_s", float),
-    "bf_resolution": ("resolution_s", int),
-    "bf_max_job_user": ("max_jobs_per_user", int),
-    "default_queue_depth": ("queue_depth", int),
+    "bf_max_job_test": ("max_jobs", lambda text: whole_number(text, "it")),
+    "bf_window": ("window_s", lambda text: 60 * whole_number(text, "it")),
+    "bf_interval": ("interval_s", lambda text: number(text, "it")),
+    "bf_resolution": ("resolution_s", lambda text: whole_number(text, "it")),
+    "bf_max_job_user": ("max_jobs_per_user", lambda text: whole_number(text, "it")),
+    "default_queue_depth": ("queue_depth", lambda text: whole_number(text, "it")),
 }
 #: The days of the week, Monday first, on which a reservation with a flag repeats at its time (scontrol, "Flags").
 _DAYS: Mapping[str, Sequence[int]] = {"DAILY": range(7), "WEEKDAY": range(5), "WEEKEND": (5, 6)}
+#: How long a reservation without an end lasts: scontrol takes a duration that is infinite for a year.
+_ENDLESS = timedelta(days=365)
 #: How long after the last submission reservations still recur, since jobs of the log may still wait.
 _ON_S = 30 * 86400
 #: Slurm's defaults for keys missing from slurm.conf.
@@ -171,16 +173,16 @@ def _conf_key(name: str, value: str, found: SlurmSettings) -> bool:
         mode = next((one for one in ("requeue", "suspend", "cancel") if one in low.split(",")), "off")
         found.preemption |= {"mode": mode, **({"requeue_loses": True} if mode == "requeue" else {})}
     elif name.startswith("priorityweight") and name.removeprefix("priorityweight") in _WEIGHTS:
-        found.priority[_WEIGHTS[name.removeprefix("priorityweight")]] = float(value)
+        found.priority[_WEIGHTS[name.removeprefix("priorityweight")]] = number(value, name)
     elif name in ("prioritymaxage", "prioritydecayhalflife"):
         found.priority["max_age_s" if name == "prioritymaxage" else "half_life_s"] = 3600 * (_hours(value) or 0.0)
     elif name == "prioritycalcperiod":
-        found.priority["update_s"] = 60 * float(value)
+        found.priority["update_s"] = 60 * number(value, name)
     elif name == "priorityfavorsmall":
         found.priority["favour_small"] = low == "yes"
     elif name == "licenses":
         counts = (one.partition(":") for one in value.split(",") if one)
-        found.limits["licences"] = {one: int(count or 1) for one, _, count in counts}
+        found.limits["licences"] = {one: whole_number(count or 1, name) for one, _, count in counts}
     elif name == "accountingstorageenforce":
         if not {"limits", "safe", "qos", "all"} & set(low.split(",")):
             found.unused.append("limits of associations (AccountingStorageEnforce does not name them, and they count)")
@@ -202,7 +204,7 @@ def _scheduler_parameters(value: str, found: SlurmSettings) -> None:
             name, turn = _SCHEDULER[key]
             found.backfill[name] = turn(given)
         elif key == "bf_yield_interval":
-            found.backfill["yield_s"] = int(given) / 1e6
+            found.backfill["yield_s"] = whole_number(given, key) / 1e6
         elif key == "bf_continue":
             found.backfill["continues"] = True
         elif key == "preempt_youngest_first":
@@ -214,18 +216,18 @@ def _scheduler_parameters(value: str, found: SlurmSettings) -> None:
 def _partition(path: Path, line: int, fields: Mapping[str, str], found: SlurmSettings) -> None:
     """Read a partition from slurm.conf or scontrol."""
     given = {key.lower(): value for key, value in fields.items()}
-    name = given.pop("partitionname")
-    tier = int(given.pop("prioritytier", "1") or 1)
+    name = given.pop("partitionname", "")
+    if not name:
+        raise input_error(path, "a partition has no name", "write PartitionName=NAME without blanks", line=line)
+    tier = _read(path, line, _whole, given.pop("prioritytier", ""))
     one: dict[str, Any] = {
-        "tier": 0 if tier == 1 else tier,
-        "priority": float(given.pop("priorityjobfactor", "0") or 0),
+        "tier": 0 if tier == 1 else tier or 0,
+        "priority": _read(path, line, _number, given.pop("priorityjobfactor", "")) or 0.0,
     }
     for key, target in (("maxtime", "max_time_h"), ("defaulttime", "default_time_h")):
         hours = _read(path, line, _hours, given.pop(key, ""))
         one |= {} if hours is None else {target: hours}
-    most = given.pop("maxnodes", "")
-    if most.lower() not in _UNLIMITED:
-        one["max_nodes"] = int(_read(path, line, float, most) or 0)
+    one["max_nodes"] = _read(path, line, _whole, given.pop("maxnodes", ""))
     qos = given.pop("qos", "")
     if qos.lower() not in _UNLIMITED:
         one["qos"] = qos
@@ -246,14 +248,22 @@ def _partition(path: Path, line: int, fields: Mapping[str, str], found: SlurmSet
 def _reservation(path: Path, line: int, fields: Mapping[str, str], found: SlurmSettings) -> None:
     """Read a reservation; a maintenance reservation admits nobody."""
     flags = fields.get("Flags", "").upper().split(",")
-    times = {}
-    for side, key in (("begin", "StartTime"), ("end", "EndTime")):
-        times[side] = _read(path, line, datetime.fromisoformat, fields.get(key, ""))
+    begin, end = (_read(path, line, _moment, fields.get(key, "")) for key in ("StartTime", "EndTime"))
+    if begin is None:
+        found.unused.append(f"reservation {fields['ReservationName']} without a StartTime")
+        return
+    if end is None:
+        hours = _read(path, line, _hours, fields.get("Duration", ""))
+        end = begin + (_ENDLESS if hours is None else timedelta(hours=hours))
+    if (begin.tzinfo is None) != (end.tzinfo is None) or end < begin:
+        message = f"reservation {fields['ReservationName']} ends before it starts, or only one time has an offset"
+        raise input_error(path, message, "print it again", line=line)
     name = "" if "MAINT" in flags else fields["ReservationName"]
     days: Collection[int] = {day for flag in flags for day in _DAYS.get(flag, ())}
-    days = {times["begin"].weekday()} if "WEEKLY" in flags and times["begin"] else days
+    days = {begin.weekday()} if "WEEKLY" in flags else days
     again = {"days": days, "hourly": "HOURLY" in flags}
-    found.reservations.append({**times, "nodes": expand_nodes(fields.get("Nodes", "")), "name": name, **again})
+    nodes = expand_nodes(fields.get("Nodes", ""))
+    found.reservations.append({"begin": begin, "end": end, "nodes": nodes, "name": name, **again})
 
 
 def _occurrences(
@@ -279,6 +289,8 @@ def _occurrences(
 def _qos(path: Path, line: int, row: Mapping[str, str], found: SlurmSettings) -> None:
     """Read a quality of service from sacctmgr."""
     take = _Caps(path, line, row, found)
+    if "Name" not in row:
+        raise input_error(path, "a quality of service has no name", "print it again with -P", line=line)
     one = {
         "priority": take.number("Priority"),
         "preempts": [name for name in row.get("Preempt", "").split(",") if name],
@@ -310,7 +322,7 @@ def _association(path: Path, line: int, row: Mapping[str, str], found: SlurmSett
         shares = row.get("Share", "1")
         one = {
             "parent": "" if row.get("ParentName", "") == "root" else row.get("ParentName", ""),
-            "shares": float(shares) if shares.replace(".", "").isdigit() else 1.0,
+            "shares": 1.0 if shares == "parent" else _read(path, line, _number, shares) or 1.0,
             "group": group, "per_user": own, "per_job": per_job,
         }  # fmt: skip
         if account != "root":
@@ -328,7 +340,7 @@ class _Caps:
     def number(self, column: str) -> float:
         """Return a number, 0 if there is none."""
         self._read.add(column)
-        return _read(self._path, self._line, float, self._row.get(column, "")) or 0.0
+        return _read(self._path, self._line, _number, self._row.get(column, "")) or 0.0
 
     def caps(self, tres: str, jobs: str, submitted: str) -> dict[str, Any]:
         """Return limits on amounts as fields of `Caps`."""
@@ -338,13 +350,13 @@ class _Caps:
             name, _, amount = part.partition("=")
             names = {"cpu": "cpus", "mem": "memory_gb", "node": "nodes", "gres/gpu": "gpus"}
             if name in names:
-                value = _read(self._path, self._line, _amount if name == "mem" else float, amount) or 0.0
-                caps[names[name]] = value if name in ("mem", "cpu") else int(value)
+                turn = {"mem": _amount, "cpu": _number}.get(name, _whole)
+                caps[names[name]] = _read(self._path, self._line, turn, amount) or 0
             else:
                 self._found.unused.append(f"{tres} of {name}")
         for target, column in (("jobs", jobs), ("submitted", submitted)):
-            if column and self._row.get(column, "").isdigit():
-                caps[target] = int(self._row[column])
+            value = _read(self._path, self._line, _whole, self._row.get(column, ""))
+            caps |= {} if value is None else {target: value}
         return caps
 
     def rest(self, what: str, known: set[str]) -> None:
@@ -366,8 +378,20 @@ def _read(path: Path, line: int, turn: Callable[[str], Any], text: str) -> Any:
 
 def _amount(text: str) -> float:
     """Convert a text such as 512G to GiB; a plain number is in MiB."""
-    unit = text[-1:].upper() if not text[-1:].isdigit() else ""
-    return float(text.removesuffix(text[-1:]) if unit else text) * _GIB[unit if unit in _GIB else ""]
+    unit = text[-1:].upper()
+    return _number(text[:-1]) * _GIB[unit] if unit in _GIB and unit else _number(text) * _GIB[""]
+
+
+def _number(text: str) -> float:
+    return number(text, "it", least=0)
+
+
+def _whole(text: str) -> int:
+    return whole_number(text, "it")
+
+
+def _moment(text: str) -> datetime:
+    return moment(text, "it")
 
 
 def _hours(text: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -71,7 +72,7 @@ class Requirement:
 
 
 def _whole(text: str) -> bool:
-    return text.removeprefix("-").isdigit()
+    return re.fullmatch("-?[0-9]{1,18}", text) is not None
 
 
 #: Requirements that must all be met.

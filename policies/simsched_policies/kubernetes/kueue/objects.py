@@ -166,7 +166,7 @@ class _Reader:
     def _stranger(self, one: Object) -> None:
         """Report objects of Kueue, and workloads of its queues, of kinds that are not read."""
         known = one.kind in (*WORKLOAD_KINDS, "Node", *_IDLE_KINDS)
-        if one.kind == "Workload" and (one.data.get("spec") or {}).get("active") is False:
+        if one.kind == "Workload" and one.part("spec").get("active") is False:
             self._account.note(one, ("spec", "active"))
         named = names_queue(one) or one.group.endswith(PREFIX) or one.kind in _BINDING_KINDS
         if named and not known:
@@ -180,7 +180,7 @@ class _Reader:
             ("ResourceFlavor", ("spec", "topologyName"), "Topology", set(self._topologies)),
         ):
             for one in chosen(self._objects, kind):
-                name = (one.data.get("spec") or {}).get(path[1])
+                name = one.part("spec").get(path[1])
                 if isinstance(name, str) and name not in known:
                     self._missing(one, path, what, name, known)
 

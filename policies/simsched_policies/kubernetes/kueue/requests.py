@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from simsched.manifests import Expression, PodTemplate, Toleration as Accepted
+from simsched.reading import whole_number
 from simsched_policies.kubernetes.kueue.matching import Constraints, Requirement, Term, Toleration
 from simsched_policies.kubernetes.kueue.model import Slice, TopologyRequest
 
@@ -75,7 +76,4 @@ def _slices(given: Mapping[str, str]) -> tuple[Slice, ...]:
 
 
 def _size(value: Any) -> int:
-    text = str(value)
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"'{text}' is not a size of a slice")
-    return int(text)
+    return whole_number(value, "the size of a slice", least=1)
