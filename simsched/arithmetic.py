@@ -8,7 +8,8 @@ in linear algebra. What lies between a seed and a table uses these functions ins
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
@@ -145,3 +146,26 @@ def _exp_all(x: Floats) -> Floats:
     power = np.rint(known * PER_LN2)
     found = np.ldexp(exp_of_parts(known, power), power.astype(np.int64))
     return np.where(usable, found, np.where(x < 0, 0.0, np.where(x > 0, np.inf, np.nan)))
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers that each hold for `step_s` seconds, the last one for ever; `source` is their file."""
+
+    step_s: float
+    values: Sequence[float]
+    source: str = field(default="", compare=False)
+
+    def between(self, start_s: float, end_s: float) -> float:
+        """Return the integral of the numbers over an interval, in number-seconds."""
+        total, at_s = 0.0, start_s
+        while at_s < end_s:
+            place = int(at_s // self.step_s)
+            until_s = end_s if place >= len(self.values) - 1 else min((place + 1) * self.step_s, end_s)
+            total += (until_s - at_s) * self.at(at_s)
+            at_s = until_s
+        return total
+
+    def at(self, time_s: float) -> float:
+        """Return the number that holds at a second."""
+        return self.values[min(int(time_s // self.step_s), len(self.values) - 1)]

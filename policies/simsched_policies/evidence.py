@@ -52,6 +52,9 @@ _OPERATED = Evidence(
     "cases", "decisions worked by hand from the documentation", "tests/policies/test_tenant_policies.py"
 )
 
+_SPOT = Evidence("replay", "every published cost of its sweeps, to 1e-6 dollars", "docs/spot.md")
+_SPOT_CASES = Evidence("cases", "what it holds worked by hand", "tests/cli/test_spot.py")
+
 EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "antman": (
         Evidence("direction", "its gain over Gandiva", "docs/reproduction-sharing.md"),
@@ -166,4 +169,11 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "tiresias-g": (_QUEUES,),
     "volcano": (_OPERATED,),
     "yarn-cs": (_QUEUES, _OPERATED),
+    "on-demand-only": (_SPOT_CASES,),
+    "spot-optimum": (_SPOT,),
+    "spot-until-last": (_SPOT_CASES,),
+    "uniform-progress": (_SPOT,),
+    "uniform-progress-s": (_SPOT,),
+    "uniform-progress-a": (_SPOT,),
+    "uniform-progress-ap": (_SPOT,),
 }

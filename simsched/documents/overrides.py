@@ -14,9 +14,11 @@ from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.files import absolute, is_special
 
 #: Keys whose values are paths: relative to their file, or to the current folder on the command line.
-_PATH_KEYS: tuple[KeyPath, ...] = (
+_PATH_KEYS: tuple[tuple[str, ...], ...] = (
     ("workload", "path"), ("workload", "source"), ("applications", "path"), ("report", "curves"),
     ("failures", "outages_path"), ("engine", "sharing", "pairs_path"),
+    ("cluster", "groups", "*", "available"), ("cluster", "groups", "*", "price_per_h"),
+    ("cluster", "groups", "*", "price_per_h", "spot"), ("cluster", "groups", "*", "price_per_h", "on_demand"),
 )  # fmt: skip
 #: Of these, keys whose values may also be names, which are kept unless such a file exists.
 _NAMES_OR_PATHS = (("workload", "source"),)
@@ -62,11 +64,10 @@ class Draft:
         """Raise `InputError` if a path names a device, a pipe or a socket, whose content might never end."""
         problems = []
         for path in _PATH_KEYS:
-            value: Any = self.data
-            for key in path:
-                value = value.get(key) if isinstance(value, dict) else None
-            if isinstance(value, str) and is_special(Path(value)):
-                problems.append(self.problem(path, f"'{value}' is neither a file nor a folder"))
+            for section in self._sections(path):
+                value = section.get(path[-1])
+                if isinstance(value, str) and is_special(Path(value)):
+                    problems.append(self.problem(path, f"'{value}' is neither a file nor a folder"))
         if problems:
             raise InputError(*problems)
 
@@ -135,16 +136,21 @@ class Draft:
         entries = [entry for entry in policies if isinstance(entry, dict)] if isinstance(policies, list) else []
         return [f"policies.{entry['label']}." for entry in entries if isinstance(entry.get("label"), str)]
 
-    def _resolve_path(self, path: KeyPath, folder: Path) -> None:
-        section: Any = self.data
-        for part in path[:-1]:
-            section = section.get(part) if isinstance(section, dict) else None
+    def _resolve_path(self, path: tuple[str, ...], folder: Path) -> None:
         key = path[-1]
-        if not isinstance(section, dict) or not isinstance(section.get(key), str) or not section[key]:
-            return
-        place = absolute(section[key], folder)
-        if path not in _NAMES_OR_PATHS or place.exists():
-            section[key] = str(place)
+        for section in self._sections(path):
+            if isinstance(section.get(key), str) and section[key]:
+                place = absolute(section[key], folder)
+                if path not in _NAMES_OR_PATHS or place.exists():
+                    section[key] = str(place)
+
+    def _sections(self, path: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return the sections that may hold the last key of a path, whose `*` is any place of a list."""
+        found: list[Any] = [self.data]
+        for part in path[:-1]:
+            inner = [one.get(part) for one in found if isinstance(one, dict)] if part != "*" else found
+            found = [item for one in inner if isinstance(one, list) for item in one] if part == "*" else inner
+        return [one for one in found if isinstance(one, dict)]
 
     def resolve_file(self, path: KeyPath) -> None:
         """Make the path at a key such as `workload.path` absolute."""

@@ -77,7 +77,7 @@ class Failures(Lifecycle):
                 rng = stream(self._seed, f"failures of rack {index}")
                 draw = draw_outages(options, options.rack_mtbf_s, rng, "rack failure")
                 self._appoint(rack, draw(0), draw)
-        for outage in options.outages:
+        for outage in (*options.outages, *(() if options.market is None else options.market.outages())):
             self._appoint((outage.node,), outage, None)
 
     def recovery_of(self, spec: JobSpec, application: Application) -> Recovery:
@@ -119,7 +119,7 @@ class Failures(Lifecycle):
         for job in hit:
             assert job.recovery is not None
             job.recovery.failures += 1
-            self._ledger.evict(job)
+            (self._ledger.release if outage.notice else self._ledger.evict)(job)
         replaced = False
         for node in nodes:
             self._nodes.break_down(node, outage.kind)

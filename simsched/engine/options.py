@@ -13,6 +13,7 @@ import numpy as np
 from simsched.agent import AgentFactory
 from simsched.model import JobSpec
 from simsched.model.colocation import Colocation
+from simsched.model.market import Market
 from simsched.model.outages import Outage, OutageCause
 from simsched.policy import Decision, Policy, Signal, Triggers, View
 from simsched.policy.signals import known_by
@@ -78,10 +79,11 @@ class FailureOptions:
     A node fails after a Weibull time of mean `node_mtbf_s` (None: never), or `gpu_mtbf_s` divided by its GPUs, and
     `weibull_shape` (1: exponential; below 1: clustered early failures); repair is log-normal with median
     `repair_median_s` and `repair_sigma` of the logarithm, or that of a cause drawn from `causes`. Racks (groups of
-    nodes) fail together in the same way, every `rack_mtbf_s`. `outages` are fixed extra downtimes. The last
-    `hot_spares` nodes are idle and each takes the place of a node that fails, which becomes a spare once repaired. A
-    share `slow_nodes` of the nodes runs jobs at `slow_speed`. With `elastic` a job with plans whose nodes fail
-    continues at once on those left if no spare stands in, and on all of them again once they are repaired.
+    nodes) fail together in the same way, every `rack_mtbf_s`. `outages` are fixed extra downtimes, and a `market` takes
+    its nodes back with notice. The last `hot_spares` nodes are idle and each takes the place of a node that fails,
+    which becomes a spare once repaired. A share `slow_nodes` of the nodes runs jobs at `slow_speed`. With `elastic` a
+    job with plans whose nodes fail continues at once on those left if no spare stands in, and on all of them again once
+    they are repaired.
 
     A job pauses for `checkpoint_cost_s`, or for the time that writing its own state takes ("by-size"), after every
     `checkpoint_interval_s` of running, or after the interval that is "optimal" for the GPUs asked for. `jobs` sets how
@@ -104,6 +106,7 @@ class FailureOptions:
     slow_nodes: float = 0.0
     slow_speed: float = 1.0
     elastic: bool = False
+    market: Market | None = None
 
     def __post_init__(self) -> None:
         for name in ("node_mtbf_s", "gpu_mtbf_s", "rack_mtbf_s", "checkpoint_interval_s"):

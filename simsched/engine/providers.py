@@ -11,7 +11,7 @@ from typing import Any
 from simsched.agent import GoodputReport, Prior, no_goodput, offline_priors
 from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError
-from simsched.engine.options import stream
+from simsched.engine.options import FailureOptions, stream
 from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
 from simsched.engine.truth import LossReporter
@@ -19,7 +19,8 @@ from simsched.errors import InputError
 from simsched.model import ApplicationSource, BatchChoice, Cluster, JobSpec, Site
 from simsched.model.application import NO_BATCH, facts_of
 from simsched.model.batch import batch_for_target
-from simsched.model.outages import PLANNED, Outage
+from simsched.model.market import Market
+from simsched.model.outages import PLANNED
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
 from simsched.model.topology import tightest_site
@@ -206,18 +207,22 @@ class Granted:
         pairs: PairSpeeds,
         next_arrival: Callable[[], float],
         coming_jobs: Callable[[], Sequence[JobView]],
-        outages: Sequence[Outage],
+        failures: FailureOptions,
+        now_s: Callable[[], float],
         seed: int,
     ) -> None:
         """Grant `wanted`; raises `EngineError` for signals without a provider. `seed` is the run's."""
         self._seed = seed
+        market = failures.market or Market.on_demand(cluster)
         of_jobs = {**_OF_JOBS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
         of_views: dict[ViewSignal[Any], object] = {
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,
             signals.NEXT_ARRIVAL: next_arrival,
             signals.COMING_JOBS: coming_jobs,
-            signals.PLANNED_OUTAGES: tuple(one for one in outages if one.kind == PLANNED),
+            signals.PLANNED_OUTAGES: tuple(one for one in failures.outages if one.kind == PLANNED),
+            signals.OFFERS: lambda: market.offers(now_s()),
+            signals.MARKET: market,
         }
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
         made_up = sorted(str(signal) for signal in set(wanted) - of_jobs.keys() - of_views.keys() - self.files)
@@ -230,7 +235,9 @@ class Granted:
     @classmethod
     def at_first(cls, wanted: Collection[Signal], cluster: Cluster) -> Granted:
         """Grant the signals of a fresh cluster without shared GPUs."""
-        return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), (), 0)
+        return cls(
+            wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), FailureOptions(), lambda: 0.0, 0
+        )
 
     def prepare(self, job: JobState) -> None:
         """Make a submitted job keep its measurements and report its losses if a signal reads them."""

@@ -168,9 +168,9 @@ class Simulation:
         self._ledger = ledger = Ledger(clock, state, self._recorder, options.restart_delay_s, self._on_complete)
         self._leases = Leases(clock, ledger, self._on_leases_over)
         add_lifecycles(ledger, clock, state, options, self._active, model)
-        outages = () if failures is None else failures.outages
         known = (ReadOnly(self._history_gpu_s), TruePairs(model, self._active), self._next_arrival_s, self._coming_jobs)
-        self._granted = granted = Granted(terms.signals, cluster, *known, outages, seed)
+        failing = failures or FailureOptions()
+        self._granted = granted = Granted(terms.signals, cluster, *known, failing, lambda: clock.now_s, seed)
         #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
         self.view = LiveView(clock, state, self._views, granted.view, options.restart_delay_s, options.max_jobs_per_gpu)
         self._reasons = KeptReasons(state) if options.reasons else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from simsched.engine import SEMANTICS
 from simsched.experiment.canonical import digest_of
 from simsched.experiment.cluster import ClusterSpec
+from simsched.experiment.market import market_of, prices_of
 from simsched.experiment.policy_params import full_params, input_files
 from simsched.experiment.task import Chosen, Task, code
 from simsched.model import Cluster
@@ -28,7 +29,8 @@ def groups_of(cluster: Cluster) -> list[dict[str, Any]]:
 def costs_of(spec: ClusterSpec) -> dict[str, Any]:
     """Return the prices and the power of a cluster, if given."""
     prices = {"node_price_per_h": spec.node_price_per_h, "gpu_price_per_h": dict(spec.gpu_price_per_h) or None}
-    costs: dict[str, Any] = {**prices, "power": spec.drawn_w()}
+    market = market_of(spec)
+    costs: dict[str, Any] = {**prices, "power": spec.drawn_w(), "market": None if market is None else prices_of(market)}
     return {name: cost for name, cost in costs.items() if cost is not None}
 
 
@@ -112,7 +114,7 @@ def _conditions(task: Task) -> dict[str, Any]:
         if sharing.pairs_path is not None:
             about["sharing"]["pairs"] = content_of(Path(sharing.pairs_path))
     if failures is not None:
-        about["failures"] = asdict(failures) | {
+        about["failures"] = asdict(replace(failures, market=None)) | {
             "outages": digest_of(failures.outages),
             "listed_outages": len(failures.outages),
         }

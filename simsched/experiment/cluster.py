@@ -12,6 +12,16 @@ from simsched.documents import Section
 from simsched.experiment.topology import LevelSpec, levelled
 from simsched.model import Cluster, NodeGroup
 
+#: Dollars of a node-hour, or the file of a series of them.
+Price = Annotated[float, Field(ge=0, le=1e9)] | Annotated[str, Field(min_length=1)]
+
+
+class MarketPrices(Section):
+    """Prices of a zone's spot and on-demand nodes."""
+
+    spot: Price = Field(description="dollars of a spot node-hour, or a CSV of them (time_s, a column a zone)")
+    on_demand: Price = Field(description="the same on demand")
+
 
 class GroupSpec(Section):
     """A group of equal nodes."""
@@ -26,6 +36,30 @@ class GroupSpec(Section):
     partitions: tuple[str, ...] = Field(
         default=(), description="their partitions (queues); a queue that no group names may use all nodes"
     )
+    zone: str = Field(default="", description="the zone of a market in which they are, as in us-east-1c")
+    available: str | None = Field(
+        default=None, min_length=1, description="CSV (time_s, a column a zone; 1 or 0): when spot nodes are to be had"
+    )
+    price_per_h: Price | MarketPrices | None = Field(
+        default=None,
+        description="dollars of a node-hour, or a CSV of them (time_s, a column a zone); with `spot` and `on_demand` "
+        "the group has as many nodes of each",
+    )
+
+    @model_validator(mode="after")
+    def _market(self) -> GroupSpec:
+        if self.zone and self.price_per_h is None:
+            raise ValueError("a group with a 'zone' needs 'price_per_h'")
+        if not self.zone and (self.available is not None or self.price_per_h is not None):
+            raise ValueError("'available' and 'price_per_h' need a 'zone'")
+        return self
+
+    def offers(self) -> list[tuple[bool, Price]]:
+        """Return whether nodes are spot, and their price, for each of its kinds of nodes."""
+        prices = self.price_per_h
+        if isinstance(prices, MarketPrices):
+            return [(True, prices.spot), (False, prices.on_demand)]
+        return [(self.available is not None, 0.0 if prices is None else prices)]
 
     def build(self) -> NodeGroup:
         """Return the nodes of the cluster."""
@@ -107,6 +141,10 @@ class ClusterSpec(Section):
             odd = sorted(types ^ priced)[0]
             message = f"'gpu_price_per_h' needs one price for each GPU type of the cluster and no other; see '{odd}'"
             raise ValueError(message)
+        if self.groups and len({bool(group.zone) for group in self.groups}) > 1:
+            raise ValueError("either all groups have a 'zone', or none")
+        if self.groups and self.groups[0].zone and (self.gpu_price_per_h or self.node_price_per_h is not None):
+            raise ValueError("groups with a 'zone' have their own prices; leave out the cluster's")
         if self.topology:
             levelled(self._nodes(), self.topology)
         return self
@@ -141,7 +179,7 @@ class ClusterSpec(Section):
     def _nodes(self) -> Cluster:
         if self.groups is None:
             return Cluster.uniform(self.nodes, self.gpus_per_node, self.gpu_type)
-        return Cluster.of(*(one.build() for one in self.groups))
+        return Cluster.of(*(one.build() for one in self.groups for _ in one.offers()))
 
     def build(self) -> Cluster:
         """Build the cluster, with the catalogue's GPU memory."""

@@ -14,6 +14,7 @@ from simsched.documents import Section
 from simsched.engine import FailureOptions
 from simsched.errors import input_error
 from simsched.model import Cluster
+from simsched.model.market import Market
 from simsched.model.outages import OutageCause
 from simsched.model.topology import check_nodes, consecutive
 from simsched.workload import read_outages
@@ -193,8 +194,8 @@ class FailuresSpec(Section):
         return FailuresSpec.model_validate({**keys, **given})
 
 
-def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | None:
-    """Return the engine's failure options, None if nothing fails and no checkpoints are written.
+def failure_options(spec: FailuresSpec, cluster: Cluster, market: Market | None = None) -> FailureOptions | None:
+    """Return the engine's failure options, None if nothing fails, no checkpoints are written, and there is no market.
 
     Raises `InputError` for a bad list of outages or racks that the cluster lacks.
     """
@@ -220,6 +221,7 @@ def failure_options(spec: FailuresSpec, cluster: Cluster) -> FailureOptions | No
         checkpoint_interval_s=found.checkpoint_interval_s,
         checkpoint_cost_s=found.checkpoint_cost_s,
         jobs=found.jobs,
+        market=market,
     )
     return None if options == FailureOptions() else options
 

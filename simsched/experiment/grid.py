@@ -16,6 +16,7 @@ from simsched.experiment.checks import Checks
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
+from simsched.experiment.market import check_horizon, market_of
 from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
 from simsched.experiment.promises import offered_load
@@ -302,6 +303,9 @@ class _Maker:
     def _given(self, spec: ExperimentSpec, policy: PolicySpec, seed: int, drawn: Gathered) -> Task:
         engine, cluster = spec.engine_of(policy), self._cluster(spec.cluster)[0]
         traits, agent = self.experiment.policies[policy.name].traits, policy.agent
+        market = market_of(spec.cluster, engine.tick_s)
+        if market is not None:
+            check_horizon(market, drawn.jobs)
         diagnostics = spec.diagnostics if traits.diagnostics else ()
 
         def folder(name: str) -> Path:
@@ -317,7 +321,7 @@ class _Maker:
             tuning=spec.tuning,
             agent=None if agent is None else AgentChoice(agent.name, folder(agent.name), agent.params),
             sharing=engine.sharing,
-            failures=failure_options(spec.failures, cluster),
+            failures=failure_options(spec.failures, cluster, market),
             gpu_speed=dict(spec.workload_of(policy).gpu_speed),
             losses=spec.losses,
             costs=costs_of(spec.cluster),

@@ -7,6 +7,7 @@ from . import (
     fixed as fixed,
     goodput as goodput,
     job as job,
+    market as market,
     measured as measured,
     outages as outages,
     placement as placement,

@@ -13,12 +13,16 @@ PLANNED = "maintenance"
 
 
 class Outage(NamedTuple):
-    """The seconds between which a node is down, and the kind of outage as its source calls it."""
+    """The seconds between which a node is down, and the kind of outage as its source calls it.
+
+    With `notice`, its jobs save their progress before.
+    """
 
     node: int
     down_s: float
     up_s: float
     kind: str = "outage"
+    notice: bool = False
 
 
 class OutageCause(NamedTuple):

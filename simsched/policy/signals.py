@@ -14,6 +14,7 @@ from simsched.agent import GoodputReport, Prior
 from simsched.knowledge import Known
 from simsched.model import Site
 from simsched.model.application import StepTime
+from simsched.model.market import Market, Offer
 from simsched.model.outages import Outage
 from simsched.model.plans import LargeModel
 from simsched.model.regimes import BatchRegimes
@@ -224,6 +225,14 @@ NEXT_ARRIVAL: ViewSignal[Callable[[], float]] = ViewSignal(
 #: Announced outages, of the kind maintenance: which nodes will be down when.
 PLANNED_OUTAGES: ViewSignal[Sequence[Outage]] = ViewSignal(
     "planned_outages", "when which nodes will be down for maintenance", Known.REPORTED
+)
+#: What the market offers now: zone, nodes, whether they are spot, and the dollars of a node-hour, by group of nodes.
+OFFERS: ViewSignal[Callable[[], Sequence[Offer]]] = ViewSignal(
+    "offers", "what the market offers now: zones, spot and on-demand nodes, and their prices", Known.REPORTED
+)
+#: When the market will offer which nodes, and at which prices.
+MARKET: ViewSignal[Market] = ViewSignal(
+    "market", "which nodes the market will offer when, and their prices", Known.ORACLE
 )
 #: The jobs of the workload that will still be submitted, in its order: `JobView`s, which depend on the signals, of
 #: their state at that time. For replays that look ahead.

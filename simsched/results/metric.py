@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simsched.arithmetic import dot, ordered_sum
+from simsched.arithmetic import Series, dot, ordered_sum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,7 +178,7 @@ class Tables:
     rho: Sequence[float] | None = None
     losses: Mapping[str, LossTable] | None = None
     power: Power | None = None
-    gpu_price_per_h: Sequence[float] = ()
+    gpu_price_per_h: Sequence[float | Series] = ()
 
     @cached_property
     def done(self) -> Columns:

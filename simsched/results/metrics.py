@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from simsched.arithmetic import Series
 from simsched.errors import InputError, input_error, nearest
 from simsched.results.fairness import RHO_METRICS
 from simsched.results.job_metrics import (
@@ -93,7 +94,7 @@ def summarise(
     accuracies: Sequence[float] | None = None,
     losses: Mapping[str, LossTable] | None = None,
     power: Power | None = None,
-    gpu_price_per_h: Sequence[float] = (),
+    gpu_price_per_h: Sequence[float | Series] = (),
 ) -> dict[str, float]:
     """Compute every metric that the tables allow, and the mean JCT of each application and of each tenant.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from simsched.arithmetic import Series
 from simsched.results.arrow import columns_of, stored_columns
 from simsched.results.metric import Columns, Power
 from simsched.results.metrics import summarise
@@ -75,7 +76,7 @@ def summarise_folder(
     *,
     node_price_per_h: float | None = None,
     power: Power | None = None,
-    gpu_price_per_h: Sequence[float] = (),
+    gpu_price_per_h: Sequence[float | Series] = (),
     groups: Sequence[Mapping[str, Any]] = (),
     at_hand: Mapping[str, pa.Table] = _NONE,
 ) -> dict[str, float]:

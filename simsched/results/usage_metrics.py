@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from simsched.arithmetic import dot, ordered_sum
+from simsched.arithmetic import Series, dot, ordered_sum
 from simsched.results.metric import (
     ALWAYS,
     HIGHER,
@@ -118,7 +118,13 @@ def _gpu_cost(tables: Tables) -> float | None:
     hours = (intervals["end_s"] - intervals["start_s"]) * intervals["gpus"] / SECONDS_PER_HOUR
     if "gpu_share" in intervals:
         hours = hours * intervals["gpu_share"]
-    return float((hours * np.asarray(tables.gpu_price_per_h)[nodes]).sum())
+    prices = tables.gpu_price_per_h
+    if not any(isinstance(one, Series) for one in prices):
+        return float((hours * np.asarray(prices)[nodes]).sum())
+    times = zip(intervals["start_s"], intervals["end_s"], hours, nodes, strict=True)
+    return float(
+        sum(held * prices[node].between(start, end) / (end - start) for start, end, held, node in times if end > start)
+    )
 
 
 #: How well GPUs were used.
@@ -152,7 +158,8 @@ HOURS_METRICS = (
     Metric("cost", "cost", "$", LOWER, "`node_hours` * `cluster.node_price_per_h` of the experiment", _cost,
            shown=IF_THERE),
     Metric("gpu_cost", "GPU cost", "$", LOWER,
-           "GPU hours held times `cluster.gpu_price_per_h` of their type, summed; a shared GPU is paid for once",
+           "GPU hours held times `cluster.gpu_price_per_h` of their type, or the price of a GPU of their node in its "
+           "market at that time, summed; a shared GPU is paid for once",
            _gpu_cost, shown=IF_THERE),
 )  # fmt: skip
 

@@ -160,6 +160,7 @@ def _failures(manifest: Mapping[str, Any]) -> str:
     told = manifest.get("failures") or {}
     said = [f"each {noun} fails every {told[key] / _HOUR_S:g} h" for key, noun in _FAILING.items() if told.get(key)]
     said += [counted(told["listed_outages"], "listed outage")] if told.get("listed_outages") else []
+    said += ["a market reclaims nodes"] if manifest.get("market") else []
     said += [f"jobs fail as in {told['jobs']}"] if told.get("jobs", "never") != "never" else []
     said += [f"{100 * told['slow_nodes']:g} % of the nodes are slow"] if told.get("slow_nodes") else []
     return " and ".join(said)

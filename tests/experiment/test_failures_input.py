@@ -63,7 +63,7 @@ def test_a_list_of_outages_counts_from_the_experiments_folder_and_is_part_of_the
     path = experiment(tmp_path, failures={"outages_path": "outages.csv"})
     (tmp_path / "outages.csv").write_text("node,down,up\n1,5,9\n", encoding="utf-8")
     (first,) = make_grid(read_experiment(path)).tasks
-    assert [tuple(one) for one in first.failures.outages] == [(1, 5, 9, "outage")]
+    assert [tuple(one) for one in first.failures.outages] == [(1, 5, 9, "outage", False)]
     (tmp_path / "outages.csv").write_text("node,down,up\n1,5,10\n", encoding="utf-8")
     (second,) = make_grid(read_experiment(path)).tasks
     assert first.key != second.key

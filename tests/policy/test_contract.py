@@ -263,7 +263,7 @@ def test_an_experiment_chooses_an_agent(grid_of: Maker, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("agent", "line", "said", "remedy"),
     [
-        ("{name: goodputt}", 6, "policies.tiresias.agent.name: there is no such agent", "goodput"),
+        ("{name: goodputt}", 6, "policies.tiresias.agent.name: 'goodputt': there is no such agent", "goodput"),
         (
             "{name: goodput, params: {eagerness: 3}}",
             6,

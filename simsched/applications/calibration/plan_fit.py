@@ -206,7 +206,8 @@ def _fitted(start: Hardware, expected: Mapping[str, float], steps: Sequence[Meas
         return log(prepared(profile(at))) - measured
 
     found = profile(_descended(off, begun, (begun - log(_FARTHEST), highest)))
-    return replace(found, **{name: float(f"{getattr(found, name):.{_DIGITS}g}") for name in expected})
+    rounded: dict[str, Any] = {name: float(f"{getattr(found, name):.{_DIGITS}g}") for name in expected}
+    return replace(found, **rounded)
 
 
 def _descended(off: Callable[[Floats], Floats], expected: Floats, bounds: tuple[Floats, Floats]) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 
 from simsched.agent import AgentFactory
 from simsched.applications import catalogue, with_speeds
-from simsched.arithmetic import exp, log
+from simsched.arithmetic import Series, exp, log
 from simsched.engine import EngineError, features_of, simulate
 from simsched.errors import InputError, said
 from simsched.experiment.physics import colocation_of
@@ -129,7 +129,13 @@ def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO
     power = Power.of(groups, about["power"]) if "power" in about else None
     price = about.get("node_price_per_h")
     prices = about.get("gpu_price_per_h", {})
-    by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])] if prices else []
+    by_node: list[float | Series] = []
+    if prices:
+        by_node = [prices[group["gpu_type"]] for group in groups for _ in range(group["nodes"])]
+    sizes = [group["gpus_per_node"] for group in groups for _ in range(group["nodes"])]
+    for one in about.get("market", ()):
+        values = [price / sizes[len(by_node)] for price in one["values"]]
+        by_node += [Series(one["step_s"], values)] * one["nodes"]
     return summarise_folder(
         folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups, at_hand=at_hand
     )

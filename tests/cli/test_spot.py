@@ -1,0 +1,90 @@
+"""Spot markets in experiments, worked by hand: two zones, ticks of ten minutes, spot at 1 $/h and on demand at 4."""
+
+import json
+
+import pandas as pd
+import pytest
+import yaml
+
+#: A job of 40 minutes with a restart of 5, submitted at second 0, to be done after 90 minutes (nine ticks).
+JOBS = "job_id,submit_time,num_gpus,duration\na,0,1,2400\n"
+#: Spot in us-a-1a in ticks 0 and 1 and from 5 on, in eu-b-1a from 3 on.
+AVAILABLE = "time_s,us-a-1a,eu-b-1a\n" + "".join(
+    f"{600 * tick},{int(tick < 2 or tick > 4)},{int(tick > 2)}\n" for tick in range(12)
+)
+PRICES = "time_s,us-a-1a,eu-b-1a\n" + "".join(f"{600 * tick},{1 + (tick > 5)},0.5\n" for tick in range(12))
+
+
+GROUP = {
+    "nodes": 1, "gpus_per_node": 1, "available": "available.csv",
+    "price_per_h": {"spot": "prices.csv", "on_demand": 4},
+}  # fmt: skip
+
+
+@pytest.fixture
+def spot(simsched, tmp_path):
+    """Run a policy on the market; returns the command's result and the cell's folder."""
+
+    def run(policy, command="run", **texts):
+        for name, text in {"jobs": JOBS, "available": AVAILABLE, "prices": PRICES, **texts}.items():
+            (tmp_path / f"{name}.csv").write_text(text)
+        content = {
+            "name": "spot", "cluster": {"groups": [{**GROUP, "zone": "us-a-1a"}, {**GROUP, "zone": "eu-b-1a"}]},
+            "workload": {"path": "jobs.csv", "recipe": "replay", "deadline_factor": 2.25}, "policies": [policy],
+            "engine": {"restart_delay_s": 300}, "report": {"plots": False},
+        }  # fmt: skip
+        (tmp_path / "spot.yaml").write_text(yaml.safe_dump(content))
+        more = [] if command == "validate" else ["--out", str(tmp_path / "out"), "--in-process"]
+        done = simsched(command, str(tmp_path / "spot.yaml"), *more)
+        return done, next((tmp_path / "out/spot").rglob("summary.json"), tmp_path).parent
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("policy", "jct_s", "dollars"),
+    [
+        # 45 minutes on demand
+        ("on-demand-only", 2700, 0.75 * 4),
+        # spot in the first zone until second 1200; behind at 2400, and on demand from there on, as it is never ahead
+        ("uniform-progress", 4200, 1200 / 3600 * 1 + 1800 / 3600 * 4),
+        # spot in the first zone until it is lost, then in the other from second 1800
+        ("uniform-progress-s", 3600, 1200 / 3600 * 1 + 1800 / 3600 * 0.5),
+        ("spot-until-last", 3600, 1200 / 3600 * 1 + 1800 / 3600 * 0.5),
+        # only the second zone: a transfer would cost a dollar
+        ("spot-optimum", 4500, 2700 / 3600 * 0.5),
+    ],
+)
+def test_what_a_job_holds_and_pays_is_as_worked_by_hand(spot, policy, jct_s, dollars):
+    done, cell = spot(policy)
+    assert done.exit_code == 0, done.output
+    found = json.loads((cell / "summary.json").read_text())
+    assert (found["jct_mean_s"], found["gpu_cost"]) == (jct_s, pytest.approx(dollars))
+    outages = pd.read_parquet(cell / "outages.parquet")
+    assert set(outages["kind"]) == {"reclaimed"}
+    assert outages.loc[outages["node"] == 0, "start_s"].tolist() == [1200]
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        ({"available": "time_s,us-a-1a\n0,1\n600,1\n"}, "has no column for the zone 'eu-b-1a'"),
+        ({"available": AVAILABLE.replace("1200,0", "1300,0")}, "available.csv:4: 'time_s' goes from 600 to 1300"),
+        ({"available": AVAILABLE.replace("1200,0", "300,0")}, "available.csv:4: 'time_s' goes from 600 to 300"),
+        ({"available": AVAILABLE.replace("1200,0", "1200,2")}, "available.csv:4: column 'us-a-1a' is '2'"),
+        ({"prices": PRICES.replace("1200,1", "1200,-1")}, "prices.csv:4: column 'us-a-1a' is '-1'"),
+        ({"prices": PRICES[: PRICES.index("4200,")]}, "prices.csv:8: the series ends at second 4200, before the work"),
+        ({"prices": PRICES.replace("0,1,", "0.5,1,", 1)}, "prices.csv:2: the first 'time_s' is 0.5"),
+        ({"available": "time_s,us-a-1a,eu-b-1a\n0,1,1\n600.5,1,1\n1201,1,1\n"}, "available.csv:3: second 600.5 is no"),
+    ],
+)
+def test_a_wrong_series_is_refused_with_file_and_line(spot, texts, told):
+    done, _ = spot("uniform-progress-s", "validate", **texts)
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr
+
+
+def test_a_zone_that_the_market_lacks_is_named(spot):
+    done, _ = spot({"name": "uniform-progress", "params": {"zone": "us-a-1b"}})
+    assert done.exit_code != 0
+    assert "the market has no zone 'us-a-1b'; did you mean 'us-a-1a'?" in done.stderr
