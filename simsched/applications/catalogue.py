@@ -15,10 +15,11 @@ from simsched.applications.measurements import PLACEMENTS, read_folder
 from simsched.applications.rate_table import LINES_SUFFIX, SUFFIX, read_rate_lines, read_rate_table
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.keys import INPUT_FILE, key
-from simsched.model import FIXED_DURATION, Application, JobRequest, JobTruth, Site
+from simsched.model import FIXED_DURATION, Application, JobRequest, Site
 from simsched.model.colocation import PairTable, read_pairs
 from simsched.model.fitted import FittedApplication, with_types
 from simsched.model.fixed import FixedDuration, StagedJob
+from simsched.model.job import JobTruth
 from simsched.model.placement import consolidated_shape
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModelJob

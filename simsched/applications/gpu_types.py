@@ -19,11 +19,11 @@ from simsched.model import (
     BatchChoice,
     Cluster,
     JobRequest,
-    JobTruth,
     Site,
 )
 from simsched.model.application import Running
 from simsched.model.fixed import FixedDuration
+from simsched.model.job import JobTruth
 from simsched.model.speedup import Speedup
 from simsched.paths import data_folder
 

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from simsched.engine.errors import EngineError
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord
-from simsched.model import ApplicationFacts, Cluster, JobRequest, JobSpec, JobTruth, Site
+from simsched.model import ApplicationFacts, Cluster, JobRequest, JobSpec, Site
+from simsched.model.job import JobTruth
 from simsched.model.outages import Outage
 from simsched.policy.signals import FileSignal, JobSignal, ViewSignal
 

@@ -19,13 +19,13 @@ from simsched.model import (
     BatchChoice,
     Cluster,
     JobRequest,
-    JobTruth,
     NodeShape,
     Site,
     gpus_of,
 )
 from simsched.model.application import NO_BATCH, Running
 from simsched.model.capacity import beside_of
+from simsched.model.job import JobTruth
 from simsched.model.placement import NOTHING, describe
 from simsched.model.plans import Plan
 from simsched.model.topology import site_of

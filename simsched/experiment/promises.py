@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 from simsched.engine import TrueRemainingWork, stream
 from simsched.errors import input_error
-from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth, Site
-from simsched.model.job import values_of
+from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobRequest, JobSpec
+from simsched.model.job import JobTruth, values_of
 
 
-@dataclass(frozen=True)
-class _Submitted:
-    request: JobRequest
-    app: Application
-    cluster: Cluster
-    epoch: int = 0
-    site: Site | None = None
+def _submitted(request: JobRequest, app: Application, cluster: Cluster) -> Any:
+    """Return what `TrueRemainingWork` reads of a job that has not run yet."""
+    return SimpleNamespace(request=request, app=app, cluster=cluster, epoch=0, site=None)
 
 
 def with_deadlines(
@@ -51,7 +49,7 @@ def with_deadlines(
 
 def _alone_s(job: JobSpec, app: Application, cluster: Cluster) -> float:
     try:
-        return TrueRemainingWork(_Submitted(job.request, app, cluster), 0.0).seconds
+        return TrueRemainingWork(_submitted(job.request, app, cluster), 0.0).seconds
     except (ValueError, LookupError) as error:
         types = ", ".join(cluster.gpu_types)
         message = f"job '{job.id}' ({app.name}) cannot run on {job.num_gpus} GPUs of any of the types {types}"
@@ -105,7 +103,7 @@ def offered_load(
 
 def _mean_s(job: JobSpec, applications: ApplicationSource, cluster: Cluster) -> float | None:
     """Return a job's solo time in seconds at the mean speed of all GPUs; None if it runs on no type."""
-    work = TrueRemainingWork(_Submitted(job.request, applications.for_job(job.request, job.truth), cluster), 0.0)
+    work = TrueRemainingWork(_submitted(job.request, applications.for_job(job.request, job.truth), cluster), 0.0)
     speed = 0.0
     for gpu_type, gpus in cluster.gpus_by_type.items():
         try:

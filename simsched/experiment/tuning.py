@@ -23,7 +23,8 @@ import numpy as np
 from simsched.engine import JobRecord, stream
 from simsched.errors import input_error
 from simsched.keys import key
-from simsched.model import Application, ApplicationSource, JobRequest, JobSpec, JobTruth
+from simsched.model import Application, ApplicationSource, JobRequest, JobSpec
+from simsched.model.job import JobTruth
 from simsched.model.scaled import ScaledApplication
 
 if TYPE_CHECKING:

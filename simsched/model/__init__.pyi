@@ -33,6 +33,6 @@ from .application import (
 )
 from .capacity import Capacity as Capacity
 from .cluster import Cluster as Cluster, Node as Node, NodeGroup as NodeGroup
-from .job import FIXED_DURATION as FIXED_DURATION, JobRequest as JobRequest, JobSpec as JobSpec, JobTruth as JobTruth
+from .job import FIXED_DURATION as FIXED_DURATION, JobRequest as JobRequest, JobSpec as JobSpec
 from .placement import Allocation as Allocation, Site as Site, gpus_of as gpus_of
 from .shape import NodeShape as NodeShape

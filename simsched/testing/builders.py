@@ -20,13 +20,13 @@ from simsched.model import (
     Cluster,
     JobRequest,
     JobSpec,
-    JobTruth,
     Node,
     Site,
 )
 from simsched.model.application import LossCurve, facts_of
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training
 from simsched.model.fixed import FixedDuration
+from simsched.model.job import JobTruth
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.model.placement import NOTHING, Shape
 from simsched.model.step_model import SevenParameters

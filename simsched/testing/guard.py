@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from simsched.agent import Agent
-from simsched.model import Application, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec, JobTruth
+from simsched.model import Application, ApplicationFacts, ApplicationSource, Cluster, JobRequest, JobSpec
+from simsched.model.job import JobTruth
 from simsched.policy import Decision, Policy, View
 from simsched.policy.signals import OFFLINE_PROFILES, RECORDED_DURATION, FileSignal
 

@@ -8,8 +8,9 @@ from simsched.applications import ApplicationCatalogue
 from simsched.applications.plans import hardware_text, read_plan_table, shipped_hardware
 from simsched.engine import EngineOptions
 from simsched.errors import InputError, InputWarning
-from simsched.model import Cluster, JobRequest, JobSpec, JobTruth, NodeShape, Site
+from simsched.model import Cluster, JobRequest, JobSpec, NodeShape, Site
 from simsched.model.application import NO_BATCH
+from simsched.model.job import JobTruth
 from simsched.model.placement import Tier
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedModel, TabledModel, morphling_plan
 from simsched.model.shape import Amount
