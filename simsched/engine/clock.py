@@ -39,16 +39,12 @@ _OF_PROCESSES = (Phase.PROCESS - 0.5, float(Phase.PROCESS))
 
 
 class Appointment(simpy.Event):
-    """An event at a tick and phase that calls one function; without callbacks it passes unnoticed."""
+    """An event at a tick and phase that calls one function; emptying its `callbacks` takes the function back."""
 
     _ok = True
     _value = None
     #: SimPy's own would ask for an environment; whoever creates an appointment sets its `callbacks`.
     __init__ = object.__init__
-
-    def cancel(self) -> None:
-        """Take the function back."""
-        self.callbacks = []
 
 
 class Clock(simpy.Environment):

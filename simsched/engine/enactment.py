@@ -91,9 +91,11 @@ class Enactment:
             ledger.complete(active[job_id], CANCELLED)
         for job_id, allocation in changes.gpus.items():
             named = changes.actions.get(job_id) if changes.actions else None
-            if isinstance(named, Place) and allocation:
+            if not allocation:
+                continue
+            placed += 1
+            if named is not None and isinstance(named, Place):
                 ledger.place(active[job_id], allocation, named.beside, named.onto, named.plan)
-            elif allocation:
+            else:
                 ledger.place(active[job_id], allocation)
-            placed += 1 if allocation else 0
         return placed - moved, held - moved, moved

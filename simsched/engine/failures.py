@@ -18,6 +18,7 @@ from simsched.engine.state import ClusterState, JobState
 from simsched.errors import input_error
 from simsched.model import Allocation, Application, JobSpec
 from simsched.model.outages import AttemptPlan, JobFailures, Outage, OutageCause, PhillyFailures
+from simsched.model.topology import site_of
 
 
 def draw_outages(
@@ -148,11 +149,11 @@ class Failures(Lifecycle):
     def _goes_on(self, job: JobState, held: Allocation) -> bool:
         """Let a job continue on what is left of its GPUs (nothing if it shared them); return whether a plan fits."""
         left = tuple(one for one in held if self._cluster.up[one[0]])
-        site, plans = self._cluster.site(left) if left else None, job.facts.plans
-        if site is None or plans is None:
+        plans = job.facts.plans
+        if not left or plans is None:
             return False
         try:
-            plans.best(site, job.request.batch_size)
+            plans.best(site_of(self._cluster.cluster, left), job.request.batch_size)
         except ValueError:
             return False
         before, rest = self._short.get(job.request.id, (held, held))

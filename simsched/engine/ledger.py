@@ -103,7 +103,7 @@ class Ledger:
         if job.request.shape is not None:
             self._cluster.count_beside(job.request.shape, job.allocation, -1)
         if job.appointment is not None:
-            job.appointment.cancel()
+            job.appointment.callbacks = []
         for lifecycle in self.lifecycles:
             lifecycle.breaks(job)
             lifecycle.released(job)
@@ -137,9 +137,8 @@ class Ledger:
     ) -> None:
         """Give GPUs to a job that holds none; it runs after the restart delay, with a plan or as its agent chooses."""
         now = self._clock.now
-        job.allocation, job.site = allocation, self._cluster.site(allocation)
-        assert job.site is not None, allocation  # the decision was checked before
-        job.gpus = self._cluster.take(job.request.id, allocation, beside, onto)
+        job.allocation = allocation
+        job.site, job.gpus, job.nodes = self._cluster.take(job.request.id, allocation, beside, onto)
         if job.request.shape is not None:
             self._cluster.count_beside(job.request.shape, allocation, 1)
         job.since = now
@@ -253,7 +252,7 @@ class Ledger:
         """End the current configuration; the next starts after this instant's decision."""
         self.settle(job)
         if job.appointment is not None:
-            job.appointment.cancel()
+            job.appointment.callbacks = []
         job.running = job.appointment = None
         for lifecycle in self._hearing["breaks"]:
             lifecycle.breaks(job)

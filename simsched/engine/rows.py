@@ -76,7 +76,7 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         job.since * clock.unit_s,
         clock.now * clock.unit_s,
         job.gpus,
-        len(job.allocation),
+        job.nodes,
         describe(job.allocation),
         running is None,
         local_bsz,

@@ -21,7 +21,6 @@ from simsched.model import (
     JobRequest,
     NodeShape,
     Site,
-    gpus_of,
 )
 from simsched.model.application import NO_BATCH, Running
 from simsched.model.capacity import beside_of
@@ -65,36 +64,28 @@ class ClusterState:
         self.job_starts = self.node_starts = 0
         self._several_makes = len({(node.gpus, node.gpu_type) for node in cluster.nodes}) > 1
         self.several_types = len(cluster.gpu_types) > 1
-        #: Cached sites by type and shape: those on one node, and all if there are no levels to cross.
-        self._sites: dict[tuple[str, tuple[int, ...]], Site] = {}
+        #: The last site of each type and shape, its GPUs and nodes; on one node or without levels the only one.
+        self._sites: dict[tuple[str, tuple[int, ...]], tuple[Site, int, int]] = {}
 
-    def site(self, allocation: Allocation) -> Site | None:
-        """Return the site of an allocation, None if it mixes GPU types."""
-        if self.several_types and gpu_type_of(self.cluster, allocation) is None:
-            return None
+    def take(
+        self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
+    ) -> tuple[Site, int, int]:
+        """Add a holder to GPUs of one type, next to others if GPUs are shared; return site, GPUs and nodes."""
         nodes, shape = zip(*allocation, strict=True)
-        kind = self.cluster.nodes[nodes[0]].gpu_type
-        if nodes[1:] and self.cluster.levels:
-            return site_of(self.cluster, allocation)
-        if (kind, shape) not in self._sites:
-            self._sites[kind, shape] = site_of(self.cluster, allocation)
-        return self._sites[kind, shape]
-
-    def take(self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None) -> int:
-        """Add a holder to GPUs, next to others if GPUs are shared; return how many."""
+        key = self.cluster.nodes[nodes[0]].gpu_type, shape
+        if key not in self._sites or (self.cluster.levels and nodes[1:]):
+            self._sites[key] = site_of(self.cluster, allocation), sum(shape), len(shape)
         self.running_jobs += 1
         self.job_starts += 1
         if self.occupancy is not None:
             short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision was checked before
             self._recount(allocation)
-            return gpus_of(allocation)
-        total = 0
+            return self._sites[key]
+        self.allocated_gpus += self._sites[key][1]
         for node, gpus in allocation:
             self.free[node] -= gpus
-            total += gpus
-        self.allocated_gpus += total
-        return total
+        return self._sites[key]
 
     def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
         """Take, or with a `sign` of -1 give back, the cores and memory of a shape for its GPUs."""
@@ -146,7 +137,7 @@ class ClusterState:
         """Release an empty or starting node."""
         self._provision_anew()
         if node in self.starting:
-            self.starting.pop(node).cancel()
+            self.starting.pop(node).callbacks = []
         elif self.up[node]:
             self._set_up(node, up=False)
             self.nodes_up -= 1
@@ -256,7 +247,7 @@ class JobState:
         self.guaranteed = request.guaranteed
         self.allocation: Allocation = NOTHING
         self.site: Site | None = None
-        self.gpus = 0
+        self.gpus = self.nodes = 0
         self.since: float = 0
         self.running: Running | None = None
         self.appointment: Appointment | None = None

@@ -117,7 +117,7 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
             left[node] = (left[node] if node in left else free[node]) - gpus
             short |= left[node] < 0  # a job named later may leave
             missing -= gpus
-        if missing or (new[1:] and len(dict(new)) < len(new)):
+        if missing or (new[1:] and (*dict(new).items(),) != new):  # or a node is named twice
             return None
         if cluster.several_types and new and gpu_type_of(cluster.cluster, new) is None:
             return None

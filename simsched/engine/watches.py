@@ -49,7 +49,7 @@ class Watches(Lifecycle):
         """Pause until the job has GPUs again."""
         due = self._due.pop(job.request.id, None)
         if due is not None:
-            due.cancel()
+            due.callbacks = []
 
     def completed(self, job: JobState) -> None:
         """Drop a completed job."""
@@ -77,4 +77,4 @@ class TimeLimits(Lifecycle):
         """Stop counting."""
         due = self._due.pop(job.request.id, None)
         if due is not None:
-            due.cancel()
+            due.callbacks = []

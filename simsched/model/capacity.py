@@ -149,7 +149,8 @@ class Capacity:
         return f"<Capacity {', '.join(f'{self.total_of(kind)} {name}' for kind, name in enumerate(self.types))} free>"
 
     @cached_property
-    def _pools(self) -> list[Pool]:
+    def pools(self) -> list[Pool]:
+        """Return the free GPUs of each type."""
         domains = {node.index: node.domains for node in self.nodes if node.domains}
         sizes: dict[str, dict[int, int]] = {kind: {} for kind in self.types}
         for node, up in zip(self.nodes, self.up, strict=True):
@@ -183,13 +184,13 @@ class Capacity:
 
     def total_of(self, kind: int) -> int:
         """Count the free GPUs of a type."""
-        return self._pools[kind].total
+        return self.pools[kind].total
 
     def choose(self, placer: Placer, gpus: int, types: Iterable[int] | None = None) -> Allocation | None:
         """Ask a placer for GPUs of one of `types` (None: any), in order; changes nothing."""
         if gpus > self.total:
             return None
-        for pool in self._pools if types is None else (self._pools[kind] for kind in types):
+        for pool in self.pools if types is None else (self.pools[kind] for kind in types):
             found = placer.choose(pool, gpus) if pool.total >= gpus else None
             if found is not None:
                 return found
@@ -197,7 +198,7 @@ class Capacity:
 
     def choose_of(self, kind: int, placer: Placer, gpus: int) -> Allocation | None:
         """Ask a placer for GPUs of a type; changes nothing."""
-        pool = self._pools[kind]
+        pool = self.pools[kind]
         return placer.choose(pool, gpus) if pool.total >= gpus else None
 
     def place(self, placer: Placer, gpus: int, types: Iterable[int] | None = None) -> Allocation | None:
@@ -281,7 +282,7 @@ class Capacity:
 
     def _pools_of(self, shape: NodeShape) -> Iterator[Pool]:
         named = shape.gpu_types
-        return (pool for kind, pool in zip(self.types, self._pools, strict=True) if named is None or kind in named)
+        return (pool for kind, pool in zip(self.types, self.pools, strict=True) if named is None or kind in named)
 
     def place_of(self, shape: NodeShape, among: int = -1) -> Allocation | None:
         """Return whole GPUs for a shape on the nodes in the bits `among`, None if it does not fit; changes nothing."""

@@ -7,6 +7,7 @@ the nodes in this order, and because the published measurements distinguish it.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import starmap
 from typing import NamedTuple
 
 #: ((node index, GPUs on that node), ...), each node once, GPUs >= 1; () is no GPU.
@@ -84,7 +85,7 @@ def describe(allocation: Allocation) -> str:
     """Format an allocation as `node:gpus` pairs, for instance `5:4 2:2`."""
     if allocation and not allocation[1:]:  # the usual case
         return _pair(*allocation[0])
-    return " ".join([_pair(node, gpus) for node, gpus in allocation])
+    return " ".join(starmap(_pair, allocation))
 
 
 @lru_cache(maxsize=4096)

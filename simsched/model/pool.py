@@ -15,10 +15,11 @@ class Pool:
 
     `nodes_with[n]` has a bit for every node with n GPUs free, so the lookup of the lowest index is immediate. `levels`
     has, for each level above the nodes, the bits of each domain's nodes and their GPUs. `shaped` chooses for a shape,
-    through the capacity to which the pool belongs.
+    through the capacity to which the pool belongs. `most_first` and `least_first` are the numbers of free GPUs that a
+    node may have, in either order.
     """
 
-    __slots__ = ("_fewest", "_largest", "levels", "nodes_with", "shaped", "total")
+    __slots__ = ("_fewest", "_largest", "least_first", "levels", "most_first", "nodes_with", "shaped", "total")
 
     def __init__(
         self, capacity: Mapping[int, int], free: Sequence[int], domains: Mapping[int, Sequence[int]] | None = None
@@ -31,7 +32,9 @@ class Pool:
         self.shaped: Callable[[NodeShape], Allocation | None] = _nowhere
         self._largest = sorted(capacity.values(), reverse=True)
         self._fewest: dict[int, int] = {}
-        self.nodes_with = [0] * (max(self._largest, default=0) + 1)
+        most = max(self._largest, default=0)
+        self.nodes_with = [0] * (most + 1)
+        self.most_first, self.least_first = range(most, 0, -1), range(1, most + 1)
         self.total = 0
         for node in sorted(capacity):
             self.nodes_with[free[node]] |= 1 << node
@@ -39,11 +42,25 @@ class Pool:
 
     def most_free(self, within: int = -1) -> Iterator[tuple[int, int]]:
         """Return the nodes in the bits `within` and their free GPUs, the most free first, ties by index."""
-        return self._nodes(range(len(self.nodes_with) - 1, 0, -1), within)
+        return self._nodes(self.most_first, within)
 
     def least_free(self, within: int = -1, fewest: int = 1) -> Iterator[tuple[int, int]]:
         """Return nodes and their free GPUs, the least free first, ties by index, with at least `fewest` free GPUs."""
         return self._nodes(range(fewest, len(self.nodes_with)), within)
+
+    def fill(self, gpus: int, counts: Sequence[int], within: int = -1) -> Allocation | None:
+        """Return GPUs on nodes in the bits `within`, those with so many free first, ties by index; None if too few."""
+        picked: list[tuple[int, int]] = []
+        for count in counts:
+            nodes = self.nodes_with[count] & within
+            while nodes:
+                lowest = nodes & -nodes
+                nodes ^= lowest
+                picked += [(lowest.bit_length() - 1, count if count < gpus else gpus)]
+                gpus -= count
+                if gpus <= 0:
+                    return tuple(picked)
+        return None
 
     def best_fit(self, gpus: int, within: int = -1) -> int | None:
         """Find the node with the fewest free GPUs that has `gpus`, in the bits `within`."""

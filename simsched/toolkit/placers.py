@@ -11,28 +11,16 @@ from simsched.model import Allocation
 from simsched.model.pool import Placer as Placer, Pool, lowest_node
 
 
-def _fill(nodes: Iterator[tuple[int, int]], gpus: int) -> Allocation | None:
-    picked: list[tuple[int, int]] = []
-    for node, free in nodes:
-        picked += [(node, free if free < gpus else gpus)]
-        gpus -= free
-        if gpus <= 0:
-            return tuple(picked)
-    return None
-
-
 def _most_free(pool: Pool, gpus: int) -> Allocation | None:
     for nodes in pool.nodes_with[: gpus - 1 : -1]:
         if nodes:  # one node is nearly always enough
-            return (((nodes & -nodes).bit_length() - 1, gpus),)
-    return _fill(pool.most_free(), gpus)
+            return ((lowest_node(nodes), gpus),)
+    return pool.fill(gpus, pool.most_first)
 
 
 def _fragments(pool: Pool, gpus: int) -> Allocation | None:
-    if gpus < len(pool.nodes_with) and pool.nodes_with[gpus]:
-        nodes = pool.nodes_with[gpus]
-        return (((nodes & -nodes).bit_length() - 1, gpus),)
-    return _fill(pool.least_free(), gpus)
+    exact = pool.nodes_with[gpus : gpus + 1]
+    return ((lowest_node(exact[0]), gpus),) if exact and exact[0] else pool.fill(gpus, pool.least_first)
 
 
 def _consolidated(pool: Pool, gpus: int) -> Allocation | None:
@@ -54,7 +42,13 @@ def _consolidated(pool: Pool, gpus: int) -> Allocation | None:
 
 
 def _any(pool: Pool, gpus: int) -> Allocation | None:
-    return _fill(iter(sorted(pool.least_free())), gpus)
+    picked: list[tuple[int, int]] = []
+    for node, free in sorted(pool.least_free()):
+        picked.append((node, min(free, gpus)))
+        gpus -= free
+        if gpus <= 0:
+            return tuple(picked)
+    return None
 
 
 def _fewest_domains(pool: Pool, gpus: int) -> Allocation | None:
@@ -138,7 +132,7 @@ def most_free_among(nodes: Iterable[int]) -> Placer:
 
 
 def _most_free_within(within: int, pool: Pool, gpus: int) -> Allocation | None:
-    return _fill(pool.most_free(within), gpus)
+    return pool.fill(gpus, pool.most_first, within)
 
 
 #: The node with the least free GPUs that suffices, else those with the most first.

@@ -127,7 +127,7 @@ class PriorityScheduler:
         if entry.allocation:
             self._running[entry.on].leave(entry)
             entry.key = key
-            self._join(entry)
+            self._join((entry,))
         else:
             entry.key = key
             self._waiting_jobs -= 1
@@ -185,16 +185,17 @@ class PriorityScheduler:
             if allocation is not None:
                 self._waiting[entry.kind].clear()  # nobody else waits: the rest of the queue is stale
                 self._place(entry, kind, allocation)
+                self._join((entry,))
                 return True
         return False
 
     def _gather(self) -> None:
         """Count the GPUs to hand out on each type, and find the first waiting job of each kind that might fit."""
-        most = []
-        for kind, on in enumerate(self._running):
-            on.budget = self._free.total_of(kind)
-            most.append(on.budget + on.gpus * self._preempts)
-        largest, one_type = max(most), len(most) == 1
+        most: list[int] = []
+        for pool, on in zip(self._free.pools, self._running, strict=True):
+            on.budget = pool.total
+            most += [on.budget + on.gpus * self._preempts]
+        largest, one_type = max(most), not most[1:]
         self._heads = [
             queue[0]
             for (gpus, _, types), queue in self._waiting.items()
@@ -206,14 +207,17 @@ class PriorityScheduler:
 
     def _walk(self) -> None:
         heads, running = self._heads, self._running
+        only = None if self._at_once or running[1:] else running[0]
         while heads:
+            if only is not None and not only.budget and not (self._preempts and only.items[-1:] > heads[:1]):
+                break  # nobody can start any more
             entry = heads[0][3]
             if entry.allocation:  # it ran until a more urgent job wanted its GPUs
                 heapq.heappop(heads)
                 if entry.gpus <= running[entry.on].budget or entry.types[1:]:
                     self._reconsider(entry)
                 else:
-                    self._stopped.append(entry)
+                    self._stopped += (entry,)
                 continue
             queue = self._waiting[entry.kind] if self._admit(entry, entry.types) else []
             if queue:
@@ -222,6 +226,7 @@ class PriorityScheduler:
                 heapq.heapreplace(heads, queue[0])
             else:
                 heapq.heappop(heads)
+        self._stopped += [item[3] for item in sorted(heads) if item[3].allocation]
 
     def _settle(self) -> None:
         """Place admitted jobs once all stopping jobs have released their GPUs."""
@@ -230,10 +235,12 @@ class PriorityScheduler:
         for entry in self._admitted:
             if entry.allocation:  # it moves to another type
                 self._give_back((entry,))
+        pools = self._free.pools
         for entry, kind in self._admitted.items():
-            allocation = self._free.choose_of(kind, entry.placer, entry.gpus)
+            allocation = entry.placer.choose(pools[kind], entry.gpus)
             assert allocation is not None, "placers that never wait place whatever fits"
             self._place(entry, kind, allocation)
+        self._join(self._admitted)
         self._stopped, self._admitted = [], {}
 
     def _stop(self, stopped: Sequence[Entry]) -> None:
@@ -279,6 +286,7 @@ class PriorityScheduler:
             return False
         self._running[kind].budget -= entry.gpus
         self._place(entry, kind, allocation)
+        self._join((entry,))
         return True
 
     def _reconsider(self, entry: Entry) -> None:
@@ -289,7 +297,7 @@ class PriorityScheduler:
                 own.budget -= entry.gpus
                 if self._at_once:
                     self._free.take(entry.allocation, entry.shape)
-                self._join(entry)
+                self._join((entry,))
                 return
             if self._admit_on(entry, entry.on):
                 return
@@ -304,6 +312,10 @@ class PriorityScheduler:
             if not yielding:
                 return False
             self._preempt(yielding)
+            if not self._at_once:
+                self._running[kind].budget -= entry.gpus
+                self._admitted[entry] = kind
+                return True
             if self._admit_on(entry, kind):
                 return True
         return self._at_once and self._place_on(entry, kind, self._clear_nodes(entry, kind))
@@ -380,7 +392,8 @@ class PriorityScheduler:
             on.budget += entry.gpus
             if self._at_once:
                 self._free.give_back(entry.allocation, entry.shape)
-            heapq.heappush(self._heads, item)
+        self._heads += items
+        heapq.heapify(self._heads)
 
     def _place(self, entry: Entry, kind: int, allocation: Allocation) -> None:
         self._free.take(allocation, entry.shape)
@@ -388,7 +401,6 @@ class PriorityScheduler:
             self._waiting_jobs -= 1
             entry.since_s = self._now_s
         entry.allocation, entry.on = allocation, kind
-        self._join(entry)
         self._changes[0][entry.id] = allocation
 
     def _wait(self, entries: Iterable[Entry]) -> None:
@@ -398,12 +410,13 @@ class PriorityScheduler:
             self._waiting_jobs += 1
             heapq.heappush(self._waiting[entry.kind], (entry.key, entry.number, entry.version, entry))
 
-    def _join(self, entry: Entry) -> None:
-        self._version += 1
-        entry.version = self._version
-        on = self._running[entry.on]
-        on.gpus += entry.gpus
-        insort(on.items, (entry.key, entry.number, entry.version, entry))
+    def _join(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._version += 1
+            entry.version = self._version
+            on = self._running[entry.on]
+            on.gpus += entry.gpus
+            insort(on.items, (entry.key, entry.number, entry.version, entry))
 
     def _look_again(self, view: View) -> None:
         """Read who holds what from the view, after the nodes change or at the first decision."""
@@ -417,6 +430,6 @@ class PriorityScheduler:
             entry.allocation, entry.attained_gpu_s, entry.since_s = job.allocation, job.attained_gpu_s, view.now_s
             if entry.allocation:
                 entry.on = self._free.type_of(entry.allocation)
-                self._join(entry)
+                self._join((entry,))
             else:
                 self._wait((entry,))

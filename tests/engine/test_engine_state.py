@@ -113,7 +113,7 @@ def state_of(spec=None, *, tick_s=1, at=((0, 2),), since=10, now=30, **attribute
     clock.now = now
     app = FixedDuration(100)
     job = JobState(spec.request, spec.truth, app, facts_of(app), clock, ONE)
-    job.allocation, job.gpus, job.since = at, sum(gpus for _, gpus in at), since
+    job.allocation, job.gpus, job.nodes, job.since = at, sum(gpus for _, gpus in at), len(at), since
     for name, value in attributes.items():
         setattr(job, name, value)
     return job

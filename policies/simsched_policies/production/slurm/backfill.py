@@ -106,7 +106,7 @@ class Releases:
         late = limits > shadow - now
         places = (gpus <= np.where(late, min(extra, free), free)).nonzero()[0]
         for place, wanted, is_late in zip(places.tolist(), gpus[places].tolist(), late[places].tolist(), strict=True):
-            if wanted <= (min(extra, free) if is_late else free):
+            if wanted <= free and (not is_late or wanted <= extra):
                 starts[place] = True
                 free -= wanted
                 extra -= wanted if is_late else 0

@@ -464,7 +464,7 @@ class SlurmBackfill(Policy):
                     for place in [place for place, job in enumerate(waiting.jobs) if job.id == job_id]:
                         waiting.remove([place])
         up = view.up
-        if lost or ((up is not self._shown_up or isinstance(up, list)) and up != self._free.up):
+        if lost or ((up is not self._shown_up or type(up) is list) and up != self._free.up):
             if not self._pools:
                 self._open(view)
             self._free = Capacity.of(view)
