@@ -11,8 +11,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from _thread import interrupt_main
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") 
 _CODE = 128
 #: Seconds from a stop to the end of a command, whatever else it does.
 _LONGEST_S = 2.5
+_SOON_S = 0.01
 
 _heard: list[int] = []
+_ending: list[int] = []
 _deferring = False
 _temporary: set[Path] = set()
 
@@ -32,9 +36,11 @@ class Stopped(KeyboardInterrupt):
     """A signal tells the command to end; its number is the argument."""
 
 
-def code_of(stop: KeyboardInterrupt) -> int:
-    """Return the exit code after a stop."""
-    return _CODE + (stop.args[0] if isinstance(stop, Stopped) else signal.SIGINT)
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code after a stop, 0 for any other error; a library may have replaced a stop by its own error."""
+    if isinstance(error, KeyboardInterrupt):
+        return _CODE + (error.args[0] if isinstance(error, Stopped) else signal.SIGINT)
+    return _CODE + _ending[0] if _ending else 0
 
 
 def end_at_stops() -> None:
@@ -45,7 +51,8 @@ def end_at_stops() -> None:
     with suppress(ValueError):  # not the main thread
         for number in STOPS:
             if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, _stop)
+                signal.signal(number, _end)
+        sys.unraisablehook = partial(_stop_again, sys.unraisablehook)
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -56,6 +63,19 @@ def ignore_stops() -> None:
     """Ignore further stops, as the command is ending."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _end(number: int, frame: object) -> None:
+    _ending.append(number)
+    _stop(number, frame)
+
+
+def _stop_again(usual: Callable[[Any], object], lost: Any) -> None:
+    """Deliver once more, soon, a stop that came during a finaliser, where no error can be raised."""
+    if isinstance(lost.exc_value, Stopped):
+        threading.Timer(_SOON_S, interrupt_main, lost.exc_value.args).start()
+    else:
+        usual(lost)
 
 
 def _stop(number: int, _: object) -> None:

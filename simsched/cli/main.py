@@ -14,7 +14,7 @@ import click
 
 from simsched.errors import InputError, InputWarning
 from simsched.outlets import SafeStream
-from simsched.stops import code_of, end_at_stops, ignore_stops
+from simsched.stops import end_at_stops, exit_code_of, ignore_stops
 from simsched.threads import memory_given_back, one_thread_each
 from simsched.version import __version__
 
@@ -91,19 +91,17 @@ class SimschedGroup(click.Group):
                 warnings.simplefilter("default", InputWarning)
                 warnings.showwarning = _printing(warnings.showwarning)
                 return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.ClickException, click.exceptions.Exit):
             raise
-        except KeyboardInterrupt as error:
-            ignore_stops()
-            click.echo("simsched: interrupted; finished work is kept", err=True)
-            ctx.exit(code_of(error))
-        except BrokenPipeError:
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # avoids an error at exit, when Python flushes
-            ctx.exit(_PIPE_CLOSED)
-        except Exception as error:
-            if ctx.params.get("debug"):
+        except (KeyboardInterrupt, Exception) as error:
+            if code := exit_code_of(error):
+                ignore_stops()
+                click.echo("simsched: interrupted; finished work is kept", err=True)
+                ctx.exit(code)
+            if isinstance(error, BrokenPipeError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # no error at exit, when Python flushes
+                ctx.exit(_PIPE_CLOSED)
+            if isinstance(error, click.Abort) or ctx.params.get("debug"):
                 raise
             ctx.exit(_report(error))
 
@@ -124,7 +122,7 @@ def _safe(stream: TextIO) -> Any:
     return stream if isinstance(stream, SafeStream) else SafeStream(stream)
 
 
-def _report(error: Exception) -> int:
+def _report(error: BaseException) -> int:
     if isinstance(error, InputError):
         for problem in error.problems:
             click.echo(f"simsched: {problem}", err=True)

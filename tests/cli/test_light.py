@@ -1,5 +1,7 @@
 """The command before it does anything: help without heavy imports, former names, an interrupt while it loads."""
 
+import os
+import signal
 import subprocess
 import sys
 from types import ModuleType
@@ -89,3 +91,32 @@ def test_an_interrupt_while_loading_leaves_a_message_and_no_traceback(monkeypatc
         entry.main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "simsched: interrupted\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize("way", ["error", "finaliser"])
+def test_a_stop_that_a_library_turns_into_its_own_error_or_loses_ends_the_command(way):
+    lost = "raise RuntimeError('library') from None" if way == "error" else "raise"
+    code = f"""
+import os, signal, sys
+import simsched.cli.main as command
+import simsched.cli.listing as listing
+class Lost:
+    def __del__(self):
+        self.stop()
+    def stop(self):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(1000): pass
+        except KeyboardInterrupt:
+            {lost}
+def shipped(*_):
+    Lost(){".stop()" if way == "error" else ""}
+    for _ in range(10**9): pass
+import simsched.experiment
+simsched.experiment.shipped_experiments = shipped
+sys.argv = ["simsched", "list", "experiments"]
+command.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "simsched: interrupted; finished work is kept\n")

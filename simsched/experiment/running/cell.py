@@ -37,6 +37,7 @@ from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.sheets import TRIALS_FILE, write_trials
 from simsched.results.stored import summary_definition
 from simsched.results.writer import json_text, write_json
+from simsched.stops import exit_code_of
 
 NO_LIMITS = Limits()
 #: The files that simsched writes into a cell's folder; a policy may add others.
@@ -181,7 +182,7 @@ def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, li
 def raised_by_user(error: BaseException) -> bool:
     """Return whether an error is the user's interrupt; a worker ignores those, so there only a policy raises it."""
     is_worker = parent_process() is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    return isinstance(error, KeyboardInterrupt) and not is_worker
+    return exit_code_of(error) > 0 and not is_worker
 
 
 def _simulated(
