@@ -39,14 +39,14 @@ def capacity(
     LOG may be a folder of Kubernetes manifests: added nodes are copies of their kind, rack by rack, and the quotas of
     their flavors grow with them. Manifests do not record waits, so such an answer carries a caveat.
     """
-    from simsched.cli.gate import publish_verdict, refused, verdict_json
+    from simsched.cli.gate import publish_verdict, refused, tried, verdict_json
     from simsched.operators import Target, calibrate, find_capacity
 
     wanted = Target.parse(target)
     plan, _ = answer_plans(options, node_price_per_h=node_price, seeds=seeds, grows=True)
-    found = calibrate(plan)
+    found = calibrate(plan, progress=tried)
     groups = range(len(plan.groups)) if found.verdict.is_open or trust_anyway or plan.unrecorded else ()
-    answers = [find_capacity(found, wanted, group=group) for group in groups]
+    answers = [find_capacity(found, wanted, group=group, progress=tried) for group in groups]
     paths: list[Path] = []
     if not no_plots:
         if not plan.unrecorded:

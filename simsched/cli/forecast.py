@@ -58,7 +58,7 @@ def forecast(
     within the intervals, and the error next to that of Slurm's estimates. First, the log is replayed unchanged; if the
     replay does not match it, the answer is the misfit.
     """
-    from simsched.cli.gate import marked, publish_verdict, refused, verdict_json
+    from simsched.cli.gate import marked, publish_verdict, refused, tried, verdict_json
     from simsched.errors import input_error
     from simsched.operators import calibrate
     from simsched.operators.live import backtest, forecast_starts, read_queue
@@ -68,7 +68,7 @@ def forecast(
     plan = make_plan(**options)
     now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
     queues = [] if queue is None else [read_queue(queue, now_s=now_s)]
-    found = calibrate(plan)
+    found = calibrate(plan, progress=tried)
     plan = found.plan  # with the fitted settings
     if not (found.verdict.is_open or trust_anyway):
         paths = [] if no_plots else publish_verdict(found)

@@ -26,6 +26,11 @@ trust_option: Callable[..., Any] = click.option(
 )
 
 
+def tried(said: str) -> None:
+    """Tell on stderr what is being tried."""
+    click.echo(said, err=True)
+
+
 def banner(verdict: Verdict) -> str:
     """Return the banner of an answer if the gate is closed."""
     return BANNER if verdict.rows else _UNJUDGED
@@ -52,7 +57,7 @@ def verdict_words(found: Calibration) -> list[str]:
     words = [verdict.said()]
     words += [f"Why not: {reason}." for reason in verdict.reasons]
     words += [f"Likely, from the log: {cause}{'' if cause.endswith('?') else '.'}" for cause in verdict.causes]
-    return [*words, *(f"{line}." for line in found.said)]
+    return [*words, *(f"{line}." for line in found.said), *(f"Differs most: {one}." for one in found.odd)]
 
 
 def verdict_table(verdict: Verdict) -> TextTable:
@@ -108,7 +113,7 @@ def publish_verdict(found: Calibration) -> list[Path]:
 
 def verdict_json(found: Calibration) -> dict[str, Any]:
     """Return the verdict for `--json`."""
-    return {**asdict(found.verdict), "open": found.verdict.is_open, "said": found.verdict.said()}
+    return {**asdict(found.verdict), "open": found.verdict.is_open, "said": found.verdict.said(), "odd": found.odd}
 
 
 def print_verdict(found: Calibration) -> None:
@@ -159,7 +164,7 @@ def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> N
     """
     from simsched.operators import calibrate as replay
 
-    found = replay(make_plan(**options), skip_h=skip_h)
+    found = replay(make_plan(**options), skip_h=skip_h, progress=tried)
     paths = [] if no_plots else publish_verdict(found)
     if as_json:
         print_json({**verdict_json(found), "figures": [str(path) for path in paths]})

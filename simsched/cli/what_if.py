@@ -52,14 +52,14 @@ def what_if(
 
     The result goes to the page answers.html of the log's results.
     """
-    from simsched.cli.gate import publish_verdict, refused, verdict_json
+    from simsched.cli.gate import publish_verdict, refused, tried, verdict_json
     from simsched.operators import ALL_KINDS, is_change_of_objects, what_if as compare
 
     told = [one for one in changes if takes_manifests(options["log"]) and is_change_of_objects(one)]
     plan, after = answer_plans(options, told, node_price_per_h=node_price)
     kinds = [kind for kind in ALL_KINDS if not by or kind in by]
     keys = [one for one in changes if one not in told]
-    answer = compare(plan, keys, by=kinds, trust_anyway=trust_anyway, changed=after if told else None)
+    answer = compare(plan, keys, by=kinds, trust_anyway=trust_anyway, changed=after if told else None, progress=tried)
     effects, verdict = answer.effects, answer.calibration.verdict
     paths: list[Path] = [] if no_plots or plan.unrecorded else publish_verdict(answer.calibration)
     shown = _shown(effects) if effects else []

@@ -11,7 +11,7 @@ import pandas as pd
 
 from simsched.operators.log_input import Groups, OperatorLog, fitted_to, held_nodes, held_over_time
 from simsched.workload import make_trace
-from simsched.workload.readers import ClusterLog
+from simsched.workload.readers import ClusterLog, joined
 
 Numbers = npt.NDArray[np.float64]
 
@@ -84,13 +84,19 @@ class Beginning:
     open: int
 
 
-def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int = _SEED) -> Beginning:
+def with_state(
+    found: OperatorLog, log: ClusterLog, groups: Groups, *, cancelled: bool = False, seed: int = _SEED
+) -> Beginning:
     """Place the jobs that ran when a log began, and those that had not ended, where they were.
 
     A log is complete from the first end that it records. Jobs that ran before start when they did, and waiting jobs
-    come at that time; the scheduler decides which of them start then.
+    come at that time; the scheduler decides which of them start then. With `cancelled`, jobs that their users cancelled
+    before they started wait too, until then.
     """
     table, last_s, from_s = log.every, log.last_s, int(log.table["end_s"].min())
+    gone = log.withdrawn[log.withdrawn["end_s"] > from_s] if cancelled else log.withdrawn.iloc[:0]
+    lasts_s = gone["time_limit_s"].where(gone["time_limit_s"] > 0, log.table["duration_s"].median())
+    table = joined(table, gone.assign(start_s=gone["end_s"], duration_s=lasts_s))
     open_ = (table["end_s"] < 0).to_numpy("bool")
     if open_.any():
         still = table[open_]
@@ -112,8 +118,11 @@ def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int
         waited_s=np.where(waited, from_s - table["eligible_s"], 0),
         held_nodes=held_nodes(found, table, ran),
     )
-    whole = trace_of(found, log, placed, groups)
     zero_s = int(come.min())
+    whole = trace_of(found, log, placed, groups)
+    there = gone[gone["job_id"].isin(whole.trace.table["job_id"])]
+    ends_s = (there["end_s"] - zero_s).astype("int64")
+    whole = replace(whole, withdrawn=dict(zip(there["job_id"].astype(str), ends_s.tolist(), strict=True)))
     full_s = max(from_s, _full_s(table, from_s))
     counts = (int(ran.sum()), int(waited.sum()), int(open_.sum()))
     return Beginning(whole, zero_s, full_s, int(table["eligible_s"].max()), *counts)
@@ -121,7 +130,8 @@ def with_state(found: OperatorLog, log: ClusterLog, groups: Groups, *, seed: int
 
 def trace_of(found: OperatorLog, log: ClusterLog, table: pd.DataFrame, groups: Groups) -> OperatorLog:
     """Return the input with the trace of another table of jobs, fitted to the cluster."""
-    jobs = replace(log, table=table.reset_index(drop=True), still=log.still.iloc[:0]).jobs()
+    none = log.still.iloc[:0]
+    jobs = replace(log, table=table.reset_index(drop=True), still=none, withdrawn=none).jobs()
     trace = make_trace(log.name, log.source, jobs.columns, origin=jobs.origin)
     return fitted_to(replace(found, trace=trace), groups)[0]
 

@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from simsched.errors import input_error
-from simsched.experiment.running import Listener
 from simsched.operators.calibrate import Calibration
 from simsched.operators.log_input import largest_type, total_gpus
-from simsched.operators.replays import ReplayPlan, run_replay
+from simsched.operators.replays import Progress, ReplayPlan, run_replay
 from simsched.results import Cell, Estimate, estimate, find_metric, summarise
 
 _TARGET = re.compile(r"\s*([\w\[\]().-]+?)\s*(<=|>=)\s*([-+.\deE]+)\s*")
@@ -139,7 +138,7 @@ class Search:
             self.known |= self.measure(new)
 
 
-def find_capacity(found: Calibration, target: Target, *, group: int = 0, listener: Listener | None = None) -> Answer:
+def find_capacity(found: Calibration, target: Target, *, group: int = 0, progress: Progress | None = None) -> Answer:
     """Find the fewest nodes of one group, with the others fixed, that meet a target for the judged jobs.
 
     If the log records that today's nodes miss the target, fewer are not tried; otherwise the misfit of today's replay
@@ -158,7 +157,7 @@ def find_capacity(found: Calibration, target: Target, *, group: int = 0, listene
     def measure(numbers: Sequence[int]) -> Mapping[int, bool]:
         refuted = {number: False for number in numbers if number <= now and reader.refuted}
         new = [number for number in numbers if number not in refuted or number == now]
-        for number, one in _values(plan, reader, group, new, listener).items() if new else ():
+        for number, one in _values(plan, reader, group, new, progress).items() if new else ():
             gpus = total_gpus(groups) + (number - now) * per_node
             known = number == now and reader.recorded is not None
             value = reader.recorded if known and reader.recorded is not None else reader.carried(one.mean)
@@ -246,14 +245,14 @@ class _Reader:
 
 
 def _values(
-    plan: ReplayPlan, reader: _Reader, group: int, numbers: Sequence[int], listener: Listener | None
+    plan: ReplayPlan, reader: _Reader, group: int, numbers: Sequence[int], progress: Progress | None
 ) -> dict[int, Estimate]:
     key = f"cluster.groups.{group}.nodes"
     largest = int(plan.log.trace.table["num_gpus"].max())
     smallest = [dict(one) for one in plan.groups]
     smallest[group]["nodes"] = min(numbers)
     replay = replace(plan, groups=smallest, max_gpus=largest)
-    run = run_replay(replay, "capacity", sweep={key: list(numbers)}, listener=listener)
+    run = run_replay(replay, "capacity", sweep={key: list(numbers)}, progress=progress)
     found: dict[int, Estimate] = {}
     for number in numbers:
         values = [reader.of(cell) for cell in run.cells if cell.point[key] == number]

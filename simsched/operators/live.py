@@ -11,10 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.errors import input_error
-from simsched.experiment.running import Listener
 from simsched.operators.beginning import RunTimes, trace_of
 from simsched.operators.log_input import held_nodes
-from simsched.operators.replays import ReplayPlan, counted_from, run_replay
+from simsched.operators.replays import Progress, ReplayPlan, counted_from, run_replay
 from simsched.workload.readers import ClusterLog, joined, read_squeue
 
 Numbers = npt.NDArray[np.float64]
@@ -87,7 +86,7 @@ def queue_at(log: ClusterLog, now_s: int) -> Queue:
 
 
 def forecast_starts(
-    plan: ReplayPlan, queues: Sequence[Queue], *, draws: int = 20, seed: int = 1, listener: Listener | None = None
+    plan: ReplayPlan, queues: Sequence[Queue], *, draws: int = 20, seed: int = 1, progress: Progress | None = None
 ) -> list[list[Start]]:
     """Forecast when the waiting jobs of each moment start.
 
@@ -106,7 +105,7 @@ def forecast_starts(
         placed = replace(queue, jobs=queue.jobs.assign(held_nodes=held_nodes(plan.log, queue.jobs, runs)))
         drawn = [trace_of(plan.log, log, _draw(known, placed, times, rng), plan.groups) for _ in range(draws)]
         traces = {f"{_FOLDER}/{place}-{number}.csv.gz": one.trace for number, one in enumerate(drawn)}
-        run = run_replay(counted_from(plan, drawn[0]), "forecast", traces=traces, listener=listener)
+        run = run_replay(counted_from(plan, drawn[0]), "forecast", traces=traces, progress=progress)
         found.append(_starts(queue, [cell.jobs.set_index("job_id")["start_time_s"] for cell in run.cells]))
     return found
 
@@ -161,7 +160,7 @@ def backtest(
     moments: int = 8,
     draws: int = 10,
     seed: int = 1,
-    listener: Listener | None = None,
+    progress: Progress | None = None,
 ) -> Backtest:
     """Forecast at random moments of the second half of a log and at those of `queues`; compare with actual starts.
 
@@ -179,7 +178,7 @@ def backtest(
     truth = log.every.set_index("job_id")["start_s"]
     scored: list[tuple[Start, float]] = []
     for queue, starts in zip(
-        asked, forecast_starts(plan, asked, draws=draws, seed=seed, listener=listener), strict=True
+        asked, forecast_starts(plan, asked, draws=draws, seed=seed, progress=progress), strict=True
     ):
         usual = _usual_rest(log.table[log.table["start_s"] <= queue.now_s])
         for one in starts:

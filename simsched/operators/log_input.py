@@ -45,13 +45,15 @@ _UNNAMED_TYPE = "gpu"
 class OperatorLog:
     """A log as a trace to replay and, if it records waits, the log itself; `said` holds notes on reading.
 
-    `labels` are the nodes by name, in the form of `Terms.held_nodes`.
+    `labels` are the nodes by name, in the form of `Terms.held_nodes`. Users cancel jobs of the trace at the times in
+    `withdrawn`, which count as those of the trace do.
     """
 
     trace: Trace
     log: ClusterLog | None
     said: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_operator_log(

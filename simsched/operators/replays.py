@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,18 @@ from typing import Any
 from simsched.documents import draft_of, yaml_lines, yaml_text
 from simsched.errors import input_error
 from simsched.experiment import ExperimentSpec
-from simsched.experiment.running import Listener, prepare_grid, run_grid
+from simsched.experiment.running import prepare_grid, run_grid
 from simsched.operators.changes import Changed, resolve
 from simsched.operators.log_input import Groups, OperatorLog, largest_type
+from simsched.operators.withdrawals import PROCESS, withdrawals_text
 from simsched.results import Run, read_run
+from simsched.words import counted
 from simsched.workload import Trace, write_trace_csv
 from simsched.workload.readers import ClusterLog
 
-LOG_FILE = "log.csv.gz"
+#: Receives what is being tried.
+Progress = Callable[[str], None]
+LOG_FILE, _WITHDRAWN = "log.csv.gz", "withdrawn.csv"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class ReplayPlan:
     default jobs are killed at their time limits, and starts are free, as logged durations include them. Jobs of more
     than `max_gpus` are left out (None: more than the largest GPU type has). It is unknown whether the replay of an
     `unrecorded` log matches the cluster; answers are given with this caveat. `topology` has the levels of the nodes.
+    Jobs cancelled before they started wait too if they are `cancelled`.
     """
 
     log: OperatorLog
@@ -43,6 +48,7 @@ class ReplayPlan:
     max_gpus: int | None = None
     unrecorded: bool = False
     topology: Sequence[Mapping[str, Any]] = ()
+    cancelled: bool = False
 
     @property
     def recorded(self) -> ClusterLog:
@@ -73,15 +79,19 @@ def run_replay(
     *,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     traces: Mapping[str, Trace] | None = None,
-    listener: Listener | None = None,
+    progress: Progress | None = None,
+    in_process: bool = False,
 ) -> Run:
     """Replay the log, or several `traces` by the name of their file, each a point of a sweep; reuses earlier runs.
 
-    Raises `InputError` for bad input and if the policy fails.
+    Short replays of what ships may run `in_process`, which saves the start of another. Raises `InputError` for bad
+    input and if the policy fails.
     """
+    if progress is not None:
+        progress(f"{name}: replaying {counted(len(plan.log.trace), 'job')}")
     file = write_replay(plan, name, sweep=sweep, traces=traces)
     grid = prepare_grid(yaml_lines.load(file), plan.changes, name=name)
-    result = run_grid(grid, plan.folder, plan.workers, listener)
+    result = run_grid(grid, plan.folder, plan.workers, in_process=in_process)
     if result.failures:
         raise input_error(
             result.failures[0].name, result.failures[0].message, _beyond_limits(grid.experiment.spec, plan.log.trace)
@@ -102,6 +112,8 @@ def write_replay(
     for file_name, trace in (traces or {LOG_FILE: plan.log.trace}).items():
         (plan.folder / file_name).parent.mkdir(exist_ok=True)
         write_trace_csv(trace, plan.folder / file_name)
+    if plan.log.withdrawn:
+        (plan.folder / _WITHDRAWN).write_text(withdrawals_text(plan.log.withdrawn), encoding="utf-8")
     file = plan.folder / f"{name}.yaml"
     file.write_text(_experiment(plan, name, sweep=sweep, traces=traces, plots=plots), encoding="utf-8")
     return file
@@ -144,6 +156,7 @@ def _experiment(
         },
         "engine": {"restart_delay_s": 0, "kill_at_time_limit": True},
         "policies": [{"name": plan.policy, "params": dict(plan.params)}],
+        **({"processes": [{"use": PROCESS, "params": {"path": _WITHDRAWN}}]} if plan.log.withdrawn else {}),
         "seeds": plan.seeds,
         **({"sweep": {key: list(values) for key, values in sweep.items()}} if sweep else {}),
         "report": {"plots": plots},

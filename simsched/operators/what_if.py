@@ -9,11 +9,10 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from simsched.experiment.running import Listener
 from simsched.operators.calibrate import Calibration, calibrate
 from simsched.operators.changes import Changed
 from simsched.operators.gate import WAITED_S, Numbers, ResampledDays
-from simsched.operators.replays import ReplayPlan, changed_plan, run_replay
+from simsched.operators.replays import Progress, ReplayPlan, changed_plan, run_replay
 from simsched.results import Cell
 from simsched.results.analyses import By, GroupRow, by_group, changes, size_of
 
@@ -162,7 +161,7 @@ def what_if(
     by: Sequence[str] = ALL_KINDS,
     trust_anyway: bool = False,
     changed: ReplayPlan | None = None,
-    listener: Listener | None = None,
+    progress: Progress | None = None,
 ) -> Change:
     """Replay the log unchanged, judge this replay, and replay the log with every `change`.
 
@@ -171,11 +170,11 @@ def what_if(
     without `trust_anyway`. Raises `InputError` for changes that the experiment rejects.
     """
     asked = changed_plan(changed or plan, change)  # first of all, as it may be refused
-    found = calibrate(plan, listener=listener)
+    found = calibrate(plan, progress=progress)
     if not (found.verdict.is_open or trust_anyway or plan.unrecorded):
         return Change(found, tuple(asked.changed), ())
     planned = changed_plan(changed or found.plan, change)
-    after_cell = run_replay(planned, "after", listener=listener).cells[0]
+    after_cell = run_replay(planned, "after", progress=progress).cells[0]
     from_s, until_s = found.judged_s - found.begin.zero_s, float(found.begin.last_s - found.begin.zero_s)
     if plan.unrecorded:
         until_s = max(float(cell.jobs["end_time_s"].max()) for cell in (found.cell, after_cell))

@@ -260,7 +260,7 @@ def test_readings_are_taken_while_they_come_closer_and_none_that_the_user_has_sa
     log = starting_at(*(607 + 61 * i for i in range(40)))
     tried: list[dict[str, object]] = []
 
-    def errors(plan: ReplayPlan, windows: object) -> float:
+    def errors(plan: ReplayPlan, windows: object, most_s: float = np.inf) -> float:
         said = dict(plan.params.get("backfill", {}))
         tried.append(said | {"placement": plan.params.get("placement")})
         off = {"any": 50.0, None: 100.0}.get(str(plan.params.get("placement", None)), 100.0)
@@ -269,12 +269,14 @@ def test_readings_are_taken_while_they_come_closer_and_none_that_the_user_has_sa
     monkeypatch.setattr(readings, "_windows", lambda *_: [SimpleNamespace(waits_s=1e4)])
     monkeypatch.setattr(readings, "_error_s", errors)
     plan, taken = readings.with_readings(plan_of(log, backfill={"max_jobs": 9}), log, 0, 1e9)
-    assert taken == {"placement": "any", "backfill.whole_nodes": True}
+    assert taken.reading == {"placement": "any", "backfill.whole_nodes": True}
+    assert (taken.before_s, taken.after_s) == (100, 20)
     assert plan.params == {"placement": "any", "backfill": {"max_jobs": 9, "whole_nodes": True}}
-    assert "placement=any" in readings.said_of(taken)
+    assert "policy.placement=any" in taken.said(0.7)
+    assert taken.said(0.7).endswith("skill 0.70 on the second half")
     tried.clear()
     _, taken = readings.with_readings(plan_of(log, "policy.placement=fragments"), log, 0, 1e9)
-    assert taken == {"backfill.whole_nodes": True}
+    assert taken.reading == {"backfill.whole_nodes": True}
     assert {one["placement"] for one in tried} == {None}
 
 

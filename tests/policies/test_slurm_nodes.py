@@ -383,6 +383,7 @@ def test_a_pass_is_that_of_trying_every_second(seed) -> None:
         np.empty((0, 4), dtype=np.int64),
         wants,
         np.ones((1, 3), dtype=np.bool_),
+        np.zeros(len(wants), dtype=np.bool_),
     )
     limits = np.array([limit for _, _, limit in jobs])
     starts_at, begun = state.plan(0, np.arange(len(jobs)), limits, 10_000, Manner(EVERYBODY))

@@ -203,5 +203,5 @@ def test_what_the_pages_leave_open_is_fitted_to_a_log(tmp_path: Path) -> None:
     plan = make_plan(tmp_path / "log.txt", None, tmp_path / "cluster.txt", (), conf=conf, **options)
     log = plan.recorded
     fitted, taken = with_readings(plan, log, float(log.table["submit_s"].min()), log.last_s)
-    assert taken == {"backfill.interval_s": 60, "backfill.offset_s": 23}
+    assert taken.reading == {"backfill.interval_s": 60, "backfill.offset_s": 23}
     assert fitted.params["backfill"]["offset_s"] == 23

@@ -87,7 +87,7 @@ class ClusterLog:
     count from an unnamed day. `adjusted` counts the jobs with corrected values by correction, and `ignored` the lines
     that are not jobs, such as steps. `examples` are the first corrected jobs of each kind, and `unused` the columns
     that are not read. `still` has the jobs, not in `table`, that ran or waited when the log ended; their `end_s` is -1,
-    as is the `start_s` of those that waited.
+    as is the `start_s` of those that waited. `withdrawn` has those cancelled at `end_s` before they started.
     """
 
     name: str
@@ -100,6 +100,7 @@ class ClusterLog:
     dated: bool = True
     unused: tuple[str, ...] = ()
     still: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(LOG_COLUMNS)))
+    withdrawn: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(LOG_COLUMNS)))
 
     def __len__(self) -> int:
         """Count the jobs."""
@@ -248,6 +249,7 @@ def finish(
     sieve.drop((sieve.table["gpus"] <= 0) & ~_beside_gpus(sieve.table, limits), "used no GPU")
     sieve.drop(sieve.table["submit_s"].isna(), "submission is not recorded")
     still = _still(sieve.table)
+    withdrawn = sieve.table[sieve.table["start_s"].isna() & (sieve.table["end_s"] > sieve.table["submit_s"])]
     sieve.drop(sieve.table["start_s"].isna(), "never started")
     sieve.drop(sieve.table["line"].isin(still["line"]), _STILL)
     sieve.drop(sieve.table["end_s"].isna(), "end is not recorded")
@@ -258,7 +260,7 @@ def finish(
         sieve.drop(~known.to_numpy("bool"), "ran on a node that the cluster does not have")
     if limits.gpus:
         sieve.drop(sieve.table["gpus"] > limits.gpus, f"asked for more than the {limits.gpus} GPUs of the cluster")
-        still = still[still["gpus"] <= limits.gpus]
+        still, withdrawn = (one[one["gpus"] <= limits.gpus] for one in (still, withdrawn))
     if strict and any(entry.reason not in HARMLESS for entry in sieve.left_out):
         problems = [entry for entry in sieve.left_out if entry.reason not in HARMLESS]
         raise InputError(*(Problem(str(sieve.path), str(entry), line=entry.examples[0][0]) for entry in problems))
@@ -274,7 +276,9 @@ def finish(
     examples = {what: tuple(jobs[:EXAMPLES]) for what, jobs in sieve.mended.items()}
     reasons = tuple(sieve.left_out)
     log = ClusterLog(str(sieve.path), source, table, reasons, _nonzero(counts), _nonzero(ignored), examples)
-    return replace(log, still=_typed(still)) if len(still) else log
+    log = replace(log, still=_typed(still)) if len(still) else log
+    gone = withdrawn.assign(start_s=-1.0, duration_s=0.0)
+    return replace(log, withdrawn=_typed(gone)) if len(gone) else log
 
 
 _STILL = "still ran when the log ended"

@@ -18,6 +18,8 @@ from simsched_policies.production.slurm.options import Partition, Reservation
 from simsched_policies.production.slurm.waiting import Held
 
 Ints = npt.NDArray[np.int64]
+#: More than any job asks for of cores or memory, where these are not limited; sums of it stay integers.
+_PLENTY = 1 << 40
 
 
 class Machines:
@@ -41,6 +43,9 @@ class Machines:
         self.blocks: Ints = np.array(rows, dtype=np.int64).reshape(-1, 4)
         room = Room.of(nodes)
         self._whole = np.stack([room.gpus, room.cpu_milli, room.memory_mib, np.zeros_like(room.gpus)], axis=1)
+        kinds = {(node.gpu_type, node.partitions): None for node in nodes}
+        #: The index of each node's kind: its type and partitions.
+        self._kind = np.array([list(kinds).index((one.gpu_type, one.partitions)) for one in nodes], dtype=np.int64)
         self._wants: dict[tuple[int, ...], int] = {}
         #: The allowed nodes, separate for each partition: a job waiting in one delays no job of another.
         self._masks: dict[tuple[str, tuple[bool, ...]], int] = {}
@@ -163,7 +168,23 @@ class Machines:
         down = ~np.array(free.up, dtype=np.bool_)
         level[down, :3] = whole[down, :3] = -1
         ends, rows = self._releases.columns
-        return Pass(level, whole, ends[:0] if alone else ends, rows, self.blocks, *self._arrays()[:2])
+        wants, masks = self._arrays()[:2]
+        stuck = np.zeros(len(wants), dtype=np.bool_)
+        return Pass(level, whole, ends[:0] if alone else ends, rows, self.blocks, wants, masks, stuck)
+
+    def counted(self, state: Pass, able: npt.NDArray[np.bool_]) -> Pass:
+        """Return a pass with one node for all nodes of a kind, which counts GPUs; `able` wants have room on nodes."""
+        count = int(self._kind.max()) + 1
+        level, whole = (np.zeros((count, 4), dtype=np.int64) for _ in range(2))
+        for sums, each in ((level, state.free), (whole, state.whole)):
+            np.add.at(sums, self._kind, each.clip(0, _PLENTY))
+        rows, wants = state.rows.copy(), state.wants.copy()
+        rows[:, 0] = self._kind[rows[:, 0]]
+        wants[:, 1:4] *= np.maximum(wants[:, :1], 1)
+        masks = np.stack([state.masks[:, self._kind == kind].any(axis=1) for kind in range(count)], axis=1)
+        wants[:, 0] = (masks.sum(axis=1)[wants[:, 4]] < 2) | (wants[:, 1] == 0)
+        wants[:, 5:] = 0
+        return Pass(level, whole, state.ends, rows, state.blocks[:0], wants, masks, ~able)
 
     def next_change_s(self, now_s: float) -> float | None:
         """Return when the next reservation starts or ends."""

@@ -31,7 +31,8 @@ FULLEST, EMPTIEST, FIRST = 1, -1, 0
 class Manner(NamedTuple):
     """How a pass plans: its extent, in blocks of `step`, and which nodes come first.
 
-    Blocks are aligned to the clock, or start `from_pass`. Jobs planned for later may hold `whole_nodes`.
+    Blocks are aligned to the clock, or start `from_pass`. Jobs planned for later may hold `whole_nodes`. All masks
+    count `together` as one partition.
     """
 
     how: int
@@ -39,14 +40,14 @@ class Manner(NamedTuple):
     from_pass: bool = False
     whole_nodes: bool = False
     first: int = FULLEST
+    together: bool = False
 
 
 class Pass(NamedTuple):
     """The initial state of a backfill pass: free and whole nodes, ends of running jobs, blocks of reservations.
 
     `free` and `whole` have shape (nodes, 4); `ends` ascend, and `rows` hold node, GPUs, cores and memory released then;
-    `blocks` hold node, start, end and index of the reservation; the constants define the columns of `wants` and
-    `masks`.
+    `blocks` hold node, start, end and index of the reservation; the constants define the columns of `wants`.
     """
 
     free: Ints
@@ -56,6 +57,8 @@ class Pass(NamedTuple):
     blocks: Ints
     wants: Ints
     masks: Flags
+    #: Wants that cannot start now, whatever a plan that only counts says.
+    stuck: Flags
 
     def plan(
         self, now: int, kinds: Ints, limits: Ints, horizon: int, manner: Manner
@@ -72,7 +75,8 @@ class Pass(NamedTuple):
             blocks = blocks[(blocks[:, 2] > now) & (blocks[:, 1] < horizon + int(limits.max(initial=0)) + step)]
         state = self._replace(blocks=blocks)
         picked = np.empty((64 + 4 * len(self.free), 3), dtype=np.int64)
-        zero, how = now % step if manner.from_pass else 0, (manner.how, manner.whole_nodes, manner.first)
+        zero = now % step if manner.from_pass else 0
+        how = manner.how, manner.whole_nodes, manner.first, manner.together
         while True:
             found = _plan(*state, now, kinds, limits, horizon, *how, step, zero, starts, picked)
             if found >= 0:
@@ -153,6 +157,7 @@ def _plan(
     blocks: Ints,
     wants: Ints,
     masks: Flags,
+    stuck: Flags,
     now: int,
     kinds: Ints,
     limits: Ints,
@@ -160,6 +165,7 @@ def _plan(
     how: int,
     whole_nodes: bool,
     first: int,
+    together: bool,
     step: int,
     zero: int,
     starts: Ints,
@@ -178,16 +184,17 @@ def _plan(
     chosen, written = np.empty((len(free), 2), dtype=np.int64), 0
     for job in range(len(kinds)):
         kind, limit, want = kinds[job], limits[job], wants[kinds[job]]
-        if how == 0 and waits[want[4]]:
+        zone = 0 if together else want[4]
+        if waits[zone] and (how == 0 or (stuck[kind] and how != 2)):
             continue
-        last = 0 if how == 0 or how == 3 or (how == 1 and waits[want[4]]) else count - 1
+        last = 0 if how == 0 or how == 3 or (how == 1 and waits[zone]) else count - 1
         if last == 0 and failed[kind] > 0 and limit >= failed[kind]:
-            waits[want[4]] = True
+            waits[zone] = True
             continue  # a similar job, no longer than this one, could not start
         known = bounds[kind, 1] > 0 and limit >= bounds[kind, 1]
         begin = np.searchsorted(times[:count], bounds[kind, 0]) if known else 0
         place = _earliest(times, order, levels, count, whole, want, masks[want[4]], limit, begin, last, first, chosen)
-        waits[want[4]] = waits[want[4]] or place != 0
+        waits[zone] = waits[zone] or place != 0 or stuck[kind]
         if place != 0 and (failed[kind] == 0 or limit < failed[kind]):
             failed[kind] = limit
         if how == 2 and (known or bounds[kind, 1] == 0):
@@ -200,7 +207,7 @@ def _plan(
         until = int(np.searchsorted(times[:count], end))
         count = _divide(times, order, levels, count, until, end)
         parts = _reserve(levels, order, place, until, want, bool(want[5]) or (whole_nodes and place > 0), chosen)
-        if place == 0:
+        if place == 0 and not stuck[kind]:
             if written + parts > len(picked):
                 return -1
             for i in range(parts):

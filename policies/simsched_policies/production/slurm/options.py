@@ -26,10 +26,12 @@ class Backfill:
     jobs (default_queue_depth), up to the first that cannot start; without it, backfill runs at once. Limits are planned
     in blocks of `resolution_s` (bf_resolution), on nodes those of the clock, or with `from_pass` of each pass; jobs
     without a time limit count as `default_limit_s` long. On nodes, a job that is planned for later holds its part of
-    them, or with `whole_nodes` all of them. The tasks of a job array count as one job for `max_jobs` (bf_max_job_test)
-    and `queue_depth`; at most `max_jobs_per_user` jobs of each user are tested (bf_max_job_user; 0: all). With
-    `jobs_per_yield` (0: a pass takes no time) a backfill pass pauses after that many jobs and resumes `yield_s` later
-    (bf_yield_interval), if no job has arrived or left, or if it `continues` anyway (bf_continue).
+    them, or with `whole_nodes` all of them; with `counts: gpus` plans count the GPUs of a type, wherever they are. With
+    `holders: cluster` the only reservation of `easy` is that of the first job that must wait in any partition. The
+    tasks of a job array count as one job for `max_jobs` (bf_max_job_test) and `queue_depth`; at most
+    `max_jobs_per_user` jobs of each user are tested (bf_max_job_user; 0: all). With `jobs_per_yield` (0: a pass takes
+    no time) a backfill pass pauses after that many jobs and resumes `yield_s` later (bf_yield_interval), if no job has
+    arrived or left, or if it `continues` anyway (bf_continue).
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -47,6 +49,8 @@ class Backfill:
     offset_s: float = 0.0
     from_pass: bool = False
     whole_nodes: bool = False
+    counts: Literal["nodes", "gpus"] = "nodes"
+    holders: Literal["partition", "cluster"] = "partition"
     default_limit_s: float = 7 * 86400.0
 
     def __post_init__(self) -> None:

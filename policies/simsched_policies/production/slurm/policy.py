@@ -214,14 +214,7 @@ class SlurmBackfill(Policy):
             return False
 
         def fitting() -> Allocation | None:
-            if self._machines is None:
-                return self._free.choose_of(kind, PLACERS[self.placement], int(waiting.gpus[place]))
-            now, one = math.floor(view.now_s), slice(place, place + 1)
-            state = self._machines.begin(self._free, alone=True)
-            _, found = state.plan(
-                now, waiting.wants[one], waiting.limits[one], now, self._manner("none")._replace(step=1)
-            )
-            return found[0][1] if found else None
+            return self._room_for(kind, place, view.now_s)
 
         allocation = fitting()
         if allocation is None and job_id not in stops.claims:
@@ -298,12 +291,17 @@ class SlurmBackfill(Policy):
 
     def _start(self, kind: int, pool: TypePool, view: View, start: dict[str, Allocation], how: str) -> None:
         """Start the jobs that may start; if a start takes others beyond their limits, plan the rest without them."""
-        waiting, gone = pool.waiting, list[int]()
+        waiting, gone, stuck = pool.waiting, list[int](), set[int]()
         order = self._looked_at(pool, view, how)
         while len(order):
             for place, planned in self._chosen(kind, pool, order, math.floor(view.now_s), how):
                 if not self._starts(kind, place, planned, view, start):
-                    continue
+                    if self._machines is None:
+                        continue
+                    # GPUs are free, but not on nodes that it may use together: plan again, and leave it out at last.
+                    order = order[~np.isin(order, [*gone, place] if place in stuck else gone)]
+                    stuck.add(place)
+                    break
                 gone.append(place)
                 if not (self._book.any or self._conditions.any):  # a start takes no job beyond its limits
                     continue
@@ -323,11 +321,21 @@ class SlurmBackfill(Policy):
     ) -> bool:
         """Start a job on its planned nodes, or where its placer finds room; return whether it started."""
         request = view.jobs[self._pools[kind].waiting.jobs[place].id].request
-        allocation = planned or self._free.choose_of(kind, PLACERS[self.placement], request.num_gpus)
+        allocation = planned or self._room_for(kind, place, view.now_s)
         if allocation is not None:
             self._begin(request, place, kind, allocation, view.now_s)
             start[request.id] = allocation
         return allocation is not None
+
+    def _room_for(self, kind: int, place: int, now_s: float) -> Allocation | None:
+        """Return where a waiting job has room now, whatever is planned; None without room."""
+        waiting = self._pools[kind].waiting
+        if self._machines is None:
+            return self._free.choose_of(kind, PLACERS[self.placement], int(waiting.gpus[place]))
+        now, one = math.floor(now_s), slice(place, place + 1)
+        state, manner = self._machines.begin(self._free, alone=True), self._manner("none")._replace(step=1)
+        _, found = state.plan(now, waiting.wants[one], waiting.limits[one], now, manner)
+        return found[0][1] if found else None
 
     def _looked_at(self, pool: TypePool, view: View, how: str) -> Ints:
         """Return the indices of the jobs that a pass tests, in order of priority, without those beyond limits.
@@ -426,22 +434,24 @@ class SlurmBackfill(Policy):
     def _on_nodes(self, waiting: Waiting, machines: Machines, order: Ints, now: int, how: str) -> _Chosen:
         """Return the indices of the jobs in an order that start now, with their nodes."""
         options = self.backfill
+        able = np.ones(len(machines.amounts), dtype=np.bool_)
         if not self._reserved:
             rooms = {want: machines.place_now(want, self._free) for want in sorted(waiting.kinds)}
             rooms = {want: place for want, place in rooms.items() if place is not None}
             if (len(order) == 1 and self._first == FULLEST) or not rooms:
                 return [(place, rooms[want]) for place in order for want in rooms if waiting.wants[place] == want]
             # Jobs behind the last one that fits cannot start now, whatever is planned.
-            able = np.zeros(len(machines.amounts), dtype=np.bool_)
+            able[:] = False
             able[list(rooms)] = True
             order = order[: np.flatnonzero(np.append(True, able[waiting.wants[order]]))[-1]]
         wants, limits, horizon = waiting.wants[order], waiting.limits[order], now + options.window_s
-        state = machines.begin(self._free)
+        state, by_count = machines.begin(self._free), options.counts == "gpus" and how != "none"
+        state = machines.counted(state, able) if by_count else state
         planned, begun = state.plan(now, wants, limits, horizon, self._manner(how))
         beyond = planned[planned < NEVER]
         if len(beyond):
             self._ripens_s = min(self._ripens_s, -int(beyond.max()) - options.window_s)
-        return [(int(order[job]), at) for job, at in begun]
+        return [(int(order[job]), None if by_count else at) for job, at in begun]
 
     @property
     def _first(self) -> int:
@@ -449,7 +459,8 @@ class SlurmBackfill(Policy):
 
     def _manner(self, how: str) -> Manner:
         one = self.backfill
-        return Manner(_HOW[how], one.resolution_s, one.from_pass, one.whole_nodes, self._first)
+        together = one.holders == "cluster" and how == "easy"
+        return Manner(_HOW[how], one.resolution_s, one.from_pass, one.whole_nodes, self._first, together)
 
     def _look(self, view: View, now_s: float, changes: Changes) -> None:
         """Record arrivals, completions and losses, and nodes that went down or came up."""

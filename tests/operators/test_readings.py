@@ -1,0 +1,60 @@
+"""The gate on logs of clusters with other rules: the rule is named, or the jobs that differ most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simsched.cli.operator_options import make_plan
+from simsched.operators import Calibration, calibrate
+from tests.operators.clusters import Cluster, Rules, draw, write_log
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+
+def calibrated(folder: Path, rules: Rules, *settings: str, load: float = 0.8, hopeful: float = 0.0) -> Calibration:
+    """Replay ten days of a cluster under EASY backfill, whose reservations are said to hold nodes."""
+    cluster = Cluster(12, 6, rules)
+    log, described = write_log(folder, cluster, cluster.run(draw(cluster, 1, 10, load, hopeful=hopeful)))
+    options: dict[str, Any] = {"layout": "auto", "time_zone": "UTC", "strict": False, "out": folder, "workers": 1}
+    return calibrate(make_plan(log, None, described, ("policy.backfill.kind=easy", *settings), **options))
+
+
+def test_a_cluster_that_follows_the_rules_needs_no_reading(tmp_path: Path) -> None:
+    found = calibrated(tmp_path, Rules())
+    assert found.verdict.is_open
+    assert found.verdict.rows[0].waited_skill == pytest.approx(1, abs=0.01)
+    assert not any("fitted" in line for line in found.said)
+
+
+@pytest.mark.parametrize(
+    ("rules", "hopeful", "named"),
+    [
+        (Rules(counts="gpus"), 0, "reservations count the GPUs of a type, not nodes (policy.backfill.counts=gpus)"),
+        (Rules(holders="cluster"), 0, "only the first waiting job of the cluster holds a reservation"),
+        (Rules(linger=True), 2, "jobs that were cancelled before they started waited, and held reservations"),
+    ],
+    ids=["counts", "holders", "cancelled"],
+)
+def test_the_rule_that_differs_is_named_and_opens_the_gate(
+    rules: Rules, hopeful: float, named: str, tmp_path: Path
+) -> None:
+    found = calibrated(tmp_path, rules, hopeful=hopeful, load=0.7 if hopeful else 0.85)
+    assert found.verdict.is_open
+    (said,) = [line for line in found.said if "fitted" in line]
+    assert named in said
+    assert said.endswith("skill 1.00 on the second half")
+    assert found.odd == ()
+
+
+def test_a_rule_that_no_reading_knows_leaves_the_three_jobs_that_differ_most(tmp_path: Path) -> None:
+    found = calibrated(tmp_path, Rules(favours=True))
+    assert not found.verdict.is_open
+    off_s = (found.jobs["simulated_s"] - found.jobs["recorded_s"]).abs()
+    worst = found.jobs.loc[off_s.idxmax()]
+    assert len(found.odd) == 3
+    assert found.odd[0].startswith(f"job {worst['job_id']} (")
+    assert f"on the cluster it waited {worst['recorded_s'] / 3600:.2f} h and ran from 2024-03-" in found.odd[0]
+    assert f"in the replay it waited {worst['simulated_s'] / 3600:.2f} h" in found.odd[0]
