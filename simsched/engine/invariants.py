@@ -28,9 +28,9 @@ from simsched.model.shape import SLACK
 _SLACK = 1e-6  # relative; progress is a sum of products of floats
 
 
-def wanted_by_environment() -> bool:
-    """Return whether `SIMSCHED_CHECK_INVARIANTS=1` enables the checks, as in all tests."""
-    return os.environ.get("SIMSCHED_CHECK_INVARIANTS") == "1"
+def wanted(given: bool | None) -> bool:
+    """Return whether to check: as given, else (None) if `SIMSCHED_CHECK_INVARIANTS=1`, as in all tests."""
+    return os.environ.get("SIMSCHED_CHECK_INVARIANTS") == "1" if given is None else given
 
 
 def _equal(one: float, other: float) -> bool:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from simsched.engine.clock import Clock
+from simsched.engine.options import EngineOptions
 from simsched.engine.state import ClusterState, JobState
 from simsched.model import Node
 from simsched.policy import JobView, Reasons, undeclared
@@ -51,8 +52,7 @@ class LiveView:
         cluster: ClusterState,
         jobs: dict[str, JobView],
         granted: Mapping[ViewSignal[Any], object],
-        restart_delay_s: float,
-        max_jobs_per_gpu: int,
+        options: EngineOptions,
     ) -> None:
         self._clock = clock
         #: Seconds since the start of the workload, at the last event.
@@ -67,8 +67,7 @@ class LiveView:
         self.up: Sequence[bool] = ReadOnly(cluster.up)
         #: The cores and memory taken on each node, None if they do not count.
         self.beside = cluster.beside
-        self.restart_delay_s = restart_delay_s
-        self.max_jobs_per_gpu = max_jobs_per_gpu
+        self.restart_delay_s, self.max_jobs_per_gpu = options.restart_delay_s, options.max_jobs_per_gpu
         self.reasons: Reasons | None = None
         self.arrived: Sequence[JobView] = ()
         self.finished: Sequence[str] = ()

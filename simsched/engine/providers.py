@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,7 @@ from simsched.errors import InputError
 from simsched.model import ApplicationSource, BatchChoice, Cluster, JobSpec, Site
 from simsched.model.application import NO_BATCH, facts_of
 from simsched.model.batch import batch_for_target
-from simsched.model.market import Market
+from simsched.model.market import Market, Offer
 from simsched.model.outages import PLANNED
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
@@ -196,6 +197,10 @@ def views_at_submission(
     return views
 
 
+def _offers(market: Market, clock: Clock) -> Sequence[Offer]:
+    return market.offers(clock.now_s)
+
+
 class Granted:
     """The signals granted to a policy, each with its provider."""
 
@@ -208,7 +213,7 @@ class Granted:
         next_arrival: Callable[[], float],
         coming_jobs: Callable[[], Sequence[JobView]],
         failures: FailureOptions,
-        now_s: Callable[[], float],
+        clock: Clock,
         seed: int,
     ) -> None:
         """Grant `wanted`; raises `EngineError` for signals without a provider. `seed` is the run's."""
@@ -221,7 +226,7 @@ class Granted:
             signals.NEXT_ARRIVAL: next_arrival,
             signals.COMING_JOBS: coming_jobs,
             signals.PLANNED_OUTAGES: tuple(one for one in failures.outages if one.kind == PLANNED),
-            signals.OFFERS: lambda: market.offers(now_s()),
+            signals.OFFERS: partial(_offers, market, clock),
             signals.MARKET: market,
         }
         self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
@@ -235,9 +240,7 @@ class Granted:
     @classmethod
     def at_first(cls, wanted: Collection[Signal], cluster: Cluster) -> Granted:
         """Grant the signals of a fresh cluster without shared GPUs."""
-        return cls(
-            wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, lambda: (), FailureOptions(), lambda: 0.0, 0
-        )
+        return cls(wanted, cluster, (), TruePairs(None, {}), lambda: math.inf, tuple, FailureOptions(), Clock(), 0)
 
     def prepare(self, job: JobState) -> None:
         """Make a submitted job keep its measurements and report its losses if a signal reads them."""

@@ -123,7 +123,7 @@ def decision_record(
         cluster.running_jobs,
         cluster.allocated_gpus,
         cluster.available_gpus,
-        cluster.provisioned_nodes if cluster.starting else cluster.nodes_up,
+        cluster.provisioned_nodes,
         *moves,
         diagnostics,
         len(cluster.broken) if cluster.broken else 0,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Unpack
 
@@ -19,7 +19,7 @@ from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Failures
 from simsched.engine.fork import copy_of
-from simsched.engine.invariants import CheckingRecorder, check_state, wanted_by_environment
+from simsched.engine.invariants import CheckingRecorder, check_state, wanted
 from simsched.engine.leases import Leases
 from simsched.engine.ledger import Ledger
 from simsched.engine.live_view import Delta, LiveView, ReadOnly
@@ -75,33 +75,6 @@ def simulate(
     return simulation.agent_classes
 
 
-def sharing_model(given: Colocation | None, options: EngineOptions, terms: Terms) -> Colocation | None:
-    """Return the model of jobs that share a GPU, None if none may."""
-    if options.max_jobs_per_gpu == 1:
-        return None
-    model = given or ConstantSharing()
-    return GuaranteedFirst(model) if terms.guaranteed_first else model
-
-
-def add_lifecycles(
-    ledger: Ledger,
-    clock: Clock,
-    cluster: ClusterState,
-    options: EngineOptions,
-    active: Mapping[str, JobState],
-    model: Colocation | None,
-) -> None:
-    """Let the ledger notify what options ask for: neighbours on GPUs, shared uplinks and time limits."""
-    if cluster.occupancy is not None and model is not None:
-        ledger.neighbourhood = Neighbourhood(model, cluster.occupancy, active, shares=options.gpu_shares)
-    if options.contention:
-        contention = Contention(cluster.cluster, ledger, active)
-        ledger.share_uplinks = contention.settle
-        ledger.tell(contention)
-    if options.kill_at_time_limit:
-        ledger.tell(TimeLimits(clock, ledger))
-
-
 class Simulation:
     """A simulation that stops at every decision, for its caller to drive.
 
@@ -115,6 +88,7 @@ class Simulation:
 
     _stage = _NEW
     _listed = _submitted = _finished = _decisions = 0
+    _processes: Processes | None = None
 
     def __init__(
         self,
@@ -138,7 +112,7 @@ class Simulation:
         self.terms = terms = policy if isinstance(policy, Terms) else Terms.of(policy)
         check_jobs(jobs, cluster, applications, rigid=terms.rigid)
         self.cluster, self.jobs, self.options, self._applications = cluster, jobs, options, applications
-        self._seed = seed
+        self._seed, self._triggers, self._expected, self._last = seed, terms.triggers, len(jobs), len(jobs)
         #: Creates the agents: the policy unless another is given; None if users configure them.
         self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
         #: The agent class by application.
@@ -149,31 +123,24 @@ class Simulation:
         failures = settings.get("failures") or (FailureOptions() if processes else None)
         self._progress, self._on_finish = settings.get("progress"), settings.get("on_finish")
         self.recorder = MemoryRecorder() if recorder is None else recorder
-        checking = settings.get("check_invariants")
-        self._checking = wanted_by_environment() if checking is None else checking
-        self._recorder = self.recorder
-        if self._checking:
-            self._recorder = CheckingRecorder(self.recorder, options.tick_s, progress_falls=failures is not None)
-        self._triggers, self._expected = terms.triggers, len(jobs)
-        self._active: dict[str, JobState] = {}
-        self._views: dict[str, JobView] = {}
-        self._history_gpu_s: list[float] = []
+        self._lean, self._checking = settings.get("lean", True), wanted(settings.get("check_invariants"))
+        checking = CheckingRecorder(self.recorder, options.tick_s, progress_falls=failures is not None)
+        self._recorder = checking if self._checking else self.recorder
+        self._active, self._views, self._history_gpu_s = dict[str, JobState](), dict[str, JobView](), list[float]()
         self._delta = Delta()
         self._clock = clock = Clock(options.tick_s, self._decide)
         self._interval = None if terms.triggers.interval_s is None else clock.ticks(terms.triggers.interval_s)
         spares = 0 if failures is None else failures.hot_spares
         first = len(cluster.nodes) - spares if spares else options.initial_nodes
         self._cluster = state = ClusterState(cluster, first, options.max_jobs_per_gpu)
-        model = sharing_model(settings.get("colocation"), options, terms)
         self._ledger = ledger = Ledger(clock, state, self._recorder, options.restart_delay_s, self._on_complete)
         self._leases = Leases(clock, ledger, self._on_leases_over)
-        add_lifecycles(ledger, clock, state, options, self._active, model)
+        model = self._add_lifecycles(settings.get("colocation"))
         known = (ReadOnly(self._history_gpu_s), TruePairs(model, self._active), self._next_arrival_s, self._coming_jobs)
-        failing = failures or FailureOptions()
-        self._granted = granted = Granted(terms.signals, cluster, *known, failing, lambda: clock.now_s, seed)
-        #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
-        self.view = LiveView(clock, state, self._views, granted.view, options.restart_delay_s, options.max_jobs_per_gpu)
+        self._granted = granted = Granted(terms.signals, cluster, *known, failures or FailureOptions(), clock, seed)
         self._reasons = KeptReasons(state) if options.reasons else None
+        #: The caller's view: queue and cluster as they are now, and what changed since the last decision.
+        self.view = LiveView(clock, state, self._views, granted.view, options)
         self.view.reasons = None if self._reasons is None else self._reasons.said
         self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
         self._nodes = Nodes(clock, state, self._recorder, clock.ticks(options.node_start_s), self._on_join)
@@ -181,15 +148,35 @@ class Simulation:
         self._enactment = Enactment(terms, clock, state, self._active, ledger, self._nodes, watches)
         self._stalls = StallDetector(terms.name, clock, state, self._active, options.idle_rounds, terms.longest_pause_s)
         self._failures = None if failures is None else self._failing(failures)
-        #: Whether only the policy's decisions affect a job with only GPUs and seconds.
-        self._undisturbed = settings.get("lean", True) and not (
-            failures is not None or model is not None or options.interference or options.contention or granted.speeds
-        )
-        self._last = len(jobs)
-        self._known_ids: set[str] | None = None if self._on_finish is None else {spec.id for spec in jobs}
-        self._processes: Processes | None = None
         for process in processes:
             self.process(*process) if isinstance(process, tuple) else self.process(process)
+
+    def _add_lifecycles(self, colocation: Colocation | None) -> Colocation | None:
+        """Let the ledger notify what options ask for; return the model of jobs that share a GPU, None if none may."""
+        ledger, options, model = self._ledger, self.options, None
+        if self._cluster.occupancy is not None:
+            model = colocation or ConstantSharing()
+            model = GuaranteedFirst(model) if self.terms.guaranteed_first else model
+            shares = options.gpu_shares
+            ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
+        if options.contention:
+            contention = Contention(self.cluster, ledger, self._active)
+            ledger.share_uplinks = contention.settle
+            ledger.tell(contention)
+        if options.kill_at_time_limit:
+            ledger.tell(TimeLimits(self._clock, ledger))
+        return model
+
+    @cached_property
+    def _undisturbed(self) -> bool:
+        """Whether only the policy's decisions affect a job with only GPUs and seconds."""
+        options, slowed = self.options, self._ledger.neighbourhood is not None or self._granted.speeds
+        return self._lean and not (slowed or self._failures or options.interference or options.contention)
+
+    @cached_property
+    def _known_ids(self) -> set[str]:
+        """The ids of all jobs that are listed or were submitted in reply."""
+        return {spec.id for spec in self.jobs}
 
     def _failing(self, options: FailureOptions) -> Failures:
         """Return the failures of nodes and jobs, which the ledger tells of what jobs do."""
@@ -209,9 +196,7 @@ class Simulation:
             if self._failures is None and self._stage != _NEW:
                 raise EngineError("a simulation without processes has begun; add the first one before advance()")
             self._failures = self._failures or self._failing(FailureOptions())
-            self._undisturbed = False
             self._stalls.pause_s = max(self._stalls.pause_s, PATIENCE_S)
-            self._known_ids = self._known_ids or {spec.id for spec in self.jobs}
             state = (self._clock, self._cluster, self._ledger, self._active, self._nodes, self._failures)
             heard = (self._expect, self._on_failure)
             self._processes = Processes(self._seed, *state, *heard, self._known_ids)
@@ -436,7 +421,6 @@ class Simulation:
             self._clock.stop()
 
     def _expect(self, *replies: JobSpec) -> None:
-        assert self._known_ids is not None
         check_replies(
             replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid
         )

@@ -87,18 +87,15 @@ class StallDetector:
         if self._passed == (submitted, finished) and not any(
             done.is_beyond(self._work[job_id]) for job_id, done in work.items()
         ):
-            raise self._stalled(self._repeated())
+            raise self._stalled()
         self._work, self._passed = work, (submitted, finished)
         self._begin_s, self._happened, self._failed = clock.now_s, happened, cluster.failures
 
-    def _repeated(self) -> str:
-        cluster = self._cluster
-        failed = cluster.failures - self._failed
-        starts = cluster.job_starts + cluster.node_starts - self._happened
-        what = f"jobs were started or nodes asked for {starts} times"
-        return f"{what} and nodes failed {failed} times" if failed else what
-
-    def _stalled(self, repeated: str) -> StalledError:
+    def _stalled(self) -> StalledError:
+        starts = self._cluster.job_starts + self._cluster.node_starts - self._happened
+        failed = self._cluster.failures - self._failed
+        also = f" and nodes failed {failed} times" if failed else ""
+        repeated = f"jobs were started or nodes asked for {starts} times{also}"
         return StalledError(
             f"policy '{self._policy}' at t={self._clock.now_s} s: since t={self._begin_s} s {repeated}, but none of "
             f"{len(self._active)} jobs has progressed, so that the run would not end: {_named(self._active)}"

@@ -51,7 +51,8 @@ class ClusterState:
             self.beside = [(0, 0)] * len(cluster.nodes)
         self.size = len(cluster.nodes)
         self.available_gpus = sum(self.free)
-        self.nodes_up = sum(self.up)
+        #: Nodes that are up or starting.
+        self.provisioned_nodes = sum(self.up)
         #: Requested nodes that are not up yet, each with its start event.
         self.starting: dict[int, Appointment] = {}
         #: Broken nodes with their number of causes, and those that come back once repaired.
@@ -97,11 +98,6 @@ class ClusterState:
             had = self.beside[node]
             self.beside[node] = had[0] + sign * cpu, had[1] + sign * memory
 
-    @property
-    def provisioned_nodes(self) -> int:
-        """Count nodes that are up or starting."""
-        return self.nodes_up + len(self.starting)
-
     @cached_property
     def provisioned_gpus(self) -> Mapping[str, float]:
         """Count the provisioned GPUs by type; empty if all nodes are equal, since the node count suffices."""
@@ -117,32 +113,33 @@ class ClusterState:
     def start(self, node: int, appointment: Appointment) -> None:
         """Start a node that is down."""
         self.node_starts += 1
+        self.provisioned_nodes += 1
         self.starting[node] = appointment
         self._provision_anew()
 
     def bring_up(self, node: int) -> None:
         """Bring up an empty node."""
-        self._provision_anew()
-        self.starting.pop(node, None)
-        self._set_up(node, up=True)
-        self.nodes_up += 1
-        self.free[node] = self.cluster.nodes[node].gpus
-        self.available_gpus += self.free[node]
+        if self.starting.pop(node, None) is None:
+            self.provisioned_nodes += 1
+        self._switch(node, 1)
 
-    def _set_up(self, node: int, *, up: bool) -> None:
-        self.up = list(self.up)
-        self.up[node] = up
+    def _switch(self, node: int, sign: int) -> None:
+        """Count an empty node as up, or with a `sign` of -1 as down."""
+        self._provision_anew()
+        self.up = [*self.up[:node], sign > 0, *self.up[node + 1 :]]
+        gpus = self.cluster.nodes[node].gpus
+        self.available_gpus += sign * gpus
+        self.free[node] = gpus if sign > 0 else 0
 
     def take_down(self, node: int) -> None:
         """Release an empty or starting node."""
-        self._provision_anew()
         if node in self.starting:
             self.starting.pop(node).callbacks = []
+            self.provisioned_nodes -= 1
+            self._provision_anew()
         elif self.up[node]:
-            self._set_up(node, up=False)
-            self.nodes_up -= 1
-            self.available_gpus -= self.cluster.nodes[node].gpus
-            self.free[node] = 0
+            self.provisioned_nodes -= 1
+            self._switch(node, -1)
 
     def break_down(self, node: int) -> None:
         """Mark an empty node as broken; once repaired it comes back if it was up or starting."""

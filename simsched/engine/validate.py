@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from numbers import Integral
 from types import MappingProxyType
@@ -22,13 +23,12 @@ from simsched.words import counted
 ALONE = Place(NOTHING)
 
 
+@dataclass(slots=True, eq=False)
 class Changes:
     """The GPUs of jobs that a decision changes (() stops one; takeovers come last), and the actions it names."""
 
-    __slots__ = ("actions", "gpus")
-
-    def __init__(self, gpus: dict[str, Allocation], actions: Mapping[str, Action]) -> None:
-        self.gpus, self.actions = gpus, actions
+    gpus: dict[str, Allocation]
+    actions: Mapping[str, Action]
 
     def saves(self, job_id: str) -> bool:
         """Return whether a job that loses its GPUs keeps its progress."""

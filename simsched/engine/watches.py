@@ -13,13 +13,25 @@ from simsched.engine.state import JobState
 
 
 @dataclass(eq=False)
-class Watches(Lifecycle):
-    """Notifies the policy when a job's attained service reaches a threshold."""
+class _Dated(Lifecycle):
+    """Events that are due only while a job holds GPUs."""
 
     _clock: Clock
+    _due: dict[str, Appointment] = field(default_factory=dict, init=False)
+
+    def released(self, job: JobState) -> None:
+        """Pause until the job has GPUs again."""
+        due = self._due.pop(job.request.id, None)
+        if due is not None:
+            due.callbacks = []
+
+
+@dataclass(eq=False)
+class Watches(_Dated):
+    """Notifies the policy when a job's attained service reaches a threshold."""
+
     _on_threshold: Callable[[JobState], None]
-    _gpu_ticks: dict[str, float] = field(default_factory=dict)
-    _due: dict[str, Appointment] = field(default_factory=dict)
+    _gpu_ticks: dict[str, float] = field(default_factory=dict, init=False)
 
     def watch(self, job: JobState, attained_gpu_s: float) -> None:
         """Watch a threshold, replacing the previous one."""
@@ -45,24 +57,16 @@ class Watches(Lifecycle):
         del self._gpu_ticks[job.request.id], self._due[job.request.id]
         self._on_threshold(job)
 
-    def released(self, job: JobState) -> None:
-        """Pause until the job has GPUs again."""
-        due = self._due.pop(job.request.id, None)
-        if due is not None:
-            due.callbacks = []
-
     def completed(self, job: JobState) -> None:
         """Drop a completed job."""
         self._gpu_ticks.pop(job.request.id, None)
 
 
 @dataclass(eq=False)
-class TimeLimits(Lifecycle):
+class TimeLimits(_Dated):
     """Ends jobs that have held GPUs for their time limit."""
 
-    _clock: Clock
     _ledger: Ledger
-    _due: dict[str, Appointment] = field(default_factory=dict)
 
     def placed(self, job: JobState) -> None:
         """Schedule the end of the job's time."""
@@ -72,9 +76,3 @@ class TimeLimits(Lifecycle):
             self._due[job.request.id] = self._clock.at(
                 end, Phase.FAILURE, partial(self._ledger.complete, job, TIME_LIMIT)
             )
-
-    def released(self, job: JobState) -> None:
-        """Stop counting."""
-        due = self._due.pop(job.request.id, None)
-        if due is not None:
-            due.callbacks = []

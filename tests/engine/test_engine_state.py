@@ -63,7 +63,7 @@ def test_a_feature_brings_its_columns_only_where_it_is_used(feature, there, abse
 
 def test_a_cluster_counts_starts_and_what_is_provisioned():
     state = ClusterState(TWO_KINDS, initial_nodes=1)
-    assert (state.available_gpus, state.nodes_up, state.provisioned_nodes) == (4, 1, 1)
+    assert (state.available_gpus, state.up.count(True), state.provisioned_nodes) == (4, 1, 1)
     assert dict(state.provisioned_gpus) == {"v100": 4, "t4": 0}
     state.start(2, SimpleNamespace(cancel=lambda: None))
     assert (state.provisioned_nodes, dict(state.provisioned_gpus)) == (2, {"v100": 4, "t4": 2})
