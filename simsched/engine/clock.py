@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum, auto
 from heapq import heappop, heappush
-from math import inf
 
 import simpy
 from simpy.core import EmptySchedule
@@ -57,6 +56,7 @@ class Clock(simpy.Environment):
         """Start at 0 with ticks of `tick_s` seconds (0: continuous time, in seconds); `ask` schedules `decide`."""
         super().__init__()
         self.continuous = tick_s == 0
+        #: Set to make `advance` return after the current event.
         self.stopped = False
         #: Whether the decision of this instant is in the event list.
         self.asked = False
@@ -80,30 +80,26 @@ class Clock(simpy.Environment):
         """Process the next event, as SimPy does."""
         if not self._queue:
             raise EmptySchedule
-        self.advance(1)
+        self.advance(once=True)
 
-    def advance(self, most: float = inf) -> bool:
-        """Process at most so many events until the clock stops; return False if none is left.
+    def advance(self, *, once: bool = False) -> bool:
+        """Process events (just `once`: one) until the clock stops; return False if none is left.
 
         `now` is an attribute here, which is read far more often than set.
         """
         queue = self._queue
-        while not self.stopped and most > 0:
+        while not self.stopped:
             if not queue:
                 return False
             self.now, _, _, event = heappop(queue)
-            self._now = self.now
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]  # so SimPy marks it processed
             for callback in callbacks:
                 callback(event)
             if not event._ok and not event.defused:
                 raise event._value
-            most -= 1
+            if once:
+                break
         return True
-
-    def stop(self) -> None:
-        """Make `advance` return after the current event."""
-        self.stopped = True
 
     def seconds(self, ticks: float) -> float:
         """Convert ticks to seconds."""

@@ -26,18 +26,14 @@ class Contention(Lifecycle):
     _flows: dict[str, Flow] = field(default_factory=dict)
     _users: dict[Hashable, dict[str, None]] = field(default_factory=dict)
 
-    @property
-    def _changed(self) -> dict[str, None]:
-        return self._ledger.uplinks_changed
-
     def resumes(self, job: JobState) -> None:
         """Record a job that is about to start, or to continue with another batch."""
-        self._changed[job.request.id] = None
+        self._ledger.uplinks_changed[job.request.id] = None
 
     def released(self, job: JobState) -> None:
         """Forget a job's flow, and record the jobs that shared uplinks with it."""
         job.congestion = 0.0
-        self._changed.pop(job.request.id, None)
+        self._ledger.uplinks_changed.pop(job.request.id, None)
         self._forget(job.request.id)
 
     def _forget(self, job_id: str) -> None:
@@ -46,18 +42,18 @@ class Contention(Lifecycle):
             for link in links:
                 users = self._users[link]
                 del users[job_id]
-                self._changed.update(users)
+                self._ledger.uplinks_changed.update(users)
                 if not users:
                     del self._users[link]
 
     def settle(self) -> None:
         """Set the congestion of all jobs that share uplinks with one that changed, directly or through others."""
-        if not self._changed:
+        if not self._ledger.uplinks_changed:
             return
-        changed, self._ledger.uplinks_changed = self._changed, {}
+        changed, self._ledger.uplinks_changed = self._ledger.uplinks_changed, {}
         for job_id in changed:
             self._enter(self._active[job_id])
-        changed |= self._changed
+        changed |= self._ledger.uplinks_changed
         met = list(dict.fromkeys(other for job_id in changed for other in self._around(job_id)))
         flows = [self._flows[job_id] for job_id in met]
         for job_id, flow, shared_s in zip(met, flows, shared_steps_s(flows), strict=True):

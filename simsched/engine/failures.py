@@ -225,8 +225,8 @@ class Failures(Lifecycle):
         if recovery.gives_up:
             self._ledger.complete(job, "Failed")
             return
-        recovery.retry()
-        if recovery.keeps:
+        recovery.attempt += 1
+        if recovery.plan.keeps:
             self._ledger.release(job)
         else:
             self._ledger.evict(job)

@@ -15,14 +15,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from simsched.engine.errors import InvariantError
 from simsched.engine.holders import Holders
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
-from simsched.model import Node
 from simsched.model.shape import SLACK
 
 _SLACK = 1e-6  # relative; progress is a sum of products of floats
@@ -136,7 +135,8 @@ def check_state(
         _fail(2, f"{submitted} jobs submitted, but {len(active)} active and {finished} finished")
     if cluster.occupancy is not None:
         _check_shares(cluster, cluster.occupancy, active)
-        held = [node.gpus - free if up else 0 for node, free, up in _nodes_of(cluster)]
+        nodes = zip(cluster.cluster.nodes, cluster.free, cluster.up, strict=True)
+        held = [node.gpus - free if up else 0 for node, free, up in nodes]
     else:
         held = [0] * len(cluster.free)
         for job in active.values():
@@ -152,10 +152,6 @@ def check_state(
         _check_progress(job, tick_s)
         if job.recovery is not None and job.live_progress < job.recovery.saved - _SLACK * max(job.recovery.saved, 1.0):
             _fail(6, f"job {job.request.id}: progress {job.live_progress} below its checkpoint {job.recovery.saved}")
-
-
-def _nodes_of(cluster: ClusterState) -> Iterator[tuple[Node, int, bool]]:
-    return zip(cluster.cluster.nodes, cluster.free, cluster.up, strict=True)
 
 
 def _check_shares(cluster: ClusterState, occupancy: Holders, active: Mapping[str, JobState]) -> None:

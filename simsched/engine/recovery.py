@@ -34,9 +34,10 @@ class Recovery:
     _interval: float
     cost: float
     #: The failures of the job itself, and the remaining ticks of each attempt.
-    _plan: AttemptPlan
+    plan: AttemptPlan
     _left: list[float]
-    _attempt: int = 0
+    #: The attempts that have failed.
+    attempt: int = 0
     _unsaved: float = 0
     _unsaved_gpu: float = 0
     #: Ticks spent on checkpoints.
@@ -53,19 +54,9 @@ class Recovery:
     failures: int = 0
 
     @property
-    def attempts(self) -> int:
-        """Return the number of attempts."""
-        return self._attempt + 1
-
-    @property
     def gives_up(self) -> bool:
         """Return whether the attempt that just failed was the last."""
-        return self._plan.gives_up and self._attempt == len(self._left) - 1
-
-    @property
-    def keeps(self) -> bool:
-        """Return whether an attempt that fails on its own keeps its progress."""
-        return self._plan.keeps
+        return self.plan.gives_up and self.attempt == len(self._left) - 1
 
     def settle(self, job: Recoverable, ticks: float) -> None:
         """Account for time passed in the current configuration."""
@@ -74,15 +65,15 @@ class Recovery:
         elif job.running is not None:
             self._unsaved += ticks
             self._unsaved_gpu += ticks * job.gpus
-            if self._attempt < len(self._left):
-                self._left[self._attempt] -= ticks * self._pace(job)
+            if self.attempt < len(self._left):
+                self._left[self.attempt] -= ticks * self._pace(job)
 
     def interruption(self, job: Recoverable) -> float:
         """Return the ticks until the next checkpoint or own failure."""
         due = max(self._interval - self._unsaved, 0)
         failing = inf
-        if self._attempt < len(self._left):
-            failing = max(self._left[self._attempt] / self._pace(job), 0)
+        if self.attempt < len(self._left):
+            failing = max(self._left[self.attempt] / self._pace(job), 0)
             if not job.clock.continuous:
                 failing = round(failing)
         self.fails_next = failing <= due
@@ -102,10 +93,6 @@ class Recovery:
         self._unsaved = self._unsaved_gpu = 0
         job.progress, job.epoch = self.saved, self.saved_epoch
 
-    def retry(self) -> None:
-        """Start another attempt."""
-        self._attempt += 1
-
     def _pace(self, job: Recoverable) -> float:
         """Return the rate at which an attempt runs out: that of a replayed job's work, or of time."""
-        return job.rate if self._plan.keeps else 1.0
+        return job.rate if self.plan.keeps else 1.0

@@ -52,7 +52,7 @@ def job_record(job: JobState, status: str) -> JobRecord:
     if recovery is None:
         return record
     return record._replace(
-        attempts=recovery.attempts,
+        attempts=recovery.attempt + 1,
         failures=recovery.failures,
         lost_s=clock.seconds(recovery.lost),
         lost_gpu_s=clock.seconds(recovery.lost_gpu),

@@ -45,6 +45,7 @@ from simsched.policy.signals import SERVICE_HISTORY
 from simsched.threads import one_thread, spared_by_the_collector
 
 _PROGRESS_EVERY = 50  # decisions
+_ARRIVAL = Phase.ARRIVAL  # looked up for every job
 
 #: The stages of a simulation, as `repr` names them.
 _NEW, _RUNNING, _DUE, _OVER, _FAILED = "not begun", "under way", "a decision is due", "complete", "failed"
@@ -323,7 +324,7 @@ class Simulation:
             self._next_arrival = clock.ticks(specs[self._listed].submit_time_s)
             if self._next_arrival > clock.now:
                 break
-        clock.at(self._next_arrival, Phase.ARRIVAL, self._arrive)
+        clock.at(self._next_arrival, _ARRIVAL, self._arrive)
 
     def _next_arrival_s(self) -> float:
         """Return the next arrival in seconds, infinity if none."""
@@ -411,14 +412,14 @@ class Simulation:
             if self._finished == self._expected:  # a process may submit the next job at this instant
                 self._clock.at(self._clock.now, Phase.RESUME, self._stop)
         if self._finished == self._expected and self._processes is None:
-            self._clock.stop()
+            self._clock.stopped = True
         elif self._triggers.completion:
             self._clock.ask()
 
     def _stop(self, due: object) -> None:
         """Stop the clock if all jobs are complete."""
         if self._finished == self._expected:
-            self._clock.stop()
+            self._clock.stopped = True
 
     def _expect(self, *replies: JobSpec) -> None:
         check_replies(

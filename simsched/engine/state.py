@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,21 +73,25 @@ class ClusterState:
         self, job_id: str, allocation: Allocation, beside: Collection[str] = (), onto: str | None = None
     ) -> tuple[Site, int, int]:
         """Add a holder to GPUs of one type, next to others if GPUs are shared; return site, GPUs and nodes."""
-        nodes, shape = zip(*allocation, strict=True)
-        key = self.cluster.nodes[nodes[0]].gpu_type, shape
-        if key not in self._sites or (self.cluster.levels and nodes[1:]):
+        node, gpus = allocation[0]
+        shape: tuple[int, ...] = (gpus,)
+        if allocation[1:]:
+            _, shape = zip(*allocation, strict=True)
+        key = self.cluster.nodes[node].gpu_type, shape
+        if key not in self._sites or (self.cluster.levels and allocation[1:]):
             self._sites[key] = site_of(self.cluster, allocation), sum(shape), len(shape)
+        found = self._sites[key]
         self.running_jobs += 1
         self.job_starts += 1
         if self.occupancy is not None:
             short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision was checked before
             self._recount(allocation)
-            return self._sites[key]
-        self.allocated_gpus += self._sites[key][1]
+            return found
+        self.allocated_gpus += found[1]
         for node, gpus in allocation:
             self.free[node] -= gpus
-        return self._sites[key]
+        return found
 
     def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
         """Take, or with a `sign` of -1 give back, the cores and memory of a shape for its GPUs."""
@@ -316,11 +321,5 @@ def gpu_type_of(cluster: Cluster, allocation: Allocation) -> str | None:
 
 def nodes_shared_by_distributed(jobs: Sequence[JobState]) -> set[int]:
     """Return the nodes used by more than one distributed job."""
-    seen: set[int] = set()
-    shared: set[int] = set()
-    for job in jobs:
-        if len(job.allocation) > 1:
-            nodes = {node for node, _ in job.allocation}
-            shared |= seen & nodes
-            seen |= nodes
-    return shared
+    users = Counter(node for job in jobs if len(job.allocation) > 1 for node, _ in job.allocation)
+    return {node for node, count in users.items() if count > 1}

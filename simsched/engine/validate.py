@@ -198,15 +198,12 @@ def check_changes(
                 users = [job_id for job_id, new in changes.gpus.items() if any(node == at for at, _ in new)]
                 capacity = cluster.cluster.nodes[node].gpus
                 reasons.append(f"node {node} ({capacity} GPUs) is {-left} GPUs short for jobs {', '.join(users)}")
-    shaped = cluster.beside is not None or any(_to_itself(active[job_id]) for job_id in changes.gpus)
+    shapes = (active[job_id].request.shape for job_id in changes.gpus)
+    shaped = cluster.beside is not None or any(shape is not None and shape.exclusive for shape in shapes)
     if shaped and not reasons:
         reasons += _short_beside(changes, active, cluster, balance)
     if reasons:
         raise InfeasibleDecisionError(policy, now_s, reasons)
-
-
-def _to_itself(job: JobState) -> bool:
-    return job.request.shape is not None and job.request.shape.exclusive
 
 
 def _out_of_shape(

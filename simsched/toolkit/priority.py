@@ -192,8 +192,9 @@ class PriorityScheduler:
     def _gather(self) -> None:
         """Count the GPUs to hand out on each type, and find the first waiting job of each kind that might fit."""
         most: list[int] = []
-        for pool, on in zip(self._free.pools, self._running, strict=True):
-            on.budget = pool.total
+        pools = self._free.pools
+        for kind, on in enumerate(self._running):
+            on.budget = pools[kind].total
             most += [on.budget + on.gpus * self._preempts]
         largest, one_type = max(most), not most[1:]
         self._heads = [
@@ -226,7 +227,8 @@ class PriorityScheduler:
                 heapq.heapreplace(heads, queue[0])
             else:
                 heapq.heappop(heads)
-        self._stopped += [item[3] for item in sorted(heads) if item[3].allocation]
+        if heads:
+            self._stopped += [item[3] for item in sorted(heads) if item[3].allocation]
 
     def _settle(self) -> None:
         """Place admitted jobs once all stopping jobs have released their GPUs."""

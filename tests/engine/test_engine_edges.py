@@ -73,15 +73,15 @@ def test_attempts_of_a_trace_run_out_with_its_work_and_drawn_ones_with_time(keep
     found = [recovery.interruption(job)]
     recovery.settle(job, 20)
     found.append(recovery.interruption(job))
-    assert (recovery.attempts, recovery.gives_up, recovery.fails_next) == (1, False, True)
-    recovery.retry()
+    assert (recovery.attempt + 1, recovery.gives_up, recovery.fails_next) == (1, False, True)
+    recovery.attempt += 1
     found.append(recovery.interruption(job))
-    assert (recovery.attempts, recovery.gives_up) == (2, True)
+    assert (recovery.attempt + 1, recovery.gives_up) == (2, True)
     job.rate = 2.0
     assert (*found, recovery.interruption(job)) == left
     job.rate, job.clock.continuous = 3.0, True
     assert recovery.interruption(job) == (40 / 3 if keeps else 40)
-    recovery.retry()
+    recovery.attempt += 1
     assert (recovery.interruption(job), recovery.gives_up) == (inf, False)
 
 

@@ -143,7 +143,7 @@ def test_a_job_is_recorded_with_what_it_was_asked_and_what_it_cost():
     job = state_of(spec, tick_s=0.5, first_start=16, settled_held=30, settled_gpu=60, restart=4, starts=3, now=70,
                    declined=True)  # fmt: skip
     job.recovery = Recovery(10, 1, AttemptPlan((), keeps=False), [], lost=8, lost_gpu=16, failures=2, checkpointing=6)
-    job.recovery.retry()
+    job.recovery.attempt += 1
     found = job_record(job, "Pass")
     # Submitted at 5 s, which is tick 10; 60 ticks to the end, of which it held GPUs for 30.
     assert tuple(found) == ("a", FIXED_DURATION, "t", "u", "Pass", 2, 0, 5.0, 8.0, 35.0, 30.0, 15.0, 15.0, 2.0, 30.0, 2,

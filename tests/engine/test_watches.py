@@ -38,7 +38,7 @@ def reached(steps, *, tick_s=1, until_s=1000):
 
     for second, what in steps:
         clock.at(clock.ticks(second), Phase.PROGRESS, lambda due, what=what: happen(what))
-    clock.at(clock.ticks(until_s), Phase.PROGRESS, lambda due: clock.stop())
+    clock.at(clock.ticks(until_s), Phase.PROGRESS, lambda due: setattr(clock, "stopped", True))
     clock.advance()
     return found
 

@@ -331,7 +331,7 @@ class SlurmBackfill(Policy):
         """Return where a waiting job has room now, whatever is planned; None without room."""
         waiting = self._pools[kind].waiting
         if self._machines is None:
-            return self._free.choose_of(kind, PLACERS[self.placement], int(waiting.gpus[place]))
+            return self._free.choose_of(kind, PLACERS[self.placement], waiting.jobs[place].gpus)
         now, one = math.floor(now_s), slice(place, place + 1)
         state, manner = self._machines.begin(self._free, alone=True), self._manner("none")._replace(step=1)
         _, found = state.plan(now, waiting.wants[one], waiting.limits[one], now, manner)
