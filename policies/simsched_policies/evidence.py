@@ -169,6 +169,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "tiresias-g": (_QUEUES,),
     "volcano": (_OPERATED,),
     "yarn-cs": (_QUEUES, _OPERATED),
+    "external": (Evidence("oracle", "its shipped client gives the bytes of srtf", "tests/policies/test_external.py"),),
     "on-demand-only": (_SPOT_CASES,),
     "spot-optimum": (_SPOT,),
     "spot-until-last": (_SPOT_CASES,),

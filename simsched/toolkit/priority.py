@@ -114,8 +114,10 @@ class PriorityScheduler:
         self._wait((entry,))
 
     def take_in(self, view: View, key: Callable[[JobView], Key], placer: Placer) -> None:
-        """Forget finished jobs, and enqueue those that have arrived."""
+        """Forget finished jobs, and enqueue those that have arrived; jobs that lost their GPUs have lost work, too."""
         self.update(view)
+        for job in view.lost:
+            self.rekey(job.id, key(job))
         for job in view.arrived:
             self.add(job, key(job), placer)
 

@@ -59,7 +59,7 @@ def test_training_jobs_finish_all_their_epochs(
 @given(jobs=workloads())
 def test_with_unlimited_gpus_nobody_waits(name: str, jobs: list[JobSpec]) -> None:
     policy = registry.load(name)()
-    interval_s = policy.triggers.interval_s or 1
+    interval_s = 1 if policy.triggers.arrival else policy.triggers.interval_s or 1
     for job in run(policy, jobs, cluster=Cluster.uniform(60, 4)).jobs:
         wait_s = -job.submit_time_s % interval_s or (interval_s if job.submit_time_s == 0 and interval_s > 1 else 0)
         assert job.start_time_s - job.submit_time_s == wait_s
