@@ -10,6 +10,7 @@ from .options import (
 from .processes import PROCESSES as PROCESSES, ProcessError as ProcessError, Site as Site
 from .providers import (
     Granted as Granted,
+    LossReporter as LossReporter,
     TrueRemainingWork as TrueRemainingWork,
     true_rates as true_rates,
     views_at_submission as views_at_submission,
@@ -26,6 +27,5 @@ from .records import (
     features_of as features_of,
 )
 from .simulation import Simulation as Simulation, simulate as simulate
-from .truth import LossReporter as LossReporter
 
 SEMANTICS: int

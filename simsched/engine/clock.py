@@ -32,7 +32,7 @@ class Phase(IntEnum):
     RESUME = auto()
 
 
-_DECISION = Phase.DECISION
+_DECISION, _RESUME = Phase.DECISION, Phase.RESUME
 #: The order of SimPy's urgent events (a process begins, an interrupt) and normal ones, in one phase.
 _OF_PROCESSES = (Phase.PROCESS - 0.5, float(Phase.PROCESS))
 
@@ -58,9 +58,9 @@ class Clock(simpy.Environment):
         self.continuous = tick_s == 0
         #: Set to make `advance` return after the current event.
         self.stopped = False
-        #: Whether the decision of this instant is in the event list.
+        #: Whether a decision is due at this instant, which needs no event.
         self.asked = False
-        self._decide, self._asked_for, self._decision = decide, set[float](), Appointment()
+        self._decide, self._asked_for = decide, set[float]()
         self._number = 0
         #: Seconds per tick, None if ticks are seconds; `unit_s` is then the integer 1.
         self.scale: float | None = None if tick_s in (0, 1) else tick_s
@@ -74,11 +74,11 @@ class Clock(simpy.Environment):
     @property
     def quiet(self) -> bool:
         """Whether no further event is due at this instant."""
-        return not self._queue or self._queue[0][0] > self.now
+        return not self.asked and (not self._queue or self._queue[0][0] > self.now)
 
     def step(self) -> None:
         """Process the next event, as SimPy does."""
-        if not self._queue:
+        if not (self._queue or self.asked):
             raise EmptySchedule
         self.advance(once=True)
 
@@ -89,6 +89,12 @@ class Clock(simpy.Environment):
         """
         queue = self._queue
         while not self.stopped:
+            if self.asked and (not queue or queue[0] > (self.now, _RESUME)):
+                self.asked = False
+                self._decide(None)
+                if once:
+                    break
+                continue
             if not queue:
                 return False
             self.now, _, _, event = heappop(queue)
@@ -119,11 +125,8 @@ class Clock(simpy.Environment):
         return seconds if self.continuous else max(self.ticks(seconds), self.now + 1)
 
     def ask(self) -> None:
-        """Schedule a decision at this instant, one for all callers; `asked` is for who decides to reset."""
-        if not self.asked and self.now not in self._asked_for:
-            self.asked = True
-            self._decision.callbacks = [self._decide]
-            heappush(self._queue, (self.now, _DECISION, 0, self._decision))  # type: ignore[misc]
+        """Schedule a decision at this instant, one for all callers."""
+        self.asked = self.asked or self.now not in self._asked_for
 
     def ask_at(self, time: float) -> None:
         """Schedule a decision at a tick, one for all callers."""
@@ -135,6 +138,7 @@ class Clock(simpy.Environment):
 
     def _decide_as_asked(self, due: simpy.Event) -> None:
         self._asked_for.remove(self.now)
+        self.asked = False
         self._decide(due)
 
     def at(self, time: float, phase: Phase, action: Callable[..., None]) -> Appointment:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from simsched.agent import GoodputReport, Prior, no_goodput, offline_priors
+from simsched.arithmetic import exp
 from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError
 from simsched.engine.options import FailureOptions, stream
 from simsched.engine.sharing import TruePairs
 from simsched.engine.state import JobState
-from simsched.engine.truth import LossReporter
 from simsched.errors import InputError
-from simsched.model import ApplicationSource, BatchChoice, Cluster, JobSpec, Site
-from simsched.model.application import NO_BATCH, facts_of
+from simsched.model import Application, ApplicationSource, BatchChoice, Cluster, JobSpec, Site
+from simsched.model.application import NO_BATCH, LossCurve, facts_of
 from simsched.model.batch import batch_for_target
 from simsched.model.market import Market, Offer
 from simsched.model.outages import PLANNED
@@ -27,6 +30,31 @@ from simsched.model.tabulated import TabulatedJob
 from simsched.model.topology import tightest_site
 from simsched.policy import JobView, Signal, signals
 from simsched.policy.signals import FileSignal, JobSignal, LossReports, PairSpeeds, Speed, ViewSignal
+
+#: Jobs report losses at the start, after each epoch, and within epochs to reach this many reports.
+LEAST_REPORTS = 100
+
+
+class LossReporter:
+    """The loss reports of one job, drawn at submission and shown as it progresses."""
+
+    def __init__(self, app: Application, curve: LossCurve, rng: np.random.Generator) -> None:
+        """Draw the reports: the curve's losses, each times exp(noise x normal)."""
+        each = math.ceil(LEAST_REPORTS / app.epochs)
+        ends = [app.epoch_end(epoch) for epoch in range(app.epochs)]
+        epochs = np.arange(app.epochs * each + 1) / each
+        losses = curve.at(epochs) * exp(curve.noise * rng.standard_normal(len(epochs)))
+        self._epochs: tuple[float, ...] = tuple(epochs.tolist())
+        self._losses: tuple[float, ...] = tuple(losses.tolist())
+        self._ends = [0.0, *ends]
+        self._progress = np.interp(epochs, np.arange(app.epochs + 1.0), self._ends).tolist()
+
+    def reports(self, progress: float) -> LossReports:
+        """Return the reports by `progress`, none at 0."""
+        count = bisect_right(self._progress, progress) if progress > 0 else 0
+        done = float(np.interp(progress, self._ends, np.arange(float(len(self._ends)))))
+        mean = self._ends[-1] / (len(self._ends) - 1)
+        return LossReports(self._epochs[:count], self._losses[:count], done, mean)
 
 
 class OfflineProfiles:
@@ -59,7 +87,7 @@ def measured_speeds(job: JobState) -> Mapping[Site, Speed]:
 
 def losses(job: JobState) -> LossReports | None:
     """Return a job's reported losses, None if its application has no loss curve."""
-    return None if job.losses is None else job.losses.reports(job.live_progress)
+    return None if job.losses is None else job.losses(job.live_progress)
 
 
 class TrueRemainingWork:
@@ -248,4 +276,4 @@ class Granted:
             job.speeds = {}
         curve = job.app.loss_curve if self._losses else None
         if curve is not None:
-            job.losses = LossReporter(job.app, curve, stream(self._seed, f"losses/{job.request.id}"))
+            job.losses = LossReporter(job.app, curve, stream(self._seed, f"losses/{job.request.id}")).reports

@@ -431,7 +431,6 @@ class Simulation:
             self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self, due: object) -> None:
-        self._clock.asked = False
         if self._ledger.stale:
             self._ledger.retune_stale()
         if self._active or self._asks():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -12,7 +12,6 @@ from simsched.agent import Agent, Lease, LeasingAgent
 from simsched.engine.clock import Appointment, Clock
 from simsched.engine.holders import Holders
 from simsched.engine.recovery import Recovery
-from simsched.engine.truth import LossReporter
 from simsched.model import (
     Allocation,
     Application,
@@ -30,7 +29,7 @@ from simsched.model.placement import NOTHING, describe
 from simsched.model.plans import Plan
 from simsched.model.topology import site_of
 from simsched.policy import JobView
-from simsched.policy.signals import Speed
+from simsched.policy.signals import LossReports, Speed
 
 
 class ClusterState:
@@ -229,7 +228,7 @@ class JobState:
     limit_from: float = 0
     restart: float = 0
     speeds: dict[Site, Speed] | None = None
-    losses: LossReporter | None = None
+    losses: Callable[[float], LossReports] | None = None
     #: The plan of parallel training that the policy named (None: the agent picks).
     plan: Plan | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -33,7 +33,7 @@ from simsched.model.step_model import SevenParameters
 from simsched.model.throughput import ThroughputParams
 from simsched.model.topology import site_of
 from simsched.policy import JobView, Policy, Reasons, Signal
-from simsched.policy.signals import Speed, ViewSignal
+from simsched.policy.signals import LossReports, Speed, ViewSignal
 
 T = TypeVar("T")
 
@@ -183,10 +183,10 @@ class FakeJob:
         return self.progress
 
     @property
-    def losses(self) -> LossReporter | None:
+    def losses(self) -> Callable[[float], LossReports] | None:
         """Return the reports of its loss, None if there is no curve."""
         curve = self.app.loss_curve
-        return None if curve is None else LossReporter(self.app, curve, np.random.default_rng(0))
+        return None if curve is None else LossReporter(self.app, curve, np.random.default_rng(0)).reports
 
     @property
     def site(self) -> Site | None:

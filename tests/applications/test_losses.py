@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from simsched.applications.catalogue import catalogue
 from simsched.applications.file_format import document_of, read_document
-from simsched.engine.truth import LEAST_REPORTS, LossReporter
+from simsched.engine.providers import LEAST_REPORTS, LossReporter
 from simsched.errors import InputError
 from simsched.experiment.running.cell import loss_table
 from simsched.model.application import LossCurve, facts_of
