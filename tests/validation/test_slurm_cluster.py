@@ -13,6 +13,7 @@ from simsched_policies.production.slurm.policy import SlurmBackfill
 from simsched import model
 from simsched.cli.operator_options import make_plan
 from simsched.engine.options import EngineOptions
+from simsched.model.shape import Amount
 from simsched.operators.readings import with_readings
 from simsched.testing.builders import run
 from tests.campaigns import played
@@ -137,7 +138,7 @@ def replayed(site: Site, jobs: list[Job]) -> list[float]:
         model.JobSpec(
             str(one.id), one.submit_s, one.all_gpus, duration_s=one.run_s, time_limit_s=one.limit_s,
             shape=model.NodeShape(
-                one.nodes, model.Amount(one.gpus, cpu_milli=1000 * one.cpus, memory_mib=one.memory_mb)
+                one.nodes, Amount(one.gpus, cpu_milli=1000 * one.cpus, memory_mib=one.memory_mb)
             ),
             queue=one.partition, qos=one.qos, user=one.user,
         )
