@@ -24,8 +24,8 @@ from simsched.engine import JobRecord, stream
 from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model import Application, ApplicationSource, JobRequest, JobSpec
+from simsched.model.application import ScaledApplication
 from simsched.model.job import JobTruth
-from simsched.model.scaled import ScaledApplication
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,6 @@ from . import (
     placement as placement,
     pool as pool,
     regimes as regimes,
-    scaled as scaled,
     scaling as scaling,
     shape as shape,
     speedup as speedup,
@@ -31,6 +30,7 @@ from .application import (
     BatchChoice as BatchChoice,
     BatchLimits as BatchLimits,
 )
+from .batch import batch_for_target as batch_for_target
 from .capacity import Capacity as Capacity
 from .cluster import Cluster as Cluster, Node as Node, NodeGroup as NodeGroup
 from .job import FIXED_DURATION as FIXED_DURATION, JobRequest as JobRequest, JobSpec as JobSpec

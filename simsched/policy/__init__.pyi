@@ -20,5 +20,18 @@ from .physics import Becomes as Becomes, Wants as Wants
 from .quantum import Quantum as Quantum
 from .reasons import Reasons as Reasons, Urgency as Urgency, Why as Why
 from .registry import POLICIES as POLICIES
-from .signals import REMAINING_WORK as REMAINING_WORK, Signal as Signal, UndeclaredSignalError as UndeclaredSignalError
+from .signals import (
+    EARLIER_RUNS as EARLIER_RUNS,
+    GOODPUT as GOODPUT,
+    LOSSES as LOSSES,
+    MEASURED_SPEEDS as MEASURED_SPEEDS,
+    PLANS as PLANS,
+    RECORDED_DURATION as RECORDED_DURATION,
+    REMAINING_WORK as REMAINING_WORK,
+    SERVICE_HISTORY as SERVICE_HISTORY,
+    STEP_TIMES as STEP_TIMES,
+    TRUE_RATES as TRUE_RATES,
+    Signal as Signal,
+    UndeclaredSignalError as UndeclaredSignalError,
+)
 from .view import JobView as JobView, View as View, undeclared as undeclared

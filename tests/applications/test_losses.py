@@ -11,9 +11,8 @@ from simsched.applications.file_format import document_of, read_document
 from simsched.engine.providers import LEAST_REPORTS, LossReporter
 from simsched.errors import InputError
 from simsched.experiment.running.cell import loss_table
-from simsched.model.application import LossCurve, facts_of
+from simsched.model.application import LossCurve, ScaledApplication, facts_of
 from simsched.model.job import JobSpec
-from simsched.model.scaled import ScaledApplication
 from simsched.paths import data_folder
 from simsched.policy import Decision, Policy, Traits, Triggers, UndeclaredSignalError
 from simsched.policy.signals import LOSSES

@@ -17,17 +17,19 @@ import pytest
 from tests.campaigns import WHOLE, tries
 from tests.campaigns.command import COMMAND, environment
 
-#: A policy whose decisions take long, and which leaves temporary files.
+#: A policy whose decisions take long, and which leaves temporary files where simsched gives it a folder for them.
 SLOW = """\
-import tempfile, time
+import multiprocessing, tempfile, time
 from simsched.policy import Decision, Policy
 from simsched.toolkit.gang import run_in_order
 
 class Slow(Policy):
     name = "slow"
+    forgets = True
 
     def decide(self, view, rng):
-        tempfile.mkstemp()
+        if multiprocessing.parent_process() is not None:
+            tempfile.mkstemp()
         time.sleep(0.05)
         return Decision(run_in_order(list(view.jobs.values()), view))
 """

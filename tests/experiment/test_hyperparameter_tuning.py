@@ -31,11 +31,10 @@ from simsched.experiment.tuning import (
     template_jobs,
 )
 from simsched.experiment.validation import read_experiment
-from simsched.model.application import BatchChoice, StepTime
+from simsched.model.application import BatchChoice, ScaledApplication, StepTime
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site
-from simsched.model.scaled import ScaledApplication
 from simsched.results.metrics import summarise
 from simsched.results.sheets import read_trials, write_trials
 from simsched.testing.builders import Applications, application_of, run, toy_application

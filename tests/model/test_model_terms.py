@@ -9,11 +9,10 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model import BatchChoice, Site
-from simsched.model.application import Running, StepTime
+from simsched.model.application import Running, ScaledApplication, StepTime
 from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import COLUMNS, Kind, PairTable, pairs_from_gavel, read_pairs, write_pairs
 from simsched.model.fixed import FixedDuration
-from simsched.model.scaled import ScaledApplication
 from simsched.model.shape import Pod, models_of, usual_requests
 from simsched.model.tenants import Tenant, circle, excess
 
