@@ -156,13 +156,14 @@ def _types(groups: object) -> list[str]:
 
 
 def _failures(manifest: Mapping[str, Any]) -> str:
-    """Describe what fails and how often."""
+    """Describe what fails and how often, and which processes may stop nodes."""
     told = manifest.get("failures") or {}
     said = [f"each {noun} fails every {told[key] / _HOUR_S:g} h" for key, noun in _FAILING.items() if told.get(key)]
     said += [counted(told["listed_outages"], "listed outage")] if told.get("listed_outages") else []
     said += ["a market reclaims nodes"] if manifest.get("market") else []
     said += [f"jobs fail as in {told['jobs']}"] if told.get("jobs", "never") != "never" else []
     said += [f"{100 * told['slow_nodes']:g} % of the nodes are slow"] if told.get("slow_nodes") else []
+    said += dict.fromkeys(f"the process {one['class']}" for one in manifest.get("processes", ()))
     return " and ".join(said)
 
 

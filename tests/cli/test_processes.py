@@ -190,3 +190,52 @@ def test_bounds_refuse_what_ran_beside_processes(folder, simsched):
     done = simsched("bound", "results/tiny")
     assert done.exit_code == 2
     assert "processes: have no bound, as they may submit" in done.output
+
+
+def ran(simsched, name, *options):
+    arguments = ("-o", "policies=[fifo]", "-o", "sweep={}", "-o", "report.plots=false", "--name", name)
+    done = simsched("run", f"processes/{name}", "--in-process", *arguments, *options)
+    assert done.exit_code == 0, done.output
+    assert f"the process {'user' if name == 'resubmit' else name}, no sharing" in done.output
+    (cell,) = read_run(Path("results", name)).cells
+    return cell
+
+
+def test_the_shipped_storm_breaks_nodes_for_three_hours(folder, simsched):
+    outages = ran(simsched, "storm", "-o", "workload.jobs=10").table("outages")
+    assert outages["start_s"].tolist() == [14400 + 1800 * k for k in range(6) for _ in range(4)]
+    assert set(outages["end_s"] - outages["start_s"]) == {1800}
+    assert set(outages["kind"]) == {"storm"}
+
+
+def test_the_shipped_users_withdraw_what_has_not_begun_in_time_and_ask_for_half(folder, simsched):
+    jobs = ran(simsched, "resubmit").table("jobs")
+    of_users = jobs[jobs["user"].str.startswith("user")]
+    withdrawn = of_users[of_users["status"] == "Cancelled"]
+    assert len(withdrawn) > 10
+    assert (withdrawn["jct_s"] == 1800).all()
+    assert len(of_users) - len(withdrawn) == 8 * 6
+    for _, own in of_users.groupby("user"):
+        asked = own.sort_values("submit_time_s")
+        after = zip(asked["status"], asked["num_gpus"], asked["num_gpus"][1:], strict=False)
+        assert all(then == (gpus // 2 if status == "Cancelled" else 8) for status, gpus, then in after)
+
+
+def test_the_shipped_autoscaler_rents_by_the_price_of_the_hour(folder, simsched):
+    cell = ran(simsched, "autoscale", "-o", "workload.jobs=20", "-o", "processes.0.params.most_price=1")
+    outages = cell.table("outages")
+    off = outages[outages["start_s"] == 5 * 3600]
+    assert (sorted(off["node"]), set(off["end_s"])) == (
+        list(range(4, 16)),
+        {min(23 * 3600 + 120, cell.table("jobs")["end_time_s"].max())},
+    )
+
+
+def test_a_run_of_which_one_point_is_left_is_drawn(folder, simsched):
+    """Cells of one point alone are named by their policies."""
+    text = EXPERIMENT.replace("[fifo]", "[fifo, las]") + "sweep: {processes.1.params.nodes: [3, 10]}\n"
+    (folder / "e.yaml").write_text(text)
+    done = simsched("run", "e.yaml", "--in-process", "-o", "report.plots=true")
+    assert done.exit_code == 1
+    assert "nodes are too many" in done.output
+    assert "internal error" not in done.output

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.cli.main import cli
-from simsched.engine import EngineOptions, Simulation
+from simsched.engine import PROCESSES, EngineOptions, Simulation
 from simsched.model import Cluster
+from simsched.paths import data_folder
 from simsched.policy import registry
 from simsched.testing import check_process
 from simsched.testing.check_policy import _workload as workload_for
@@ -95,6 +96,11 @@ def test_a_failure_names_the_line_of_the_process():
     (first, *_) = check_process(failing, seeds=1)
     line = failing.__code__.co_firstlineno + 3
     assert str(first).startswith(f"{__file__}:{line}: {ENDS}: process 'failing' at t=3600 s (")
+
+
+@pytest.mark.parametrize("name", ["storm.py:storm", "resubmit.py:user", "autoscale.py:autoscale"])
+def test_shipped_processes_conform(name):
+    assert check_process(PROCESSES.load(name, folder=data_folder("experiments") / "processes"), seeds=2) == []
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -253,6 +253,7 @@ def _bars(run: Run, rows: Sequence[Row], metrics: Sequence[str], styles: Mapping
 
 def _distribution(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
     title, named = _named(run, rows)
+    styles = {name: styles[name if name in styles else row.shown_name] for name, row in named.items()}
     times = {name: [cell.columns("jobs", ["jct_s"])["jct_s"] for cell in row.cells] for name, row in named.items()}
     return jct_cdf(times, title=f"{title}: job completion times", styles=styles)
 
