@@ -145,8 +145,8 @@ class ApplicationCatalogue:
         """Return the application of a job; raises `InputError` if no application has that name."""
         name, duration_s = request.application, truth.duration_s
         if name == FIXED_DURATION:
-            if duration_s < 1:
-                raise input_error("workload", "a job without an application needs a duration of at least 1 second")
+            if not duration_s > 0:
+                raise input_error("workload", "a job without an application needs a duration above 0 seconds")
             return FixedDuration(duration_s, request.num_gpus, truth.speedup)
         if request.profile is not None:
             return _staged(request, truth)
@@ -168,8 +168,8 @@ class ApplicationCatalogue:
             known = [*self.names(), *shipped_models(), *shipped_llms(), FIXED_DURATION]
             message = f"there is no application '{name}' in {self.origin}"
             raise input_error(f"workload, job '{request.id}'", message, nearest(name, known))
-        if duration_s < 1:
-            raise input_error("workload", f"a job of the model '{name}' needs a duration of at least 1 second")
+        if not duration_s > 0:
+            raise input_error("workload", f"a job of the model '{name}' needs a duration above 0 seconds")
         return TensorModelJob(model, duration_s, request.num_gpus, truth.speedup)
 
     def has_plans(self, name: str) -> bool:

@@ -43,7 +43,7 @@ def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
 @click.option("--remove", is_flag=True, help="Remove the cells instead of only listing them.")
 @yes_option
 def clean(folder: Path, remove: bool, yes: bool) -> None:
-    """List or remove the cells below DIR that no run uses, such as those of abandoned settings.
+    """List or remove the cells below DIR that no run uses, such as those of abandoned settings or unfinished shards.
 
     DIR is the folder of one or several runs. A cell is used if the run.json next to it names it. Files that simsched
     has not written, targets of links, and the folder of an active run are left untouched.
@@ -56,7 +56,7 @@ def clean(folder: Path, remove: bool, yes: bool) -> None:
             folder, "holds no results", "name the folder that `simsched run` made, or that given as --out"
         )
     unused = [cell for run in runs for cell in _unused(run)]
-    sizes = {cell: sum(file.stat().st_size for file in cell.iterdir() if file.is_file()) for cell in unused}
+    sizes = {cell: sum(file.stat().st_size for file in cell.rglob("*") if file.is_file()) for cell in unused}
     for cell in unused:
         click.echo(cell)
     gone = remove_asked(unused, yes=yes).removed if remove else unused
@@ -66,24 +66,25 @@ def clean(folder: Path, remove: bool, yes: bool) -> None:
 
 
 def _unused(run: Path) -> list[Path]:
-    """Return a run's cells that are not in its index; none without an index."""
-    from simsched.experiment.running import why_not_ours
+    """Return a run's cells that are not in its index, none without an index, and the shards of unfinished cells."""
+    from simsched.experiment.running import SHARDS, why_not_ours
     from simsched.results import RUN_FILE, read_json
     from simsched.results.integrity import MANIFEST_FILE
 
+    shards = [path for path in sorted((run / SHARDS).glob("*")) if not why_not_ours(path)]
     if not (run / RUN_FILE).is_file():
-        return []
+        return shards
     content = read_json(run / RUN_FILE)
     used = {str(entry.get("cell")) for entry in content.get("cells", []) if isinstance(entry, dict)}
     fairness = content.get("fairness")
     if fairness:  # solo runs are not in the index
-        return []
+        return shards
     candidates = [cell for cell in sorted((run / "cells").iterdir()) if cell.name not in used]
     reasons = {cell: why_not_ours(cell) for cell in candidates if not cell.name.startswith(".")}
     for cell, reason in reasons.items():
         if reason:
             click.echo(f"simsched: {cell} stays: {reason}", err=True)
-    return [cell for cell, reason in reasons.items() if not reason and (cell / MANIFEST_FILE).is_file()]
+    return shards + [cell for cell, reason in reasons.items() if not reason and (cell / MANIFEST_FILE).is_file()]
 
 
 _DAMAGED = 1

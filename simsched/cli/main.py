@@ -91,6 +91,8 @@ class SimschedGroup(click.Group):
                 warnings.simplefilter("default", InputWarning)
                 warnings.showwarning = _printing(warnings.showwarning)
                 return super().invoke(ctx)
+        except click.MissingParameter as error:  # its list of choices begins with tabs, which names may not hold
+            raise click.UsageError(error.format_message().expandtabs(2), error.ctx) from None
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (KeyboardInterrupt, Exception) as error:

@@ -29,10 +29,12 @@ def check_jobs(
     *,
     rigid: bool,
     leave_out: str = LEAVE_OUT,
+    tick_s: float = 0,
 ) -> None:
     """Reject a workload with jobs that are malformed or never fit; `InputError` names up to 20 of them.
 
-    `rigid` policies grant a full request or nothing; `leave_out` is the remedy for jobs larger than `{most}` GPUs.
+    A duration is at least a tick of `tick_s` seconds, as the engine rounds times to ticks. `rigid` policies grant a
+    full request or nothing; `leave_out` is the remedy for jobs larger than `{most}` GPUs.
     """
     problems: list[Problem] = []
     if not jobs:
@@ -43,12 +45,15 @@ def check_jobs(
     right: set[Any] = set()
     told = values_of(jobs, "submit_time_s", "duration_s", "application", "num_gpus", "gpu_share", "shape")
     for place, (submit_s, duration_s, *kind) in enumerate(told):
-        alike = (*kind, duration_s > 0) if kind[0] == FIXED_DURATION else None
+        alike = (*kind, 0 < duration_s >= tick_s) if kind[0] == FIXED_DURATION else None
         if alike in right and before <= submit_s and not repeated:
             before = submit_s
             continue
         spec = jobs[place]
         found = _faults(spec, cluster, applications, leave_out, rigid=rigid)
+        if 0 < spec.duration_s < tick_s:
+            message = f"its duration is {spec.duration_s:g} s, and the engine counts ticks of {tick_s:g} s"
+            found.append((message, "round it up, or let ticks be shorter (engine.tick_s)"))
         if spec.shape is not None and not found:
             if spec.shape not in shapes:
                 shapes[spec.shape] = _misfit(spec.shape, cluster, rigid=rigid)
@@ -84,12 +89,13 @@ def check_replies(
     cluster: Cluster,
     applications: ApplicationSource,
     rigid: bool,
+    tick_s: float = 0,
 ) -> None:
     """Reject replies to a completion at `now_s` that are malformed, late or never fit; `InputError` names the jobs."""
     if not jobs:
         return
     ordered = sorted(jobs, key=lambda spec: spec.submit_time_s)
-    check_jobs(ordered, cluster, applications, rigid=rigid)
+    check_jobs(ordered, cluster, applications, rigid=rigid, tick_s=tick_s)
     problems: list[Problem] = []
     for spec in ordered:
         where = f"workload, job '{spec.id}'"
@@ -127,7 +133,8 @@ def _faults(
         faults.append((message, "ask for more than 0 and at most 1"))
     if app is None:
         if spec.duration_s <= 0:
-            faults.append((f"its duration is {spec.duration_s} s", "give one above 0"))
+            said = f"its duration is {spec.duration_s} s" if spec.duration_s else "it has no duration"
+            faults.append((said, "give one above 0 seconds"))
         return faults
     return faults + _batch_faults(spec, app, rigid=rigid)
 

@@ -111,7 +111,7 @@ class Simulation:
         """
         policy = Terms() if policy is None else policy
         self.terms = terms = policy if isinstance(policy, Terms) else Terms.of(policy)
-        check_jobs(jobs, cluster, applications, rigid=terms.rigid)
+        check_jobs(jobs, cluster, applications, rigid=terms.rigid, tick_s=options.tick_s)
         self.cluster, self.jobs, self.options, self._applications = cluster, jobs, options, applications
         self._seed, self._triggers, self._expected, self._last = seed, terms.triggers, len(jobs), len(jobs)
         #: Creates the agents: the policy unless another is given; None if users configure them.
@@ -423,8 +423,9 @@ class Simulation:
 
     def _expect(self, *replies: JobSpec) -> None:
         check_replies(
-            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid
-        )
+            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid,
+            self.options.tick_s,
+        )  # fmt: skip
         self._expected += len(replies)
         self._known_ids.update(spec.id for spec in replies)
         for spec in replies:

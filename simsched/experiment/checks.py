@@ -69,9 +69,9 @@ class Checks:
         if len(self._problems) >= _MOST_PROBLEMS:
             return
         room = (cluster, id(applications), jobs_hash)
-        if self._new("jobs", policy.rigid, *room):
+        if self._new("jobs", policy.rigid, options.tick_s, *room):
             try:
-                check_jobs(jobs, cluster, applications, rigid=policy.rigid, leave_out=leave_out)
+                check_jobs(jobs, cluster, applications, rigid=policy.rigid, leave_out=leave_out, tick_s=options.tick_s)
             except InputError as error:
                 from simsched.workload import located  # loads the readers
 

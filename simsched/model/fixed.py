@@ -23,7 +23,7 @@ class FixedDuration(Undeclared):
 
     def __init__(self, duration_s: float, num_gpus: int | None = None, speedup: Speedup | None = None) -> None:
         """Take the service time in seconds, above 0, on `num_gpus` GPUs (None: on any number)."""
-        if duration_s <= 0:
+        if not duration_s > 0:
             raise ValueError(f"a job of fixed duration needs more than 0 seconds, not {duration_s}")
         self.duration_s = duration_s
         self.only_gpus = num_gpus if speedup is None else None

@@ -57,9 +57,9 @@ class TensorModelJob(Undeclared):
     def __init__(
         self, model: TensorModel, duration_s: float, num_gpus: int | None = None, speedup: Speedup | None = None
     ) -> None:
-        """Take the service time in whole seconds, at least 1, on `num_gpus` GPUs (None: on any number)."""
-        if duration_s < 1:
-            raise ValueError(f"a job of {model.name} needs a duration of at least 1 second, not {duration_s}")
+        """Take the service time in seconds, above 0, on `num_gpus` GPUs (None: on any number)."""
+        if not duration_s > 0:
+            raise ValueError(f"a job of {model.name} needs a duration above 0 seconds, not {duration_s}")
         self._model = model
         self.name = model.name
         self.duration_s = duration_s

@@ -212,3 +212,17 @@ def test_texts_of_a_job_that_are_none_are_refused(changed, said):
 def test_what_holds_no_applications_is_refused(applications):
     with pytest.raises(InputError, match="holds no applications"):
         sim.simulate(jobs=[{"num_gpus": 1, "duration_s": 60}], policy="fifo", applications=applications)
+
+
+@pytest.mark.parametrize(("seconds", "tick_s", "said"), [
+    (0.5, 1e-6, ""), (2e-6, 1e-6, ""), (0.5, 0, ""), (0.5, 1, "ticks of 1 s"), (5e-7, 1e-6, "ticks of 1e-06 s"),
+    (float("nan"), 1, "it has no duration"), (-1.0, 1, "its duration is -1.0 s"),
+])  # fmt: skip
+def test_a_job_is_as_short_as_the_ticks_allow(seconds, tick_s, said):
+    jobs = [{"num_gpus": 1, "duration_s": seconds}]
+    how = {"policy": "fifo", "cluster": (1, 4), "restart_delay_s": 0, "tick_s": tick_s}
+    if said:
+        with pytest.raises(InputError, match=said):
+            sim.simulate(jobs=jobs, **how)
+    else:
+        assert sim.simulate(jobs=jobs, **how).jobs["jct_s"].tolist() == pytest.approx([seconds], rel=1e-9)

@@ -1,5 +1,7 @@
 """What stands on the page of `simsched report`, and what does not."""
 
+import base64
+import hashlib
 import os
 import re
 from collections import Counter
@@ -99,13 +101,26 @@ def test_the_page_is_well_formed_and_needs_nothing_from_elsewhere(page):
     found = Reader(page)
     assert found.open == []
     assert found.wrong == []
-    assert "http" not in page
+    assert not re.search("https?:", page)
     assert "@import" not in page
     assert "url(" not in page[page.index("<style>") : page.index("</style>")]
     assert found.links
     assert all(link.startswith("#") for link in found.links)
     assert not set(found.tags) & {"img", "link", "iframe", "object"}
     assert re.findall(r"<script[^>]*>", page) == ['<script type="application/json">'] * 2 + ["<script>"] * 2
+
+
+def test_the_policy_of_the_page_allows_its_own_scripts_and_nothing_from_elsewhere(page):
+    """Source: Content Security Policy Level 3, section 2.3.1: the hash of a script's text, in Base64."""
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)[1]
+    rules = {name: values for name, *values in (rule.split() for rule in policy.split(";"))}
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    assert rules.pop("script-src") == [f"'sha256-{one}'" for one in hashes]
+    assert rules == {"default-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"],
+                     "base-uri": ["'none'"], "form-action": ["'none'"]}  # fmt: skip
+    assert page.index(policy) < page.index("<style>")
+    assert not re.search(r"<[^>]* on\w+=", page)
 
 
 def test_ids_are_unique_and_every_reference_leads_somewhere(page):

@@ -212,6 +212,21 @@ def test_a_worker_that_is_killed_loses_nothing(slow, simsched):
     assert temporary(slow, "broken") == []
 
 
+def test_shards_of_a_killed_run_go_with_clean_or_the_next_run(slow, simsched):
+    run, key = slow / "results" / "slow", "0123456789abcdef01234567"
+    simsched("run", "slow.yaml", "--in-process")
+    for way in ("clean", "next run"):
+        (run / ".shards" / key / "cells").mkdir(parents=True)
+        (run / ".shards" / key / "0-3.jobs").write_bytes(bytes(10))
+        (run / ".shards" / "thesis").mkdir(exist_ok=True)
+        if way == "clean":
+            done = simsched("clean", "results", "--remove", "--yes")
+            assert "1 cell removed" in done.stdout, done.output
+        else:
+            simsched("run", "slow.yaml", "--in-process")
+        assert [path.name for path in (run / ".shards").iterdir()] == ["thesis"]
+
+
 def test_leftovers_of_writers_that_live_stay_and_others_go(tmp_path):
     store = Store(tmp_path / "run")
     store.open()

@@ -80,8 +80,8 @@ def test_a_type_on_which_an_application_is_unknown_does_not_make_room():
         ({"num_gpus": -1, "shape": NodeShape(1, Amount(0))}, "it asks for -1 GPUs", "ask for one at least"),
         ({"gpu_share": 0}, "it asks for 0 of each GPU", "ask for more than 0 and at most 1"),
         ({"gpu_share": 1.25}, "it asks for 1.25 of each GPU", "ask for more than 0 and at most 1"),
-        ({"duration_s": 0}, "its duration is 0 s", "give one above 0"),
-        ({"duration_s": -1}, "its duration is -1 s", "give one above 0"),
+        ({"duration_s": 0}, "it has no duration", "give one above 0 seconds"),
+        ({"duration_s": -1}, "its duration is -1 s", "give one above 0 seconds"),
     ],
 )  # fmt: skip
 def test_numbers_that_no_job_can_have(changed, message, remedy):
@@ -108,7 +108,7 @@ def test_all_that_is_wrong_with_a_job_is_said():
         "it is submitted at -1 s, before the workload starts",
         "it asks for 9 GPUs and can never fit a cluster of 8",
         "it asks for 2 of each GPU",
-        "its duration is 0 s",
+        "it has no duration",
     ]
 
 

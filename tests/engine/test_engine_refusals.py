@@ -110,7 +110,7 @@ def test_a_policy_may_pause_for_as_long_as_it_says() -> None:
         ([], "there are no jobs"),
         ([fixed("a", gpus=9)], "it asks for 9 GPUs and can never fit a cluster of 8"),
         ([fixed("a", gpus=0)], "it asks for 0 GPUs"),
-        ([fixed("a", duration_s=0)], "its duration is 0 s"),
+        ([fixed("a", duration_s=0)], "it has no duration"),
         ([fixed("a", -1)], "it is submitted at -1 s"),
         ([fixed("a"), fixed("a")], "its id is used twice"),
         ([fixed("a", 5), fixed("b", 4)], "not sorted by submit time"),
@@ -166,7 +166,7 @@ def test_ids_of_one_hash_are_two() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"duration_s": 0}, "its duration is 0 s"),
+        ({"duration_s": 0}, "it has no duration"),
         ({"submit_time_s": -1}, "it is submitted at -1 s"),
         ({"submit_time_s": 4}, "the jobs are not sorted"),
         ({"num_gpus": 2}, "it asks for 2 GPUs and can never fit"),

@@ -47,7 +47,7 @@ def test_a_job_of_a_table_knows_its_rows_and_no_others():
          "no rate of m at batch size 8 on 2 GPUs of v100 is known"),
         (lambda: TabulatedJob(TABLE, Setting(8, 1), 9).step_time(Site((1,), "a100"), 16),
          "no rate of m at batch size 16 on 1 GPUs is known"),
-        (lambda: TensorModelJob(VGG, 0.5), "a job of vgg needs a duration of at least 1 second, not 0.5"),
+        (lambda: TensorModelJob(VGG, 0), "a job of vgg needs a duration above 0 seconds, not 0"),
         (lambda: TensorModelJob(VGG, 9).step_time(Site((1,), "v100"), 0), "their step time is unknown"),
     ],
 )  # fmt: skip

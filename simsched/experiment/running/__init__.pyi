@@ -3,7 +3,13 @@ from .cell import run_cell as run_cell
 from .limits import Limits as Limits
 from .outcome import make_cell as make_cell, run_to_outcome as run_to_outcome, say_nothing as say_nothing
 from .prepared import Progress as Progress, apart_if_foreign as apart_if_foreign, prepare_grid as prepare_grid
-from .removal import Removal as Removal, remove as remove, runs_below as runs_below, why_not_ours as why_not_ours
+from .removal import (
+    SHARDS as SHARDS,
+    Removal as Removal,
+    remove as remove,
+    runs_below as runs_below,
+    why_not_ours as why_not_ours,
+)
 from .reproduce import reproduction_of as reproduction_of
 from .runner import (
     Failure as Failure,

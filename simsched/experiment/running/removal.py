@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from simsched.experiment.running.store import Store
 from simsched.results import RUN_FILE
 from simsched.results.integrity import MANIFEST_FILE
 
+#: The folder of the shards of unfinished cells in that of a run, and the suffix of their jobs.
+SHARDS, JOBS = ".shards", ".jobs"
 #: A key is the start of a SHA-256.
 _KEY = re.compile(r"[0-9a-f]{20,64}")
 
@@ -51,6 +54,9 @@ def why_not_ours(cell: Path) -> str:
         return "it is reached through a link"
     if not cell.is_dir() or not _KEY.fullmatch(cell.name):
         return "its name is not that of a cell"
+    if cell.parent.name == SHARDS:
+        strange = sorted(one.name for one in cell.iterdir() if one.name != "cells" and one.suffix != JOBS)
+        return f"it holds '{strange[0]}', which simsched has not written" if strange else ""
     manifest = _json(cell / MANIFEST_FILE)
     if manifest is not None and manifest.get("cell") != cell.name:
         return f"its {MANIFEST_FILE} is not that of this cell"
@@ -86,7 +92,10 @@ def remove(cells: Iterable[Path]) -> Removal:
 
 
 def _remove(cell: Path) -> None:
-    """Remove a folder of files, manifest first: an interrupt leaves no seemingly whole cell."""
+    """Remove a folder of files, manifest first: an interrupt leaves no seemingly whole cell; shards as they are."""
+    if cell.parent.name == SHARDS:
+        shutil.rmtree(cell)
+        return
     for file in sorted(cell.iterdir(), key=lambda path: path.name != MANIFEST_FILE):
         file.unlink()
     cell.rmdir()

@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from simsched.errors import InputError
 from simsched.experiment.cells import Lazy
 from simsched.experiment.cuts import Cuts, Shard
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.cell import OWN_FILES, CellError, Filled, table_writer, write_cell
 from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome, outcome_of
+from simsched.experiment.running.removal import JOBS, SHARDS, why_not_ours
 from simsched.experiment.running.store import Store
 from simsched.experiment.stored_jobs import StoredJobs
 from simsched.experiment.task import Task, key_of
@@ -27,9 +29,6 @@ from simsched.model.job import values_of
 from simsched.results import read_json, read_table
 from simsched.results.integrity import MANIFEST_FILE
 from simsched.results.writer import Part, error_of_cutting, join_tables
-
-#: The folder of shards during a run.
-_SHARDS = ".shards"
 
 #: Tables whose mean JCT has a larger relative error are not written.
 MOST_ERROR = 0.1
@@ -41,15 +40,26 @@ Run = Callable[[Sequence[GridCell], Path], Generator[tuple[GridCell, Outcome], N
 def run_in_shards(
     missing: Sequence[GridCell], folder: Path, run: Run
 ) -> Generator[tuple[GridCell, Outcome], None, None]:
-    """Run cells whose tasks have cuts in sequence, and the shards of each through `run`."""
+    """Run cells whose tasks have cuts in sequence, and the shards of each through `run`.
+
+    At the end all shards go but those of the cells that failed: others are of a run that was cut elsewhere.
+    """
+    failed: set[str] = set()
     for cell in missing:
-        beside = folder / _SHARDS / cell.task.key
+        beside = folder / SHARDS / cell.task.key
         outcome = outcome_of(lambda cell=cell, beside=beside: _run_cut(cell, folder, beside, run))  # type: ignore[misc]
-        if not outcome.error:
+        if outcome.error:
+            failed.add(cell.task.key)
+        else:
             shutil.rmtree(beside, ignore_errors=True)
         yield cell, outcome
-    if (folder / _SHARDS).is_dir() and not any((folder / _SHARDS).iterdir()):
-        (folder / _SHARDS).rmdir()
+    for left in (folder / SHARDS).glob("*"):
+        with suppress(InputError):  # another run uses it
+            if left.name not in failed and not why_not_ours(left):
+                with Store(left).unused():
+                    shutil.rmtree(left, ignore_errors=True)
+    with suppress(OSError):  # it is not there, or some are left
+        (folder / SHARDS).rmdir()
 
 
 def _run_cut(cell: GridCell, folder: Path, beside: Path, run: Run) -> float:
@@ -108,7 +118,7 @@ def _done(cell: GridCell, shards: Iterable[Shard], store: Store, run: Run) -> li
 
 def _shard_of(cell: GridCell, shard: Shard, folder: Path) -> GridCell:
     """Return a cell with the jobs that run in a shard."""
-    path = folder / f"{shard.begins}-{shard.stops}.jobs"
+    path = folder / f"{shard.begins}-{shard.stops}{JOBS}"
     whole, ours = cell.task.jobs, (shard.begins, shard.stops)
     jobs = whole.part(path, *ours) if isinstance(whole, StoredJobs) else StoredJobs.write(path, whole[slice(*ours)])
     about = {**cell.task.about, "jobs": len(jobs), "jobs_hash": jobs.digest}

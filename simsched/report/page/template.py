@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -13,6 +15,8 @@ from markupsafe import Markup
 from simsched.outlets import html_text
 from simsched.report.figures.output import Picture
 
+#: What a page may load and run besides its own scripts: nothing but styles and images that it holds.
+_ALLOWED = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 #: A table cell with a published value: `0.52 ±0.10 (0.76)`.
 _WITH_PUBLISHED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
 
@@ -30,7 +34,14 @@ def page_of(
     `contents` are the sections listed below the heading: anchor, name, and a sentence. `script` is the name of a
     script that this page needs.
     """
-    return str(filled("page.html", title=title, kind=kind, main=main, contents=contents, script=script))
+    scripts = [Markup(_source(name)) for name in ("page.js", script) if name]
+    known = " ".join(f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    return str(
+        filled(
+            "page.html", title=title, kind=kind, main=main, contents=contents, scripts=scripts,
+            allowed=Markup(f"{_ALLOWED}; script-src {known}"),
+        )
+    )  # fmt: skip
 
 
 @cache
