@@ -83,7 +83,8 @@ def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted:
     heading, verdict = "How many nodes are needed?", found.verdict
     if not answers:
         words = [said, "No recommendation: the replay does not match this log, as shown above."]
-        return publish(found.plan, Section("capacity", heading, words, trusted=False))
+        none = Section("capacity", heading, words, trusted=False, question=target, sentence=" ".join(reversed(words)))
+        return publish(found.plan, none)
     curves = {
         f"nodes of {answer.gpu_type}": [(one.nodes, one.value, one.cost_per_month) for one in answer.points]
         for answer in answers
@@ -93,7 +94,9 @@ def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted:
     tables = [_table(answer, target, wanted.metric) for answer in answers]
     words = under_banner([*(table.notes[0] for table in tables), said], verdict)
     marked_tables = [marked(table, verdict) for table in tables]
-    return publish(found.plan, Section("capacity", heading, words, marked_tables, [drawn], verdict.is_open))
+    sentence = titled(f"{said} {' '.join(table.notes[0] for table in tables)}", verdict)
+    section = Section("capacity", heading, words, marked_tables, [drawn], verdict.is_open, target, sentence)
+    return publish(found.plan, section)
 
 
 def _table(answer: Answer, target: str, metric: str) -> TextTable:
@@ -107,6 +110,7 @@ def _table(answer: Answer, target: str, metric: str) -> TextTable:
         for one in answer.points
     )
     found = "no number tried is enough" if answer.nodes is None else f"{answer.nodes} nodes are enough"
+    found += f" ({answer.now} today)"
     if answer.cost_per_month is not None:
         found += f", and the whole cluster then costs ${answer.cost_per_month:,.0f} a month (730 hours)"
     notes = [f"Nodes of {answer.gpu_type}: {found}."]

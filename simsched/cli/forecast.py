@@ -153,4 +153,6 @@ def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable, verdict: V
     from simsched.report.page import Section
 
     heading, words = "When will waiting jobs start?", under_banner(said, verdict)
-    return publish(plan, Section("forecast", heading, words, [table], trusted=verdict.is_open))[-1]
+    return publish(
+        plan, Section("forecast", heading, words, [table], trusted=verdict.is_open, question=said[1], sentence=said[1])
+    )[-1]

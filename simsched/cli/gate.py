@@ -106,7 +106,13 @@ def publish_verdict(found: Calibration) -> list[Path]:
     drawn = wait_comparison(found.jobs, title=title)
     tables = [marked(verdict_table(verdict), verdict)]
     section = Section(
-        "calibrate", "Can these answers be trusted?", verdict_words(found), tables, [drawn], verdict.is_open
+        "calibrate",
+        "Can these answers be trusted?",
+        verdict_words(found),
+        tables,
+        [drawn],
+        verdict.is_open,
+        sentence=verdict.said(),
     )
     return publish(plan, section)
 
@@ -135,11 +141,12 @@ def refused(found: Calibration, plan: ReplayPlan, what: str, paths: Sequence[Pat
 def publish(plan: ReplayPlan, section: Section) -> list[Path]:
     """Save an answer's figures and add it to the log's page; returns the files written."""
     from simsched.report.figures import save
-    from simsched.report.page import write_answer
+    from simsched.report.page import answer_name, write_answer
 
+    name = answer_name(section, plan.folder)
     paths: list[Path] = []
     for number, drawn in enumerate(section.drawn):
-        paths += save(*drawn, plan.folder / "figures", f"{section.key}{number + 1 if number else ''}")
+        paths += save(*drawn, plan.folder / "figures", f"{name}{number + 1 if number else ''}")
     return [*paths, write_answer(section, plan.folder, f"Waiting for GPUs: {plan.folder.name}")]
 
 

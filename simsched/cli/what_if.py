@@ -14,7 +14,7 @@ from simsched.cli.operator_options import answer_plans, manifest_options, operat
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from simsched.operators import Effect, Forecast, ReplayPlan, Verdict
+    from simsched.operators import Change, Effect, Forecast, ReplayPlan, Verdict
     from simsched.report import TextTable
 
 #: The most groups shown of a kind.
@@ -65,7 +65,7 @@ def what_if(
     shown = _shown(effects) if effects else []
     said = [str(one) for one in answer.changed]
     if not no_plots:
-        paths = _publish(plan, said, effects, shown, verdict)
+        paths = _publish(plan, answer, shown)
     if as_json:
         rows = [{**asdict(effect), "verdict": effect.verdict} for effect in effects]
         values = [asdict(one) for one in answer.changed]
@@ -107,19 +107,21 @@ def _shown(effects: Sequence[Effect]) -> list[Effect]:
     return [*kept, next(effect for effect in effects if effect.before.group == "all")]
 
 
-def _publish(
-    plan: ReplayPlan, changes: Sequence[str], effects: Sequence[Effect], shown: Sequence[Effect], verdict: Verdict
-) -> list[Path]:
+def _publish(plan: ReplayPlan, answer: Change, shown: Sequence[Effect]) -> list[Path]:
     import pandas as pd
 
     from simsched.cli.gate import publish, titled, under_banner
     from simsched.report.figures import wait_changes
     from simsched.report.page import Section
 
-    heading, change = "What would a change do, and to whom?", f"Change: {', '.join(changes)}."
+    effects, verdict = answer.effects, answer.calibration.verdict
+    changes = [str(one) for one in answer.changed]
+    asked = " and ".join(one.words for one in answer.changed)
+    heading, change = f"What would a change do, and to whom? {asked}", f"Change: {', '.join(changes)}."
     if not shown:
         words = [change, "No answer: the replay does not match this log, as shown above."]
-        return publish(plan, Section("what-if", heading, words, trusted=False))
+        none = f"{asked}: no answer, as the replay does not match this log."
+        return publish(plan, Section("what-if", heading, words, trusted=False, question=change, sentence=none))
     rows = [
         (one.by, one.before.group, one.before.mean_wait_s / 3600, one.after.mean_wait_s / 3600, one.verdict)
         for one in shown
@@ -129,7 +131,38 @@ def _publish(
     drawn = wait_changes(data, title=titled("Who gains and who loses, in the replays", verdict))
     tables = _tables(shown, len(effects) - len(shown), changes, verdict)
     words = under_banner([_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])], verdict)
-    return publish(plan, Section("what-if", heading, words, tables, [drawn], verdict.is_open))
+    said = titled(f"{asked}: {_sentence(effects)}", verdict)
+    section = Section(
+        "what-if", heading, words, tables, [drawn], verdict.is_open, change, said, _compared(changes, shown, verdict)
+    )
+    return publish(plan, section)
+
+
+def _sentence(effects: Sequence[Effect]) -> str:
+    """Say what the queue that changes most will wait; without forecasts, what all jobs wait in the replays."""
+    whole = next(one for one in effects if one.before.group == "all")
+    known = [one for one in effects if one.by == "queue" and one.forecast is not None and one.before.group != "all"]
+    most = max(known, key=lambda one: one.before.jobs * one.forecast.change_s if one.forecast else 0, default=whole)
+    who = "jobs wait" if most.before.group == "all" else f"the queue {most.before.group} waits"
+    if most.forecast is None:
+        return f"in the replays {who} {_h(most.after.mean_wait_s)} h instead of {_h(most.before.mean_wait_s)}."
+    low, high = _h(most.forecast.low_s), _h(most.forecast.high_s)
+    return f"{who} {_h(most.forecast.mean_s)} h instead of {_h(most.forecast.now_s)} [{low} to {high}]."
+
+
+def _h(seconds: float) -> str:
+    return f"{seconds / 3600:.1f}"
+
+
+def _compared(changes: Sequence[str], shown: Sequence[Effect], verdict: Verdict) -> dict[str, str]:
+    """Return the row of a question in the table of all: the forecast of all jobs and of each queue."""
+    found = {"change": ", ".join(changes)}
+    for one in reversed(shown):
+        if one.before.group == "all" or one.by == "queue":
+            who = "all jobs" if one.before.group == "all" else one.before.group
+            waits = _interval(one.forecast) if one.forecast is not None else f"{one.after.mean_wait_s / 3600:.2f} h"
+            found[f"{who} (h)"] = waits.replace(" h", "")
+    return found | {"replay": "matches" if verdict.is_open else "does not match" if verdict.rows else "not judged"}
 
 
 def _answer(every: Effect) -> str:

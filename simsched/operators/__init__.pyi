@@ -18,4 +18,10 @@ from .manifests import (
 )
 from .packing import Packed as Packed, pack as pack, read_published as read_published
 from .replays import ReplayPlan as ReplayPlan, changed_plan as changed_plan, write_replay as write_replay
-from .what_if import ALL_KINDS as ALL_KINDS, Effect as Effect, Forecast as Forecast, what_if as what_if
+from .what_if import (
+    ALL_KINDS as ALL_KINDS,
+    Change as Change,
+    Effect as Effect,
+    Forecast as Forecast,
+    what_if as what_if,
+)

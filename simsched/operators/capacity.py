@@ -14,6 +14,7 @@ import pandas as pd
 
 from simsched.errors import input_error
 from simsched.operators.calibrate import Calibration
+from simsched.operators.changes import group_names
 from simsched.operators.log_input import largest_type, total_gpus
 from simsched.operators.replays import Progress, ReplayPlan, run_replay
 from simsched.results import Cell, Estimate, estimate, find_metric, summarise
@@ -70,13 +71,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Answer:
-    """The nodes needed, None if no number tried suffices, and all points tried by nodes.
+    """The nodes needed, None if no number tried suffices, those `now`, and all points tried by nodes.
 
     `nodes` is the least number from which all larger ones tried meet the target; `monotone` means that more nodes never
     did worse.
     """
 
     gpu_type: str
+    now: int
     nodes: int | None
     points: tuple[Point, ...]
     monotone: bool
@@ -172,7 +174,7 @@ def find_capacity(found: Calibration, target: Target, *, group: int = 0, progres
     order = operator.ge if target.sign == "<=" else operator.le
     monotone = all(order(one, other) for one, other in pairwise(values))
     price = None if nodes is None else cost(nodes)
-    return Answer(str(groups[group].get("gpu_type", "gpu")), nodes, tried, monotone, price)
+    return Answer(group_names(groups)[group], now, nodes, tried, monotone, price)
 
 
 def _least(table: pd.DataFrame, groups: Sequence[Mapping[str, Any]], group: int) -> int:

@@ -41,6 +41,11 @@ class Forecast:
     high_s: float
     direction: str
 
+    @property
+    def change_s(self) -> float:
+        """Return by how much the mean wait changes, either way."""
+        return abs(self.mean_s - self.now_s)
+
 
 @dataclass(frozen=True)
 class Usage:

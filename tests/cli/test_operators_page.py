@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from simsched.cli.main import cli
+from simsched.report.page import Section, write_answer
 from tests.campaigns import WHOLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
@@ -126,3 +127,20 @@ def test_a_log_that_lacks_what_matters_gets_no_answer(simsched: Callable) -> Non
     wrong = json.loads(simsched("what-if", "log.txt", "--cluster", "cluster.txt", *other).stdout)
     assert wrong["effects"] == []
     assert not wrong["gate"]["open"]
+
+
+def test_the_page_keeps_every_question_and_compares_their_answers(tmp_path):
+    def asked(question, wait):
+        words = [f"the queue waits {wait} h"]
+        return Section(
+            "what-if", question, words, question=question, sentence=f"{question}: {wait} h", compared={"all": wait}
+        )
+
+    for question, wait in (("4 more nodes", "1.1"), ("6 fewer nodes", "5.2"), ("4 more nodes", "1.2")):
+        page = write_answer(asked(question, wait), tmp_path, "log").read_text(encoding="utf-8")
+    assert page.count("4 more nodes: 1.2 h") == 1
+    assert "6 fewer nodes: 5.2 h" in page
+    assert "the queue waits 5.2 h" in page
+    assert "the queue waits 1.1 h" not in page
+    assert page.index('id="answers"') < page.index('id="what-if"') < page.index('id="what-if-2"')
+    assert "All changes" in page

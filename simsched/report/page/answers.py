@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from simsched.files import write_text
+from simsched.outlets import json_text
 from simsched.report.figures.output import inline_svg
 from simsched.report.figures.style import Drawn
 from simsched.report.page.template import filled, page_of
 from simsched.report.table import TextTable
 
 #: The page, and the folder of its sections, in the folder of a log's results.
-PAGE, PARTS = "answers.html", "answers"
+PAGE, PARTS, _INDEX = "answers.html", "answers", "answers.json"
 #: The sections in the order of the page.
 ORDER = ("calibrate", "what-if", "capacity", "forecast")
 #: The meanings of the words in the tables.
@@ -37,9 +40,10 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class Section:
-    """An answer: `key` is one of `ORDER`, `words` are its paragraphs, the first of which is the answer itself.
+    """An answer: `key` is one of `ORDER`, `words` are its paragraphs, and `sentence` is the answer in one.
 
-    One that is not `trusted` is framed as a warning.
+    The page keeps one section for each `question` of a key, and puts the `compared` values of those that have some, by
+    header, into one table. A section that is not `trusted` is framed as a warning.
     """
 
     key: str
@@ -48,21 +52,57 @@ class Section:
     tables: Sequence[TextTable] = ()
     drawn: Sequence[Drawn] = ()
     trusted: bool = True
+    question: str = ""
+    sentence: str = ""
+    compared: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_answer(section: Section, folder: Path, title: str) -> Path:
-    """Add a section to the page of a folder, next to those of other commands; return the page.
+    """Add a section with its figures to the page of a folder, next to other answers; return the page.
 
-    A section replaces an earlier one of its key. The same answers give the same bytes.
+    A section replaces an earlier one of its question. The same answers in the same order give the same bytes.
     """
     parts = folder / PARTS
     parts.mkdir(parents=True, exist_ok=True)
-    pictures = [
-        inline_svg(figure, f"{section.key}{number}-") for number, (figure, _) in enumerate(section.drawn, start=1)
-    ]
-    write_text(parts / f"{section.key}.html", filled("answers.html", section=section, pictures=pictures))
-    written = [path for key in ORDER if (path := parts / f"{key}.html").is_file()]
-    answers = Markup("\n".join(path.read_text(encoding="utf-8") for path in written))
-    main = filled("answers.html", section=None, answers=answers, glossary=_GLOSSARY, limits=_LIMITS)
+    index = _index(folder)
+    name = answer_name(section, folder)
+    index[name] = {one: getattr(section, one) for one in ("key", "question", "sentence", "compared")}
+    pictures = [inline_svg(figure, f"{name}-{number}-") for number, (figure, _) in enumerate(section.drawn, start=1)]
+    write_text(parts / f"{name}.html", filled("answers.html", section=section, name=name, pictures=pictures))
+    write_text(parts / _INDEX, json_text(index))
+    names = sorted((one for one in index if (parts / f"{one}.html").is_file()), key=lambda one: _place(index[one], one))
+    answers = Markup("\n".join((parts / f"{one}.html").read_text(encoding="utf-8") for one in names))
+    said = [(one, index[one]["sentence"] or index[one]["question"]) for one in names]
+    compared = _comparison([index[one]["compared"] for one in names])
+    main = filled(
+        "answers.html", section=None, answers=answers, said=said, compared=compared, glossary=_GLOSSARY, limits=_LIMITS
+    )
     write_text(folder / PAGE, page_of(title, "Answers from the cluster's own log, replayed by simsched", main))
     return folder / PAGE
+
+
+def answer_name(section: Section, folder: Path) -> str:
+    """Return the name of a section's files: its key, numbered if other questions of it were asked before."""
+    mine = [name for name, one in _index(folder).items() if one["key"] == section.key]
+    asked = [name for name in mine if _index(folder)[name]["question"] == section.question]
+    return asked[0] if asked else section.key if not mine else f"{section.key}-{len(mine) + 1}"
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    """Return what is known of the sections of a page, by name."""
+    file = folder / PARTS / _INDEX
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found
+
+
+def _place(one: Mapping[str, Any], name: str) -> tuple[int, int]:
+    return ORDER.index(one["key"]), int(name.removeprefix(one["key"]).removeprefix("-") or 1)
+
+
+def _comparison(rows: Sequence[Mapping[str, str]]) -> TextTable | None:
+    """Compare the answers that have values; None unless there are several."""
+    kept = [row for row in rows if row]
+    if len(kept) < 2:
+        return None
+    headers = tuple(dict.fromkeys(header for row in kept for header in row))
+    return TextTable("All changes", headers, tuple(tuple(row.get(one, "-") for one in headers) for row in kept), (), 1)
