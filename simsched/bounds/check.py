@@ -76,7 +76,9 @@ def proved(claim: Mapping[str, Any], cell: Mapping[str, Any]) -> tuple[int, int]
         flow = Fraction(_at_own_prices(jobs, claim, widths, cell["units"]), scale)
     else:
         charged = sum(price * (end - start) for price, (start, end) in zip(prices, pairwise(starts), strict=False))
-        flow = Fraction(sum(_least(*job, starts, prices, scale) for job in jobs), scale)
+        fine = 0 if widths else 16  # binary digits of the parts of a tick to which several speeds round down
+        finer, each = [start << fine for start in starts], scale << fine
+        flow = Fraction(sum(_least((r << fine, w << fine, *how), finer, prices, scale) for r, w, *how in jobs), each)
         flow -= Fraction(capacity * charged, claim["price_parts"])
     makespan = least_makespan(jobs, values, capacity * cell["cost_parts"], widths if claim["packed"] else [])
     to_ticks = ceil if cell["whole"] else floor
@@ -102,32 +104,30 @@ def _widths(cell: Mapping[str, Any]) -> list[int]:
     return [costs[0] for costs in cell["costs"]] if fixed else []
 
 
-def _least(
-    release: Any, work: Any, rates: Sequence[int], costs: Sequence[int], starts: Sequence[int], prices: Sequence[int],
-    scale: int,
-) -> Any:  # fmt: skip
-    """Return a job's part of the bound, times `scale`: an integer, or a fraction if it has several speeds."""
+def _least(job: Sequence[Any], starts: Sequence[int], prices: Sequence[int], scale: int) -> Any:
+    """Return a job's part of the bound, times `scale`, if it pays and makes no more than its work."""
+    release, work, rates, costs = job
     unmade = max(prices) * max(costs) + 1  # work that is not made yet counts as progress at more than any price
-    held: list[list[Any]] = [[-unmade, work]]  # the dearest first, as [-price, amount]
+    held, order = {unmade: work}, [-unmade]  # progress by its price, and prices, the dearest first
     now, paid, best = release, work * unmade, inf
     for place in range(bisect_right(starts, release) - 1, len(starts)):
         end = starts[place + 1] if place + 1 < len(starts) else inf
         ways = [(rate, cost * prices[place]) for rate, cost in zip(rates, costs, strict=True) if rate]
-        while now < end and (cheaper := [way for way in ways if way[1] < -held[0][0]]):
-            dearest, amount, speed = -held[0][0], held[0][1], sum(rate for rate, _ in cheaper)
-            span = amount if speed == 1 else Fraction(amount) / speed
-            heappop(held)
-            if span > end - now:
-                span = end - now
-                heappush(held, [-dearest, amount - speed * span])
-            for rate, price in cheaper:
-                heappush(held, [-price, rate * span])
-                paid -= rate * span * (dearest - price)
+        while order and now < end and (cheaper := [way for way in ways if way[1] < -order[0]]):
+            dearest, speed = -order[0], sum(rate for rate, _ in cheaper)
+            span = min(held[dearest] // speed, end - now)  # in which jobs make no more than they must
+            gone = speed * span if span == end - now else held[-heappop(order)]
+            held[dearest] -= gone
+            paid -= gone * dearest
+            for rate, price in cheaper if span else ():
+                if not held.get(price):
+                    heappush(order, -price)
+                held[price] = held.get(price, 0) + rate * span
+                paid += rate * span * price
             now += span
-            if held[0][0] > -unmade:
+            if not held[unmade]:
                 best = min(best, (now - release) * scale + paid)
-        now = end
-        if (now - release) * scale >= best:
+        if ((now := end) - release) * scale >= best:
             break
     return best
 
@@ -141,7 +141,7 @@ def _at_own_prices(jobs: Sequence[Any], claim: Mapping[str, Any], widths: Sequen
         first = bisect_right(starts, release) - 1
         if first + len(own) >= len(starts):
             raise ValueError("a job has prices for ever")
-        total += _least(release, work, rates, [1], starts[first:][: len(own) + 1], [*own, 0], claim["price_parts"])
+        total += _least((release, work, rates, [1]), starts[first:][: len(own) + 1], [*own, 0], claim["price_parts"])
         for place, price in enumerate(own, start=first):
             here[place].append((width // part, price))
     for items, (start, end) in zip(here, pairwise(starts), strict=False):

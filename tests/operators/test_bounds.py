@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 from simsched.api import simulate
 from simsched.bounds import Certificate, RelaxedJobs, Speeds, digest_of, lower_bound, problem_of, relaxed_jobs
+from simsched.bounds.check import proved
 from simsched.cli.main import cli
 from simsched.errors import InputError
 from simsched.policy import registry
@@ -311,6 +313,18 @@ def test_times_of_seconds_are_shown_as_such() -> None:
     assert (2 + 8 + 6) / 3 <= float(shown.splitlines()[4].split()[-3]) <= 28 / 3  # alone, and shortest service first
     elastic = _command("bound", "tiresias/worked-example", "-o", "workload.speedup=linear").output
     assert elastic.splitlines()[4].split()[-2] == "-"  # waits of jobs that may run faster have no bound of their own
+
+
+def test_many_jobs_of_many_speeds_are_checked_quickly_and_lose_next_to_nothing() -> None:
+    """Each exchange of dear progress for cheaper rounds down; at prices of 0 a job takes its shortest time."""
+    rng = np.random.default_rng(5)
+    curves = [Speeds(tuple((n, n**power) for n in range(1, 9))) for power in rng.uniform(0.3, 0.9, 30)]
+    jobs = relaxed_jobs(sorted(map(int, rng.uniform(0, 5000, 30))), rng.lognormal(7, 1.5, 30).tolist(), curves, 8)
+    found = lower_bound(jobs)
+    assert_proved(jobs, found)
+    free = replace(found, starts=(0,), prices=(0,), own=(), fast_machine=False)
+    flow, _ = proved(free.to_json(), jobs.plain)
+    assert jobs.shortest.sum() - 1 <= flow <= jobs.shortest.sum() < found.flow_sum
 
 
 def test_what_nothing_bounds_is_refused_with_the_reason(experiment: Path) -> None:
