@@ -76,6 +76,10 @@ addEventListener("message", event => {
 """
 
 
+#: The policy of the page allows its own scripts alone, so copies with scripts of a test go without it.
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+
+
 def browse(tmp_path, address, *arguments):
     """Open a page in a browser that has never run before; give its output and what it complained about."""
     profile = tmp_path / "profile"
@@ -120,7 +124,7 @@ def page(tmp_path_factory):
 def measured(page, tmp_path_factory):
     """Measure the page at both widths in one visit, and a page that is broken on purpose."""
     folder = tmp_path_factory.mktemp("measured")
-    text = page.read_text(encoding="utf-8")
+    text = POLICY.sub("", page.read_text(encoding="utf-8"))
     broken = '<div style="width: 900px">too wide</div><img src="http://nowhere.invalid/a.png" alt="">'
     broken += '<script>console.error("!")</script>'
     pages = {"phone": (PHONE, ""), "desk": (DESK, ""), "broken": (PHONE, broken)}
@@ -135,6 +139,16 @@ def measured(page, tmp_path_factory):
     found = re.search(r"FOUND(.*?)DNUOF", out, re.DOTALL)
     assert found, out[:500]
     return {one["name"]: one for one in json.loads(found[1].replace("&amp;", "&"))}, complaints
+
+
+def test_the_policy_of_the_page_allows_all_that_it_does_and_no_more(page, tmp_path):
+    text = page.read_text(encoding="utf-8")
+    assert POLICY.search(text)
+    out, complaints = browse(tmp_path, page.as_uri(), "--virtual-time-budget=5000", "--dump-dom")
+    assert complaints == []
+    assert re.search(r'class="[^"]*\blive\b', out)  # its script ran
+    (tmp_path / "page.html").write_text(text.replace("</body>", "<script>alert(1)</script></body>"), encoding="utf-8")
+    assert browse(tmp_path, (tmp_path / "page.html").as_uri(), "--dump-dom")[1]
 
 
 def test_nothing_sticks_out_on_a_phone_and_text_can_be_read(measured):
@@ -246,7 +260,7 @@ addEventListener("load", () => {
 
 
 def test_the_occupancy_can_be_zoomed_and_asked(page, tmp_path):
-    text = page.read_text(encoding="utf-8")
+    text = POLICY.sub("", page.read_text(encoding="utf-8"))
     (tmp_path / "clicked.html").write_text(text.replace("</body>", f"{CLICKS}</body>"), encoding="utf-8")
     out, complaints = browse(tmp_path, (tmp_path / "clicked.html").as_uri(), "--virtual-time-budget=5000", "--dump-dom")
     found = re.findall(r"FOUND(\{.*?\})DNUOF", out, re.DOTALL)

@@ -59,6 +59,7 @@ def slow(folder):
 def start(folder, out, *workers, interrupts="default_int_handler"):
     # As from a terminal, even where the tests themselves run in the background and ignore an interrupt.
     heard = f"import signal; signal.signal(signal.SIGINT, signal.{interrupts}); "
+    heard += "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
     command = [sys.executable, "-c", heard + "from simsched.cli.entry import main; main()"]
     command += ["run", "slow.yaml", "--out", out, "--workers", *workers]
     paths = [str(ROOT), str(ROOT / "policies"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

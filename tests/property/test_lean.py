@@ -57,7 +57,7 @@ def test_the_lean_way_leaves_the_same_bytes(
     jobs, now = [], 0
     for number, (gap, gpus, duration_s, limit_s) in enumerate(rows):
         now += gap
-        jobs.append(JobSpec(f"j{number}", now, gpus, duration_s=duration_s, time_limit_s=limit_s))
+        jobs.append(JobSpec(f"j{number}", now, gpus, duration_s=max(duration_s, tick_s), time_limit_s=limit_s))
     options = EngineOptions(restart_delay_s=delay_s, tick_s=tick_s, kill_at_time_limit=kill)
     lean, full = (tables(tmp_path, jobs, options, policy, params, way) for way in (True, False))
     assert lean == full
