@@ -77,7 +77,6 @@ KINDS = {
     "what-if": ("what-if", *LOG, "--change", "cluster.groups.0.nodes=6", "--trust-anyway"),
     "capacity": ("capacity", *LOG, "--target", "queueing_p90_h<=0.01", "--trust-anyway", "-j", "2"),
     "forecast": ("forecast", "--log", *LOG, "--backtest", "--trust-anyway", "-j", "2"),
-    "learn": ("learn", "learning/episodes", "-j", "2"),
     "pack": ("pack", "--example", "--seeds", "200"),
     "check": ("check", "policy", "slow.py:Slow"),
     "trace": ("trace", "convert", "large.csv", "out.csv"),
@@ -87,7 +86,7 @@ KINDS = {
 WAYS = {"foreground": (), "background": (signal.SIGINT,), "nohup": (signal.SIGHUP,)}
 #: Seconds after a signal by which a command has to end.
 LONGEST_S = 3.0
-NEEDS = {"dask": "distributed", "learn": "gymnasium"}
+NEEDS = {"dask": "distributed"}
 
 
 def trace(jobs: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -16,7 +15,6 @@ from typing import Any, TypeVar
 from simsched.errors import InputError, input_error, listening, safe_text, said, tell
 from simsched.experiment.running.worker import end, how_it_ended, start
 from simsched.plugins import watched
-from simsched.stops import remove_at_end, scratch_path
 
 #: The time limit in seconds for one step of third-party code: importing a module, creating or starting a policy.
 LONGEST_S = 60.0
@@ -38,10 +36,7 @@ def done_apart(
 
     Raises `InputError` as the work does, or blaming `whose` code crashes, raises or exceeds `limit_s` or `LONGEST_S`.
     """
-    scratch = scratch_path()  # jobs that the work writes are read later, and removed with the folder
-    remove_at_end(scratch)
-    scratch.mkdir(mode=0o700)
-    process, pipe = start(_serve, work, arguments, str(Path.cwd()), str(scratch))
+    process, pipe = start(_serve, work, arguments, str(Path.cwd()))
     most_s, since = limit_s or LONGEST_S, 0.0
     try:
         while True:
@@ -71,16 +66,13 @@ def done_apart(
         pipe.close()
 
 
-def _serve(
-    pipe: Connection, work: Callable[..., Any], arguments: tuple[object, ...], folder: str, scratch: str
-) -> None:
-    """Do the work in the parent's current folder, with temporary files in `scratch`, and report on it."""
+def _serve(pipe: Connection, work: Callable[..., Any], arguments: tuple[object, ...], folder: str) -> None:
+    """Do the work in the parent's current folder and report on it."""
 
     def say(kind: int, value: object = None) -> None:
         pipe.send_bytes(_pickled((kind, value)))
 
     os.chdir(folder)
-    tempfile.tempdir = os.environ["TMPDIR"] = scratch
     owner = os.getpid()
     try:
         with (

@@ -30,7 +30,7 @@ from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.outcome import Outcome, run_to_outcome
 from simsched.experiment.task import Task
 from simsched.outlets import SafeStream
-from simsched.stops import remove_at_end, stops_deferred, unblock_stops
+from simsched.stops import remove_at_end, scratch_path, stops_deferred, unblock_stops
 
 #: A worker's first message: it has loaded, and its cells' time starts counting.
 READY = b"ready"
@@ -97,7 +97,11 @@ def start(serve: Callable[..., None], *arguments: object) -> tuple[SpawnProcess 
     """
     context = cast("Any", get_context(_method()))
     ours, theirs = context.Pipe()
-    process = context.Process(target=_live, args=(serve, theirs, dict(os.environ), *arguments), daemon=True)
+    scratch = scratch_path()  # of the process; what it leaves there goes when this one ends
+    remove_at_end(scratch)
+    scratch.mkdir(mode=0o700)
+    variables = {**os.environ, "TMPDIR": str(scratch)}
+    process = context.Process(target=_live, args=(serve, theirs, variables, *arguments), daemon=True)
     for left in reversed(range(_TRIES)):
         begin_loading()
         try:
@@ -161,6 +165,7 @@ def _live(serve: Callable[..., None], pipe: Connection, variables: Mapping[str, 
     sys.unraisablehook = _say_stray
     os.environ.clear()
     os.environ.update(variables)
+    tempfile.tempdir = variables["TMPDIR"]
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
