@@ -52,7 +52,8 @@ def finished(folder, swept):
 @tries(0, 4)
 def test_a_sweep_stopped_at_any_moment_is_finished_with_the_same_bytes(swept, chance):
     folder = swept.parents[1]
-    shutil.rmtree(folder / "out", ignore_errors=True)
+    for left in ("out", "scratch"):  # of a try that was killed
+        shutil.rmtree(folder / left, ignore_errors=True)
     process = subprocess.Popen(
         [*COMMAND, "run", "sweep.yaml", "--out", "out", "--workers", "2"], cwd=folder, env=environment(folder),
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
