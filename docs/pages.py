@@ -7,17 +7,12 @@ The pages keep their paths in the repository, so that links work in both.
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import importlib
 import inspect
-import io
-import json
 import math
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,8 +23,6 @@ from simsched.experiment.published import published_data
 from simsched.policy import registry, signals
 from simsched.policy.signals import FileSignal, JobSignal, ViewSignal
 from simsched.report.figures import FIGURES, occupancy, save
-from simsched.results.metrics import metrics_markdown
-from simsched.results.rows import schema_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 _PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "policies/README.md", "traces/README.md",
@@ -49,7 +42,7 @@ records it with the hash of the code), the command of the run, which `report.htm
 † and ‡ in tables.
 
 Also cite the work that you used: the paper of every policy, given on [its page](policies.md); the owners of
-[data](data.md), some of whom require it in their licence; Qiao et al. (OSDI 2021) for the shipped applications and the
+data, some of whom require it in their licence; Qiao et al. (OSDI 2021) for the shipped applications and the
 recipe `pollux`, and Jeon et al. (ATC 2019) for traces generated like Philly's.
 """
 _EXIT_CODES = (
@@ -61,12 +54,12 @@ _EXIT_CODES = (
 )
 
 
-#: A page per public interface: title, package, introduction, and the modules whose names are shown (True: all others).
+#: A section per public interface: title, package, introduction, and the modules shown (with True: all others).
 _ROOMS = (
     (
         "Python",
         "simsched",
-        "`import simsched as sim` gives these names and those of [Simulation](simulation.md); the command line is a "
+        "`import simsched as sim` gives these names and those of [Simulation](#simulation); the command line is a "
         "thin layer on them.",
         ("api.simulation", "engine.simulation", "engine.options"),
         True,
@@ -80,10 +73,10 @@ _ROOMS = (
     (
         "Contract of policies",
         "simsched.policy",
-        "What a policy imports ([how to write one](../../policies/README.md)); see also its [signals](signals.md). "
+        "What a policy imports ([how to write one](../../policies/README.md)); see also its [signals](#signals). "
         "A policy never imports the engine.",
     ),
-    ("Agents", "simsched.agent", "The agent of a job ([how to write one](../how-to/own-agent.md))."),
+    ("Agents", "simsched.agent", "The agent of a job ([how to write one](../how-to/extend.md#write-an-agent))."),
     (
         "Goodput",
         "simsched.model",
@@ -93,7 +86,7 @@ _ROOMS = (
     (
         "Results",
         "simsched.results",
-        "Reading and comparing finished runs; see also [tables and columns](tables.md) and [metrics](metrics.md).",
+        "Reading and comparing finished runs; [tables and metrics](../results.md) have a page.",
         (".reader", ".story", ".statistics", ".compare", ".by_group", ".metrics"),
     ),
 )
@@ -107,7 +100,6 @@ def gather(target: Path) -> None:
     for path in sorted((ROOT / "docs").rglob("*")):
         if path.suffix in {".md", ".png", ".ipynb", ".css"}:
             _copy(path, target / path.relative_to(ROOT))
-    _copy_notebook(ROOT / "docs" / "walkthrough.ipynb", target / "docs" / "walkthrough.md")
     for name, text in reference().items():
         page = target / "docs" / "reference" / f"{name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -117,60 +109,20 @@ def gather(target: Path) -> None:
 
 def reference() -> dict[str, str]:
     """Return the pages of the reference by name."""
+    figures = _rows(("figure", "shows"), [(f"`{name}`", said) for name, said in FIGURES.items()])
+    codes = _rows(("code", "means"), [(str(code), said) for code, said in _EXIT_CODES])
     return {
         "experiment": _experiment_page(),
-        "metrics": f"# Metrics\n\n{metrics_markdown()}",
-        "tables": f"# Tables and columns\n\n{schema_markdown()}",
-        "signals": _signals_page(),
-        "figures": _listed("Figures", ("figure", "shows"), [(f"`{name}`", said) for name, said in FIGURES.items()]),
-        "cite": _cite_page(),
-        "data": _data_page(),
-        "exit-codes": _listed("Exit codes", ("code", "means"), [(str(code), said) for code, said in _EXIT_CODES]),
-        **{title.lower().split()[0]: _room_page(title, *of) for title, *of in _ROOMS},
+        "command": f"# Figures and exit codes\n\n## Figures\n\n{figures}\n\n## Exit codes\n\n{codes}\n",
+        "data": _data_page() + "\n" + _citation(),
+        "python": "\n".join(["# Python\n", *(_room(title, *of) for title, *of in _ROOMS), _signals()]),
         **_policy_pages(),
     }
-
-
-def _copy_notebook(source: Path, target: Path) -> None:
-    """Run a notebook in a temporary folder and write it as a page, with the output of its cells."""
-    target = target.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    names: dict[str, Any] = {}
-    parts = []
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for number, cell in enumerate(json.loads(source.read_text(encoding="utf-8"))["cells"]):
-            text = "".join(cell["source"])
-            if cell["cell_type"] == "code":
-                shown = _shown(text, names, target.with_name(f"{target.stem}-{number}.png"))
-                text = f"```python\n{text}\n```\n\n{shown}"
-            parts.append(text)
-    target.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-
-
-def _shown(code: str, names: dict[str, Any], picture: Path) -> str:
-    """Run a cell and return its output and the value of its last line: a table, a figure or text."""
-    body = ast.parse(code).body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        exec(compile(ast.Module(body, []), picture.stem, "exec"), names)
-        value = None if last is None else eval(compile(ast.Expression(last.value), picture.stem, "eval"), names)
-    printed = f"```text\n{said.getvalue().rstrip()}\n```\n" if said.getvalue().strip() else ""
-    if hasattr(value, "savefig"):
-        value.savefig(picture, dpi=90)
-        return f"{printed}\n![what the cell shows]({picture.name})"
-    if hasattr(value, "to_html"):
-        table = value.to_html(border=0, float_format="{:.4g}".format)
-        return printed + "\n" + table.replace(' class="dataframe"', "")  # to look like other tables
-    return printed if value is None else f"{printed}\n```text\n{value!r}\n```"
 
 
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
-
-
-def _listed(title: str, headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    return f"# {title}\n\n{_rows(headers, rows)}\n"
 
 
 def _rows(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -186,10 +138,9 @@ def _rows(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def _experiment_page() -> str:
     schema = json_schema()
     rows = [tuple(row) for row in _keys(schema, schema, "")]
-    head = _listed("Keys of an experiment", ("key", "type and range", "default", "meaning"), rows)
-    return (
-        head + f"\nA file needs `name` and `policies`; there are {len(ExperimentSpec.model_fields)} sections and keys."
-    )
+    table = _rows(("key", "type and range", "default", "meaning"), rows)
+    needed = f"A file needs `name` and `policies`; there are {len(ExperimentSpec.model_fields)} sections and keys."
+    return f"# Keys of an experiment\n\n{table}\n\n{needed}\n"
 
 
 def _keys(schema: Mapping[str, Any], node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str, str]]:
@@ -241,7 +192,7 @@ def _range(schema: Mapping[str, Any], node: Mapping[str, Any]) -> str:
     return ", ".join([words.get(str(said.get("type")), str(said.get("type", "any"))), *parts])
 
 
-def _cite_page() -> str:
+def _citation() -> str:
     """Return CITATION.cff as BibTeX, with the other works to cite."""
     said = {
         key: value.strip('"')
@@ -259,7 +210,7 @@ def _cite_page() -> str:
         "license": f"{{{said['license']}}}",
     }
     lines = [f"  {key} = {value}," for key, value in entry.items()]
-    return "\n".join(["# How to cite", "", "```bibtex", "@software{simsched,", *lines, "}", "```", _CITE_SAID])
+    return "\n".join(["## How to cite", "", "```bibtex", "@software{simsched,", *lines, "}", "```", _CITE_SAID])
 
 
 def _data_page() -> str:
@@ -278,7 +229,7 @@ def _data_page() -> str:
     return "\n".join(parts)
 
 
-def _signals_page() -> str:
+def _signals() -> str:
     rows = []
     for name, found in sorted(vars(signals).items()):
         if isinstance(found, JobSignal | ViewSignal | FileSignal):
@@ -286,11 +237,11 @@ def _signals_page() -> str:
                 type(found), "a file or the policy's agents"
             )
             rows.append((f"`{name}`", f"`{place}`", found.tells, str(found.known)))
-    return _listed("Signals", ("signal", "read as", "tells", "a real scheduler would have it"), rows)
+    return f"## Signals\n\n{_rows(('signal', 'read as', 'tells', 'a real scheduler would have it'), rows)}\n"
 
 
-def _room_page(title: str, package: str, said: str, modules: tuple[str, ...] = (), without: bool = False) -> str:
-    """Return the page of a public interface, limited to modules with these endings (`without`: to all others)."""
+def _room(title: str, package: str, said: str, modules: tuple[str, ...] = (), without: bool = False) -> str:
+    """Return the section of a public interface, limited to modules with these endings (`without`: to all others)."""
     door = importlib.import_module(package)
     found = [getattr(door, name) for name in door.__all__ if not name.startswith("_")]
     shown = [one for one in found if inspect.isclass(one) or inspect.isfunction(one)]
@@ -298,7 +249,7 @@ def _room_page(title: str, package: str, said: str, modules: tuple[str, ...] = (
         shown = [one for one in shown if one.__module__.endswith(modules) is not without]
     name = title.lower().split()[0]
     example = (ROOT / "docs" / "examples" / f"{name}.py").read_text(encoding="utf-8")
-    parts = [f"# {title}\n\n{said}\n\n```python\n{example}```\n"]
+    parts = [f"## {title}\n\n{said}\n\n```python\n{example}```\n"]
     return "\n".join([*parts, *(_entry(one) for one in sorted(shown, key=lambda one: one.__name__))])
 
 
@@ -310,7 +261,7 @@ def _entry(found: Any) -> str:
         if inspect.isclass(found) and not key.startswith("_")
         if inspect.isfunction(value) or isinstance(value, property | classmethod)
     ]
-    return "\n".join([f"## {found.__name__}", "```python", _signature(found), "```", _prose(found), "", *members, ""])
+    return "\n".join([f"### {found.__name__}", "```python", _signature(found), "```", _prose(found), "", *members, ""])
 
 
 def _member(name: str, found: Any) -> str:
@@ -353,7 +304,7 @@ def _policy_pages() -> dict[str, str]:
     parts = ["# Policies\n\nOne page each, from its declarations. `simsched show policy NAME` prints it.\n"]
     for family in sorted({card.family for card in cards}):
         rows = [(_link(card), card.group, card.title) for card in cards if card.family == family]
-        parts.append("#" + _listed(f" {family.capitalize()}"[1:], ("policy", "class", "what it does"), rows))
+        parts.append(f"## {family.capitalize()}\n\n{_rows(('policy', 'class', 'what it does'), rows)}\n")
     parts.append("## By question\n")
     for question, answer in QUESTIONS.items():
         parts.append(f"**{question}:** {', '.join(_link(card) for card in cards if answer in card.answers)}.\n")

@@ -32,11 +32,13 @@ _ONE_SERVER = Evidence(
     "tests/validation/test_preemptive_queues.py",
 )
 _PROGRAM = Evidence(
-    "oracle", "a second solver finds nothing better in 500 random programs of each objective", "docs/programs.md"
+    "oracle",
+    "a second solver finds nothing better in 500 random programs of each objective",
+    "docs/reproduction-gavel.md",
 )
 _BESIDE_GAVEL = "its figures beside those of Gavel's evaluation"
-_GAVEL_JCT = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel-jct.md")
-_GAVEL_PROGRAM = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel-programs.md")
+_GAVEL_JCT = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel.md")
+_GAVEL_PROGRAM = Evidence("direction", _BESIDE_GAVEL, "docs/reproduction-gavel.md")
 _GAVEL_CASES = Evidence("cases", "shares and rounds worked by hand", "tests/policies/test_gavel_policies.py")
 _HAND = "decisions worked by hand from the paper"
 _MURI = Evidence(
@@ -69,7 +71,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
         Evidence("direction", "deadlines met, beside ElasticFlow's evaluation", "docs/reproduction-elasticflow.md"),
         Evidence("cases", _HAND, "tests/policies/test_deadline_policies.py"),
     ),
-    "fair-share": (Evidence("direction", "what SLAQ gains over it", "docs/reproduction-slaq-optimus.md"),),
+    "fair-share": (Evidence("direction", "what SLAQ gains over it", "docs/reproduction-tiresias.md"),),
     "fifo": (
         _QUEUES,
         Evidence("closed form", "M/M/c and M/G/1", "tests/validation/test_queueing_theory.py"),
@@ -78,7 +80,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "fractional": (
         Evidence("oracle", "pod by pod against plain loops", "tests/toolkit/test_packing.py"),
-        Evidence("direction", "GPUs allocated beside FGD's ten seeds, 52 of 54 within the bar", "docs/packing.md"),
+        Evidence("direction", "GPUs allocated beside FGD's ten seeds, 52 of 54 within the bar", "docs/sharing.md"),
     ),
     "gandiva": (
         Evidence("direction", "what packing gains", "docs/reproduction-sharing.md"),
@@ -117,7 +119,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
         Evidence(
             "cases",
             "all public cases of Kueue's own tests: 62 cycles, 145 assignments of flavours, 146 of topologies",
-            "docs/tenants.md",
+            "docs/sharing.md",
         ),
         Evidence("cases", "cycles worked by hand", "tests/kubernetes/test_quota_scenarios.py"),
     ),
@@ -126,10 +128,10 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "muri-l": (_MURI,),
     "muri-s": (_MURI,),
     "optimus": (_ARTIFACT,),
-    "optimus-online": (Evidence("direction", "what learning online costs", "docs/reproduction-slaq-optimus.md"),),
+    "optimus-online": (Evidence("direction", "what learning online costs", "docs/reproduction-tiresias.md"),),
     "or-elastic": (
         Evidence("oracle", "nodes second by second", "tests/validation/test_scaling_oracles.py"),
-        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling.md"),
+        Evidence("direction", "one ImageNet job in a cloud", "docs/failures.md"),
     ),
     "pollux": (
         Evidence("direction", "Table 2 and Figures 7 and 8 of its evaluation", "docs/reproduction.md"),
@@ -137,20 +139,20 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     ),
     "pollux-autoscale": (
         Evidence("oracle", "the sizing rule by trying every size", "tests/validation/test_scaling_oracles.py"),
-        Evidence("direction", "one ImageNet job in a cloud", "docs/autoscaling.md"),
+        Evidence("direction", "one ImageNet job in a cloud", "docs/failures.md"),
     ),
     "qssf": (_HELIOS,),
-    "recorded": (Evidence("replay", "240 completion times of Shockwave's recordings", "docs/validation-shockwave.md"),),
+    "recorded": (Evidence("replay", "240 completion times of Shockwave's recordings", "docs/reproduction-sia.md"),),
     "rubick": (Evidence("cases", _HAND, "tests/policies/test_rubick.py"),),
     "shockwave": (
         Evidence(
-            "oracle", "the plan of a window against the same program by a second solver", "docs/shockwave-plan.md"
+            "oracle", "the plan of a window against the same program by a second solver", "docs/reproduction-sia.md"
         ),
         Evidence("direction", "the table of its evaluation", "docs/reproduction-sia.md"),
     ),
     "sia": (_PROGRAM, Evidence("direction", "Tables 3 and 4 of its evaluation", "docs/reproduction-sia.md")),
     "sjf": (_QUEUES, _HELIOS),
-    "slaq": (Evidence("direction", "mean loss and time to quality", "docs/reproduction-slaq-optimus.md"),),
+    "slaq": (Evidence("direction", "mean loss and time to quality", "docs/reproduction-tiresias.md"),),
     "slurm-backfill": (
         Evidence("oracle", "starts of 100,000 jobs equal a textbook EASY's", "docs/performance.md"),
         Evidence("cases", "limits, preemption and reservations worked by hand from the manual", "docs/slurm.md"),
@@ -158,14 +160,17 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "smallest-first": (_QUEUES,),
     "srsf": (_QUEUES, _ONE_SERVER),
     "srtf": (_QUEUES,),
-    "static": (Evidence("direction", "the baseline of Pollux's Table 3", "docs/hyperparameter-tuning.md"),),
+    "static": (Evidence("direction", "the baseline of Pollux's Table 3", "docs/reproduction.md"),),
     "themis": (
         Evidence("oracle", "auctions equal enumeration in 2,000 cases", "tests/toolkit/test_auction.py"),
-        Evidence("direction", "largest finish-time ratio", "docs/reproduction-themis.md"),
+        Evidence("direction", "largest finish-time ratio", "docs/reproduction-tiresias.md"),
     ),
     "themis-rho": (Evidence("cases", _HAND, "tests/policies/test_sharing_policies.py"),),
     "time-slicing": (_QUEUES,),
-    "tiresias": (_ARTIFACT, Evidence("oracle", "the public simulator of Tiresias in plain loops", "docs/tiresias.md")),
+    "tiresias": (
+        _ARTIFACT,
+        Evidence("oracle", "the public simulator of Tiresias in plain loops", "docs/reproduction-tiresias.md"),
+    ),
     "tiresias-g": (_QUEUES,),
     "volcano": (_OPERATED,),
     "yarn-cs": (_QUEUES, _OPERATED),

@@ -208,12 +208,12 @@ def test_the_reasons_not_to_run_a_command_are_few() -> None:
     assert len(LONG) <= 8
 
 
-@pytest.mark.parametrize("page", ["pandas.md", "drive-a-simulation.md", "learn-a-policy.md"])
+@pytest.mark.parametrize("page", ["look-closer.md", "drive-a-simulation.md", "learn-a-policy.md"])
 def test_the_python_of_the_pages_runs(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     if page == "learn-a-policy.md":
         pytest.importorskip("gymnasium")
-    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8").rpartition("## Read results in pandas")[2]
     names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(code, page, "exec"), names)
@@ -240,15 +240,14 @@ def pages() -> ModuleType:
     return module
 
 
-def test_the_notebook_runs_and_becomes_a_page(pages: ModuleType, tmp_path: Path) -> None:
-    notebook = ROOT / "docs" / "walkthrough.ipynb"
-    assert not any(cell.get("outputs") for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"])
-    pages._copy_notebook(notebook, tmp_path / "walkthrough.md")
-    text = (tmp_path / "walkthrough.md").read_text(encoding="utf-8")
-    pictures = re.findall(r"!\[.*\]\((.*)\)", text)
-    assert len(pictures) == 2
-    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
-    assert text.count("<table>") == 3
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "docs" / "walkthrough.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert not any(cell.get("outputs") for cell in cells)
+    names: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), "walkthrough", "exec"), names)
 
 
 def test_every_link_of_the_site_leads_somewhere(
@@ -262,7 +261,6 @@ def test_every_link_of_the_site_leads_somewhere(
         (folder / f"{name}.png").touch()
 
     monkeypatch.setattr(pages, "_draw", one_in_many)
-    monkeypatch.setattr(pages, "_copy_notebook", lambda source, target: target.touch())  # has a test of its own
     pages.gather(tmp_path / "site")
     assert (tmp_path / "site" / "docs" / "reference" / "policies" / "fifo.png").stat().st_size
     nav = re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """GPUs allocated on Alibaba's published cluster, against the means of ten seeds published with FGD (ATC'23).
 
 The lists of pods and nodes are not part of the project; without them these tests are skipped. `simsched pack` holds all
-rules against all lists (docs/packing.md); here is a cross-section.
+rules against all lists (docs/sharing.md); here is a cross-section.
 """
 
 from __future__ import annotations
