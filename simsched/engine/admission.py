@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -80,32 +80,6 @@ def _repeated_hashes(jobs: Sequence[JobSpec]) -> set[int]:
     hashes = np.fromiter(map(hash, values_of(jobs, "id")), np.int64, len(jobs))
     hashes.sort()
     return set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
-
-
-def check_replies(
-    jobs: Sequence[JobSpec],
-    known_ids: Collection[str],
-    now_s: float,
-    cluster: Cluster,
-    applications: ApplicationSource,
-    rigid: bool,
-    tick_s: float = 0,
-) -> None:
-    """Reject replies to a completion at `now_s` that are malformed, late or never fit; `InputError` names the jobs."""
-    if not jobs:
-        return
-    ordered = sorted(jobs, key=lambda spec: spec.submit_time_s)
-    check_jobs(ordered, cluster, applications, rigid=rigid, tick_s=tick_s)
-    problems: list[Problem] = []
-    for spec in ordered:
-        where = f"workload, job '{spec.id}'"
-        if spec.id in known_ids:
-            problems.append(Problem(where, "its id is used twice"))
-        if spec.submit_time_s < now_s:
-            message = f"it is submitted at {spec.submit_time_s} s, in reply to something that happens at {now_s} s"
-            problems.append(Problem(where, message))
-    if problems:
-        raise InputError(*problems)
 
 
 def _problem(spec: JobSpec, fault: _Fault) -> Problem:

@@ -103,7 +103,7 @@ def flow_of(job: JobState, cluster: Cluster) -> Flow:
         for place, exposed_s in enumerate(across)
         if exposed_s and not site.tiers[place].inside
     ]
-    return Flow(step_s, tuple(shared), job.uplink_level)
+    return Flow(step_s, tuple(shared), job.route.level)
 
 
 def _crossed(tiers: tuple[Tier, ...], gpus: int) -> list[int]:
@@ -116,7 +116,7 @@ def _uplinks(job: JobState, cluster: Cluster) -> Iterator[tuple[Hashable, ...]]:
         yield () if tier.gpus else tuple((tier.name, node) for node, _ in job.allocation)
     for place, level in enumerate(cluster.levels):
         if level.uplink is not None:
-            path = job.uplink_paths[place] if job.uplink_paths else _hashed(job.request.id, level)
+            path = job.route.paths[place] if job.route.paths else _hashed(job.request.id, level)
             yield cluster.uplinks(job.allocation, place, path)
 
 

@@ -18,6 +18,7 @@ from simsched.engine.validate import (
     check_changes,
     check_names,
     check_nodes_to_leave,
+    host_of,
     plain_changes,
 )
 from simsched.engine.watches import Watches
@@ -56,10 +57,8 @@ class Enactment:
         for job_id, action in changes.actions.items() if changes.actions else ():
             if isinstance(action, Decline):
                 self._active[job_id].declined = True
-            elif isinstance(action, Place):
-                if action.guaranteed is not None:
-                    self._active[job_id].guaranteed = action.guaranteed
-                self._ledger.route(self._active[job_id], action.uplink_level, action.uplink_paths)
+            elif isinstance(action, Place) and action.more:
+                self._ledger.agree(self._active[job_id], action)
         try:
             moves = self._move(changes)
             if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:
@@ -95,7 +94,7 @@ class Enactment:
                 continue
             placed += 1
             if named is not None and isinstance(named, Place):
-                ledger.place(active[job_id], allocation, named.beside, named.onto, named.plan)
+                ledger.place(active[job_id], allocation, named.beside, host_of(named), named.plan)
             else:
                 ledger.place(active[job_id], allocation)
         return placed - moved, held - moved, moved

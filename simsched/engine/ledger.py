@@ -20,8 +20,11 @@ from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import Allocation, BatchChoice, Site
 from simsched.model.application import Running
+from simsched.model.colocation import Guarantee
 from simsched.model.placement import NOTHING
 from simsched.model.plans import Plan
+from simsched.model.topology import Route
+from simsched.policy import Place
 from simsched.policy.signals import Speed
 
 #: Looked up for every start of a job, which takes an enumeration ten times as long as a module.
@@ -209,13 +212,15 @@ class Ledger:
             touched = len(job.allocation) > 1 and any(node in shared for node, _ in job.allocation)
             self.slow_down(job, "interference", interference if touched else 0.0)
 
-    def route(self, job: JobState, level: int | None, paths: tuple[int, ...] | None) -> None:
-        """Set the urgency of a job's communication, and its paths if they are named."""
-        before = job.uplink_level, job.uplink_paths
-        job.uplink_level = job.uplink_level if level is None else level
-        job.uplink_paths = job.uplink_paths if paths is None else paths
-        if job.allocation and before != (job.uplink_level, job.uplink_paths):
-            self.uplinks_changed[job.request.id] = None
+    def agree(self, job: JobState, place: Place) -> None:
+        """Set what the terms of a place say of a job's guarantee and of its communication."""
+        guarantee, route = place.term(Guarantee), place.term(Route)
+        if guarantee is not None:
+            job.first, job.guaranteed = True, job.guaranteed if guarantee.kept is None else guarantee.kept
+        if route is not None and route != job.route:
+            job.route = route
+            if job.allocation:
+                self.uplinks_changed[job.request.id] = None
 
     def slow_down(self, job: JobState, by: Literal["interference", "congestion"], share: float) -> None:
         """Set the share of its speed that a job loses to others on its nodes or on its uplinks."""

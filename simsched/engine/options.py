@@ -11,19 +11,14 @@ from typing import Any, Literal, Protocol, TypedDict
 import numpy as np
 
 from simsched.agent import AgentFactory
-from simsched.model import JobSpec
 from simsched.model.colocation import Colocation
 from simsched.model.market import Market
 from simsched.model.outages import Outage, OutageCause
 from simsched.policy import Decision, Policy, Signal, Triggers, View
 from simsched.policy.signals import known_by
-from simsched.results.rows import JobRecord
 
 #: Called occasionally with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
-
-#: Returns the jobs that follow a finished one; they arrive when it ends or later.
-OnFinish = Callable[[JobRecord], Sequence[JobSpec]]
 
 #: The shortest tick, in seconds.
 LEAST_TICK_S = 1e-6
@@ -170,15 +165,13 @@ class Terms:
     """The terms on which a decision maker acts; a `Policy` declares them itself.
 
     `name` appears in messages, `triggers` say when a decision is due and `signals` what views show. A `rigid` one
-    grants full requests or nothing; with `guaranteed_first` guaranteed jobs keep full speed on shared GPUs. The cluster
-    may idle on purpose for `longest_pause_s`.
+    grants full requests or nothing. The cluster may idle on purpose for `longest_pause_s`.
     """
 
     name: str = "driver"
     triggers: Triggers = field(default_factory=Triggers.on_events)
     signals: Collection[Signal] = frozenset()
     rigid: bool = True
-    guaranteed_first: bool = False
     longest_pause_s: float = 0.0
 
     @property
@@ -189,8 +182,7 @@ class Terms:
     @classmethod
     def of(cls, policy: Policy) -> Terms:
         """Return the terms of a policy."""
-        first = policy.traits.guaranteed_first
-        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, first, policy.longest_pause_s)
+        return cls(policy.name, policy.triggers, policy.signals, policy.rigid, policy.longest_pause_s)
 
 
 class Decides(Protocol):
@@ -212,8 +204,6 @@ class Settings(TypedDict, total=False):
     colocation: Colocation | None
     #: Whether to check the numbered invariants (None: if the environment says so).
     check_invariants: bool | None
-    #: Called at every completion; returns jobs submitted in reply, now or later, which the run also completes.
-    on_finish: OnFinish | None
     #: Users' SimPy processes beside the cluster, each a function of a site, or such a function and its parameters.
     processes: Sequence[Callable[..., Any] | tuple[Callable[..., Any], Mapping[str, Any]]]
     #: How nodes and jobs fail (None: never).

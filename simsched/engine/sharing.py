@@ -11,7 +11,7 @@ from simsched.engine.holders import Holders
 from simsched.engine.state import JobState
 from simsched.errors import InputError
 from simsched.model import Cluster
-from simsched.model.colocation import Colocation, Resident
+from simsched.model.colocation import Colocation, GuaranteedFirst, Resident
 
 
 class Sharing(NamedTuple):
@@ -63,7 +63,9 @@ class Neighbourhood:
 
     def _beside(self, job: JobState, holders: tuple[str, ...], gpu_type: str) -> float:
         residents = [_resident(self._active[holder]) for holder in holders]
-        speed = self._model.speeds(residents, gpu_type)[holders.index(job.request.id)]
+        first = any(self._active[holder].first for holder in holders)
+        model = GuaranteedFirst(self._model) if first else self._model
+        speed = model.speeds(residents, gpu_type)[holders.index(job.request.id)]
         held_back = speed == 0 and any(resident.guaranteed for resident in residents)
         if not (speed > 0 or held_back):
             raise EngineError(f"job {job.request.id} would stand still among {', '.join(holders)} on one GPU")

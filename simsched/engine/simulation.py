@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Unpack
 
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
-from simsched.engine.admission import check_jobs, check_replies
+from simsched.engine.admission import check_jobs
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.contention import Contention
 from simsched.engine.enactment import Enactment
@@ -36,9 +36,10 @@ from simsched.engine.state import ClusterState, JobState, Leasing
 from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import NO_CHANGES
 from simsched.engine.watches import TimeLimits, Watches
+from simsched.errors import input_error
 from simsched.model import ApplicationSource, Cluster, JobSpec
 from simsched.model.application import facts_of
-from simsched.model.colocation import Colocation, ConstantSharing, GuaranteedFirst
+from simsched.model.colocation import Colocation, ConstantSharing
 from simsched.model.fixed import FixedDuration
 from simsched.policy import Decision, JobView, Policy, View, no_decision
 from simsched.policy.signals import SERVICE_HISTORY
@@ -122,7 +123,7 @@ class Simulation:
         self.rng = stream(seed, "policy")
         processes = settings.get("processes") or ()
         failures = settings.get("failures") or (FailureOptions() if processes else None)
-        self._progress, self._on_finish = settings.get("progress"), settings.get("on_finish")
+        self._progress = settings.get("progress")
         self.recorder = MemoryRecorder() if recorder is None else recorder
         self._lean, self._checking = settings.get("lean", True), wanted(settings.get("check_invariants"))
         checking = CheckingRecorder(self.recorder, options.tick_s, progress_falls=failures is not None)
@@ -157,7 +158,6 @@ class Simulation:
         ledger, options, model = self._ledger, self.options, None
         if self._cluster.occupancy is not None:
             model = colocation or ConstantSharing()
-            model = GuaranteedFirst(model) if self.terms.guaranteed_first else model
             shares = options.gpu_shares
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
         if options.contention:
@@ -176,7 +176,7 @@ class Simulation:
 
     @cached_property
     def _known_ids(self) -> set[str]:
-        """The ids of all jobs that are listed or were submitted in reply."""
+        """The ids of all jobs that are listed or were submitted by processes."""
         return {spec.id for spec in self.jobs}
 
     def _failing(self, options: FailureOptions) -> Failures:
@@ -404,8 +404,6 @@ class Simulation:
         if SERVICE_HISTORY in self._granted.view:  # a list that grows with the trace
             self._history_gpu_s.append(record.attained_gpu_s)
         del job.view  # breaks a reference cycle with the job
-        if self._on_finish is not None:
-            self._expect(*self._on_finish(record))
         if self._processes is not None:
             self._delta.withdraw(job)
             self._processes.ended(job, record)
@@ -421,15 +419,16 @@ class Simulation:
         if self._finished == self._expected:
             self._clock.stopped = True
 
-    def _expect(self, *replies: JobSpec) -> None:
-        check_replies(
-            replies, self._known_ids, self._clock.now_s, self._cluster.cluster, self._applications, self.terms.rigid,
-            self.options.tick_s,
-        )  # fmt: skip
-        self._expected += len(replies)
-        self._known_ids.update(spec.id for spec in replies)
-        for spec in replies:
-            self._clock.at(self._clock.ticks(spec.submit_time_s), Phase.ARRIVAL, partial(self._submit, spec))
+    def _expect(self, spec: JobSpec) -> None:
+        """Let a job arrive now; raises `InputError` for one that cannot run."""
+        check_jobs(
+            [spec], self._cluster.cluster, self._applications, rigid=self.terms.rigid, tick_s=self.options.tick_s
+        )
+        if spec.id in self._known_ids:
+            raise input_error(f"workload, job '{spec.id}'", "its id is used twice", "give each job an id of its own")
+        self._expected += 1
+        self._known_ids.add(spec.id)
+        self._clock.at(self._clock.now, Phase.ARRIVAL, partial(self._submit, spec))
 
     def _decide(self, due: object) -> None:
         if self._ledger.stale:

@@ -27,7 +27,7 @@ from simsched.model.capacity import beside_of
 from simsched.model.job import JobTruth
 from simsched.model.placement import NOTHING, describe
 from simsched.model.plans import Plan
-from simsched.model.topology import site_of
+from simsched.model.topology import Route, site_of
 from simsched.policy import JobView
 from simsched.policy.signals import LossReports, Speed
 
@@ -215,13 +215,12 @@ class JobState:
     #: Its speed on slow nodes, and the share that it loses to jobs that share uplinks with it.
     slow: float = 1.0
     congestion: float = 0.0
-    #: The urgency of its communication on shared uplinks, lower levels first, and its paths.
-    uplink_level: int = 0
-    uplink_paths: tuple[int, ...] | None = None
+    route: Route = Route()
     gpu_share: float = 1.0
     neighbours: tuple[str, ...] = ()
-    #: Whether sharing a GPU may not slow it down; as submitted unless the policy overrides it.
+    #: Whether sharing may not slow it down (as submitted unless overridden), and if guaranteed jobs come `first`.
     guaranteed: bool
+    first: bool = False
     #: Whether the policy has declined its deadline.
     declined: bool = False
     #: Ticks with GPUs excluded from the time limit, and ticks spent on restarts.

@@ -15,10 +15,14 @@ from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model import Allocation, NodeShape
 from simsched.model.capacity import beside_of, cores_of
 from simsched.model.cluster import Level
+from simsched.model.colocation import Guarantee
 from simsched.model.placement import NOTHING, describe
-from simsched.policy import Action, Cancel, Decision, Place, Stop
+from simsched.model.topology import Route
+from simsched.policy import Action, Cancel, Decision, Onto, Place, Stop
 from simsched.words import counted
 
+#: What `Place.more` may hold.
+_TERMS = (Onto, Guarantee, Route)
 #: The placement of a job that shares nothing.
 ALONE = Place(NOTHING)
 
@@ -44,7 +48,13 @@ class Changes:
     def shared(self) -> dict[str, Place]:
         """The jobs placed next to others or onto their GPUs."""
         places = ((job_id, one) for job_id, one in self.actions.items() if isinstance(one, Place))
-        return {job_id: place for job_id, place in places if place.beside or place.onto is not None}
+        return {job_id: place for job_id, place in places if place.beside or host_of(place) is not None}
+
+
+def host_of(action: Action) -> str | None:
+    """Return the job whose GPUs a job gets exactly, None if none is named."""
+    onto = action.term(Onto) if isinstance(action, Place) else None
+    return None if onto is None else onto.job
 
 
 NO_CHANGES = Changes({}, MappingProxyType({}))
@@ -82,7 +92,7 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
         changes[job_id] = action.at
         if held == action.at and not (held and isinstance(action, Place) and _restarts(action, active[job_id])):
             del changes[job_id]
-        elif isinstance(action, Place) and action.onto is not None:
+        elif host_of(action) is not None:
             changes[job_id] = changes.pop(job_id)
     return Changes(changes, actions)
 
@@ -187,7 +197,7 @@ def check_changes(
             reasons += _out_of_shape(job, job.request.shape, new, cluster, rigid=rigid)
     if changes.actions:
         reasons += _wrong_plans(changes, active, cluster)
-        reasons += _wrong_paths(changes, cluster.cluster.levels)
+        reasons += _wrong_terms(changes, cluster.cluster.levels)
         reasons += _wrong_neighbours(changes, active, sharing=cluster.occupancy is not None)
     if not reasons and cluster.occupancy is not None:
         reasons += _short_of_shares(changes, cluster.occupancy, balance)
@@ -264,11 +274,17 @@ def _wrong_plans(changes: Changes, active: Mapping[str, JobState], cluster: Clus
             yield f"job '{job_id}' cannot run the plan '{plan}': {reason}"
 
 
-def _wrong_paths(changes: Changes, levels: Sequence[Level]) -> Iterator[str]:
-    """Yield the paths that do not exist."""
+def _wrong_terms(changes: Changes, levels: Sequence[Level]) -> Iterator[str]:
+    """Yield the terms that no physics understands, and the paths that do not exist."""
     there = tuple(level.paths for level in levels)
     for job_id, action in changes.actions.items():
-        paths = action.uplink_paths if isinstance(action, Place) else None
+        if not isinstance(action, Place):
+            continue
+        for term in action.more:
+            if not isinstance(term, _TERMS):
+                yield f"job '{job_id}' is placed with {term!r:.40}, and a term is an Onto, a Guarantee or a Route"
+        route = action.term(Route)
+        paths = None if route is None else route.paths
         if paths is None:
             continue
         if len(paths) != len(there) or any(path not in range(most) for path, most in zip(paths, there, strict=True)):
@@ -279,14 +295,15 @@ def _wrong_neighbours(changes: Changes, active: Mapping[str, JobState], *, shari
     """Yield the faults of jobs placed next to others without sharing, or next to jobs without GPUs."""
     shared = changes.shared
     for job_id, place in shared.items():
-        host = place.onto
-        if host in changes.gpus and host in shared and shared[host].onto is not None:
+        host = host_of(place)
+        if host in changes.gpus and host in shared and host_of(shared[host]) is not None:
             yield f"job '{job_id}' is to get the GPUs of job '{host}', which is to get those of a third"
     for job_id, place in shared.items():
         if not sharing:
             yield f"job '{job_id}' is to share GPUs, which engine.sharing.max_jobs does not allow"
             continue
-        for other in (*place.beside, *(() if place.onto is None else (place.onto,))):
+        host = host_of(place)
+        for other in (*place.beside, *(() if host is None else (host,))):
             if other not in active or not changes.gpus.get(other, active[other].allocation):
                 yield f"job '{job_id}' is to share GPUs with job '{other}', which does not run"
 
@@ -298,7 +315,7 @@ def _short_of_shares(changes: Changes, occupancy: Holders, nodes: Collection[int
         trial.give_back(job_id)
     for job_id, new in changes.gpus.items():
         place = shared.get(job_id, ALONE)
-        short = trial.take(job_id, new, place.beside, place.onto) if new else None
+        short = trial.take(job_id, new, place.beside, host_of(place)) if new else None
         if short is not None:
             yield f"job '{job_id}': {short}"
 

@@ -1,4 +1,4 @@
-"""Hyper-parameter tuning as a workload: each trial is a job, and each finished trial submits the next.
+"""Hyper-parameter tuning as a workload: each trial is a job, and processes submit the next when one ends.
 
 A trial's final accuracy comes from a synthetic response surface. The accuracies of Pollux's trials (OSDI'21, section
 5.4, Table 3) are unpublished. This formula has the known traits of ResNet-18 on CIFAR-10: a smooth peak in the
@@ -11,7 +11,7 @@ should average 95.4 to 95.5 % with a standard deviation of 0.2 to 0.3, as publis
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from simsched.engine import JobRecord, stream
+from simsched.engine import JobRecord, Site, stream
 from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model import Application, ApplicationSource, JobRequest, JobSpec
@@ -159,8 +159,23 @@ class Tuner:
         """Return the trials that start at second 0."""
         return tuple(self._next(0) for _ in range(min(self._spec.at_once, self._spec.trials)))
 
-    def on_finish(self, record: JobRecord) -> tuple[JobSpec, ...]:
-        """Learn from a finished trial and return its successor, submitted at the same second."""
+    def processes(self, first: Sequence[JobSpec]) -> list[tuple[Callable[..., Any], Mapping[str, str]]]:
+        """Return the processes that let other trials follow the first ones."""
+        return [(self._follow, {"trial": job.id}) for job in first]
+
+    def _follow(self, site: Site, trial: str) -> Generator[Any, JobRecord, None]:
+        """Submit the next trial whenever one ends, as a process beside the cluster; `trial` is the first."""
+        while True:
+            self._learn((yield site.finished(trial)))
+            if self._asked == self._spec.trials:
+                return
+            job = self._next(site.now_s)
+            trial = site.submit(
+                id=job.id, num_gpus=job.num_gpus, application=job.application, batch_size=job.batch_size, user=""
+            )
+
+    def _learn(self, record: JobRecord) -> None:
+        """Tell the estimator how accurate a finished trial is."""
         trial, chosen = self._open.pop(record.job_id)
         number = int(record.job_id.rpartition("-")[2])
         reached = accuracy(chosen, stream(self._seed, f"accuracy of trial {number}"))
@@ -168,7 +183,6 @@ class Tuner:
             self._study.tell(trial, reached)
         times = {"submit_time_s": record.submit_time_s, "end_time_s": record.end_time_s}
         self._rows.append({"job_id": record.job_id, **times, **asdict(chosen), "accuracy": reached})
-        return (self._next(record.end_time_s),) if self._asked < self._spec.trials else ()
 
     def trials(self) -> pd.DataFrame:
         """Return the finished trials by completion, one row each."""

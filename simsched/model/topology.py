@@ -11,6 +11,16 @@ from simsched.model.cluster import Cluster, Level, Node, Uplink, Within
 from simsched.model.placement import Allocation, Site, Tier, consolidated_shape, shape_of
 
 
+class Route(NamedTuple):
+    """A term of `Place.more`: the urgency of a job's communication if jobs share uplinks, 0 being served first.
+
+    `paths` is the path that it takes at each level of the cluster, the lowest first; None: hashed from the job's id.
+    """
+
+    level: int = 0
+    paths: tuple[int, ...] | None = None
+
+
 def consecutive(nodes: int, count: int) -> tuple[tuple[int, ...], ...]:
     """Divide `count` nodes into domains of `nodes` consecutive ones; the last may have fewer."""
     return tuple(tuple(range(at, min(at + nodes, count))) for at in range(0, count, nodes))

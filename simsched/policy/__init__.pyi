@@ -12,6 +12,7 @@ from .decision import (
     Cancel as Cancel,
     Decision as Decision,
     Decline as Decline,
+    Onto as Onto,
     Place as Place,
     Stop as Stop,
     no_decision as no_decision,

@@ -53,8 +53,7 @@ class Traits:
     `needs` are the signals that it always reads; its view lacks all others. `wants` is the physics that it counts on,
     with what it becomes without. A `rigid` policy gives a job exactly the GPUs that it asked for, or none. A
     `type_aware` one weighs GPU types against each other, at least with some parameters; for others each type is a
-    separate pool. No job gets GPUs of two types. With `guaranteed_first` a guaranteed job keeps its full speed on a
-    shared GPU, and the others divide what it leaves; otherwise all divide it by the experiment's model of sharing. One
+    separate pool. No job gets GPUs of two types. One
     that `scales` starts and stops nodes (`Decision.nodes`). One that `forgets` restarts whenever no job is active:
     neither completed jobs nor random draws affect its later decisions, so a trace can be cut there. One that models a
     released scheduler `follows` a version of it, whose switches are `features` with their defaults.
@@ -69,7 +68,6 @@ class Traits:
     wants: Wants = field(default_factory=dict)
     rigid: bool = True
     type_aware: bool = False
-    guaranteed_first: bool = False
     scales: bool = False
     forgets: bool = False
     reads_tenants: bool = False
@@ -81,7 +79,7 @@ class Traits:
 
 
 #: Traits that a class may also set as attributes, as in `rigid = False`.
-_ATTRIBUTES = ("needs", "wants", "rigid", "type_aware", "guaranteed_first", "scales", "forgets")
+_ATTRIBUTES = ("needs", "wants", "rigid", "type_aware", "scales", "forgets")
 
 
 class Policy(Protocol):

@@ -5,38 +5,45 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from simsched.model import Allocation
 from simsched.model.placement import NOTHING
 from simsched.model.plans import Plan
 
+T = TypeVar("T")
+
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Onto:
+    """The job gets exactly the GPUs of another, which holds the same numbers and is not itself placed onto a third."""
+
+    job: str
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """The job holds the GPUs `at`, with further terms than plain GPUs express.
 
-    It may share GPUs with the jobs `beside` it and gets the least shared ones on its nodes; or it gets exactly the GPUs
-    of the job `onto`, which holds the same numbers and is not itself placed onto a third. `restart` places it again
-    even on the same nodes. A job that moves and is not `saved` falls back to its last checkpoint, or to its start
-    without one, and its time limit restarts. `guaranteed` sets whether it is guaranteed (see
-    `Traits.guaranteed_first`); None leaves that unchanged. `plan` is the plan of parallel training that it runs, if it
-    has any (None: its agent picks one); a change of plan is a restart. `uplink_level` is the urgency of its
-    communication if jobs share uplinks, 0 being served first, `uplink_paths` the path that it takes at each level of
-    the cluster, the lowest first; None leaves them unchanged (initially 0, and paths hashed from the job's id).
+    It may share GPUs with the jobs `beside` it and gets the least shared ones on its nodes. `plan` is the plan of
+    parallel training that it runs, if it has any (None: its agent picks one); a change of plan is a restart. `restart`
+    places it again even on the same nodes. A job that moves and is not `saved` falls back to its last checkpoint, or to
+    its start without one, and its time limit restarts. `more` are terms for the physics that understands them: `Onto`,
+    `simsched.model.colocation.Guarantee`, `simsched.model.topology.Route`; others are refused.
     """
 
     at: Allocation
     beside: Collection[str] = ()
-    onto: str | None = None
+    plan: Plan | None = None
     restart: bool = False
     saved: bool = True
-    guaranteed: bool | None = None
-    plan: Plan | None = None
-    uplink_level: int | None = None
-    uplink_paths: tuple[int, ...] | None = None
+    more: tuple[object, ...] = ()
+
+    def term(self, kind: type[T]) -> T | None:
+        """Return the term of a kind, None without one."""
+        return next((one for one in self.more if isinstance(one, kind)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class Decision(NamedTuple):
     `diagnostics` are numbers for the table of decisions. `renew_leases` ends the leases of running jobs at this
     decision and starts new ones.
 
-    >>> Decision({"a": ((0, 4),), "b": Place(((0, 4),), onto="a")}).allocations
+    >>> Decision({"a": ((0, 4),), "b": Place(((0, 4),), more=(Onto("a"),))}).allocations
     {'a': ((0, 4),), 'b': ((0, 4),)}
     """
 

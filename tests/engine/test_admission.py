@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simsched.engine.admission import check_jobs, check_replies
+from simsched.engine.admission import check_jobs
 from simsched.errors import InputError
 from simsched.model import Cluster, JobSpec, Node, NodeGroup, NodeShape
 from simsched.model.shape import Amount
@@ -168,23 +168,3 @@ def test_jobs_come_in_the_order_of_their_submission_each_with_an_id_of_its_own()
     twice = "workload, job 'a'", "its id is used twice", "give each job an id of its own"
     assert faults(fixed("a"), fixed("b"), fixed("a"), fixed("c"), fixed("a")) == [twice, twice]
     assert faults() == [("workload", "there are no jobs", "use a longer trace or a wider window")]
-
-
-def test_replies_are_new_jobs_that_come_now_or_later():
-    def replies(*jobs):
-        try:
-            check_replies(jobs, {"old"}, 35, T4, KNOWN, True)
-        except InputError as error:
-            return [str(one) for one in error.problems]
-        return []
-
-    assert replies() == []
-    assert replies(fixed("b", 40), fixed("a", 35)) == []
-    assert replies(fixed("b", 36), fixed("a", 34), fixed("old", 33)) == [
-        "workload, job 'old': its id is used twice",
-        "workload, job 'old': it is submitted at 33 s, in reply to something that happens at 35 s",
-        "workload, job 'a': it is submitted at 34 s, in reply to something that happens at 35 s",
-    ]
-    assert replies(fixed("b", 36, gpus=9)) == [
-        f"workload, job 'b': it asks for 9 GPUs and can never fit a cluster of 8; {enlarge(8)}"
-    ]

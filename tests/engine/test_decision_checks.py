@@ -18,7 +18,8 @@ from simsched.model.cluster import Level
 from simsched.model.fixed import FixedDuration
 from simsched.model.plans import Plan
 from simsched.model.shape import Amount
-from simsched.policy import CANCEL, Decision, Decline, Place, Stop
+from simsched.model.topology import Route
+from simsched.policy import CANCEL, Decision, Decline, Onto, Place, Stop
 
 #: Two nodes of four t4 with eight cores and 100 MiB each, one of two a100, and one that is down.
 CLUSTER = Cluster((
@@ -70,7 +71,7 @@ def reasons(decision, active, state, *, rigid=False):
         (Decision.change({"b": Place((), restart=True)}), {}),
         (Decision.change({"a": Stop(saved=False), "b": Decline(((0, 1),))}), {"a": (), "b": ((0, 1),)}),
         (Decision.change({"a": CANCEL, "b": CANCEL}), {"a": ()}),
-        (Decision.change({"b": Place(((1, 2),), onto="c"), "a": ((0, 1),)}), {"b": ((1, 2),), "a": ((0, 1),)}),
+        (Decision.change({"b": Place(((1, 2),), more=(Onto("c"),)), "a": ((0, 1),)}), {"b": ((1, 2),), "a": ((0, 1),)}),
     ],
 )
 def test_what_a_decision_changes(decision, changed):
@@ -83,10 +84,10 @@ def test_what_a_decision_changes(decision, changed):
 
 def test_takeovers_come_last_and_share():
     active, _ = world({"a": ((0, 2),), "b": (), "c": ()})
-    places = {"b": Place(((0, 2),), onto="a"), "c": ((1, 2),)}
+    places = {"b": Place(((0, 2),), more=(Onto("a"),)), "c": ((1, 2),)}
     found = changes_of(Decision.change(places), active, "mine", 7)
     assert list(found.gpus) == ["c", "b"]
-    beside = {"b": Place(((0, 2),), onto="a"), "c": Place(((1, 2),), beside=("a",)), "a": Place(((0, 2),))}
+    beside = {"b": Place(((0, 2),), more=(Onto("a"),)), "c": Place(((1, 2),), beside=("a",)), "a": Place(((0, 2),))}
     found = changes_of(Decision.change(beside), active, "mine", 7)
     assert list(found.shared) == ["b", "c"]
 
@@ -208,9 +209,15 @@ def test_paths_that_uplinks_have_not(paths, there):
     levels = (Level("leaf", ((0, 1), (2, 3)), paths=2), Level("spine", ((0, 1, 2, 3),), paths=3))
     active, state = world({"a": ()}, cluster=replace(PLAIN, levels=levels))
     said = f"job 'a' is to take the paths {paths}, and the levels of the cluster have (2, 3)"
-    assert reasons(Decision.change({"a": Place(((0, 2),), uplink_paths=paths)}), active, state) == (
+    assert reasons(Decision.change({"a": Place(((0, 2),), more=(Route(paths=paths),))}), active, state) == (
         [] if there else [said]
     )
+
+
+def test_terms_that_no_physics_understands():
+    active, state = world({"a": ()})
+    said = ["job 'a' is placed with 'fast', and a term is an Onto, a Guarantee or a Route"]
+    assert reasons(Decision.change({"a": Place(((0, 2),), more=("fast",))}), active, state) == said
 
 
 WITH = "job 'b' is to share GPUs with job"
@@ -220,14 +227,14 @@ WITH = "job 'b' is to share GPUs with job"
     ("jobs", "said"),
     [
         ({"b": Place(((0, 2),), beside=("a",))}, []),
-        ({"b": Place(((0, 2),), onto="a")}, []),
-        ({"b": Place(((0, 1),), onto="a")}, ["job 'b': it is to get the GPUs of job 'a', which are others"]),
+        ({"b": Place(((0, 2),), more=(Onto("a"),))}, []),
+        ({"b": Place(((0, 1),), more=(Onto("a"),))}, ["job 'b': it is to get the GPUs of job 'a', which are others"]),
         ({"b": ((0, 3),)}, ["job 'b': node 0 has 2 free GPUs and 0 to share, 3 are wanted"]),
         ({"b": Place(((0, 2),), beside=("c",))}, [f"{WITH} 'c', which does not run"]),
         ({"b": Place(((0, 2),), beside=("ghost",))}, [f"{WITH} 'ghost', which does not run"]),
-        ({"b": Place(((0, 2),), onto="c")}, [f"{WITH} 'c', which does not run"]),
+        ({"b": Place(((0, 2),), more=(Onto("c"),))}, [f"{WITH} 'c', which does not run"]),
         ({"a": Stop(), "b": Place(((0, 2),), beside=("a",))}, [f"{WITH} 'a', which does not run"]),
-        ({"b": Place(((0, 2),), onto="a"), "c": Place(((0, 2),), onto="b")},
+        ({"b": Place(((0, 2),), more=(Onto("a"),)), "c": Place(((0, 2),), more=(Onto("b"),))},
          ["job 'c' is to get the GPUs of job 'b', which is to get those of a third"]),
     ],
 )  # fmt: skip
@@ -239,7 +246,7 @@ def test_gpus_that_cannot_be_shared(jobs, said):
 def test_gpus_are_not_shared_where_that_is_off():
     active, state = world({"a": ((0, 2),), "b": ()})
     said = ["job 'b' is to share GPUs, which engine.sharing.max_jobs does not allow"]
-    assert reasons(Decision.change({"b": Place(((0, 2),), onto="a")}), active, state)[:1] == said
+    assert reasons(Decision.change({"b": Place(((0, 2),), more=(Onto("a"),))}), active, state)[:1] == said
 
 
 def test_plans_that_a_job_does_not_know():

@@ -18,7 +18,7 @@ from simsched.agent.fixed_agent import NoBatchAgent
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, StuckError
 from simsched.engine.fork import copy_of
 from simsched.engine.options import EngineOptions, FailureOptions
-from simsched.engine.records import JobRecord, MemoryRecorder
+from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import Simulation, Terms, simulate
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
@@ -280,24 +280,6 @@ def test_other_decisions_in_a_fork_leave_the_original_alone() -> None:
     assert twin.view.jobs["a"].request is simulation.view.jobs["a"].request
 
 
-class Replies:
-    """Submits another job when the first ends."""
-
-    def __init__(self) -> None:
-        self.left = {"a": [JobSpec("c", 120, 4, duration_s=10)]}
-
-    def __call__(self, record: JobRecord) -> list[JobSpec]:
-        return self.left.pop(record.job_id, [])
-
-
-def test_replies_to_completions_are_forked_with_what_asks_for_them() -> None:
-    simulation = driven(on_finish=Replies(), policy=registry.load("fifo")())
-    at(simulation)
-    twin = simulation.fork()
-    assert finished(twin) == finished(simulation)
-    assert "job_id='c'" in records(twin)
-
-
 def test_what_cannot_be_copied_is_named() -> None:
     class Written(MemoryRecorder):
         def __init__(self) -> None:
@@ -386,9 +368,9 @@ def test_functions_within_others_that_keep_values_are_refused_by_name(make: Call
     place = rf"the function '{make.__name__}.<locals>.\S+' keeps {name}"
     with pytest.raises(EngineError, match=place + "; write it as a class with `__call__`, whose state is in its attr"):
         copy_of({"deep": [make()]}, [])
-    driven(on_finish=make())  # only a fork minds
+    driven(progress=make())  # only a fork minds
     with pytest.raises(EngineError, match=place):
-        driven(on_finish=make()).fork()
+        driven(progress=make()).fork()
 
 
 def test_a_generator_is_refused_by_name() -> None:

@@ -10,10 +10,9 @@ from simsched_policies.queues.tiresias import Tiresias
 
 from simsched.agent.fixed_agent import FixedBatch
 from simsched.engine.options import EngineOptions
-from simsched.engine.records import JobRecord, MemoryRecorder
+from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
-from simsched.model.job import JobSpec
 from simsched.policy import Decision, Policy, View
 from simsched.testing.builders import Applications, run, toy_application
 from tests.scripted import ONE_GPU, Script, fixed, toy
@@ -152,22 +151,6 @@ def test_a_quiet_time_is_skipped() -> None:
     script = Script({10: {"a": ((0, 1),)}, 1_000_010: {"b": ((0, 1),)}})
     records = run(script, [fixed("a", 0, duration_s=5), fixed("b", 1_000_001, duration_s=5)])
     assert len(records.decisions) < 15
-
-
-def test_jobs_that_reply_to_a_completion_arrive_at_their_second_and_the_run_waits_for_them() -> None:
-    def reply(record: JobRecord) -> list[JobSpec]:
-        if record.job_id != "a":
-            return []
-        return [fixed("later", record.end_time_s + 100, duration_s=20), fixed("now", record.end_time_s, duration_s=10)]
-
-    records = MemoryRecorder()
-    options = EngineOptions(restart_delay_s=30)
-    simulate(ONE_GPU, [fixed("a", 5, duration_s=15)], Applications(), Fifo(), options, 0, records, on_finish=reply)
-    assert [(job.job_id, job.submit_time_s, job.end_time_s) for job in records.jobs] == [
-        ("a", 5, 50),
-        ("now", 50, 90),
-        ("later", 150, 200),
-    ]
 
 
 def test_a_policy_is_told_the_age_of_a_job_from_its_submission() -> None:

@@ -26,7 +26,7 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
 from simsched.model.outages import AttemptPlan
 from simsched.model.plans import StepParts
-from simsched.model.topology import site_of
+from simsched.model.topology import Route, site_of
 from simsched.policy import Decision, Place, Policy, Traits, Triggers, Why
 from simsched.policy.signals import COMING_JOBS
 from simsched.testing import builders
@@ -246,7 +246,7 @@ def test_a_batch_waits_for_the_narrowest_uplinks_that_it_crosses(nodes, local_bs
     job = SimpleNamespace(
         request=SimpleNamespace(id="a"),
         site=site_of(cluster, allocation), batch=SimpleNamespace(local_bsz=local_bsz, accum_steps=accum_steps),
-        app=SimpleNamespace(step_time=lambda site, local_bsz: step), gpus=len(nodes), uplink_level=0, uplink_paths=None,
+        app=SimpleNamespace(step_time=lambda site, local_bsz: step), gpus=len(nodes), route=Route(),
         allocation=allocation,
     )  # fmt: skip
     found = flow_of(job, cluster)
@@ -291,7 +291,7 @@ def planned(name, cluster, nodes):
     allocation = tuple((node, 1) for node in nodes)
     return SimpleNamespace(
         request=SimpleNamespace(id=name), site=site_of(cluster, allocation), app=Waits(), batch=None, gpus=len(nodes),
-        uplink_level=0, uplink_paths=None, allocation=allocation, congestion=0.5,
+        route=Route(), allocation=allocation, congestion=0.5,
     )  # fmt: skip
 
 

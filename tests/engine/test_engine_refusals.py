@@ -12,8 +12,6 @@ from simsched_policies.queues.by_key import Fifo
 from simsched.engine.admission import check_jobs
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.options import LEAST_TICK_S, EngineOptions
-from simsched.engine.records import MemoryRecorder
-from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.job import JobSpec
@@ -182,26 +180,3 @@ def test_a_job_is_not_taken_for_right_because_one_like_it_was(wrong: dict[str, A
 def test_options_at_the_edge_of_what_a_cluster_can_have() -> None:
     for tick_s in (0, LEAST_TICK_S, 1):
         assert EngineOptions(restart_delay_s=0, node_start_s=0, initial_nodes=0, tick_s=tick_s).tick_s == tick_s
-
-
-@pytest.mark.parametrize(
-    ("job", "reason"),
-    [
-        (fixed("a", 100), "its id is used twice"),
-        (fixed("b", 34), "it is submitted at 34 s, in reply to something that happens at 35 s"),
-        (fixed("b", 35, gpus=2), "can never fit"),
-    ],
-)
-def test_a_reply_that_could_never_run_is_refused(job: JobSpec, reason: str) -> None:
-    options = EngineOptions(restart_delay_s=30)
-    with pytest.raises(InputError, match=reason):
-        simulate(
-            ONE_GPU,
-            [fixed("a", 0, duration_s=5)],
-            Applications(),
-            Fifo(),
-            options,
-            0,
-            MemoryRecorder(),
-            on_finish=lambda _: [job],
-        )

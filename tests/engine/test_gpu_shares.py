@@ -19,7 +19,7 @@ from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
 from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.job import JobSpec
-from simsched.policy import Decision, Place, Policy
+from simsched.policy import Decision, Onto, Place, Policy
 from simsched.results.reader import read_run
 from simsched.testing.builders import Applications
 
@@ -113,7 +113,7 @@ class Beside(Policy):
     def decide(self, view, rng):
         first, *rest = view.jobs
         beside = () if self._onto else tuple(view.jobs)
-        place = Place(((0, 1),), beside, onto=first if self._onto else None)
+        place = Place(((0, 1),), beside, more=(Onto(first),) if self._onto else ())
         return Decision({first: ((0, 1),), **dict.fromkeys(rest, place)})
 
 

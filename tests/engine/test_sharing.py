@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import MemoryNeed
 from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.colocation import Guarantee
 from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
 from simsched.model.job import JobSpec
@@ -34,6 +35,7 @@ class Plan(Policy):
     steps: Mapping[int, Mapping[str, Allocation]]
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     seen: dict[float, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    terms: ClassVar[tuple[Guarantee, ...]] = ()
 
     @property
     def triggers(self) -> Triggers:
@@ -42,14 +44,15 @@ class Plan(Policy):
     def decide(self, view: View, rng) -> Decision:
         self.seen[view.now_s] = {job.id: job.neighbours for job in view.jobs.values()}
         here = self.steps.get(int(view.now_s), {})
-        start = {job_id: Place(placed, self.beside.get(job_id, ())) for job_id, placed in here.items() if placed}
+        places = {job_id: placed for job_id, placed in here.items() if placed}
+        start = {job_id: Place(at, self.beside.get(job_id, ()), more=self.terms) for job_id, at in places.items()}
         return Decision.change(start, [job_id for job_id, placed in here.items() if not placed])
 
 
 class GuaranteedPlan(Plan):
     """The same, guaranteed jobs first."""
 
-    traits: ClassVar[Traits] = replace(Plan.traits, guaranteed_first=True)
+    terms = (Guarantee(),)
 
 
 def share(policy: Policy, jobs, *, cluster=None, colocation=None, most: int = 2, applications=None, delay_s: int = 0):

@@ -104,7 +104,8 @@ def tuned(seed: int = 1, trials: int = 30, batch_per_gpu: int = 16) -> tuple[Mem
     applications = TrialApplications(Applications(toy_application()))
     cluster, policy = Cluster.uniform(2, 4), Static(4, batch_per_gpu)
     options = EngineOptions(restart_delay_s=30)
-    simulate(cluster, tuner.first(), applications, policy, options, seed, records, on_finish=tuner.on_finish)
+    first = tuner.first()
+    simulate(cluster, first, applications, policy, options, seed, records, processes=tuner.processes(first))
     return records, tuner.trials()
 
 

@@ -11,6 +11,7 @@ from simsched.engine.options import EngineOptions
 from simsched.experiment.cluster import ClusterSpec
 from simsched.model import JobSpec
 from simsched.model.plans import Plan, PlannedJob, StepParts
+from simsched.model.topology import Route
 from simsched.policy import Decision, Place, Policy, Traits, Triggers, registry
 from simsched.testing.builders import run
 
@@ -82,7 +83,7 @@ class Later(Policy):
     def decide(self, view, rng):
         at = {"0": ((0, 1), (1, 1)), "1": ((2, 1), (3, 1))}
         level = int(view.now_s >= self.from_s)
-        return Decision({job: Place(at[job], uplink_level=level if job == "1" else 0) for job in view.jobs})
+        return Decision({job: Place(at[job], more=(Route(level if job == "1" else 0),)) for job in view.jobs})
 
 
 def test_a_level_that_changes_during_a_run_counts_from_then_on():
@@ -147,7 +148,7 @@ def test_paths_that_are_not_there_are_refused():
         traits = Traits()
 
         def decide(self, view, rng):
-            return Decision({job: Place(((0, 1), (1, 1)), uplink_paths=(2,)) for job in view.jobs})
+            return Decision({job: Place(((0, 1), (1, 1)), more=(Route(paths=(2,)),)) for job in view.jobs})
 
     options = EngineOptions(contention=True)
     with pytest.raises(InfeasibleDecisionError, match=r"paths \(2,\), and the levels of the cluster have \(2,\)"):

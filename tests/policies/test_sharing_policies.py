@@ -20,12 +20,13 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import Application, MemoryNeed
 from simsched.model.cluster import Cluster
+from simsched.model.colocation import Guarantee
 from simsched.model.colocation.contract import Colocation, GuaranteedFirst
 from simsched.model.colocation.equal_parts import ConstantSharing
 from simsched.model.colocation.stages import StageInterleaving
 from simsched.model.fixed import StagedJob
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
-from simsched.policy import Decision, Place, Policy, View
+from simsched.policy import Decision, Onto, Place, Policy, View
 from simsched.testing.builders import Applications, fresh_view, toy_application
 from simsched.toolkit.type_pools import GpuMemory
 
@@ -248,7 +249,7 @@ class Scripted(Policy):
 
 
 ON_NODE_0 = {"a": ((0, 1),), "b": ((0, 1),)}
-ONTO_A = Place(((0, 1),), onto="a")
+ONTO_A = Place(((0, 1),), more=(Onto("a"),))
 
 
 def test_onto_puts_a_job_on_the_very_gpus_of_another_where_others_are_free() -> None:
@@ -263,11 +264,13 @@ def test_onto_puts_a_job_on_the_very_gpus_of_another_where_others_are_free() -> 
 
 def test_guaranteed_says_who_is_as_fast_as_if_alone_whatever_was_asked_for() -> None:
     jobs = [job("a", 0, 1), job("b", 0, 1, guaranteed=True)]
-    decision = Decision({"a": Place(((0, 1),), guaranteed=True), "b": Place(((0, 1),), onto="a", guaranteed=False)})
+    decision = Decision(
+        {"a": Place(((0, 1),), more=(Guarantee(True),)), "b": Place(((0, 1),), more=(Onto("a"), Guarantee(False)))}
+    )
     assert ends(run(Scripted(decision), jobs, Cluster.uniform(1, 4), PRIORITY)) == {"a": 100, "b": 150}
     with pytest.raises(InfeasibleDecisionError, match="'nobody' is not active"):
         run(
-            Scripted(Decision({**ON_NODE_0, "nobody": Place((), guaranteed=True)})),
+            Scripted(Decision({**ON_NODE_0, "nobody": Place((), more=(Guarantee(True),))})),
             jobs,
             Cluster.uniform(1, 4),
             PRIORITY,
@@ -285,9 +288,9 @@ def test_restart_places_a_job_again_whose_nodes_stay_the_same() -> None:
 @pytest.mark.parametrize(
     ("decision", "message"),
     [
-        (Decision({"a": ((0, 1),), "b": Place(((1, 1),), onto="a")}), "which are others"),
+        (Decision({"a": ((0, 1),), "b": Place(((1, 1),), more=(Onto("a"),))}), "which are others"),
         (Decision({"b": ONTO_A}), "which does not run"),
-        (Decision({**ON_NODE_0, "b": ONTO_A, "c": Place(((0, 1),), onto="b")}), "those of a third"),
+        (Decision({**ON_NODE_0, "b": ONTO_A, "c": Place(((0, 1),), more=(Onto("b"),))}), "those of a third"),
     ],
 )
 def test_gpus_of_others_that_cannot_be_had(decision: Decision, message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model import Cluster, NodeGroup
-from simsched.policy import REMAINING_WORK, Place
+from simsched.policy import REMAINING_WORK, Onto, Place
 from simsched.policy.signals import TRUE_RATES
 from simsched.testing.builders import FakeView
 from simsched.toolkit.rounds import Grant, keep_places
@@ -98,7 +98,7 @@ def test_a_pair_stays_where_it_is_and_others_are_placed_around_it():
     assert decision.jobs == {"a": ((0, 2),), "b": ((0, 2),), "d": Place(((0, 2),))}
     # On another type both begin anew.
     moved = Allocator().allocate([Grant(("a", "b"), "p100", 2, True)], view)
-    assert moved.jobs == {"a": Place(((4, 2),), restart=True), "b": Place(((4, 2),), onto="a", restart=True)}
+    assert moved.jobs == {"a": Place(((4, 2),), restart=True), "b": Place(((4, 2),), more=(Onto("a"),), restart=True)}
 
 
 def test_of_two_that_part_the_first_keeps_the_gpus():
@@ -116,7 +116,7 @@ def test_jobs_that_come_together_begin_anew_and_the_largest_come_first():
     grants = [Grant(("c",), "v100", 2, True), Grant(("a", "b"), "v100", 4, True), Grant(("d",), "p100", 4, True)]
     assert Allocator().allocate(grants, view).jobs == {
         "a": Place(((0, 4),), restart=True),
-        "b": Place(((0, 4),), onto="a", restart=True),
+        "b": Place(((0, 4),), more=(Onto("a"),), restart=True),
         "d": Place(((4, 4),)),
         "c": Place(((3, 2),)),
     }
@@ -124,7 +124,7 @@ def test_jobs_that_come_together_begin_anew_and_the_largest_come_first():
     trio = seen({"a": ((1, 2),), "b": ((1, 2),), "c": ()}, 2, together="ab")
     assert Allocator().allocate([Grant(("a", "c"), "v100", 2, True)], trio).jobs == {
         "a": Place(((3, 2),), restart=True),
-        "c": Place(((3, 2),), onto="a", restart=True),
+        "c": Place(((3, 2),), more=(Onto("a"),), restart=True),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from simsched.errors import nearest
 from simsched.model import Allocation
 from simsched.model.placement import NOTHING
-from simsched.policy import CANCEL, Action, Decision, Decline, Place, Stop
+from simsched.policy import CANCEL, Action, Decision, Decline, Onto, Place, Stop
 
 VERSION = 1
 
@@ -75,7 +75,8 @@ def _action(job: str, one: Any) -> Allocation | Action:
     if isinstance(one, dict) and "place" in one:
         more = _fields(one, f"jobs.{job}", _PLACED)
         at, beside = _gpus(job, more["place"]), tuple(map(str, more.get("beside", ())))
-        return Place(at, beside, more.get("onto"), more.get("restart", False), more.get("saved", True))
+        terms = () if more.get("onto") is None else (Onto(more["onto"]),)
+        return Place(at, beside, restart=more.get("restart", False), saved=more.get("saved", True), more=terms)
     if isinstance(one, dict) and len(one) == 1:
         [(what, value)] = _fields(one, f"jobs.{job}", _OTHERS).items()
         if what == "decline":

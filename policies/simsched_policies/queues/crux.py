@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Cluster
-from simsched.model.topology import site_of
+from simsched.model.topology import Route, site_of
 from simsched.policy import Decision, JobView, Place, Traits, View
 from simsched.policy.signals import PLANS
 from simsched_policies.queues.by_key import Fifo
@@ -57,7 +57,7 @@ class Crux(Fifo):
         jobs = dict(decision.jobs)
         for job_id, (level, paths) in routes.items():
             if job_id in jobs or known.get(job_id) != (level, paths):
-                jobs[job_id] = Place(held[job_id], uplink_level=level, uplink_paths=paths)
+                jobs[job_id] = Place(held[job_id], more=(Route(level, paths),))
         return decision._replace(jobs=jobs)
 
     def _routed(self, held: dict[JobView, Allocation], cluster: Cluster) -> dict[str, _Route]:

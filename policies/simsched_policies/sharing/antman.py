@@ -4,7 +4,7 @@ Idea: two classes of jobs (Xiao et al., AntMan, OSDI'20, sections 4 and 5). A gu
 guaranteed job holds, and reserves them as they become free; opportunistic jobs on them stay. An opportunistic job
 starts where the GPU is idle, or busy for less than 80 % of the time with a guaranteed job. No job is preempted. The
 engine decides the joint speed of two jobs on a GPU (`engine.sharing`); the guaranteed one gets its full speed and the
-other the rest (`guaranteed_first`), which is the paper's local scheduler.
+other the rest (`Guarantee`), which is the paper's local scheduler.
 
 With tenants, a job that asks for a guarantee has one only within its tenant's own GPUs, and is opportunistic beyond
 them. It is upgraded as soon as enough of the quota is free, in order of submission; a running job stays where it is,
@@ -25,6 +25,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Cluster, gpus_of
+from simsched.model.colocation import Guarantee
 from simsched.model.placement import NOTHING
 from simsched.model.tenants import Tenant
 from simsched.policy import Becomes, Decision, JobView, Place, Policy, Traits, View, Why
@@ -44,7 +45,6 @@ class AntMan(Policy):
     name: ClassVar[str] = "antman"
     traits: ClassVar[Traits] = Traits(
         needs={GPU_BUSY},
-        guaranteed_first=True,
         wants={
             SHARED_GPUS: UNPACKED,
             GUARANTEED_JOBS: Becomes("starts jobs in order of arrival, with backfill", "fifo", {"backfill": True}),
@@ -95,7 +95,10 @@ class AntMan(Policy):
         placed = {job_id: view.jobs[job_id].allocation for job_id in classes} | start
         others = beside if sharing else {}
         return Decision.change(
-            {job_id: Place(at, others.get(job_id, ()), guaranteed=classes.get(job_id)) for job_id, at in placed.items()}
+            {
+                job_id: Place(at, others.get(job_id, ()), more=(Guarantee(classes.get(job_id)),))
+                for job_id, at in placed.items()
+            }
         )
 
     def _tell(self, jobs: Sequence[JobView], view: View) -> None:

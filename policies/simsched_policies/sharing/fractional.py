@@ -20,7 +20,7 @@ import numpy as np
 from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity
 from simsched.model.shape import SLACK, usual_requests
-from simsched.policy import Becomes, Decision, JobView, Place, Policy, Traits, View, Why
+from simsched.policy import Becomes, Decision, JobView, Onto, Place, Policy, Traits, View, Why
 from simsched.policy.physics import GPU_PARTS
 from simsched.toolkit import PLACERS, PlacerName
 
@@ -131,7 +131,9 @@ class Fractional(Policy):
                 break
         for job_id in start:
             del self._waiting[job_id]
-        return Decision.change({**start, **{job_id: Place(start[job_id], onto=host) for job_id, host in onto.items()}})
+        return Decision.change(
+            {**start, **{job_id: Place(start[job_id], more=(Onto(host),)) for job_id, host in onto.items()}}
+        )
 
     def _tell(self, view: View, behind: str) -> None:
         """Return the job at the head as the reason for all jobs behind it."""

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Cluster
-from simsched.policy import Action, Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched.policy import Action, Becomes, Decision, JobView, Onto, Place, Policy, Traits, View
 from simsched.policy.physics import BUSY_GPUS, SHARED_GPUS, UNPACKED
 from simsched.policy.signals import GPU_BUSY
 from simsched.toolkit import GpuMemory, TypePool, type_pools
@@ -76,7 +76,7 @@ class Horus(Policy):
                 if picked is not None:
                     start[job.id] = hosts[job.id] = picked
                 elif host is not None:
-                    start[job.id] = Place(hosts.pop(host), onto=host)
+                    start[job.id] = Place(hosts.pop(host), more=(Onto(host),))
                 if job.id in start:
                     self._expected.started(job, view.now_s)
         return Decision.change(start)

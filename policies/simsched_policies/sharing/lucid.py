@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Cluster
-from simsched.policy import Action, Becomes, Decision, JobView, Place, Policy, Traits, View
+from simsched.policy import Action, Becomes, Decision, JobView, Onto, Place, Policy, Traits, View
 from simsched.policy.physics import BUSY_GPUS, SHARED_GPUS, UNPACKED
 from simsched.policy.signals import GPU_BUSY
 from simsched.toolkit import GpuMemory, TypePool, type_pools
@@ -164,7 +164,7 @@ class Lucid(Policy):
             fitting = (pool.jobs[host] for host in hosts)
             host = next((one for one in fitting if self._may_share(job, one, pool.gpu_type, gpu_time[job.id])), None)
             if host is not None:
-                changes.start[job.id] = Place(hosts.pop(host.id), onto=host.id)
+                changes.start[job.id] = Place(hosts.pop(host.id), more=(Onto(host.id),))
 
     def _hosts(self, pool: TypePool, queue: Iterable[JobView]) -> dict[str, Allocation]:
         """Return the GPUs of jobs that run alone and stay there."""

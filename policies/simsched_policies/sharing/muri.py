@@ -24,7 +24,7 @@ import numpy as np
 from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity
 from simsched.model.colocation import StageInterleaving
-from simsched.policy import REMAINING_WORK, Action, Becomes, Decision, JobView, Place, Policy, Traits, View, Wants
+from simsched.policy import REMAINING_WORK, Action, Becomes, Decision, JobView, Onto, Place, Policy, Traits, View, Wants
 from simsched.policy.physics import SHARED_GPUS, STAGES
 from simsched.policy.signals import STAGE_TIMES
 from simsched.toolkit import TypePool, type_pools
@@ -87,7 +87,7 @@ class _Muri(Policy):
             for group, place, stays in self._places(pool, most):
                 first, *others = (one.view.id for one in group)
                 jobs[first] = place if stays else Place(place, restart=True)
-                jobs |= dict.fromkeys(others, place if stays else Place(place, onto=first, restart=True))
+                jobs |= dict.fromkeys(others, place if stays else Place(place, more=(Onto(first),), restart=True))
         return Decision(jobs)
 
     def _places(self, pool: TypePool, most: int) -> list[tuple[tuple[_Candidate, ...], Allocation, bool]]:

@@ -207,7 +207,8 @@ def _run(
 ) -> Filled:
     tuner = None if task.tuning is None else Tuner(task.tuning, task.seed)
     source = applications if tuner is None else TrialApplications(applications)
-    jobs, reply = (tuple(task.jobs), None) if tuner is None else (tuner.first(), tuner.on_finish)
+    jobs = tuple(task.jobs) if tuner is None else tuner.first()
+    processes = [one.make() for one in task.processes] if tuner is None else tuner.processes(jobs)
     with table_writer(task, temporary) as writer, _original_only():
         used = simulate(
             task.cluster,
@@ -220,9 +221,8 @@ def _run(
             progress=progress,
             agents=agents,
             colocation=colocation_of(task.sharing),
-            on_finish=reply,
             failures=task.failures,
-            processes=[one.make() for one in task.processes],
+            processes=processes,
         )
     if tuner is not None:
         write_trials(temporary, tuner.trials())

@@ -1,4 +1,9 @@
-from .contract import Colocation as Colocation, GuaranteedFirst as GuaranteedFirst, Resident as Resident
+from .contract import (
+    Colocation as Colocation,
+    Guarantee as Guarantee,
+    GuaranteedFirst as GuaranteedFirst,
+    Resident as Resident,
+)
 from .equal_parts import ConstantSharing as ConstantSharing, TimeSlicing as TimeSlicing
 from .pairs import (
     TEMPLATE as TEMPLATE,

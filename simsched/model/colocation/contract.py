@@ -32,6 +32,16 @@ class Colocation(Protocol):
         """Return the speed of each resident as a share of its speed when alone, in the order of the residents."""
 
 
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """A term of `Place.more`: guaranteed jobs come first, see `GuaranteedFirst`; `kept` says whether this one is.
+
+    None leaves that as it was, at first as submitted.
+    """
+
+    kept: bool | None = None
+
+
 @dataclass(frozen=True)
 class GuaranteedFirst:
     """A model in which a guaranteed job runs as if alone, and jobs together achieve what `beneath` says.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from simsched.model import Allocation, Capacity
-from simsched.policy import Action, Decision, Place, View
+from simsched.policy import Action, Decision, Onto, Place, View
 from simsched.toolkit.placers import BEST_FIT
 from simsched.toolkit.rounds.mechanism import Grant
 
@@ -72,7 +72,7 @@ def _shared(grants: Sequence[Grant], view: View) -> dict[str, Allocation | Actio
     for grant in coming:
         at, (first, *others) = _take(free, grant), grant.unit
         jobs[first] = Place(at, restart=bool(others or view.jobs[first].neighbours))
-        jobs |= dict.fromkeys(others, Place(at, onto=first, restart=True))
+        jobs |= dict.fromkeys(others, Place(at, more=(Onto(first),), restart=True))
     return jobs
 
 

@@ -29,6 +29,7 @@ from simsched.policy import (
     Becomes,
     Decision,
     JobView,
+    Onto,
     Place,
     Policy,
     Reasons,
@@ -381,7 +382,8 @@ class Kai(Policy):
             host = next((hosts[device] for device in devices if device in hosts), None)
             same = at == view.jobs[name].allocation
             if devices or not same:
-                start[name] = at if host is None and not same else Place(at, onto=host, restart=same)
+                terms = () if host is None else (Onto(host),)
+                start[name] = Place(at, restart=same, more=terms) if terms or same else at
             hosts.update({device: name for device in devices if device not in hosts})
             if name not in self._held or gpus_of(view.jobs[name].allocation) == 0:
                 self._started_s[name] = view.now_s

@@ -33,7 +33,7 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.errors import input_error
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
-from simsched.policy import Action, Decision, JobView, Place, Policy, Quantum, Traits, View
+from simsched.policy import Action, Decision, JobView, Onto, Place, Policy, Quantum, Traits, View
 from simsched.policy.physics import SHARED_GPUS, UNPACKED
 from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
 from simsched.toolkit import usable_gpus
@@ -128,7 +128,7 @@ class Gandiva(Policy):
             if host in allocations:
                 at = allocations[host]
                 stays = host in view.jobs[guest].neighbours and view.jobs[host].allocation == at
-                jobs[guest] = at if stays else Place(at, onto=host, restart=True)
+                jobs[guest] = at if stays else Place(at, more=(Onto(host),), restart=True)
         waits = len(jobs) < len(view.jobs)
         wake_at_s = self._quantum.end_s(view.now_s) if waits or self._pairs.on_trial or self.grow else None
         return Decision(jobs, wake_at_s=wake_at_s)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from simsched.model import Allocation, Cluster
 from simsched.model.colocation import group_s
-from simsched.policy import INPUT_FILE, JobView, Place, Traits, View
+from simsched.policy import INPUT_FILE, JobView, Onto, Place, Traits, View
 from simsched.policy.signals import NEXT_ARRIVAL
 from simsched.toolkit.grouping import exact_matching, groups as grouping
 from simsched.toolkit.recording import play
@@ -82,7 +82,7 @@ class Muri(Artifact):
         for (first, *others), place in places.items():
             restart = self._placed.get((first, *others)) != place
             jobs[first] = Place(place, restart=restart)
-            jobs |= dict.fromkeys(others, Place(place, onto=first, restart=restart))
+            jobs |= dict.fromkeys(others, Place(place, more=(Onto(first),), restart=restart))
         self._placed = places
         return jobs
 
