@@ -37,10 +37,12 @@ class Stopped(KeyboardInterrupt):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code after a stop, 0 for any other error; a library may have replaced a stop by its own error."""
+    """Return the exit code after the first stop, which a second or a library's own error may replace; 0 without one."""
+    if _ending:
+        return _CODE + _ending[0]
     if isinstance(error, KeyboardInterrupt):
         return _CODE + (error.args[0] if isinstance(error, Stopped) else signal.SIGINT)
-    return _CODE + _ending[0] if _ending else 0
+    return 0
 
 
 def end_at_stops() -> None:

@@ -11,6 +11,9 @@ import click
 
 from simsched.cli.experiment import experiment_argument, overrides_option
 
+#: Characters of the longest bar of the curve.
+_BAR = 40
+
 
 @click.command()
 @experiment_argument
@@ -20,6 +23,8 @@ from simsched.cli.experiment import experiment_argument, overrides_option
 @click.option("--feature", "features", multiple=True, metavar="NAME", help="Weigh this feature instead of the usual"
               " ones. Repeatable.")  # fmt: skip
 @click.option("--seeds", default="101-124", show_default=True, metavar="FIRST-LAST", help="Seeds of the workloads.")
+@click.option("--held-out", default="201-206", show_default=True, metavar="FIRST-LAST", help="Seeds of workloads that"
+              " show after each generation how well unseen ones go.")  # fmt: skip
 @click.option("--generations", type=click.IntRange(min=1), default=12, show_default=True, metavar="N")
 @click.option("--population", type=click.IntRange(min=4), default=24, show_default=True, metavar="N", help="Candidates"
               " per generation.")  # fmt: skip
@@ -33,6 +38,7 @@ def learn(
     path: Path,
     features: tuple[str, ...],
     seeds: str,
+    held_out: str,
     generations: int,
     population: int,
     episodes: int,
@@ -42,8 +48,9 @@ def learn(
     """Learn an order of jobs in simulations of EXPERIMENT, and write it as a policy.
 
     The order follows a weighted sum of features of jobs: requested GPUs, age, attained service, whether it runs, and
-    its application. Training minimises the mean JCT on workloads of the given seeds; evaluate the policy on others. The
-    experiment's policies are ignored. Needs the extra `gym`.
+    its application. Training minimises the mean JCT on workloads of the given seeds; the curve on stderr tells how long
+    jobs take on held-out ones. Evaluate the policy on yet others. The experiment's policies are ignored. Needs the
+    extra `gym`.
     """
     from simsched.errors import input_error
     from simsched.files import write_text
@@ -57,14 +64,17 @@ def learn(
         raise input_error("--out", f"'{path.name}' cannot name a policy", "use small letters and _, as in learnt.py")
     if path.exists() and not force:
         raise input_error(path, "already exists", "give --force to overwrite it, or another --out")
-    ends = re.fullmatch(r"(\d{1,9})-(\d{1,9})", seeds)
-    if ends is None:
-        raise input_error("--seeds", f"is '{seeds}'", "give the first and the last, as in 101-124")
-    search = Evolution(generations, population, episodes, range(int(ends[1]), int(ends[2]) + 1), workers)
+    drawn, unseen = _range("--seeds", seeds), _range("--held-out", held_out)
+    search = Evolution(generations, population, episodes, drawn, workers, unseen)
+    longest = 0.0
 
-    def heard(generation: int, hours: float) -> None:
+    def heard(generation: int, hours: float, held_out_hours: float) -> None:
+        nonlocal longest
+        longest = max(longest, held_out_hours)
+        bar = "#" * round(_BAR * held_out_hours / longest)
         click.echo(
-            f"generation {generation} of {generations}: {hours:.3f} h, the best mean JCT on its own draw of workloads",
+            f"generation {generation:2d} of {generations}: mean JCT {hours:.3f} h at best on its own workloads, "
+            f"{held_out_hours:.3f} h held out {bar}",
             err=True,
         )
 
@@ -72,6 +82,15 @@ def learn(
     write_text(path, policy_text(module.replace("_", "-"), weights, experiment, search))
     kind = "".join(part.capitalize() for part in module.split("_"))
     click.echo(f"{path}: try `simsched run {experiment} -o 'policies=[{{name: \"{path}:{kind}\"}}, {{name: fifo}}]'`")
+
+
+def _range(option: str, seeds: str) -> range:
+    ends = re.fullmatch(r"(\d{1,9})-(\d{1,9})", seeds)
+    if ends is None:
+        from simsched.errors import input_error
+
+        raise input_error(option, f"is '{seeds}'", "give the first and the last, as in 101-124")
+    return range(int(ends[1]), int(ends[2]) + 1)
 
 
 def changes_of(overrides: tuple[str, ...]) -> dict[str, Any]:

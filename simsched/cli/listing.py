@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.output import json_option, print_json, shorten, table
+from simsched.cli.output import json_option, print_json, table
 
 if TYPE_CHECKING:
     from simsched.experiment import PolicyCard
 
 _KINDS = ("policies", "agents", "applications", "traces", "experiments", "metrics", "figures")
+#: The least width of the last column on a terminal.
+_NARROWEST = 40
 _Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 @click.command("list")
-@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("kind", type=click.Choice(_KINDS), metavar="KIND")
 @json_option
 def list_(kind: str, as_json: bool) -> None:
-    """List policies, agents, applications, traces, experiments, metrics or figures."""
+    """List policies, agents, applications, traces, experiments, metrics or figures.
+
+    KIND is one of these words. Nothing is cut: on a terminal long lines wrap, elsewhere each entry is a line.
+    """
     headers, rows = {
         "policies": _policies,
         "agents": _agents,
@@ -32,8 +40,13 @@ def list_(kind: str, as_json: bool) -> None:
     }[kind]()
     if as_json:
         print_json([dict(zip(headers, row, strict=True)) for row in rows])
-    else:
-        click.echo(table(headers, rows, left=len(headers), folded=True))
+        return
+    *names, last = map(list, zip(*rows, strict=True))
+    if sys.stdout.isatty():  # elsewhere a line is an entry, and nothing is cut
+        taken = sum(max(map(len, (header, *column))) + 2 for header, column in zip(headers, names, strict=False))
+        room = max(shutil.get_terminal_size().columns - taken, _NARROWEST)
+        last = ["\n".join(textwrap.wrap(text, room)) for text in last]
+    click.echo(table(headers, list(zip(*names, last, strict=True)), left=len(headers), folded=True))
 
 
 def _policies() -> _Rows:
@@ -48,7 +61,7 @@ def _policies() -> _Rows:
 def _title(card: PolicyCard) -> str:
     """Return the summary of a policy, with the release of the scheduler that it follows, if any."""
     release = f" ({card.follows.partition(' (')[0]})" if card.follows else ""
-    return shorten(_after_name(card.title), 62 - len(release)) + release
+    return _after_name(card.title) + release
 
 
 def _agents() -> _Rows:
@@ -56,9 +69,7 @@ def _agents() -> _Rows:
 
     from simsched.agent import registry
 
-    rows = [
-        (name, shorten((inspect.getdoc(registry.load(name)) or "").split("\n")[0], 110)) for name in registry.names()
-    ]
+    rows = [(name, (inspect.getdoc(registry.load(name)) or "").split("\n")[0]) for name in registry.names()]
     return ("agent", "what it does (agent: {name: ...} of a policy)"), rows
 
 
@@ -67,12 +78,6 @@ def _after_name(title: str) -> str:
     name, colon, rest = title.partition(": ")
     said = rest if colon and len(name) < 30 else title
     return said[:1].upper() + said[1:]
-
-
-def _wrapped(text: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, 52)
 
 
 def _applications() -> _Rows:
@@ -104,15 +109,14 @@ def _experiments() -> _Rows:
 
     rows = []
     for name, path in shipped_experiments().items():
-        description = str(yaml_lines.load(path).data.get("description", ""))
-        rows.append((name, shorten(description, 76)))
+        rows.append((name, " ".join(str(yaml_lines.load(path).data.get("description", "")).split())))
     return ("experiment", "what it shows"), rows
 
 
 def _metrics() -> _Rows:
     from simsched.results import METRICS
 
-    rows = [(metric.name, metric.unit or "-", "\n".join(_wrapped(metric.meaning))) for metric in METRICS.values()]
+    rows = [(metric.name, metric.unit or "-", " ".join(metric.meaning.split())) for metric in METRICS.values()]
     return ("metric", "unit", "meaning"), rows
 
 

@@ -6,13 +6,13 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, TextIO
 
 import click
 
-from simsched.errors import InputError, InputWarning
+from simsched.errors import InputError, InputWarning, nearest
 from simsched.outlets import SafeStream
 from simsched.stops import end_at_stops, exit_code_of, ignore_stops
 from simsched.threads import memory_given_back, one_thread_each
@@ -23,6 +23,7 @@ _RUN_FAILED = 1
 _PIPE_CLOSED = 141
 #: More characters than the first sentence of any help.
 _WHOLE = 1000
+_ARGUMENTS = "simsched.arguments"
 #: The sections of `--help`: each command with its module, which is imported on demand.
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Start": {
@@ -66,6 +67,8 @@ class SimschedGroup(click.Group):
         """Find a command; a former name raises an error that says the new one."""
         if args and args[0] in _RENAMED:
             raise click.UsageError(f"'{args[0]}' is now `simsched {_RENAMED[args[0]]}`.")
+        if args and args[0] not in COMMANDS:
+            raise click.UsageError(_unknown("command", args[0], COMMANDS), ctx)
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -74,6 +77,11 @@ class SimschedGroup(click.Group):
             return None
         module = vars(import_module(f"simsched.cli.{COMMANDS[cmd_name]}"))
         return next(one for one in module.values() if isinstance(one, click.Command) and one.name == cmd_name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before a command; the rest is kept for hints."""
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
 
     def main(self, *args: Any, **how: Any) -> Any:
         """Run a command."""
@@ -93,6 +101,14 @@ class SimschedGroup(click.Group):
                 return super().invoke(ctx)
         except click.MissingParameter as error:  # its list of choices begins with tabs, which names may not hold
             raise click.UsageError(error.format_message().expandtabs(2), error.ctx) from None
+        except click.NoSuchOption as error:
+            raise click.UsageError(_no_option(error, ctx.meta[_ARGUMENTS]), error.ctx) from None
+        except click.BadParameter as error:
+            choices = getattr(getattr(error.param, "type", None), "choices", ())
+            given = next((one for one in ctx.meta[_ARGUMENTS] if f"'{one}'" in error.message), None)
+            if choices and given is not None:
+                raise click.BadParameter(_unknown("choice", given, choices), error.ctx, error.param) from None
+            raise
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (KeyboardInterrupt, Exception) as error:
@@ -106,6 +122,34 @@ class SimschedGroup(click.Group):
             if isinstance(error, click.Abort) or ctx.params.get("debug"):
                 raise
             ctx.exit(_report(error))
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    remedy = nearest(name, known)
+    return f"there is no {kind} '{name}'; {remedy}"
+
+
+def _no_option(error: click.NoSuchOption, given: list[str]) -> str:
+    """Hint at the key of the experiment that an unknown option names, or else at a near option."""
+    name, params = error.option_name, [] if error.ctx is None else error.ctx.command.params
+    key = _key_named(name.lstrip("-").replace("-", "_")) if any(one.name == "overrides" for one in params) else ""
+    if key:
+        after = " ".join(given).partition(name)[2].lstrip("= ").split()
+        value = after[0] if after and after[0][0] != "-" else "VALUE"
+        return f"there is no option '{name}'; it is a key of the experiment: -o {key}={value}"
+    return _unknown("option", name, [one for param in params for one in param.opts if one[:2] == "--"])
+
+
+def _key_named(name: str) -> str:
+    """Return the key of an experiment with a name, at the top or in a section; empty if there is none."""
+    from simsched.experiment import ExperimentSpec
+
+    found = {
+        inner: f"{section}.{inner}"
+        for section, field in reversed(ExperimentSpec.model_fields.items())
+        for inner in getattr(field.annotation, "model_fields", ())
+    }
+    return name if name in ExperimentSpec.model_fields else found.get(name, "")
 
 
 def _printing(usual: Callable[..., None]) -> Callable[..., None]:

@@ -100,9 +100,3 @@ def _print_framed(block: TextTable) -> None:
     for row in block.rows:
         framed.add_row(*map(Text, row))
     Console(file=plain_stream(sys.stdout)).print(framed)
-
-
-def shorten(text: str, width: int = 72) -> str:
-    """Truncate text to its first sentence and a width."""
-    text = " ".join(text.split())
-    return text if len(text) <= width else text[: width - 1].rstrip() + "…"

@@ -92,6 +92,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any], EzPickle):
         features: Sequence[str] = QUEUE_FEATURES,
         cluster_features: Sequence[str] = tuple(CLUSTER_FEATURES),
         window: int = 16,
+        running: int = 0,
         rules: Mapping[str, Mapping[str, float]] = RULES,
         preempt: bool = False,
         placement: PlacerName = "most-free",
@@ -102,9 +103,10 @@ class SchedulingEnv(gymnasium.Env[Observation, Any], EzPickle):
         """Take the workloads of an experiment with `changes` as `sim.run` does, or a function that creates simulations.
 
         Each episode draws one of `seeds`, which select workloads, unless `reset(options={"seed": 7})` names one; it is
-        truncated at `horizon_s` of simulated time. Observations show `features` of waiting jobs and `cluster_features`;
-        an agent receives only the signals that the former and the `rules` read. `placement` chooses the GPUs of a job;
-        if rules preempt, it is `most-free`. Raises `InputError` for invalid arguments.
+        truncated at `horizon_s` of simulated time. Observations show `features` of `window` waiting and of `running`
+        running jobs, and `cluster_features`; an agent receives only the signals that the former and the `rules` read.
+        `placement` chooses the GPUs of a job; if rules preempt, it is `most-free`. Raises `InputError` for invalid
+        arguments.
         """
         rules = {name: dict(weights) for name, weights in rules.items()}
         EzPickle.__init__(self, **{name: value for name, value in locals().items() if name not in _NO_ARGUMENTS})
@@ -130,12 +132,17 @@ class SchedulingEnv(gymnasium.Env[Observation, Any], EzPickle):
         self._placer, self._window = PLACERS[placement], window
         self._reward = REWARDS[reward] if isinstance(reward, str) else reward
         self._times_needed = reward == "slowdown"
-        self._observer = Observer(features, cluster_features, window)
+        self._observer = Observer(features, cluster_features, window, running)
         self._rules = [Score(weights) for weights in rules.values()] if action == "rule" else []
         self.signals: frozenset[Signal] = self._observer.features.needs.union(*(rule.needs for rule in self._rules))
         self.render_mode = render_mode
         self.observation_space: spaces.Space[Observation] = self._observer.space
         self.action_space = self._action_space()
+        #: What an agent sees, by argument, for `simsched.gym.network_text`.
+        self.seen: Mapping[str, Any] = {
+            "features": tuple(features), "cluster_features": tuple(cluster_features), "window": window,
+            "running": running, "placement": placement,
+        }  # fmt: skip
         #: The simulation of the episode, whose tables `sim.results_of` returns once it is complete.
         self.simulation: Simulation | None = None
 

@@ -31,19 +31,24 @@ _ELITE = 0.25
 _FIRST_DEVIATION = 0.5
 #: Added to the deviations of the best, less in each generation, so that the search does not settle too early.
 _EXTRA_DEVIATION = 0.1
+_DIGITS = 3
 
 Weights = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """The search: `generations` generations of `population` weights, each on `episodes` of the workloads of `seeds`."""
+    """The search: `generations` generations of `population` weights, each on `episodes` of the workloads of `seeds`.
+
+    After each generation the mean of the best weights plays the workloads of the seeds `held_out`.
+    """
 
     generations: int = 12
     population: int = 24
     episodes: int = 6
     seeds: Sequence[int] = tuple(range(101, 125))
     workers: int = 1
+    held_out: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         """Reject numbers with which nothing is learnt."""
@@ -54,10 +59,13 @@ class Evolution:
         if len(self.seeds) < self.episodes:
             message = f"are {len(self.seeds)}, fewer than the {self.episodes} episodes of a generation"
             raise input_error("seeds", message, "give more of them, or play fewer")
+        if {*self.seeds} & {*self.held_out}:
+            raise input_error("held_out", "shares seeds with those of the search", "hold other seeds out")
 
 
-#: Receives the generation, counted from 1, and the geometric mean of the mean JCTs of its best weights, in hours.
-Heard = Callable[[int, float], None]
+#: Receives the generation, counted from 1, and geometric means of mean JCTs in hours: of its best weights, and of the
+#: mean of its best on the held-out workloads, NaN without these.
+Heard = Callable[[int, float, float], None]
 
 
 def evolve(
@@ -67,7 +75,7 @@ def evolve(
     features: Sequence[str] = (),
     search: Evolution | None = None,
     seed: int = 1,
-    heard: Heard = lambda generation, hours: None,
+    heard: Heard = lambda generation, hours, held_out_hours: None,
 ) -> dict[str, float]:
     """Learn weights of features from -1 to 1 that finish jobs early, with preemption, on workloads of an experiment.
 
@@ -96,10 +104,11 @@ def evolve(
             games = [(tuple(weights), one) for weights in drawn.tolist() for one in seeds]
             found = np.array(list(each(play, *zip(*games, strict=True)))).reshape(search.population, -1).mean(axis=1)
             best = drawn[np.argsort(found, kind="stable")[: max(int(_ELITE * search.population), 2)]]
-            heard(generation, math.exp(float(found.min())))
             centre = best.mean(axis=0)
+            unseen = [*each(play, [tuple(centre.round(_DIGITS).tolist())] * len(search.held_out), search.held_out)]
+            heard(generation, math.exp(float(found.min())), math.exp(np.mean(unseen)) if unseen else math.nan)
             deviation = best.std(axis=0) + _EXTRA_DEVIATION * (1 - generation / search.generations)
-    return dict(zip(features, (round(weight, 3) for weight in centre.tolist()), strict=True))
+    return dict(zip(features, (round(weight, _DIGITS) for weight in centre.tolist()), strict=True))
 
 
 @lru_cache(maxsize=4)

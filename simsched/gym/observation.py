@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from simsched.errors import input_error, nearest
 from simsched.policy import JobView, View
 from simsched.toolkit.features import Features
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 Array = NDArray[np.float32]
 Observation = dict[str, Array]
@@ -49,36 +51,51 @@ CLUSTER_FEATURES: Mapping[str, Callable[[View, Sequence[JobView], int], float]] 
 class Observer:
     """Shows a view: `queue` has a row per job for the `window` jobs that wait longest, `cluster` a number per feature.
 
-    The first column of `queue` says whether the job fits into the free GPUs; rows without a job are 0.
+    The first column of `queue` says whether the job fits into the free GPUs; rows without a job are 0. With `running`,
+    an array of that name has a row for each of that many running jobs, earliest submissions first, whose first column
+    is 1.
     """
 
-    def __init__(self, queue: Sequence[str], cluster: Sequence[str], window: int) -> None:
+    def __init__(self, queue: Sequence[str], cluster: Sequence[str], window: int, running: int = 0) -> None:
         """Take features by name; raises `InputError` for unknown names."""
-        if not isinstance(window, int) or not 1 <= window <= MOST_SHOWN:
-            raise input_error("window", f"is {window}", f"show a whole number of jobs, from 1 to {MOST_SHOWN}")
+        for name, rows, least in (("window", window, 1), ("running", running, 0)):
+            if not isinstance(rows, int) or not least <= rows <= MOST_SHOWN:
+                remedy = f"show a whole number of jobs, from {least} to {MOST_SHOWN}"
+                raise input_error(name, f"is {rows}", remedy)
         for name in cluster:
             if name not in CLUSTER_FEATURES:
                 message = f"there is no feature '{name}' of the cluster"
                 raise input_error("cluster_features", message, nearest(name, CLUSTER_FEATURES))
         self.features = Features(queue)
-        self._window = window
         self._cluster = [CLUSTER_FEATURES[name] for name in cluster]
-        self.space: spaces.Space[Any] = spaces.Dict(
-            {
-                "queue": spaces.Box(0.0, 1.0, (window, 1 + len(queue)), np.float32),
-                "cluster": spaces.Box(0.0, 1.0, (len(cluster),), np.float32),
-            }
-        )
+        self._rows = {"queue": window} | ({"running": running} if running else {})
+        self.size = len(cluster) + (window + running) * (1 + len(queue))
+
+    @property
+    def space(self) -> spaces.Space[Any]:
+        """The space of the observations."""
+        from gymnasium import spaces  # which a policy that has learnt does not need
+
+        columns = 1 + len(self.features.names)
+        shapes = {name: (rows, columns) for name, rows in self._rows.items()} | {"cluster": (len(self._cluster),)}
+        return spaces.Dict({name: spaces.Box(0.0, 1.0, shape, np.float32) for name, shape in shapes.items()})
 
     def show(self, view: View, waiting: Sequence[JobView], fits: Sequence[bool], gpus: int) -> Observation:
         """Return the observation of a view; `fits` covers the first `window` jobs that wait."""
-        queue = np.zeros((self._window, 1 + len(self.features.names)), np.float32)
-        shown = waiting[: self._window]
+        shown = {"queue": self._table("queue", waiting, fits)}
+        if "running" in self._rows:
+            held = [job for job in view.jobs.values() if job.running][: self._rows["running"]]
+            shown["running"] = self._table("running", held, [True] * len(held))
+        return shown | {"cluster": np.array([of(view, waiting, gpus) for of in self._cluster], np.float32)}
+
+    def _table(self, name: str, jobs: Sequence[JobView], first: Sequence[bool]) -> Array:
+        table = np.zeros((self._rows[name], 1 + len(self.features.names)), np.float32)
+        shown = jobs[: len(table)]
         if shown:
-            queue[: len(shown), 0] = fits
+            table[: len(shown), 0] = first
             logarithms = np.log1p(self.features.numbers(shown))
-            queue[: len(shown), 1:] = np.minimum(logarithms / self.features.most, 1.0)
-        return {"queue": queue, "cluster": np.array([of(view, waiting, gpus) for of in self._cluster], np.float32)}
+            table[: len(shown), 1:] = np.minimum(logarithms / self.features.most, 1.0)
+        return table
 
 
 @dataclass(frozen=True, slots=True)

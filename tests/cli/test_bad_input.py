@@ -111,7 +111,11 @@ def test_an_output_folder_without_permission(simsched, folder):
         (("check", "policy", "fivo"), "did you mean 'fifo'?"),
         (("run", "tiny.yaml", "--workers", "0"), "--workers"),
         (("list", "policy"), "policies"),
-        (("rn",), "No such command"),
+        (("list", "polices"), "there is no choice 'polices'; did you mean 'policies'?"),
+        (("run", "tiny.yaml", "--seeds", "2"), "it is a key of the experiment: -o seeds=2"),
+        (("validate", "tiny.yaml", "--nodes=3"), "it is a key of the experiment: -o cluster.nodes=3"),
+        (("run", "tiny.yaml", "--shard", "2"), "there is no option '--shard'; did you mean '--shards'?"),
+        (("runn",), "there is no command 'runn'; did you mean 'run'?"),
     ],
 )
 def test_commands_refuse_what_is_not_there(simsched, folder, arguments, said):

@@ -1,15 +1,17 @@
 """The command before it does anything: help without heavy imports, former names, an interrupt while it loads."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from simsched.api import progress
 from simsched.cli import entry
 from simsched.cli.main import cli
 
@@ -76,6 +78,34 @@ def test_options_of_another_form_of_a_command_are_refused(arguments, said):
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 2
     assert done.stderr.startswith(f"simsched: {said}")
+
+
+@pytest.mark.parametrize("kind", ["experiments", "metrics", "agents"])
+def test_a_list_cuts_nothing_and_has_a_line_for_each_entry(kind):
+    listed = json.loads(CliRunner().invoke(cli, ["list", kind, "--json"]).stdout)
+    lines = CliRunner().invoke(cli, ["list", kind]).stdout.splitlines()[2:]
+    assert len(lines) == len(listed)
+    for line, one in zip(lines, listed, strict=True):
+        assert line.endswith(list(one.values())[-1])
+        assert "…" not in line
+    assert kind != "experiments" or max(map(len, lines)) > 200
+
+
+def test_progress_says_how_long_the_rest_takes(monkeypatch, capsys):
+    times = iter((0.0, 100.0, 130.0, 4000.0, 4001.0, 4002.0))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+    cell, told = SimpleNamespace(name="fifo"), progress.LineListener()
+    told.began(6, 1)
+    for _ in range(5):
+        told.finished(cell, 1.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "6 cells, 1 of them reused",
+        "[2/6] fifo (1.0 s), about 6 min 40 s left",
+        "[3/6] fifo (1.0 s), about 3 min 15 s left",
+        "[4/6] fifo (1.0 s), about 44 min 27 s left",
+        "[5/6] fifo (1.0 s), about 16 min 41 s left",
+        "[6/6] fifo (1.0 s)",
+    ]
 
 
 class Interrupted(ModuleType):

@@ -1,6 +1,7 @@
 """The environment of Gymnasium: hand-worked episodes, what it refuses, and what a learner makes of it."""
 
 import copy
+import itertools
 import math
 import pickle
 import runpy
@@ -17,7 +18,7 @@ from gymnasium.utils.env_checker import check_env
 
 import simsched as sim
 from simsched.errors import InputError
-from simsched.gym import CLUSTER_FEATURES, Evolution, SchedulingEnv, evolve, policy_text
+from simsched.gym import CLUSTER_FEATURES, Evolution, SchedulingEnv, evolve, network_text, policy_text
 from simsched.policy import REMAINING_WORK, Decision, Policy, Traits
 from simsched.testing import check_policy
 from simsched.toolkit import Score, run_in_order
@@ -45,6 +46,14 @@ def small(**how):
 def played(environment, actions):
     environment.reset()
     return [environment.step(action)[1:4] for action in actions]
+
+
+def jct_h(environment, seed, act):
+    """Play a workload to its end, with `act` from observation and info to action; return the mean JCT in hours."""
+    (shown, info), over = environment.reset(options={"seed": seed}), False
+    while not over:
+        shown, _, over, _, info = environment.step(act((shown, info)))
+    return info["jct_mean_s"] / HOUR
 
 
 @pytest.mark.parametrize(
@@ -166,7 +175,56 @@ def test_observations_show_the_queue_and_the_cluster():
     assert observation["queue"].shape == (3, 2)
 
 
-@pytest.mark.parametrize("how", [{}, {"action": "rule"}, {"action": "weights", "preempt": True}, {"horizon_s": 9000}])
+def test_running_jobs_can_be_seen():
+    environment = SchedulingEnv(made(), window=2, running=2, features=("gpus",))
+    observation, _ = environment.reset()
+    assert observation["running"].tolist() == [[0, 0], [0, 0]]
+    observation, *_ = environment.step(1)  # b runs, and a and c wait
+    gpus = pytest.approx(math.log(5) / math.log(1025))
+    assert observation["running"].tolist() == [[0, 0], [0, 0]]  # at its end, when a and c have a choice
+    environment = SchedulingEnv(made([*JOBS[2:], {**JOBS[2], "id": "d", "submit_time_s": HOUR}]), running=2, window=1)
+    environment.reset()
+    observation, *_ = environment.step(0)  # c holds 2 of 4 GPUs when d comes
+    gpus, age = (math.log(1 + number) / math.log(1 + most) for number, most in ((2, 1024), (HOUR / 2, 30 * 24 * HOUR)))
+    served = math.log(1 + HOUR) / math.log(1 + 30 * 24 * HOUR * 1024)
+    assert observation["running"].tolist() == [pytest.approx([1, gpus, age, served]), [0, 0, 0, 0]]
+    with pytest.raises(InputError, match="running"):
+        small(running=-1)
+
+
+def test_a_network_saved_as_a_policy_starts_the_jobs_that_the_agent_started(tmp_path):
+    chance = np.random.default_rng(2)
+    environment = small(window=4, running=2, features=("gpus", "age_s"))
+    sizes = (environment.observation_space["cluster"].shape[0] + (4 + 2) * 3, 8, 5)
+    layers = [
+        (chance.normal(size=(after, before)).astype(np.float32), chance.normal(size=after).astype(np.float32))
+        for before, after in itertools.pairwise(sizes)
+    ]
+
+    def act(told):
+        shown, info = told
+        numbers = np.concatenate([shown["cluster"], shown["queue"].ravel(), shown["running"].ravel()])
+        hidden = np.maximum(layers[0][0] @ numbers + layers[0][1], 0)
+        mask = info["action_mask"]
+        mask[-1] &= shown["cluster"][list(CLUSTER_FEATURES).index("running")] > 0  # no policy waits where nothing runs
+        return int(np.argmax(np.where(mask, layers[1][0] @ hidden + layers[1][1], -np.inf)))
+
+    hours = jct_h(environment, 3, act)
+    path = tmp_path / "my_net.py"
+    path.write_text(network_text("my-net", layers, environment.seen, "a test"))
+    policy = runpy.run_path(str(path))["MyNet"]
+    assert {str(one) for one in policy.traits.needs} == {"earlier_runs"}
+    changes = {**SMALL, "policies": [f"{path}:MyNet"], "seeds": [3]}
+    result = sim.run("learning/episodes", changes, out=tmp_path, in_process=True)
+    assert result.jobs()["jct_s"].mean() / HOUR == pytest.approx(hours, rel=1e-12)
+    assert not check_policy(policy)
+    with pytest.raises(InputError, match="network: takes 24 numbers and gives 4"):
+        network_text("my-net", [layers[0], (layers[1][0][:4], layers[1][1][:4])], environment.seen, "a test")
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"running": 3}, {"action": "rule"}, {"action": "weights", "preempt": True}, {"horizon_s": 9000}]
+)
 def test_gymnasium_finds_nothing_to_complain_about(how):
     check_env(gymnasium.make("simsched/Scheduling-v0", changes=SMALL, render_mode="ansi", **how).unwrapped)
 
@@ -236,15 +294,19 @@ def test_experiments_whose_seeds_do_not_say_which_jobs_are_refused():
 
 def test_evolution_learns_to_run_short_jobs_first():
     heard = []
-    search = Evolution(generations=3, population=8, episodes=2, seeds=(1, 2, 3))
+    search = Evolution(generations=3, population=8, episodes=2, seeds=(1, 2, 3), held_out=(4, 5))
     weights = evolve(
         "learning/episodes",
         {**SMALL, "cluster.nodes": 2, "workload.max_gpus": 8},
         features=("gpus", "left_s"),
         search=search,
-        heard=lambda generation, hours: heard.append((generation, hours)),
+        heard=lambda *told: heard.append(told),
     )
-    assert [generation for generation, _ in heard] == [1, 2, 3]
+    assert [generation for generation, *_ in heard] == [1, 2, 3]
+    changes = {**SMALL, "cluster.nodes": 2, "workload.max_gpus": 8}
+    environment = SchedulingEnv("learning/episodes", changes, action="weights", preempt=True, features=tuple(weights))
+    hours = [jct_h(environment, seed, lambda _: list(weights.values())) for seed in (4, 5)]
+    assert heard[-1][2] == pytest.approx(math.sqrt(hours[0] * hours[1]))
     assert weights["left_s"] < 0
 
 
@@ -261,7 +323,12 @@ def test_a_learnt_policy_conforms(tmp_path):
 
 @pytest.mark.parametrize(
     ("numbers", "said"),
-    [({"generations": 0}, "generations"), ({"population": 3}, "population"), ({"seeds": (1,), "episodes": 2}, "fewer")],
+    [
+        ({"generations": 0}, "generations"),
+        ({"population": 3}, "population"),
+        ({"seeds": (1,), "episodes": 2}, "fewer"),
+        ({"seeds": (1, 2), "episodes": 2, "held_out": (2, 3)}, "other seeds"),
+    ],
 )
 def test_searches_that_learn_nothing_are_refused(numbers, said):
     with pytest.raises(InputError, match=said):
