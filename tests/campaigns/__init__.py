@@ -1,6 +1,7 @@
 """How much of the long campaigns is played: a cross-section, or with `SIMSCHED_TESTS=whole` all of it.
 
-The modules of this package attack simsched at random; `SIMSCHED_TRIES=N` makes N tries of each attack.
+The modules of this package attack simsched at random; `SIMSCHED_TRIES=N` makes N tries of each attack, and
+`python -m tests.campaigns` writes the table of a campaign.
 """
 
 from __future__ import annotations
