@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from simsched.results import Run
 
 _REFUTED = 1
+_COST_NOTE = (
+    "GPU cost: of jobs that meet their deadlines and change what they hold at steps of the market's series only; "
+    "starts cost the restart, transfers nothing."
+)
 
 
 @click.command()
@@ -32,7 +36,7 @@ _REFUTED = 1
 )
 @json_option
 def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, of: str | None, as_json: bool) -> None:
-    """Show lower bounds on mean JCT, makespan and mean wait for any scheduler, with a proof.
+    """Show lower bounds on mean JCT, makespan, mean wait and spot cost for any scheduler, with a proof.
 
     The bounds hold for every schedule, including clairvoyant ones that move jobs at no cost. For the folder of a run,
     the command compares them with its results and shows how far each policy is at most above the best possible.
@@ -119,16 +123,19 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
     said = dict.fromkeys(f"Left out: {words}." for one in bounds for words in one.relaxed)
     said |= dict.fromkeys(f"No bound for {_place(one)}: {one.refused}." for one in bounds if one.refused)
     known = [one for one in bounds if not one.refused]
+    priced = any(one.gpu_cost is not None for one in known)
     unit = shown_unit("s", (one.makespan_s for one in known))
 
     def time(seconds: float | None) -> str:
         return "-" if seconds is None else f"{seconds * unit.factor:.2f}"
 
     rows = tuple(
-        (_place(one), f"{one.jobs}", time(one.mean_jct_s), time(one.mean_wait_s), time(one.makespan_s)) for one in known
+        (_place(one), f"{one.jobs}", time(one.mean_jct_s), time(one.mean_wait_s), time(one.makespan_s))
+        + (("-" if one.gpu_cost is None else f"{one.gpu_cost:.2f}",) if priced else ())
+        for one in known
     )
-    headers = ("cells", "jobs", *map(unit.title, ("mean JCT", "mean wait", "makespan")))
-    notes = ("No scheduler can do better than these.", *said)
+    headers = ("cells", "jobs", *map(unit.title, ("mean JCT", "mean wait", "makespan")), *["GPU cost ($)"] * priced)
+    notes = ("No scheduler can do better than these.", *said, *[_COST_NOTE] * priced)
     print_table(TextTable(f"{name}: lower bounds", headers, rows, notes, 1))
     if not beside:
         return
@@ -138,13 +145,13 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
             one.policy,
             _place(one.bound),
             time(one.mean_jct_s),
-            *map(_percent, (one.jct, one.wait, one.makespan, one.way)),
+            *map(_percent, (one.jct, one.wait, one.makespan, *[one.gpu_cost] * priced, one.way)),
         )
         for one in beside
     )
     unknown = dict.fromkeys(f"{one.policy}, {_place(one.bound)}: {one.unknown}." for one in beside if one.unknown)
     columns = ("policy", "cell", unit.title("mean JCT"), "above the best possible, at most (%)", "of mean wait (%)",
-               "of makespan (%)", "way from FIFO to the bound (%)")  # fmt: skip
+               "of makespan (%)", *["of GPU cost (%)"] * priced, "way from FIFO to the bound (%)")  # fmt: skip
     print_table(TextTable(f"{name}: largest gap to the best possible", columns, lines, tuple(unknown), 2))
 
 

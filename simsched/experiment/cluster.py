@@ -40,6 +40,9 @@ class GroupSpec(Section):
     available: str | None = Field(
         default=None, min_length=1, description="CSV (time_s, a column a zone; 1 or 0): when spot nodes are to be had"
     )
+    notice: bool = Field(
+        default=True, description="whether jobs can save their progress before the market takes their nodes back"
+    )
     price_per_h: Price | MarketPrices | None = Field(
         default=None,
         description="dollars of a node-hour, or a CSV of them (time_s, a column a zone); with `spot` and `on_demand` "

@@ -29,7 +29,8 @@ def market_of(spec: ClusterSpec, tick_s: float = 0) -> Market | None:
         for spot, price in group.offers():
             nodes = tuple(range(first, first := first + group.nodes))
             available = _series(group.available, group.zone, tick_s, most=1) if spot and group.available else None
-            groups.append(MarketGroup(group.zone, nodes, spot, _priced(price, group.zone, tick_s), available))
+            prices = _priced(price, group.zone, tick_s)
+            groups.append(MarketGroup(group.zone, nodes, spot, prices, available, group.notice))
     return Market(tuple(groups)) if any(group.zone for group in spec.groups or ()) else None
 
 
@@ -85,6 +86,12 @@ def check_horizon(market: Market, jobs: Sequence[JobSpec]) -> None:
 def prices_of(market: Market) -> list[dict[str, Any]]:
     """Return the prices of consecutive nodes as plain data, for a cell's manifest."""
     return [
-        {"nodes": len(one.nodes), "step_s": one.prices.step_s, "values": list(one.prices.values)}
+        {
+            "nodes": len(one.nodes),
+            "zone": one.zone,
+            "spot": one.spot,
+            "step_s": one.prices.step_s,
+            "values": list(one.prices.values),
+        }
         for one in market.groups
     ]

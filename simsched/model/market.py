@@ -31,22 +31,26 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True)
 class MarketGroup:
-    """Nodes of one GPU type in a zone; `available` is 1 where the market offers them (None: always)."""
+    """Nodes of one GPU type in a zone; `available` is 1 where the market offers them (None: always).
+
+    With `notice`, jobs save their progress before the nodes go.
+    """
 
     zone: str
     nodes: Sequence[int]
     spot: bool
     prices: Series
     available: Series | None = None
+    notice: bool = True
 
-    def reclaims(self, *, notice: bool = True) -> list[Outage]:
-        """Return the times between which the market keeps the nodes; with notice, jobs save their progress."""
+    def reclaims(self) -> list[Outage]:
+        """Return the times between which the market keeps the nodes."""
         if self.available is None:
             return []
         step_s, values = self.available.step_s, [*self.available.values]
         edges = [i for i, value in enumerate(values) if i == 0 or value != values[i - 1]] + [len(values)]
         gone = [(step_s * a, step_s * b) for a, b in pairwise(edges) if not values[a]]
-        return [Outage(node, down_s, up_s, RECLAIMED, notice) for down_s, up_s in gone for node in self.nodes]
+        return [Outage(node, down_s, up_s, RECLAIMED, self.notice) for down_s, up_s in gone for node in self.nodes]
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,9 @@ class Market:
         """Return what users see at a second."""
         return tuple(Offer(one.zone, one.nodes, one.spot, one.prices.at(now_s)) for one in self.groups)
 
-    def outages(self, *, notice: bool = True) -> tuple[Outage, ...]:
+    def outages(self) -> tuple[Outage, ...]:
         """Return all times for which nodes are reclaimed."""
-        return tuple(outage for group in self.groups for outage in group.reclaims(notice=notice))
+        return tuple(outage for group in self.groups for outage in group.reclaims())
 
 
 def region_of(zone: str) -> str:

@@ -16,7 +16,7 @@ from simsched.documents import yaml_lines, yaml_text
 from simsched.errors import InputError, input_error
 from simsched.experiment import Grid, GridCell, Task, key_of
 from simsched.experiment.running import Store, make_cell, prepare_grid
-from simsched.operators.relaxed import FITTED, Relaxed, refuse_processes, relaxed
+from simsched.operators.relaxed import FITTED, Relaxed, least_gpu_cost, refuse_processes, relaxed
 from simsched.results import Cell, Run, read_json
 from simsched.results.integrity import SUMMARY_FILE, seal
 from simsched.results.stored import summary_definition
@@ -37,7 +37,8 @@ _FILE = "bound.json"
 class Bound:
     """Lower bounds on any schedule of a cell's jobs, in seconds.
 
-    `mean_wait_s` is None if waits have no separate bound. `relaxed` names the physics left out, and `refused` says why
+    `mean_wait_s` is None if waits have no separate bound. `gpu_cost` bounds the dollars of schedules that meet all
+    deadlines, None if nothing does. `relaxed` names the physics left out, and `refused` says why
     there is no bound. `problems_of` checks the `certificate`, whose times are in units of `unit_s` seconds.
     """
 
@@ -49,6 +50,7 @@ class Bound:
     mean_jct_s: float = 0.0
     makespan_s: float = 0.0
     mean_wait_s: float | None = None
+    gpu_cost: float | None = None
     unit_s: float = 1.0
     jobs_hash: str = ""
     relaxed: tuple[str, ...] = ()
@@ -69,6 +71,7 @@ class Distance:
     jct: float | None = None
     makespan: float | None = None
     wait: float | None = None
+    gpu_cost: float | None = None
     way: float | None = None
     unknown: str = ""
 
@@ -129,11 +132,21 @@ def _problem_of(
             if what not in known:
                 known[what] = _cells(cell.task)
             problems = [problem_of(claim, one) for one in known[what]] or ["nothing bounds its cell"]
-            problem = "" if "" in problems else problems[-1]
+            problem = ("" if "" in problems else problems[-1]) or _cost_problem(claim.get("gpu_cost"), cell.task)
             if not problem:
                 break
         if problem:
             return f"{label}: {problem}"
+    return ""
+
+
+def _cost_problem(claimed: object, task: Task) -> str:
+    """Return what is wrong with a claimed least cost, which is searched for again."""
+    if claimed is None:
+        return ""
+    least = least_gpu_cost(task)
+    if least is None or not isinstance(claimed, float) or not 0 <= claimed <= least:
+        return f"its least cost is {'not bounded' if least is None else least}, not {claimed}"
     return ""
 
 
@@ -207,12 +220,14 @@ def _solve(task: Task) -> dict[str, Any]:
         return {"refused": "; ".join(f"{one.where} {one.message}" for one in error.problems), "jobs": len(task.jobs)}
     way, found = max(((way, lower_bound(way.jobs)) for way in ways), key=lambda pair: _flow_s(*pair))
     flow_s, cell = _flow_s(way, found), way.cell(_jobs_hash(task))
+    cost = least_gpu_cost(task)
     wait_s = None if way.served_s is None else max(Fraction(0), flow_s - Fraction(way.served_s)) / way.count
     return {
         "jobs": way.count,
         "mean_jct_s": _rounded_down(flow_s / way.count),
         "makespan_s": _rounded_down(Fraction(found.makespan, cell["ticks_per_s"])),
         "mean_wait_s": None if wait_s is None else _rounded_down(wait_s),
+        "gpu_cost": cost,
         "unit_s": way.unit_s,
         "jobs_hash": cell["jobs_hash"],
         "relaxed": way.said,
@@ -252,7 +267,10 @@ def _physics_only(experiment: Mapping[str, Any]) -> dict[str, Any]:
     rows = [dict(row, agent=None) for row in experiment["policies"]]
     for row in (row for row in rows if ":" in row["name"]):
         row |= {"label": row["label"] or row["name"], "name": _FIRST_COME, "params": {}}
-    return {key: value for key, value in experiment.items() if key not in _RESULTS_ONLY} | {"policies": rows}
+    kept = {key: value for key, value in experiment.items() if key not in _RESULTS_ONLY} | {"policies": rows}
+    if kept["cluster"].get("groups"):
+        kept["cluster"] = {k: v for k, v in kept["cluster"].items() if k not in ("nodes", "gpus_per_node", "gpu_type")}
+    return kept
 
 
 def distances(run: Run, bounds: Sequence[Bound]) -> list[Distance]:
@@ -289,7 +307,12 @@ def _distance(cell: Cell, bound: Bound) -> Distance:
         jct=_above(mean_s, bound.mean_jct_s),
         makespan=_above(float(jobs["end_time_s"].max()), bound.makespan_s),
         wait=_above(wait_s, bound.mean_wait_s),
+        gpu_cost=None if cell.summary.get("deadlines_missed") else _above(_cost(cell), bound.gpu_cost),
     )
+
+
+def _cost(cell: Cell) -> float:
+    return cell.summary.get("gpu_cost", 0.0)
 
 
 def _above(value: float, least: float | None) -> float | None:

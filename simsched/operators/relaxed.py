@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from typing import Any
 
+import numpy as np
+
 from simsched.applications import catalogue, with_speeds
-from simsched.bounds import RelaxedJobs, Speeds, relaxed_jobs
+from simsched.bounds import RelaxedJobs, Speeds, least_cost, relaxed_jobs
 from simsched.errors import input_error
 from simsched.experiment import SharingSpec, Task
 from simsched.experiment.physics import colocation_of
@@ -26,6 +28,7 @@ from simsched.operators.fitted_speeds import TrainedApplication, fitted_speeds
 _PARTS = 1000
 #: Unit of times in seconds, if they are not whole.
 _FINE_S = 1e-3
+_HOUR_S = 3600
 #: Above the first number of GPUs, numbers up to the second's ratio are grouped at the speed of the largest.
 _EACH_COUNT, _RATIO = 8, 1.25
 
@@ -130,6 +133,42 @@ def relaxed(task: Task, *, on_one_gpu: bool = False) -> Relaxed:
         served_s=served_s if steady and not elastic else None,
         said=(_ALWAYS, *(words for words, holds in told.items() if holds)),
     )
+
+
+def least_gpu_cost(task: Task) -> float | None:
+    """Return the least dollars for which all jobs of a task can meet their deadlines on its market, each alone.
+
+    Jobs start, move and stop at whole steps of the market's series from their submission. None if there is no market,
+    or a job has no deadline, no fixed duration and GPUs, no submission at such a step, or no way to meet its deadline.
+    """
+    market = None if task.failures is None else task.failures.market
+    steps = (
+        set()
+        if market is None
+        else {
+            one.step_s
+            for group in market.groups
+            for one in (group.prices, group.available)
+            if one is not None and one.source
+        }
+    )
+    if market is None or len(steps) != 1:
+        return None
+    (step_s,), total = steps, 0.0
+    source, sizes = catalogue(task.applications), [node.gpus for node in task.cluster.nodes]
+    for job in task.jobs:
+        app = source.for_job(job.request, job.truth)
+        fixed = isinstance(app, FixedDuration) and app.only_gpus is not None
+        if job.deadline_s is None or not fixed or job.submit_time_s % step_s:
+            return None
+        times = [job.submit_time_s + tick * step_s for tick in range(floor(job.deadline_s / step_s))]
+        prices = [
+            [group.prices.at(s) / sizes[group.nodes[0]] if group.available is None or group.available.at(s) else np.inf
+             for s in times] for group in market.groups
+        ]  # fmt: skip
+        work_s = app.epoch_end(0) - task.engine.tick_s / 2
+        total += job.num_gpus / _HOUR_S * least_cost(work_s, task.engine.restart_delay_s, step_s, np.array(prices))
+    return total if isfinite(total) else None
 
 
 def _envelope(points: _Points, share: float, worth: Mapping[str, float], fastest: Sequence[float]) -> Speeds:

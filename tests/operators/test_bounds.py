@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,16 @@ import pytest
 from click.testing import CliRunner
 
 from simsched.api import simulate
-from simsched.bounds import Certificate, RelaxedJobs, Speeds, digest_of, lower_bound, problem_of, relaxed_jobs
+from simsched.bounds import (
+    Certificate,
+    RelaxedJobs,
+    Speeds,
+    digest_of,
+    least_cost,
+    lower_bound,
+    problem_of,
+    relaxed_jobs,
+)
 from simsched.bounds.check import proved
 from simsched.cli.main import cli
 from simsched.errors import InputError
@@ -332,3 +341,29 @@ def test_what_nothing_bounds_is_refused_with_the_reason(experiment: Path) -> Non
     assert failing.exit_code == 0, failing.output
     (one,) = json.loads(failing.stdout)["bounds"]
     assert "failing changes how long a job runs" in one["refused"]
+
+
+def paid(kinds: Sequence[int], work_s: float, restart_s: float, prices: np.ndarray) -> float:
+    """Walk through ticks of 10 s, each with the kind of node that is held (-1: none); infinite if the job is late."""
+    cost, held, rest_s = 0.0, -1, 0.0
+    for tick, kind in enumerate(kinds):
+        rest_s = restart_s if kind != held else rest_s
+        held = kind
+        if kind < 0:
+            continue
+        until_s = min(10.0, rest_s + work_s)
+        cost += prices[kind, tick] * until_s
+        work_s -= max(until_s - rest_s, 0)
+        rest_s = max(rest_s - 10, 0)
+        if work_s <= 0:
+            return cost
+    return float("inf")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_cost_is_that_of_the_cheapest_choice_for_each_tick(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    prices = np.where(rng.random((2, 6)) < 0.7, rng.integers(1, 5, (2, 6)), np.inf).astype(float)
+    work_s, restart_s = float(rng.integers(5, 40)), float(rng.integers(0, 16))
+    best = min(paid(kinds, work_s, restart_s, prices) for kinds in product((-1, 0, 1), repeat=6))
+    assert least_cost(work_s, restart_s, 10, prices) == pytest.approx(best)

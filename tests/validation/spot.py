@@ -115,28 +115,21 @@ def billed(recorder, offered, made, policy, row):
 def replay(path, folder, only=()):
     """Return the rows of a file with their costs replayed; NaN for policies that are not shipped."""
     rows = pd.read_csv(path)
-    if only:
-        rows = rows[rows["policy"].isin(only)]
+    rows = rows[rows["policy"].isin(only)] if only else rows
     published = rows["cost_rerun"].fillna(rows["cost"]) if "cost_rerun" in rows else rows["cost"]
-    ours, single = [], {}
+    costs, single = {}, defaultdict(dict)
     for row in rows.itertuples():
-        names = row.zones.split()
-        if row.policy in POLICIES and (not only or row.policy in only):
-            chosen = [row.zone] if row.policy == "up" else names
-            ours.append(cost(folder, row, row.policy, chosen))
+        if row.policy in POLICIES:
+            names = [row.zone] if row.policy == "up" else row.zones.split()
+            costs[row.Index] = cost(folder, row, row.policy, names)
             if row.policy == "up":
-                single.setdefault((row.zones, row.ratio, row.checkpoint_gb, row.zone), []).append(ours[-1])
-        else:
-            ours.append(float("nan"))
-    rows = rows.assign(published=published, ours=ours)
+                single[row.ratio, row.checkpoint_gb, row.zone][row.start_tick] = costs[row.Index]
     for row in rows.itertuples():
         if row.policy in OVER_ZONES:
-            means = [
-                sum(c) / len(c) for key, c in single.items() if key[:3] == (row.zones, row.ratio, row.checkpoint_gb)
-            ]
-            if means:
-                rows.loc[row.Index, "ours"] = OVER_ZONES[row.policy](means)
-    return rows
+            alone = [single[row.ratio, row.checkpoint_gb, zone].values() for zone in row.zones.split()]
+            if all(alone):
+                costs[row.Index] = OVER_ZONES[row.policy]([sum(found) / len(found) for found in alone])
+    return rows.assign(published=published, ours=pd.Series(costs, dtype=float))
 
 
 def main(arguments):
@@ -148,7 +141,11 @@ def main(arguments):
     given = parser.parse_args(arguments)
     read = different = 0
     for path in given.costs:
-        rows = replay(path, given.data, given.only)
+        try:
+            rows = replay(path, given.data, given.only)
+        except (OSError, KeyError, AttributeError, ValueError) as error:
+            sys.stderr.write(f"{path}: cannot be replayed with {given.data}: {type(error).__name__}: {error}\n")
+            return 2
         left_out = rows[rows["ours"].isna()]
         rows = rows[rows["ours"].notna()]
         off = (rows["ours"] - rows["published"]).abs()

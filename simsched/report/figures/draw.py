@@ -13,7 +13,7 @@ from simsched.report.figures.bars import bar_data, metric_bars, tenant_figures
 from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
 from simsched.report.figures.history import history_figures
-from simsched.report.figures.job_lives import LIFE_COLUMNS, job_timeline
+from simsched.report.figures.job_lives import LIFE_COLUMNS, ZONE_COLUMNS, job_timeline, zones_timeline
 from simsched.report.figures.occupancy import occupancy, queue_figures, queue_over_time
 from simsched.report.figures.output import save
 from simsched.report.figures.over_time import (
@@ -66,6 +66,7 @@ _NAMING = ("policy", "panel")
 Plan = Callable[[], Drawn]
 _BARS = ("jct_mean_s", "makespan_s")
 _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
+_SWEPT_ON_MARKET = ("gpu_cost", "deadlines_missed", "jct_mean_s")
 
 
 def draw_run(
@@ -95,6 +96,7 @@ FIGURES = MappingProxyType(
         "occupancy": "nodes down, time across: which job held which GPUs, and nodes out of use (first seed)",
         "queue-over-time": "waiting jobs over time, by tenant (first seed)",
         "job-timeline": "GPUs, batch size and efficiency of the largest job",
+        "zones": "what the largest job held in each zone of a market, when spot nodes were to be had, and prices",
         "nodes-over-time": "nodes rented or up, if they vary",
         "trials": "hyper-parameter tuning as it proceeds",
         "sweep-KEY": "metrics against the values of a swept key",
@@ -160,6 +162,7 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
     if len(rows) <= MOST_ROWS:
         yield from _row_plans(run, rows, metrics)
     yield from _point_plans(run, rows)
+    yield from _zones_plan(run, rows)
     styles = looks(run.shown_policies)
     swept = [key for key in run.swept if key not in replicate_over]
     short = short_keys(swept)
@@ -351,8 +354,7 @@ def _total_gpus(cells: Sequence[Cell]) -> int | None:
 def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
     """Draw the job with the most GPU time under the first policy and seed, under each policy that ran it."""
     first = rows[0].cells[0]
-    jobs = first.table("jobs", ["job_id", "attained_gpu_s"])
-    job_id = str(jobs["job_id"].iloc[int(jobs["attained_gpu_s"].to_numpy().argmax())])
+    job_id = _largest(first)
     lives = {}
     for row in rows[:_MOST_LIVES]:
         cell = next((c for c in row.cells if (c.seed, c.point) == (first.seed, first.point)), None)
@@ -363,6 +365,33 @@ def _timeline(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Draw
     return job_timeline(lives, job_id, title=title, styles=styles)
 
 
+def _largest(cell: Cell) -> str:
+    jobs = cell.table("jobs", ["job_id", "attained_gpu_s"])
+    return str(jobs["job_id"].iloc[int(jobs["attained_gpu_s"].to_numpy().argmax())])
+
+
+def _zones_plan(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
+    """Find the picture of one job over the zones of a market, at the middle point of a sweep."""
+    points = list({str(row.point): row.point for row in rows}.values())
+    cells = {row.shown_policy: row.cells[0] for row in rows if row.point == points[len(points) // 2]}
+    market = next(iter(cells.values())).manifest.get("market", ())
+    if market and all(one.has("allocations") and one.summary.get("finished_jobs") for one in cells.values()):
+        job_id = _largest(next(iter(cells.values())))
+        tables = {name: one.table("allocations", ZONE_COLUMNS) for name, one in cells.items()}
+        title = f"{run.name}: job {job_id} over the zones"
+        yield (
+            "zones",
+            partial(
+                zones_timeline,
+                tables,
+                market,
+                next(iter(cells.values())).outages,
+                job_id,
+                title=row_name(title, points[len(points) // 2]),
+            ),
+        )
+
+
 def _sweep(run: Run, rows: Sequence[Row], key: str, styles: Mapping[str, Look], metrics: Sequence[str]) -> Drawn:
-    data = sweep_data(rows, key, metrics or _SWEPT)
+    data = sweep_data(rows, key, metrics or (_SWEPT_ON_MARKET if run.cells[0].manifest.get("market") else _SWEPT))
     return sweep_lines(data, key, title=f"{run.name}: sweep of {axis_title(key)}", styles=styles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -113,6 +114,79 @@ def _shade_restarts(axes: Axes, data: pd.DataFrame, factor: float) -> None:
     restarts = data.loc[data["restarting"], ["start_s", "end_s"]].to_numpy(dtype=float)
     for start, end in restarts * factor:
         axes.axvspan(start, end, color="#999999", alpha=0.35, linewidth=0.5)
+
+
+#: The columns of `allocations` that a picture of zones needs.
+ZONE_COLUMNS = ("job_id", "start_s", "end_s", "placement")
+
+
+def zones_timeline(
+    tables: Mapping[str, pd.DataFrame],
+    market: Sequence[Mapping[str, Any]],
+    outages: pd.DataFrame,
+    job_id: str,
+    *,
+    title: str,
+) -> Drawn:
+    """Draw what a job held in each zone under each policy, when spot nodes were to be had there, and their prices.
+
+    `market` is that of a manifest. Data: `policy` (empty for the market), `zone`, `what` (`available`, `spot price`,
+    `spot` or `on demand`), `start_s, end_s, value`; a value is a price, or 1.
+    """
+    data = _zones_data(tables, market, outages, job_id)
+    zones = list(dict.fromkeys(one["zone"] for one in market))
+    unit = time_unit(float(data.loc[data["policy"] != "", "end_s"].max()))
+    colours = {"available": "#cccccc", "spot": PALETTE[0], "on demand": PALETTE[1]}
+    with styled():
+        caption = "Grey: spot nodes are to be had. Blue: the job holds them. Orange: it runs on demand."
+        figure = new_figure(7.2, 1.6 + (0.35 + 0.16 * len(zones)) * len(tables), title, caption)
+        heights = [*[0.35 + 0.16 * len(zones)] * len(tables), 1.2]
+        *panels, bottom = figure.subplots(len(tables) + 1, 1, sharex=True, gridspec_kw={"height_ratios": heights})
+        for policy, axes in zip(tables, panels, strict=True):
+            for what, colour in colours.items():
+                part = data[(data["what"] == what) & data["policy"].isin([policy, ""])]
+                places = part["zone"].map(zones.index)
+                height, spans = 0.8 if what == "available" else 0.4, (part["end_s"] - part["start_s"]) * unit.factor
+                axes.barh(places, spans, height, left=part["start_s"] * unit.factor, color=colour, linewidth=0)
+            axes.set_yticks(range(len(zones)), zones)
+            axes.invert_yaxis()
+            axes.set_title(policy)
+            axes.grid(visible=False, axis="y")
+        for place, zone in enumerate(zones):
+            part = data[(data["what"] == "spot price") & (data["zone"] == zone)]
+            times = [*part["start_s"] * unit.factor, *part["end_s"].tail(1) * unit.factor]
+            look: dict[str, Any] = {"baseline": None, "color": PALETTE[place % len(PALETTE)], "label": zone}
+            bottom.stairs(part["value"], times, **look)
+        end = float(data.loc[data["policy"] != "", "end_s"].max()) * unit.factor
+        bottom.set(xlim=(0, end), ylim=(0, None), ylabel="spot price\n($/h)", xlabel=unit.title("time"))
+        bottom.legend(loc="lower right", ncols=len(zones))
+    return figure, data
+
+
+def _zones_data(
+    tables: Mapping[str, pd.DataFrame], market: Sequence[Mapping[str, Any]], outages: pd.DataFrame, job_id: str
+) -> pd.DataFrame:
+    own = {policy: table[table["job_id"] == job_id] for policy, table in tables.items()}
+    last_s = max(float(table["end_s"].max()) for table in own.values())
+    group_of = [one for one in market for _ in range(one["nodes"])]
+    rows: list[tuple[str, str, str, float, float, float]] = []
+    first = 0
+    for one in market:
+        if one["spot"]:
+            gone = outages[outages["node"] == first].sort_values("start_s")
+            starts, ends = [0.0, *gone["end_s"]], [*gone["start_s"], last_s]
+            rows += [("", one["zone"], "available", a, min(b, last_s), 1.0) for a, b in zip(starts, ends, strict=True)
+                     if a < min(b, last_s)]  # fmt: skip
+            step_s, prices = float(one["step_s"]), [float(price) for price in one["values"]]
+            edges = [place * step_s for place in range(len(prices))]
+            ends = [*edges[1:], max(last_s, edges[-1] + step_s)]
+            rows += [("", one["zone"], "spot price", *row) for row in zip(edges, ends, prices, strict=True)]
+        first += one["nodes"]
+    for policy, table in own.items():
+        for start_s, end_s, placement in table[["start_s", "end_s", "placement"]].itertuples(index=False):
+            group = group_of[int(str(placement).partition(":")[0])]
+            rows.append((policy, group["zone"], "spot" if group["spot"] else "on demand", start_s, end_s, 1.0))
+    return pd.DataFrame(rows, columns=["policy", "zone", "what", "start_s", "end_s", "value"])
 
 
 #: The required columns of `jobs`; those of `allocations` are `LIFE_COLUMNS`.
