@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +19,17 @@ _LEAST_HEADER = 9
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table ready for display; the first `text_columns` columns are text, the others numbers."""
+    """A table ready for display; the first `text_columns` columns are text, the others numbers.
+
+    `best` are the cells, as row and column, that a table for a paper sets in bold.
+    """
 
     title: str
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     text_columns: int = 1
+    best: frozenset[tuple[int, int]] = frozenset()
 
     def text(self, *, folded: bool = False) -> str:
         """Align the columns for a terminal or a pipe, numbers to the right, without title and notes.
@@ -62,14 +67,39 @@ class TextTable:
         return "\n".join([*lines, *notes]) + "\n"
 
     def latex(self) -> str:
-        """Format the table for LaTeX with the package booktabs, numbers aligned right, notes as comments."""
+        """Format the table for LaTeX with the package booktabs, numbers aligned right and the best in bold.
+
+        The caption is the title, the first note and what brackets mean, the label `tab:` and the title; the other notes
+        are comments.
+        """
+        told = [note for place, note in enumerate(self.notes) if not place or note.startswith("In ")]
         columns = "l" * self.text_columns + "r" * (len(self.headers) - self.text_columns)
-        head, *rows = (" & ".join(map(latex_text, cells)) + r" \\" for cells in (self.headers, *self.rows))
-        lines = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", head, "\\midrule", *rows]
-        return (
-            "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *(f"% {one_line(note)}" for note in self.notes)])
-            + "\n"
+        caption = " ".join([f"{self.title}.", *told, *(["Best in bold."] if self.best else [])])
+        label = re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        rows = [[self._latex_cell(row, column) for column in range(len(self.headers))] for row in range(len(self.rows))]
+        head, *lines = (" & ".join(cells) + r" \\" for cells in (map(latex_text, self.headers), *rows))
+        return "\n".join(
+            (
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{latex_text(caption)}}}",
+                rf"\label{{tab:{label}}}",
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                head,
+                r"\midrule",
+                *lines,
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+                *(f"% {one_line(note)}" for note in self.notes if note not in told),
+                "",
+            )
         )
+
+    def _latex_cell(self, row: int, column: int) -> str:
+        text = latex_text(self.rows[row][column])
+        return rf"\textbf{{{text}}}" if (row, column) in self.best else text
 
     def pivoted(self) -> TextTable:
         """Pivot a table of many rows by its last swept key: a column for each value, a line for each metric and policy.
@@ -80,16 +110,19 @@ class TextTable:
         values = [value for value in dict.fromkeys(row[key] for row in self.rows) if value]
         if key < 1 or len(self.rows) <= _MOST_ROWS or len(values) < 2:
             return self
-        lines = []
+        lines: list[tuple[str, ...]] = []
+        best = set()
         for column in range(self.text_columns, len(self.headers)):
-            groups: dict[tuple[str, ...], dict[str, str]] = {}
-            for row in self.rows:
-                groups.setdefault(row[:key], {})[row[key]] = row[column]
-            for names, cells in groups.items():
-                shown = (cells.get(value, cells.get("", "-")) for value in values)
+            groups: dict[tuple[str, ...], dict[str, int]] = {}
+            for place, row in enumerate(self.rows):
+                groups.setdefault(row[:key], {})[row[key]] = place
+            for names, places in groups.items():
+                of_values = [places.get(value, places.get("")) for value in values]
+                best |= {(len(lines), 1 + key + i) for i, place in enumerate(of_values) if (place, column) in self.best}
+                shown = ("-" if place is None else self.rows[place][column] for place in of_values)
                 lines.append((self.headers[column], *names, *shown))
         headers = ("metric", *self.headers[:key], *(f"{self.headers[key]} {value}" for value in values))
-        return replace(self, headers=headers, rows=tuple(lines), text_columns=1 + key)
+        return replace(self, headers=headers, rows=tuple(lines), text_columns=1 + key, best=frozenset(best))
 
 
 def csv_text(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

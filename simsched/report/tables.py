@@ -48,7 +48,26 @@ def comparison_table(
     if run is not None:
         lines += _failed_lines(run, len(swept), len(readings))
         notes += _run_notes(run)
-    return TextTable(title, ("policy", *(short[key] for key in swept), *titles), lines, notes, 1 + len(swept))
+    headers = ("policy", *(short[key] for key in swept), *titles)
+    return TextTable(title, headers, lines, notes, 1 + len(swept), _best(rows, readings, 1 + len(swept)))
+
+
+def _best(rows: Sequence[Row], readings: Sequence[Reading], first: int) -> frozenset[tuple[int, int]]:
+    """Return the cells of the best policies at each point, or of the best points if each has one policy."""
+    points = [str(row.point) for row in rows]
+    alone = len(set(points)) == len(points)
+    found: set[tuple[int, int]] = set()
+    for column, reading in enumerate(readings, start=first):
+        of_point: dict[str, dict[int, float]] = {}
+        for place, (row, point) in enumerate(zip(rows, points, strict=True)):
+            estimate = row.estimate(reading.key)
+            if estimate is not None:
+                of_point.setdefault("" if alone else point, {})[place] = estimate.mean
+        for means in of_point.values():
+            if reading.better and len(set(means.values())) > 1:
+                best = (min if reading.better == "lower" else max)(means.values())
+                found |= {(place, column) for place, mean in means.items() if mean == best}
+    return frozenset(found)
 
 
 def _held(rows: Sequence[Row], metrics: Sequence[str] | None) -> list[Reading]:
@@ -160,15 +179,10 @@ def _line(
 
 def _estimated(row: Row, key: str, factor: float, *, ranges: bool) -> str:
     """Format a row's estimate; if the interval is wider than the mean, with the range over the seeds instead."""
-    found = row.estimate(key)
-    if found is None or not ranges or not _is_vague(found):
-        return estimate_text(found, factor)
-    values = row.values[key].values()
-    return f"{number(found.mean * factor)} {_range(min(values) * factor, max(values) * factor)}"
-
-
-def _is_vague(found: Estimate) -> bool:
-    return found.half_width is not None and found.half_width > abs(found.mean) > 0
+    found = row.spread(key) if ranges else None
+    if found is None or not found.is_range or found.low is None or found.high is None:
+        return estimate_text(row.estimate(key), factor)
+    return f"{number(found.mean * factor)} {_range(found.low * factor, found.high * factor)}"
 
 
 def _range(low: float, high: float) -> str:
@@ -207,8 +221,7 @@ def _notes(rows: Sequence[Row], keys: Sequence[str], source: str, *, ranges: boo
     if copies and not all_copies:
         names = ", ".join(row.name for row in copies)
         notes.append(f"Every seed gave the same run, which is counted once: {names}.")
-    found = [row.estimate(key) for row in rows for key in keys] if ranges else []
-    if any(one is not None and _is_vague(one) for one in found):
+    if ranges and any(found.is_range for row in rows for key in keys if (found := row.spread(key)) is not None):
         notes.append("In square brackets, if the interval is wider than the mean: the smallest and the largest value.")
     if any(len(row.values[key]) < len(row.cells) for row in rows for key in keys if key in row.values):
         notes.append(f"A value that some {what} do not have is the mean over the others.")

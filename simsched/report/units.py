@@ -42,6 +42,20 @@ def time_unit(longest_s: float, *, days: bool = True) -> Shown:
     return Shown("s", 1)
 
 
+#: Steps of ticks that divide days, hours and minutes evenly, by unit.
+_STEPS = {
+    "days": (0.25, 0.5, 1, 2, 7, 14, 28, 56, 112, 224),
+    "h": (0.25, 0.5, 1, 2, 3, 6, 12, 24, 48),
+    "min": (0.5, 1, 2, 5, 10, 15, 30),
+    "s": (0.5, 1, 2, 5, 10, 15, 30, 60),
+}
+
+
+def round_step(unit: str, length: float, most: int) -> float:
+    """Return the smallest round step, in a unit of time, that divides a length into at most so many parts."""
+    return next((step for step in _STEPS[unit] if length <= step * most), length / most)
+
+
 def number(value: float) -> str:
     """Format a number with two decimals below 10, one below 100, none above; integers above 100 with commas."""
     size = abs(value)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,6 +90,29 @@ class Row:
         if is_ratio(metric) and min(chosen) > 0:
             return geometric(chosen)
         return estimate(chosen, within=range_of(metric))
+
+    def spread(self, metric: str) -> Spread | None:
+        """Return the mean of a metric with what is shown of its uncertainty; None if no summary has it."""
+        found = self.estimate(metric)
+        if found is None:
+            return None
+        if found.half_width is None or found.half_width <= abs(found.mean) or not found.mean:
+            return Spread(found.mean, found.low, found.high, found.n)
+        values = self.values[metric].values()
+        return Spread(found.mean, min(values), max(values), found.n, is_range=True)
+
+
+class Spread(NamedTuple):
+    """A mean over `n` replications and the ends of its 95 % interval.
+
+    If the interval is wider than the mean, they are the least and the most of the replications, and `is_range` is true.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+    is_range: bool = False
 
 
 @dataclass(frozen=True)

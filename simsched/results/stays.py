@@ -180,8 +180,10 @@ def colour_groups(jobs: pd.DataFrame, most: int = 7) -> tuple[str, dict[str, str
             counts = jobs[column].value_counts(sort=True)
             ranked = sorted(counts.index, key=lambda name: (-int(counts[name]), str(name)))
             kept = set(ranked if len(ranked) <= most else ranked[: most - 1])
-            names = [(str(name) or "none") if name in kept else "others" for name in jobs[column]]
-            return column, dict(zip(jobs["job_id"], names, strict=True))
+            word = "tenant " if column == "tenant" else ""  # many names of tenants are hashes
+            shown = {name: f"{word}{name}" if str(name) else "none" for name in kept}
+            pairs = zip(jobs["job_id"], jobs[column], strict=True)
+            return column, {job_id: shown.get(name, "others") for job_id, name in pairs}
     return "job", {job_id: f"{index % most}" for index, job_id in enumerate(jobs["job_id"])}
 
 

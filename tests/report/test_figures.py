@@ -15,7 +15,7 @@ from simsched.report.figures.models import efficiency_figure, throughput_figure
 from simsched.report.figures.operators import trace_picture
 from simsched.report.figures.output import save
 from simsched.report.figures.over_time import binned, over_time, over_time_data
-from simsched.report.figures.style import PALETTE, caption_lines, looks, new_figure, ramp_looks
+from simsched.report.figures.style import PALETTE, TimeTicks, caption_lines, looks, new_figure, ramp_looks
 from simsched.report.figures.sweep import (
     axis_title,
     map_data,
@@ -25,6 +25,7 @@ from simsched.report.figures.sweep import (
     sweep_map,
     sweep_ratios,
 )
+from simsched.report.tables import comparison_table
 from simsched.results.compare import comparison
 from simsched.results.reader import Cell, Run
 
@@ -184,9 +185,10 @@ def test_bars_show_mean_interval_and_published_value_in_hours():
     assert axes.get_title(loc="left") == "mean JCT (h)"
     assert axes.get_xlabel() == "lower is better"
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["p", "q"]
-    assert [text.get_text() for text in axes.texts] == ["2.00 ±2.48", "2.00"]
+    assert [text.get_text() for text in axes.texts] == ["2.00 [1.00 to 3.00]", "2.00"]
     assert titles(figure)[0] == "Compared"
     assert "Mean over 1 to 3 seeds; whiskers: 95 % interval" in titles(figure)[1]
+    assert "if that is wider than the mean, from the least to the most" in titles(figure)[1]
     assert "Diamonds: published" in titles(figure)[1]
 
 
@@ -309,6 +311,31 @@ def test_a_sweep_has_a_line_per_policy_at_the_swept_values():
     assert len(axes.collections) == 2
     p, q = (whiskers.get_segments()[1][0][0] for whiskers in axes.collections)
     assert p < 1.0 < q  # beside each other, and beside the value
+
+
+def test_whiskers_of_few_seeds_are_those_of_the_table_and_stay_on_the_axis():
+    rows = [*rows_of({"p": [3600, 10800]}, {"a.p": 1}), *rows_of({"p": [3600, 3700]}, {"a.p": -1})]
+    data = sweep_data([*rows, *rows_of({"p": [3600, 3650]}, {"a.p": -10})], "a.p", ["jct_mean_s"])
+    figure, _ = sweep_lines(data, "a.p")
+    (axes,) = figure.axes
+    table = comparison_table(rows, ["jct_mean_h"], ranges=True)
+    assert [row[2] for row in table.rows] == ["2.00 [1.00 to 3.00]", "1.01 ±0.18"]
+    (whiskers,) = (one.get_segments() for one in axes.collections)
+    ends = {round(whisker[0][0]): (whisker[0][1], whisker[1][1]) for whisker in whiskers}
+    assert ends[2] == (1, 3)
+    assert ends[1] == pytest.approx((3650 / 3600 - 0.1765, 3650 / 3600 + 0.1765), abs=1e-3)  # t(1) is 12.71
+    assert all(axes.get_ylim()[0] <= low <= high <= axes.get_ylim()[1] for low, high in ends.values())
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["-10", "-1", "1"]
+    assert np.diff(axes.get_xticks()).tolist() == [1, 1]  # none crowd
+
+
+@pytest.mark.parametrize(
+    ("unit", "last", "ticks"),
+    [("h", 7.4, [0, 1, 2, 3, 4, 5, 6, 7]), ("h", 11.4, [0, 2, 4, 6, 8, 10]), ("h", 50.0, [*range(0, 49, 6)]),
+     ("min", 37, [0, 5, 10, 15, 20, 25, 30, 35]), ("days", 9.5, [0, 2, 4, 6, 8]), ("s", 300, [*range(0, 301, 60)])],
+)  # fmt: skip
+def test_axes_of_time_have_ticks_at_round_times(unit, last, ticks):
+    assert TimeTicks(unit).tick_values(0, last) == ticks
 
 
 def test_whiskers_stand_as_far_apart_on_a_logarithmic_axis():

@@ -109,7 +109,7 @@ def table_of(applications, tenants=None):
 
 def test_jobs_are_told_apart_by_application_else_by_tenant_else_one_by_one():
     assert colour_groups(table_of(["x", "y"])) == ("application", {"j0": "x", "j1": "y"})
-    assert colour_groups(table_of(["x", "x"], ["", "b"])) == ("tenant", {"j0": "none", "j1": "b"})
+    assert colour_groups(table_of(["x", "x"], ["", "b"])) == ("tenant", {"j0": "none", "j1": "tenant b"})
     assert colour_groups(table_of(["x"] * 3), most=2) == ("job", {"j0": "0", "j1": "1", "j2": "0"})
 
 

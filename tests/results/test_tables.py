@@ -1,4 +1,5 @@
 import csv
+import re
 from dataclasses import replace
 
 import pytest
@@ -249,7 +250,7 @@ def test_tables_mark_who_knows_more_than_a_scheduler_could_and_say_what():
     )
     differences = difference_table(paired_differences(found, "c"), ["jct_mean_h"])
     assert [row[0] for row in differences.rows] == ["a †", "b †‡"]
-    assert r"b $\dagger$$\ddagger$ & 1.00" in table.latex()
+    assert r"b $\dagger$$\ddagger$ & \textbf{1.00}" in table.latex()
     assert "| b †‡ | 1.00 |" in table.markdown()
     lines = list(csv.DictReader(to_csv(found, ["jct_mean_h"]).splitlines()))
     assert [line["policy"] for line in lines] == ["a", "b", "c"]
@@ -257,6 +258,29 @@ def test_tables_mark_who_knows_more_than_a_scheduler_could_and_say_what():
         "goodput: learnt; remaining_work: oracle",
         "goodput: learnt; offline_profiles: profiled; remaining_work: oracle",
         "",
+    ]  # fmt: skip
+
+
+def test_tables_for_papers_have_caption_label_and_the_best_at_each_point_in_bold():
+    found = rows({load: {"a": [load, load + 1], "b": [2 * load, load]} for load in (1, 3)}, key="workload.load")
+    table = comparison_table(found, ["jct_mean_h", "gpu_utilisation"], title="Loads, one & all")
+    lines = table.latex().splitlines()
+    assert lines[:6] == [
+        r"\begin{table}",
+        r"\centering",
+        r"\caption{Loads, one \& all. Mean over 2 seeds $\pm$95 \% interval (Student's t). In square brackets, if the "
+        r"interval is wider than the mean: the smallest and the largest value. Best in bold.}",
+        r"\label{tab:loads-one-all}",
+        r"\begin{tabular}{llrr}",
+        r"\toprule",
+    ]
+    assert [re.findall(r"^(\w) & (\d) & (\\textbf{)?([\d.]+)", line)[0] for line in lines[8:12]] == [
+        ("a", "1", "", "1.50"), ("b", "1", "", "1.50"), ("a", "3", r"\textbf{", "3.50"), ("b", "3", "", "4.50"),
+    ]  # fmt: skip
+    assert lines[12:] == [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    many = comparison_table(rows({n: {"a": [n], "b": [2]} for n in range(1, 8)}, key="workload.load"), ["jct_mean_h"])
+    assert [sorted(column for row, column in many.pivoted().best if row == place) for place in (0, 1)] == [
+        [2], [4, 5, 6, 7, 8]
     ]  # fmt: skip
 
 

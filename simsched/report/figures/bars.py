@@ -9,12 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, styled
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, spread_words, styled
 from simsched.report.units import HOUR_S, Shown, number, shown_unit, time_unit
 from simsched.results import Row, Run, find_metric
 from simsched.results.analyses import By, by_group
 
-_COLUMNS = ["policy", "metric", "unit", "mean", "low", "high", "seeds", "published"]
+_COLUMNS = ["policy", "metric", "unit", "mean", "low", "high", "seeds", "is_range", "published"]
 #: More panels than these do not fit side by side on a page.
 _BESIDE = 2
 
@@ -25,10 +25,11 @@ def bar_data(rows: Sequence[Row], metrics: Sequence[str]) -> pd.DataFrame:
     for metric in metrics:
         reading = find_metric(metric)
         for row in rows:
-            estimate = row.estimate(reading.key)
-            if estimate is not None:
-                found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
-                lines.append((row.shown_name, reading.key, reading.stored_unit, *found))
+            spread = row.spread(reading.key)
+            if spread is not None:
+                lines.append(
+                    (row.shown_name, reading.key, reading.stored_unit, *spread, row.published.get(reading.key))
+                )
     data = pd.DataFrame(lines, columns=_COLUMNS)
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
 
@@ -43,8 +44,8 @@ def metric_bars(
 ) -> Drawn:
     """Draw one panel per metric, two side by side, and one bar per policy.
 
-    `data` has the columns `policy, metric, unit, mean, low, high, seeds, published`; `low` and `high` are missing with
-    one seed, `published` if nothing was published. Policies that `failed` have marked rows.
+    `data` has the columns `policy, metric, unit, mean, low, high, seeds, is_range, published`; `low` and `high` are
+    missing with one seed, `published` if nothing was published. Policies that `failed` have marked rows.
     """
     labels = [*dict.fromkeys(data["policy"]), *failed]
     metrics = list(dict.fromkeys(data["metric"]))
@@ -71,10 +72,7 @@ def metric_bars(
 
 
 def _caption(data: pd.DataFrame, source: str) -> str:
-    seeds = sorted({int(n) for n in data["seeds"]})
-    count = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds" if seeds else "no seeds"
-    one_seed = seeds == [1]
-    text = "One seed, hence no interval." if one_seed else f"Mean over {count}; whiskers: 95 % interval (Student's t)."
+    text = spread_words(data)
     if data["published"].notna().any():
         text += f" Diamonds: published values{f' ({source})' if source else ''}."
     return text
@@ -88,12 +86,12 @@ def _panel(axes: Axes, part: pd.DataFrame, labels: Sequence[str], styles: Mappin
         reach = max(reach, _bar(axes, row, labels.index(str(row.policy)), shown, styles[str(row.policy)]))
     axes.set(xlim=(0, reach * 1.05 if reach > 0 else 1), title=shown.title(reading.title))
     if reading.better:
-        axes.set_xlabel(f"{reading.better} is better", size=7.5, color="#444444")
+        axes.set_xlabel(f"{reading.better} is better", size=8, color="#444444")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
 
 
-def _bar(axes: Axes, row: object, place: int, shown: Shown, look: Look) -> float:
+def _bar(axes: Axes, row: Any, place: int, shown: Shown, look: Look) -> float:
     """Draw one bar with its whisker and diamond, and its value at the right; return their right edge."""
     mean, low, high, published = (getattr(row, name) * shown.factor for name in ("mean", "low", "high", "published"))
     axes.barh(place, mean, height=0.66, color=look.colour)
@@ -104,7 +102,10 @@ def _bar(axes: Axes, row: object, place: int, shown: Shown, look: Look) -> float
     if pd.notna(published):
         axes.plot(published, place, marker="D", markersize=6, color="white", markeredgecolor="black", zorder=4)
         reach = max(reach, published)
-    text = number(mean) + (f" ±{number(max(high - mean, mean - low))}" if pd.notna(high) else "")
+    text = number(mean)
+    if pd.notna(high):
+        half = f" ±{number(max(high - mean, mean - low))}"
+        text += f" [{number(low)} to {number(high)}]" if row.is_range else half
     where: Any = ("axes fraction", "data")
     axes.annotate(text, (1, place), xycoords=where, xytext=(5, 0), textcoords="offset points", va="center", size=8)
     return reach

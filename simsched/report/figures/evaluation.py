@@ -22,6 +22,7 @@ from simsched.report.figures.style import (
     plain_log,
     row_looks,
     styled,
+    time_axis,
 )
 from simsched.report.figures.sweep import jct_parts, parts_data
 from simsched.report.units import time_unit
@@ -83,12 +84,8 @@ def quality(data: pd.DataFrame, *, title: str, seeds: int, styles: Mapping[str, 
             part = below[below["policy"] == label]
             right.plot(100 * part["x"], part["y"] * until.factor, color=look.colour, linestyle=look.dash,
                        marker=look.marker, markersize=4)  # fmt: skip
-        left.set(
-            title="Mean normalised loss",
-            ylim=(0, None),
-            xlim=(0, None),
-            xlabel=over.title("time since the start of the workload"),
-        )
+        left.set(title="Mean normalised loss", ylim=(0, None))
+        time_axis(left, over)
         right.set(
             title=until.title("Mean time to a quality"), xlabel="loss reduction (% of that of the whole training)"
         )

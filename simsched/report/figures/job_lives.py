@@ -11,8 +11,18 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from simsched.errors import input_error
-from simsched.report.figures.style import PALETTE, Drawn, Look, legend_above, looks, new_figure, plain_log, styled
-from simsched.report.units import HOUR_S, time_unit
+from simsched.report.figures.style import (
+    PALETTE,
+    Drawn,
+    Look,
+    legend_above,
+    looks,
+    new_figure,
+    plain_log,
+    styled,
+    time_axis,
+)
+from simsched.report.units import HOUR_S, Shown, time_unit
 from simsched.results.metric import integrals
 from simsched.results.sheets import CurvePoint
 
@@ -58,7 +68,7 @@ def job_timeline(
                 axes.yaxis.set_major_locator(MaxNLocator(integer=True))
             if len(lives) == 1:
                 _shade_restarts(axes, data, unit.factor)
-        panels[-1].set(xlim=(0, None), xlabel=unit.title("time since the job's submission"))
+        time_axis(panels[-1], unit, "the job's submission")
         legend_above(figure, panels[0])
         figure.align_ylabels(panels)
     return figure, data
@@ -273,7 +283,7 @@ def co_adaptation(data: pd.DataFrame, *, title: str, curves: Sequence[CurvePoint
                 plain_log(axes)
             else:
                 axes.set_ylim(0, 103 if panel == "efficiency" else None)
-        panels[-1].set(xlim=(0, None), xlabel="time since the start of the workload (h)")
+        time_axis(panels[-1], Shown("h", 1 / HOUR_S))
         legend_above(figure, panels[1])
         figure.align_ylabels(panels)
     return figure, data

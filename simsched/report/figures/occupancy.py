@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from simsched.artifacts import QUOTAS_FILE, QuotaRow
 from simsched.reading import read_records
-from simsched.report.figures.style import REST, Drawn, area_colours, legend_above, new_figure, styled
+from simsched.report.figures.style import REST, Drawn, area_colours, legend_above, new_figure, styled, time_axis
 from simsched.report.units import Shown, time_unit
 from simsched.results import Cell, Row, Run
 from simsched.results.metric import integrals
@@ -77,7 +77,7 @@ def occupancy(
                 _bands(axes, outages[label].assign(**times), out_of_use, tops)
             _panel(axes, own, tops, unit, {job: colours[group] for job, group in groups.items()}, failed)
             axes.set_title(label)
-        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
+        time_axis(panels[-1], unit, last_s=last_s)
         handles = [] if by == "job" else [Patch(color=colour, label=name) for name, colour in colours.items()]
         handles += [Patch(**look, label=_OFF_LABEL if kind == OFF else kind) for kind, look in out_of_use.items()]
         legend_above(figure, panels[0], handles)
@@ -219,7 +219,7 @@ def queue_over_time(cells: Mapping[str, Tables], *, title: str = "Waiting jobs")
         panels[0].set_ylim(0, None)
         whole = panels[0].get_ylim()[1] >= _LEAST_WHOLE
         panels[0].yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=whole))
-        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
+        time_axis(panels[-1], unit, last_s=last_s)
         if by == "tenant":
             legend_above(figure, panels[0])
     return figure, pd.concat(frames, ignore_index=True)
@@ -283,7 +283,7 @@ def quotas_over_time(data: pd.DataFrame, last_s: float = 0.0, *, title: str) -> 
             axes.step(x, quota, where="post", color=_QUOTA, linestyle="--", linewidth=1, label="quota")
             axes.step(x, back, where="post", color=_RECLAIMED, linewidth=1, label="reclaimed so far")
             axes.set(title=name, ylabel="GPUs", ylim=(0, None))
-        panels[-1].set(xlim=(0, last_s * unit.factor), xlabel=unit.title("time since the start of the workload"))
+        time_axis(panels[-1], unit, last_s=last_s)
         legend_above(figure, panels[0])
     return figure, data
 
@@ -311,7 +311,7 @@ def domains_over_time(cells: Mapping[str, Cell], level: str, domains: Sequence[S
             axes.set(ylabel=level, title=label)
             for number, row in enumerate(shares):
                 frames.append(pd.DataFrame({"policy": label, "domain": number, "time_s": edges[:-1], "share": row}))
-        panels[-1].set_xlabel(unit.title("time since the start of the workload"))
+        time_axis(panels[-1], unit, last_s=last_s)
     return figure, pd.concat(frames, ignore_index=True)
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.distribution import duration_axis, share_within
-from simsched.report.figures.style import BAND_ALPHA, PALETTE, Drawn, legend_above, looks, new_figure, styled
+from simsched.report.figures.style import BAND_ALPHA, PALETTE, Drawn, legend_above, looks, new_figure, styled, time_axis
 from simsched.report.units import DAY_S, HOUR_S, time_unit
 from simsched.results import Estimate
 from simsched.results.analyses import SIZES
@@ -252,12 +252,8 @@ def _draw_arrivals(axes: Axes, part: pd.DataFrame) -> None:
     axes.stairs(
         part["y"].to_numpy(), edges, fill=True, color=PALETTE[0], alpha=0.8 if len(start) * HOUR_S < 30 * DAY_S else 1
     )
-    axes.set(
-        title="Arrivals",
-        xlabel=unit.title("time since the start of the trace"),
-        ylabel="jobs per hour",
-        xlim=(0, edges[-1]),
-    )
+    axes.set(title="Arrivals", ylabel="jobs per hour")
+    time_axis(axes, unit, "the start of the trace", float(start[-1]) + HOUR_S)
 
 
 def _draw_mix(axes: Axes, part: pd.DataFrame) -> None:

@@ -158,12 +158,16 @@ _DROPPED = ("metadata", "style")
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure for a page: its title and caption, which the page sets, and its drawing of `width_pt` points."""
+    """A figure for a page: its title and caption, which the page sets, and its drawing.
+
+    It is `width_pt` points wide, and its smallest letters have `least_pt` points.
+    """
 
     title: str
     caption: str
     svg: str
     width_pt: int
+    least_pt: float
 
 
 def inline_svg(figure: Figure, prefix: str) -> Picture:
@@ -187,7 +191,8 @@ def inline_svg(figure: Figure, prefix: str) -> Picture:
         "aria-label": f"{words.title}. {words.caption}",
     }
     svg = ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
-    return Picture(words.title, words.caption, svg, round(width))
+    sizes = [float(one.get_fontsize()) for one in figure.findobj(Text) if one.get_visible() and one.get_text()]
+    return Picture(words.title, words.caption, svg, round(width), min(sizes, default=9.0))
 
 
 def _plain_names(root: ElementTree.Element) -> None:

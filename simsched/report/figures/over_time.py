@@ -21,6 +21,7 @@ from simsched.report.figures.style import (
     span,
     span_words,
     styled,
+    time_axis,
 )
 from simsched.report.units import DAY_S, HOUR_S, MINUTE_S, time_unit
 from simsched.results import Columns
@@ -125,7 +126,7 @@ def over_time(
         above.yaxis.set_major_locator(MaxNLocator(integer=True))
         if trains:
             last.set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
-        last.set(xlim=(0, None), xlabel=unit.title("time since the start of the workload"))
+        time_axis(last, unit)
         legend_above(figure, above)
     return figure, data
 
@@ -278,7 +279,7 @@ def nodes_over_time(
         panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
         if trains:
             panels[1].set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
-        panels[-1].set(xlim=(0, None), xlabel=unit.title("time since the start of the workload"))
+        time_axis(panels[-1], unit)
         legend_above(figure, panels[0])
     return figure, data
 
@@ -351,13 +352,8 @@ def trials_over_time(
         shown = [(above, "accuracy", 1), (below, "done", 1)]
         _lines(shown, data, data["time_s"] * unit.factor, styles, spans=spans)
         above.set(title="Mean accuracy of the five best trials so far", ylabel="accuracy (%)")
-        below.set(
-            title="Trials finished",
-            ylabel="trials",
-            ylim=(0, None),
-            xlim=(0, None),
-            xlabel=unit.title("time since the start of tuning"),
-        )
+        below.set(title="Trials finished", ylabel="trials", ylim=(0, None))
+        time_axis(below, unit, "the start of tuning")
         legend_above(figure, above)
     return figure, data
 

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.bars import bar_data, metric_bars
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, styled
+from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, spread_words, styled
 from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, sweep_lines, value_axis, values_in_order
 from simsched.report.units import number, time_unit
 from simsched.results import Row, Run
@@ -80,8 +80,7 @@ def agents_panels(
     names, metrics = list(dict.fromkeys(data["panel"])), list(dict.fromkeys(data["metric"]))
     styles = styles or looks(data["policy"])
     values = values_in_order(data["value"])
-    seeds = int(data["seeds"].max())
-    caption = f"Mean over {seeds} seeds; whiskers: 95 % interval (Student's t)." if seeds > 1 else "One seed."
+    caption = spread_words(data)
     with styled():
         width = min(1.2 + 2.6 * len(names), _WIDEST)
         figure = new_figure(width, 2.5 * len(metrics), title, caption)

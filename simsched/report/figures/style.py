@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from matplotlib.transforms import ScaledTranslation, Transform
 
 from simsched.outlets import cells_wide, shortened
 from simsched.report.figures.lettering import families, label_text, words_text, write_figure
+from simsched.report.units import Shown, round_step
 from simsched.results import Row, Run
 
 #: The default picture formats; `svg` is available too.
@@ -82,6 +84,8 @@ _LEGEND_HANDLE, _LEGEND_LETTER = 0.58, 0.06
 BAND_ALPHA = 0.18
 #: With more lines than this, the ranges over seeds hide more than they show.
 MOST_SPANS = 4
+#: An axis of time has at most so many ticks.
+_MOST_TIMES = 9
 #: How many whiskers a curve has.
 _WHISKERS = 7
 
@@ -169,6 +173,31 @@ class RoundTicks(Locator):
     def tick_values(self, vmin: float, vmax: float) -> list[float]:
         """Return the ticks between two numbers."""
         return round_ticks(vmin, vmax)
+
+
+class TimeTicks(Locator):
+    """Places ticks at round times: whole hours, or parts of one that divide it evenly."""
+
+    def __init__(self, unit: str) -> None:
+        """Take the unit of the axis: days, h, min or s."""
+        self._unit = unit
+
+    def __call__(self) -> list[float]:
+        """Return the ticks of the axis as it is shown."""
+        axis: Any = self.axis
+        return self.tick_values(*sorted(axis.get_view_interval()))
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two times."""
+        step = round_step(self._unit, vmax - vmin, _MOST_TIMES) or 1.0
+        return [step * place for place in range(math.ceil(vmin / step - 1e-9), math.floor(vmax / step + 1e-9) + 1)]
+
+
+def time_axis(axes: Axes, unit: Shown, since: str = "the start of the workload", last_s: float | None = None) -> None:
+    """Make the horizontal axis one of time in a unit from 0 (to `last_s`), with ticks at round times."""
+    axes.set_xlim(0, None if last_s is None else last_s * unit.factor)
+    axes.set_xlabel(unit.title(f"time since {since}"))
+    axes.xaxis.set_major_locator(TimeTicks(unit.unit))
 
 
 def round_ticks(low: float, high: float) -> list[float]:
@@ -280,6 +309,16 @@ def span(curve: Line2D, low: Any, high: Any, look: Look, place: int = 0, curves:
     curve.set(marker=look.marker, markersize=3.5, markevery=at)
     style: Any = {"fmt": "none", "ecolor": look.colour, "elinewidth": 0.9, "capsize": 2, "capthick": 0.9}
     axes.errorbar(x[at], low[at], yerr=[np.zeros(len(x[at])), np.maximum(high[at] - low[at], 0)], **style)
+
+
+def spread_words(data: pd.DataFrame) -> str:
+    """Describe in a caption the means and whiskers of data with the columns of a `Spread`."""
+    seeds = sorted({int(n) for n in data["seeds"]})
+    if seeds == [1]:
+        return "One seed, hence no interval."
+    count = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds" if seeds else "no seeds"
+    ranges = "; if that is wider than the mean, from the least to the most" if data["is_range"].any() else ""
+    return f"Mean over {count}; whiskers: 95 % interval (Student's t){ranges}."
 
 
 def span_words(curves: int) -> str:

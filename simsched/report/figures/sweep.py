@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from simsched.report.figures.style import (
     new_figure,
     plain_log,
     round_ticks,
+    spread_words,
     styled,
 )
 from simsched.report.units import number, shown_unit
@@ -30,9 +32,24 @@ from simsched.words import duration
 
 #: Inches, to fit a page.
 _WIDEST = 9.0
-_COLUMNS = ["line", "others", "policy", "metric", "unit", "value", "mean", "low", "high", "seeds", "published"]
+_COLUMNS = [
+    "line",
+    "others",
+    "policy",
+    "metric",
+    "unit",
+    "value",
+    "mean",
+    "low",
+    "high",
+    "seeds",
+    "is_range",
+    "published",
+]
 #: From this ratio of largest to smallest value, the axis is logarithmic.
 _LOG_RATIO = 8
+#: Values crowd if the axis is this many times as long as their smallest step.
+_CROWDED = 20
 #: Share of an axis between the whiskers of two lines.
 _STEP = 0.014
 _UNITS = (("_gpu_s", "GPU s"), ("_s", "s"), ("_h", "h"))
@@ -47,23 +64,13 @@ def sweep_data(rows: Sequence[Row], key: str, metrics: Sequence[str]) -> pd.Data
     for metric in metrics:
         reading = find_metric(metric)
         for row in rows:
-            estimate = row.estimate(reading.key)
-            if estimate is None or key not in row.point:
+            spread = row.spread(reading.key)
+            if spread is None or key not in row.point:
                 continue
             others = {name: value for name, value in row.point.items() if name != key}
             name, value = row_name(row.shown_policy, others), row.point[key]
-            found = (estimate.mean, estimate.low, estimate.high, estimate.n, row.published.get(reading.key))
-            lines.append(
-                (
-                    name,
-                    row_name("", others).strip(" []"),
-                    row.shown_policy,
-                    reading.key,
-                    reading.stored_unit,
-                    value,
-                    *found,
-                )
-            )
+            words = (name, row_name("", others).strip(" []"), row.shown_policy, reading.key, reading.stored_unit)
+            lines.append((*words, value, *spread, row.published.get(reading.key)))
     data = pd.DataFrame(lines, columns=_COLUMNS)
     return data.astype(dict.fromkeys(("mean", "low", "high", "published"), float))
 
@@ -121,13 +128,7 @@ def sweep_lines(data: pd.DataFrame, key: str, *, title: str = "", styles: Mappin
 
 
 def _caption(data: pd.DataFrame) -> str:
-    seeds = max((int(n) for n in data["seeds"]), default=0)
-    text = (
-        f"Mean over {seeds} seeds; whiskers: 95 % interval (Student's t)."
-        if seeds > 1
-        else "One seed, hence no interval."
-    )
-    return text + (" Diamonds: published values." if data["published"].notna().any() else "")
+    return spread_words(data) + (" Diamonds: published values." if data["published"].notna().any() else "")
 
 
 def _is_number(value: Any) -> bool:
@@ -141,9 +142,18 @@ def values_in_order(values: pd.Series) -> list[Any]:
 
 
 def places(values: Sequence[Any]) -> dict[Any, float]:
-    """Return the position of each value on the axis: numbers at their value, others in sequence."""
-    numeric = all(_is_number(value) for value in values)
-    return {value: float(value if numeric else index) for index, value in enumerate(values)}
+    """Return the position of each value on the axis: numbers at their value unless they crowd, others in sequence."""
+    scaled = all(_is_number(value) for value in values) and not _is_uneven(values)
+    return {value: float(value if scaled else index) for index, value in enumerate(values)}
+
+
+def _is_uneven(values: Sequence[Any]) -> bool:
+    """Return whether numbers with zero or below, which no logarithm has, would crowd on an axis: 1, -1 and -10."""
+    if min(values) > 0:
+        return False
+    least, *_, most = sorted(abs(value) for value in values if value) or [1]
+    steps = [after - before for before, after in pairwise(sorted(values))]
+    return bool(min(values) < 0 and most >= _LOG_RATIO * least) or min(steps, default=1) * _CROWDED < sum(steps)
 
 
 def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any], styles: Mapping[str, Look]) -> None:
@@ -167,12 +177,8 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
         axes.plot(
             x, published, "D", markersize=6, color="white", markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4
         )
-    # With few seeds intervals are far wider than the effect; they may leave the panel rather than flatten the lines.
-    tallest = shown.factor * max(
-        part["mean"].max(), part["published"].max(skipna=True) if part["published"].notna().any() else 0
-    )
-    highest = part["high"].max() * shown.factor if part["high"].notna().any() else tallest
-    axes.set(ylim=(0, 1.06 * min(max(highest, tallest), 2 * tallest) or 1), title=shown.title(reading.title))
+    highest = shown.factor * float(np.nanmax(part[["mean", "high", "published"]].to_numpy(dtype=float)))
+    axes.set(ylim=(0, 1.06 * highest or 1), title=shown.title(reading.title))
 
 
 def beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:
@@ -298,7 +304,7 @@ def sweep_map(data: pd.DataFrame, keys: tuple[str, str], metric: str, *, title: 
                 if not np.isnan(value):
                     dark = float(image.norm(value)) > 0.6
                     axes.text(
-                        column, row, number(value), ha="center", va="center", size=7, color="white" if dark else "black"
+                        column, row, number(value), ha="center", va="center", size=8, color="white" if dark else "black"
                     )
         panels[0].set_ylabel(axis_title(keys[1], up))
         bar = figure.colorbar(image, ax=list(panels), label=shown.title(reading.title), shrink=0.9)

@@ -72,7 +72,7 @@ def write_answer(section: Section, folder: Path, title: str) -> Path:
     write_text(parts / _INDEX, json_text(index))
     names = sorted((one for one in index if (parts / f"{one}.html").is_file()), key=lambda one: _place(index[one], one))
     answers = Markup("\n".join((parts / f"{one}.html").read_text(encoding="utf-8") for one in names))
-    said = [(one, index[one]["sentence"] or index[one]["question"]) for one in names]
+    said = [(one, index[one]["sentence"] or index[one]["question"] or one) for one in names]
     compared = _comparison([index[one]["compared"] for one in names])
     main = filled(
         "answers.html", section=None, answers=answers, said=said, compared=compared, glossary=_GLOSSARY, limits=_LIMITS

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from simsched.words import counted
 _MOST_JOBS = 20
 _JOB_COLUMNS = ("job_id", "application", "num_gpus", "submit_time_s", "jct_s", "queueing_s", "restarts")
 _SHORT_HASH = 12
+#: A heading that the contents of a page list.
+_ENTRY = re.compile(r'<h3 id="([^"]+)" class="entry">(.*?)</h3>')
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,15 @@ def report_page(parts: Sequence[Part], title: str, composed: Composed | None = N
     sections = Markup("\n".join((composed or compose)(wanted)))
     main = sections if alone else _side_by_side(parts) + sections
     kind = f"Results of simulated GPU clusters, written by simsched {_version(parts)}"
-    contents = [(anchor, part.run.name, _first_sentence(part.run)) for part, anchor, _ in wanted if not alone]
+    contents = [(anchor, part.run.name, _first_sentence(part.run)) for part, anchor, _ in wanted]
+    contents = _entries(sections) if alone else [("beside", "Runs side by side", ""), *contents]
     script = "occupancy.js" if 'class="block occupancy"' in sections else ""
     return page_of(title, kind, main, contents=contents, script=script)
+
+
+def _entries(section: str) -> list[tuple[str, str, str]]:
+    """List the parts of a section for the contents of its page."""
+    return [(anchor, unescape(title), "") for anchor, title in _ENTRY.findall(section)]
 
 
 def compose(wanted: Sequence[Wanted]) -> list[str]:
@@ -126,7 +135,8 @@ def _section(part: Part, anchor: str, heading: str) -> str:
         types=comparison_table(rows, by_type, title="By GPU type") if by_type else None,
         occupancy=occupancy_of(rows),
         pictures=[
-            inline_svg(figure, f"{anchor}-{name}-") for name, (figure, _) in run_figures(run, part.replicate_over)
+            (name, inline_svg(figure, f"{anchor}-{name}-"))
+            for name, (figure, _) in run_figures(run, part.replicate_over)
         ],
         recipe=part.reproduction,
         facts=_facts(run.cells),

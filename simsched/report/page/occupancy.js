@@ -5,7 +5,7 @@
   const holder = document.createElement("div");
   holder.innerHTML = "<svg></svg>";
   const SVG = holder.firstChild.namespaceURI;
-  const GPU = 9, GAP = 3, LEFT = 34, RIGHT = 4;
+  const GPU = 9, GAP = 3, LEFT = 34, RIGHT = 4, MOST_HITS = 50;
   const make = (name, attributes, parent) => {
     const one = document.createElementNS(SVG, name);
     for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, value);
@@ -15,12 +15,28 @@
   const time = s => s < 120 ? `${s.toFixed(0)} s` : s < 7200 ? `${(s / 60).toFixed(1)} min`
     : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(1)} days`;
 
+  /* Ticks are at round times, and say hours from two hours on. */
+  const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
+    1209600, 2419200, 4838400, 9676800];
+  const two = number => String(number).padStart(2, "0");
+  function ticks(from, to, most) {
+    const step = STEPS.find(one => (to - from) / one <= most) || (to - from) / most, found = [];
+    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+      const hours = Math.floor(at / 3600), minutes = Math.floor(at / 60);
+      const label = at === 0 ? "0" : step >= 86400 ? `${+(at / 86400).toFixed(1)} d` : step >= 3600 ? `${hours} h`
+        : at < 120 ? `${+at.toFixed(2)} s` : step < 60 ? `${minutes}:${two(Math.round(at % 60))} min`
+        : at < 7200 ? `${minutes} min` : `${hours}:${two(minutes % 60)} h`;
+      found.push([at, label]);
+    }
+    return found;
+  }
+
   const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
   function figure(root) {
     const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
     const story = root.querySelector(".story"), names = Object.keys(data.panels);
-    let from = 0, to = data.until, chosen = null;
+    let from = 0, to = data.until, chosen = null, found = null;
     const panels = [...root.querySelectorAll("[data-panel]")].map(host => ({host}));  // two, however many policies
     const select = [...root.querySelectorAll("select")];
     const view = () => select.length ? select.map(one => names[+one.value]) : names;
@@ -89,7 +105,7 @@
           const y = tops[node] + first * GPU, tall = gpus * GPU - 1;
           const bar = make("rect", {x: x(start), y, width: Math.max(x(end) - x(start) - 0.4, 0.4), height: tall,
             fill: data.colours[colour], "data-job": job}, bars);
-          if (chosen !== null && chosen !== job) bar.setAttribute("opacity", "0.25");
+          if (chosen !== null ? chosen !== job : found !== null && !found.has(job)) bar.setAttribute("opacity", "0.25");
           if (ready > start) make("rect", {x: x(start), y, width: x(ready) - x(start), height: tall,
             class: "pale", "pointer-events": "none"}, bars);
           if (number > 1) make("line", {x1: x(start), x2: x(start), y1: y, y2: y + Math.min(4, tall), class: "edge"}, bars);
@@ -98,10 +114,9 @@
             make("text", {x: x(end) - 4, y: y + tall / 2 + 4, class: "cross"}, bars).textContent = "×";
           }
         }
-        for (let tick = 0; tick <= 4; tick++) {
-          const at = from + (to - from) * tick / 4;
-          const text = make("text", {x: x(at), y: height + 13, "text-anchor": tick === 0 ? "start" : tick === 4 ? "end" : "middle"}, svg);
-          text.textContent = time(at);
+        for (const [at, label] of ticks(from, to, Math.max(2, Math.floor(width / 90)))) {
+          const end = x(at) > width - 20 ? "end" : x(at) < LEFT + 20 ? "start" : "middle";
+          make("text", {x: x(at), y: height + 13, "text-anchor": end, class: "tick"}, svg).textContent = label;
         }
         svg.addEventListener("keydown", event => { if (key(event.key, name)) event.preventDefault(); });
         svg.addEventListener("wheel", event => { event.preventDefault();
@@ -130,6 +145,42 @@
       });
     }
 
+    /* Lists the jobs whose id, application, tenant or status holds the words, with their times under the shown policies. */
+    function search(words) {
+      const hits = root.querySelector(".hits"), shown = view().slice(0, panels.length);
+      const parts = words.toLowerCase().split(/\s+/).filter(Boolean), jobs = data.panels[shown[0]].jobs;
+      const holds = ([id, facts]) => {
+        const text = [id, facts[0], facts[1], facts[7]].join(" ").toLowerCase();
+        return parts.every(part => text.includes(part));
+      };
+      hits.hidden = !parts.length;
+      found = parts.length ? new Set(Object.entries(jobs).filter(holds).map(([id]) => id)) : null;
+      chosen = null;
+      hits.textContent = "";
+      story.textContent = found ? `${count(found.size, "job")} found${found.size > MOST_HITS ? `, the first ${MOST_HITS} listed` : ""}` : "";
+      if (found && found.size) {
+        const table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+        for (const name of ["job", "application", "tenant", "GPUs", ...shown.map(one => `waited, in all: ${one}`)]) {
+          const cell = document.createElement("th");
+          cell.textContent = name;
+          cell.scope = "col";
+          head.appendChild(cell);
+        }
+        for (const job of [...found].slice(0, MOST_HITS)) {
+          const row = body.insertRow(), pick = document.createElement("button"), facts = jobs[job];
+          pick.type = "button";
+          pick.textContent = job;
+          pick.addEventListener("click", () => { chosen = job; tell(job, shown[0]); draw(); });
+          row.insertCell().appendChild(pick);
+          const times = shown.map(one => data.panels[one].jobs[job])
+            .map(of => of ? `${time(of[4] - of[3])}, ${time(of[5] - of[3])}` : "-");
+          for (const text of [facts[0], facts[1], facts[2], ...times]) row.insertCell().textContent = text;
+        }
+        hits.appendChild(table);
+      }
+      draw();
+    }
+
     function key(pressed, name) {
       const span = to - from, jobs = Object.keys(data.panels[name].jobs), place = jobs.indexOf(chosen);
       const shift = by => { from = Math.min(Math.max(from + by * span, 0), data.until - span); to = from + span; draw(); };
@@ -152,7 +203,9 @@
     root.querySelector(".in").addEventListener("click", () => zoom(0.5, 0.5));
     root.querySelector(".out").addEventListener("click", () => zoom(2, 0.5));
     root.querySelector(".all").addEventListener("click", () => { from = 0; to = data.until; chosen = null; draw(); });
-    select.forEach(one => one.addEventListener("change", draw));
+    const field = root.querySelector("input[type=search]");
+    field.addEventListener("input", () => search(field.value));
+    select.forEach(one => one.addEventListener("change", () => field.value ? search(field.value) : draw()));
     addEventListener("resize", draw);
     root.classList.add("live");
     draw();

@@ -28,18 +28,20 @@
   reveal();
 
   const value = (row, place) => row.cells[place].textContent.trim();
-  const number = text => parseFloat(text.replace(/,/g, ""));
+  const number = text => parseFloat((text.replace(/,/g, "").match(/-?\d[\d.]*/) || [NaN])[0]);
   function sort(head, place) {
     const body = head.closest("table").tBodies[0], falling = head.ariaSort === "descending";
+    const words = place === 0 || head.classList.contains("text");
     const by = (one, other) => {
       const [a, b] = [value(one, place), value(other, place)], [x, y] = [number(a), number(b)];
-      return isNaN(x) || isNaN(y) ? a.localeCompare(b) : x - y;
+      return words || isNaN(x) || isNaN(y) ? a.localeCompare(b, "en", {numeric: true}) : x - y;
     };
     for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
     head.ariaSort = falling ? "ascending" : "descending";
     body.append(...[...body.rows].sort((one, other) => falling ? by(one, other) : by(other, one)));
   }
-  document.querySelectorAll(".behind thead th").forEach(head => {
+  document.querySelectorAll(".block thead th").forEach(head => {
+    if (head.closest("table").tBodies[0].rows.length < 2) return;
     const place = head.cellIndex, ask = document.createElement("button");
     ask.type = "button";
     ask.textContent = head.textContent;

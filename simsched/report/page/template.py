@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from math import ceil
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
@@ -17,6 +18,8 @@ from simsched.report.figures.output import Picture
 
 #: What a page may load and run besides its own scripts: nothing but styles and images that it holds.
 _ALLOWED = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+#: The least height of letters on a page, in pixels.
+_LEAST_LETTERS_PX = 11.0
 #: A table cell with a published value: `0.52 ±0.10 (0.76)`.
 _WITH_PUBLISHED = re.compile(r"^(.*?)(?: \(([^()]*)\))?$")
 
@@ -78,7 +81,7 @@ def _title_without(picture: Picture, run_name: str) -> str:
 
 
 def _scalable(picture: Picture) -> Markup:
-    """Return a drawing that may grow by half."""
-    width = picture.width_pt
-    style = f"min-width: {width}px; max-width: {1.5 * width:.0f}px"
+    """Return a drawing so large that its smallest letters can be read, and that may grow by half."""
+    least = _LEAST_LETTERS_PX / picture.least_pt
+    style = f"min-width: {ceil(least * picture.width_pt)}px; max-width: {max(1.5, least) * picture.width_pt:.0f}px"
     return Markup(picture.svg.replace("<svg ", f'<svg preserveAspectRatio="xMinYMin" style="{style}" ', 1))
