@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 _LEAST_PART = 3
 #: The most characters kept of foreign text.
 _LONGEST = 20_000
+#: The most lines listed of those with the same problem.
+_MOST_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -109,3 +111,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean '{close[0]}'?"
     return f"known: {', '.join(names)}" if names else ""
+
+
+def nearest_to_last(name: str, dotted: Iterable[str]) -> str:
+    """Suggest the dotted key whose last part is meant, as in `did you mean 'workload.load'?`; "" if none is near."""
+    keys = sorted(dotted, key=lambda key: (key.count("."), key))
+    last = {key.rpartition(".")[2]: key for key in reversed(keys)}
+    close = difflib.get_close_matches(name, last, n=1, cutoff=0.6)
+    return f"did you mean '{last[close[0]]}'?" if close else "write a key with its section, as in 'workload.load'"
+
+
+def and_alike(lines: Sequence[int], word: str = "line") -> str:
+    """Say that a problem of the first line also stands in the others: `, and so in 39 more lines (3, 4, 5, ...)`."""
+    rest = [str(line) for line in lines[1:]]
+    if not rest:
+        return ""
+    shown = ", ".join(rest[:_MOST_LINES]) + (", ..." if len(rest) > _MOST_LINES else "")
+    return f", and so in {len(rest):,} more {word}{'s' * (len(rest) > 1)} ({shown})"

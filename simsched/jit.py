@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, update_wrapper
 from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from simsched.version import __version__
@@ -67,28 +69,37 @@ def _at(module: str, name: str) -> Any:
 
 def _compile(function: Kernel, options: dict[str, Any]) -> Kernel:
     import numba  # slow to load
-    from numba.core import caching, types
 
-    try:
-        compiled = numba.njit(cache=True, nogil=True, **options)(function)
-    except RuntimeError as error:
-        if "cache" not in str(error):
-            raise
+    made_from = _made_from(function)
+    folder = _cache_folder(function, made_from)
+    if folder is None:
         _say_once()
         return cast("Kernel", numba.njit(nogil=True, **options)(function))
-    if hasattr(compiled, "get_call_template"):  # else kernels are interpreted
-        # numba would compile a kernel once more for each constant that another one passes to it.
-        found, plain = compiled.get_call_template, cast("Any", types).unliteral
-        compiled.get_call_template = lambda args, kws: found(tuple(map(plain, args)), kws)
-    kept: Any = getattr(compiled, "_cache", None)
-    if hasattr(kept, "_impl") and hasattr(kept, "_cache_file"):
-        # numba checks only whether the kernel's file has changed, not what it calls elsewhere.
-        compiled.made_from = _made_from(function)
-        stamp = kept._impl.locator.get_source_stamp()
-        kept._cache_file = cast("Any", caching).IndexDataCacheFile(
-            kept._cache_path, f"{kept._impl.filename_base}-{compiled.made_from[:16]}", stamp
-        )
+    settings: Any = numba.config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
+    try:
+        compiled = numba.njit(cache=True, nogil=True, **options)(function)
+    finally:
+        settings.CACHE_DIR = before
+    compiled.made_from = made_from
     return cast("Kernel", compiled)
+
+
+def _cache_folder(function: Callable[..., object], made_from: str) -> Path | None:
+    """Return a writable folder for one version of a kernel, since numba's cache only notices changes of its own file.
+
+    It is in NUMBA_CACHE_DIR where that is set, else beside the kernel's file or in the user's folder of caches.
+    """
+    beside = Path(function.__code__.co_filename).parent / "__pycache__"
+    users = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "simsched")  # noqa: PTH111
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    for root in (Path(given),) if given else (beside, users):
+        folder = root / f"numba-{made_from[:16]}"
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return None
 
 
 def _made_from(function: Callable[..., object]) -> str:

@@ -34,25 +34,33 @@ format_option = click.option(
 @click.argument("source", metavar="TRACE")
 @format_option
 @click.option("--out", metavar="DIR", default="figures", show_default=True, help="Folder for the figure.")
+@click.option(
+    "--cluster", metavar="FILE", type=click.Path(path_type=Path),
+    help="Compare with these nodes: `scontrol show node`, `sinfo -N`, YAML, or a published list of nodes (.csv).",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Reject a log with invalid jobs.")
 @click.option("--no-plots", is_flag=True, help="Do not draw figures.")
 @json_option
-def info(source: str, layout: str, out: str, strict: bool, no_plots: bool, as_json: bool) -> None:
+def info(source: str, layout: str, out: str, cluster: Path | None, strict: bool, no_plots: bool, as_json: bool) -> None:
     """Print statistics of a trace and draw a figure of it.
 
     TRACE is a file, a folder of CSV files, or the name of a shipped trace.
     """
-    from simsched.workload import trace_statistics
+    from simsched.operators import nodes_of
+    from simsched.workload import demand_on, trace_statistics
 
     found = _read(source, layout)
     if strict:
         _refuse(found)
     statistics = trace_statistics(found)
+    demand = None if cluster is None else demand_on(found, nodes_of(cluster))
     paths = [] if no_plots else _draw(found, Path(out))
     if as_json:
-        print_json({**statistics, "figures": [str(path) for path in paths]})
+        print_json({**statistics, **({"demand": demand} if demand else {}), "figures": [str(path) for path in paths]})
         return
     _print_statistics(statistics)
+    if demand is not None:
+        _print_demand(demand)
     say_figures(paths, "Picture")
 
 
@@ -195,6 +203,27 @@ def _print_statistics(found: Mapping[str, Any]) -> None:
     classes = [(name, f"{row['jobs']:,}", f"{100 * row['share']:.1f}") for name, row in found["size_classes"].items()]
     click.echo()
     click.echo(table(("GPU-time class", "jobs", "% of jobs"), classes))
+
+
+def _print_demand(found: Mapping[str, Any]) -> None:
+    """Print what a trace demands of each GPU type of a cluster, and the jobs that fit nowhere."""
+    head = ("GPU types", "GPUs there", "jobs", "GPU hours", "% asked for in all", "% at once", "% busy")
+    rows = [
+        [
+            row["gpu_types"].replace("|", " or "), f"{row['gpus']:,}", f"{row['jobs']:,}", _hours(row["gpu_hours"]),
+            *(
+                "none there" if row[name] is None else f"{100 * row[name]:,.0f}"
+                for name in ("in_all", "at_once", "busy")
+            ),
+        ]
+        for row in found["types"]
+    ]  # fmt: skip
+    click.echo("\nGPUs that the jobs ask for, as a share of those there; at once and busy as if no job waited:")
+    click.echo(table(head, rows))
+    for row in found["never"]:
+        jobs = f"{row['jobs']:,} {'job' if row['jobs'] == 1 else 'jobs'}"
+        named = ", ".join(row["examples"]) + (", ..." if row["jobs"] > len(row["examples"]) else "")
+        click.echo(f"warning: {jobs} can never have run on these nodes: {row['wants']} ({named})", err=True)
 
 
 def _hours(hours: float) -> str:

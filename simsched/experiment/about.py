@@ -13,11 +13,11 @@ from simsched.experiment.canonical import digest_of
 from simsched.experiment.cluster import ClusterSpec
 from simsched.experiment.market import market_of, prices_of
 from simsched.experiment.policy_params import full_params, input_files
-from simsched.experiment.task import Chosen, Task, code
+from simsched.experiment.task import Chosen, Task
 from simsched.model import Cluster
 from simsched.policy import Policy
 from simsched.results.rows import SCHEMA_VERSION
-from simsched.sources import content_of, plugin_closure
+from simsched.sources import code, content_of, plugin_code
 
 
 def groups_of(cluster: Cluster) -> list[dict[str, Any]]:
@@ -46,15 +46,15 @@ class Choice:
     def of(cls, choice: Chosen) -> Choice:
         """Load a choice's class or function and read its sources and input files."""
         kind: type[Any] = choice.load()
-        closure = plugin_closure(kind, without=code().modules)
+        added = plugin_code(kind)
         files = {name: content_of(Path(path)) for name, path in sorted(input_files(kind, choice.params).items())}
         about = {
             "name": choice.name,
             "class": kind.__qualname__,
             "params": full_params(kind, choice.params, choice.diagnostics),
-            "source": dict(sorted(closure.modules.items())),
+            "source": dict(sorted(added.modules.items())),
         }
-        return cls(digest_of(choice), about | ({"files": files} if files else {}), closure.libraries)
+        return cls(digest_of(choice), about | ({"files": files} if files else {}), added.libraries)
 
 
 def about_task(task: Task, made: Policy, plugins: Sequence[Choice], digests: Mapping[str, str]) -> dict[str, Any]:

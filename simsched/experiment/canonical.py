@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from simsched.keys import INPUT_FILE
-from simsched.sources import content_of, plugin_closure
+from simsched.sources import content_of, plugin_code
 
 #: Types whose `repr` is canonical; a float's has all digits.
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
@@ -44,7 +44,7 @@ def canonical(value: Any) -> str:
     if kind in _PLAIN:
         return repr(value)
     if isinstance(value, type | FunctionType):
-        return f"class {value.__qualname__} {plugin_closure(cast('type[Any]', value)).digest}"
+        return f"class {value.__qualname__} {plugin_code(cast('type[Any]', value)).digest}"
     if hasattr(value, "canonical"):
         return f"{kind.__qualname__}:{canonical(value.canonical())}"
     if isinstance(value, Path):

@@ -35,7 +35,7 @@ from simsched.results import RUN_FILE, read_table
 from simsched.results.fairness import exclusive_slowdown, fairness_table, mean_contention, time_on_share, write_fairness
 from simsched.results.metric import Floats
 from simsched.results.writer import write_json
-from simsched.sources import closure_of
+from simsched.sources import code
 
 #: `best`: the batch follows the known goodput; `submitted`: it stays as submitted.
 Batch = Literal["best", "submitted"]
@@ -138,7 +138,6 @@ class SoloRuns:
 
 
 #: What creates the cells; the cell keys in the files' names already cover it.
-_MAKES_CELLS = ("simsched.experiment.running.runner", "simsched.experiment.grid", "simsched.experiment.spec")
 _ISOLATED = "simsched_policies.queues.isolated:Isolated"
 _COLUMNS = ("job_id", "submit_time_s", "end_time_s", "jct_s")
 _BATCH_COLUMNS = ("job_id", "gpus", "batch_size", "accum_steps")
@@ -271,5 +270,5 @@ def was_adapted(allocations: pd.DataFrame, submitted: Mapping[str, int]) -> bool
 
 def _version(rule: FairnessSpec) -> str:
     """Return a folder name from everything except the cell that determines its ratios."""
-    known = {**rule.model_dump(), "code": closure_of([__name__], without=_MAKES_CELLS).digest}
+    known = {**rule.model_dump(), "code": code().digest}
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]

@@ -15,11 +15,10 @@ from simsched.documents import Document, Section, draft_of, read_section, yaml_l
 from simsched.engine import SEMANTICS
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.canonical import digest_of
-from simsched.experiment.task import code
 from simsched.experiment.validation import check_experiment
 from simsched.paths import data_folder
 from simsched.policy import registry
-from simsched.sources import plugin_closure
+from simsched.sources import code, plugin_code
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=40)]
 #: Dotted keys of an experiment and their values.
@@ -263,5 +262,5 @@ def code_now(policy: str) -> str:
     """Return what `code_of` would give for a new cell of this policy; empty for a policy that does not ship."""
     if not registry.POLICIES.is_shipped(policy):
         return ""
-    source = plugin_closure(registry.load(policy), without=code().modules).modules
-    return code_of({"code_hash": code().digest, "policy_source": source})
+    added = plugin_code(registry.load(policy)).modules
+    return code_of({"code_hash": code().digest, "policy_source": added})

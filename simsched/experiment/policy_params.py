@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast, get_args
@@ -64,7 +66,7 @@ def parameter_problems(
     for key, value in params.items():
         if key not in known:
             faulty = True
-            hint = nearest(key, known) if known else f"'{name}' takes none"
+            hint = _meant(policy, key, known) if known else f"'{name}' takes none"
             yield (key,), f"the {noun} '{name}' has no such parameter", hint
             continue
         if _too_large(value):
@@ -84,6 +86,18 @@ def parameter_problems(
             yield (), f"the {noun} '{name}' needs the parameter '{parameter.name}'", ""
     if not faulty and not is_process(policy):  # whose site only a simulation has
         yield from _refused(policy, params, diagnostics, noun)
+
+
+def _meant(policy: type[Any], key: str, known: Mapping[str, Any]) -> str:
+    """Suggest a parameter: the one whose sentence in the docstring has the key as a symbol, or the nearest by name."""
+    sentence = re.search(rf"`(\w+)`[^`.]*\b{re.escape(key)}\b", inspect.getdoc(policy) or "")
+    if len(key) <= _LONGEST_SYMBOL and sentence and sentence[1] in known:
+        return f"did you mean '{sentence[1]}'?"
+    return nearest(key, known)
+
+
+#: The most characters of a symbol of a paper, such as p or mu.
+_LONGEST_SYMBOL = 3
 
 
 def _nested(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,13 +18,7 @@ from simsched.experiment.tuning import TuningOptions
 from simsched.model import Cluster, JobSpec
 from simsched.plugins import Kind
 from simsched.policy import POLICIES
-from simsched.results.stored import SUMMARY
-from simsched.sources import Closure, closure_of
-
-#: The module that runs a task.
-RUNNER = "simsched.experiment.running.cell"
-#: Code that runs after the tables and does not count: changed summaries of complete cells are recomputed.
-_AFTERWARDS = (SUMMARY, "simsched.results.reader")
+from simsched.sources import code
 
 
 @dataclass(frozen=True)
@@ -106,12 +99,6 @@ class Task:
     def plugins(self) -> tuple[Chosen, ...]:
         """The policy, then the agents that the experiment sets, then the processes."""
         return (self.policy, *(() if self.agent is None else (self.agent,)), *self.processes)
-
-
-@cache
-def code() -> Closure:
-    """Return the cached import closure of the function that runs a task."""
-    return closure_of([RUNNER], without=_AFTERWARDS)
 
 
 def digest_by_name(choice: Chosen) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from simsched.agent import AGENTS
-from simsched.documents import Document, Draft, KeyPath, draft_of, problems_of, yaml_lines
+from simsched.documents import Document, Draft, KeyPath, draft_of, keys_at, problems_of, yaml_lines
 from simsched.engine import PROCESSES
-from simsched.errors import InputError, Problem, nearest
+from simsched.errors import InputError, Problem, nearest, nearest_to_last
 from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys, without_idle
 from simsched.experiment.policy_params import input_files, parameter_problems
@@ -373,6 +373,9 @@ def _sweep_problems(draft: Draft, found: _Plugins, key: str, values: Sequence[An
     if key.split(".")[0] in _NOT_SWEPT:
         yield draft.problem(("sweep", key), "this key cannot be swept", f"not swept are: {', '.join(_NOT_SWEPT)}")
         return
+    if "." not in key and key not in ExperimentSpec.model_fields:
+        yield draft.problem(("sweep", key), "there is no such key", nearest_to_last(key, _dotted(draft, found)))
+        return
     seen: set[tuple[type, str]] = set()
     for index, value in enumerate(values):
         known = (type(value), json.dumps(value, sort_keys=True))
@@ -389,6 +392,17 @@ def _sweep_problems(draft: Draft, found: _Plugins, key: str, values: Sequence[An
             return
         for problem in (*_structural(one), *found.problems(one)):
             yield draft.problem(("sweep", key, index), problem.message, problem.remedy)
+
+
+def _dotted(draft: Draft, found: _Plugins) -> Iterator[str]:
+    """Yield the dotted keys that a sweep may name: those of sections, and parameters of the experiment's policies."""
+    for section in ExperimentSpec.model_fields:
+        yield section
+        yield from (f"{section}.{key}" for key in keys_at(ExperimentSpec, (section,)))
+    for index, entry in _entries(draft, "policies"):
+        policy = found.policies.get(str(entry.get("name")))
+        for parameter in parameters(policy) if policy is not None else ():
+            yield f"{draft.name(('policies', index, 'params', parameter.name))}"
 
 
 def check_workload(options: Sequence[str]) -> ExperimentSpec:

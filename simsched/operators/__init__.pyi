@@ -11,6 +11,7 @@ from .capacity import Answer as Answer, Target as Target, find_capacity as find_
 from .changes import group_names as group_names
 from .gate import GateRow as GateRow, Interval as Interval, Verdict as Verdict
 from .league import play as play
+from .log_input import nodes_of as nodes_of
 from .manifests import (
     ManifestOptions as ManifestOptions,
     is_change_of_objects as is_change_of_objects,

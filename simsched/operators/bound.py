@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cache
 from math import nextafter
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,7 @@ from simsched.experiment.running import Store, make_cell, prepare_grid
 from simsched.operators.relaxed import FITTED, Relaxed, least_gpu_cost, refuse_processes, relaxed
 from simsched.results import Cell, Run, read_json
 from simsched.results.integrity import SUMMARY_FILE, seal
-from simsched.results.stored import summary_definition
 from simsched.results.writer import json_text
-from simsched.sources import closure_of
 
 #: The baseline for progress towards the bound.
 _FIRST_COME = "fifo"
@@ -163,16 +160,11 @@ def _groups(grid: Grid) -> list[tuple[GridCell, tuple[str, ...]]]:
     return [(cell, tuple(labels)) for cell, labels in found.values()]
 
 
-@cache
-def _code() -> str:
-    return closure_of([__name__]).digest + summary_definition()
-
-
 def _search_for(task: Task) -> BoundTask:
     """Return the search for a task's bounds, which do not depend on its policy and seed."""
     own = dict.fromkeys(("policy", "agent", "seed", "losses", "costs"), "bound")
     values = {one.name: getattr(task, one.name) for one in fields(task)}
-    return BoundTask(**{**values, "key": key_of(task, {**own, "code": _code()})})
+    return BoundTask(**{**values, "key": key_of(task, own)})
 
 
 @make_cell.register
@@ -182,7 +174,7 @@ def _(task: BoundTask, folder: Path, environment: Mapping[str, Any], *_: object)
         found = _solve(task)
         summary = {name: value for name, value in found.items() if isinstance(value, float)}
         content = {_FILE: json_text(found).encode(), SUMMARY_FILE: json_text(summary).encode()}
-        about = {"cell": task.key, "summary_definition": summary_definition(), "environment": dict(environment)}
+        about = {"cell": task.key, "environment": dict(environment)}
         seal(path, about, content)
     return time.perf_counter() - began_s
 

@@ -14,12 +14,12 @@ import pandas as pd
 from simsched.documents import section_of, yaml_lines
 from simsched.errors import input_error, tell
 from simsched.experiment.cluster import ClusterSpec, GroupSpec
-from simsched.model import Capacity
+from simsched.model import Capacity, Node
 from simsched.model.shape import node_labels
 from simsched.operators.changes import group_names
 from simsched.reading import read_text
 from simsched.words import counted
-from simsched.workload import Trace, kinds_of, make_trace, shapes_of
+from simsched.workload import Trace, kinds_of, make_trace, read_nodes as read_node_list, shapes_of
 from simsched.workload.readers import (
     ClusterLog,
     Limits,
@@ -110,6 +110,13 @@ def cluster_groups(path: Path) -> Groups:
         tell(path, f"'{key}' is not read from here", f"give it as -o cluster.{key}=...", line=document.line((key,)))
     made: Groups = cluster.get("groups", [one])
     return list(made)
+
+
+def nodes_of(path: Path) -> tuple[Node, ...]:
+    """Read the nodes of a cluster as `cluster_groups` does, or from a published list of nodes (`.csv`)."""
+    if path.name.endswith((".csv", ".csv.gz")):
+        return tuple(read_node_list(path))
+    return ClusterSpec(groups=tuple(GroupSpec(**group) for group in cluster_groups(path))).build().nodes
 
 
 def groups_of(nodes: SlurmCluster) -> Groups:

@@ -29,7 +29,6 @@ from simsched.errors import InputError, Problem, first_line, input_error
 from simsched.outlets import one_line, shortened
 from simsched.reading import MOST_DOCUMENT_BYTES, open_bytes
 from simsched.results.sheets import CurvePoint
-from simsched.sources import closure_of
 
 #: The key of a point for the files of a folder of workloads, which count as replications.
 WORKLOAD_FILE = "workload"
@@ -207,14 +206,6 @@ class Losses(TypedDict):
 
 #: `summary.json` of a cell.
 Summary = dict[str, float]
-#: The module that computes summaries, with all metrics.
-SUMMARY = "simsched.results.summary"
-
-
-@cache
-def summary_definition() -> str:
-    """Hash the source code that computes a cell's summary, as 64 hexadecimal digits."""
-    return closure_of([SUMMARY]).digest
 
 
 def read_json(path: Path, shape: object = dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,12 @@ from .source import (
     extreme_jobs as extreme_jobs,
     make_workload as make_workload,
 )
-from .summary import batch_numbers as batch_numbers, describe as describe, trace_statistics as trace_statistics
+from .summary import (
+    batch_numbers as batch_numbers,
+    demand_on as demand_on,
+    describe as describe,
+    trace_statistics as trace_statistics,
+)
 from .swf import swf_jobs as swf_jobs, write_swf as write_swf
 from .trace import MOST_SECONDS as MOST_SECONDS, Trace as Trace, in_gpus as in_gpus, make_trace as make_trace
 from .write import write_trace_csv as write_trace_csv, write_workload_csv as write_workload_csv

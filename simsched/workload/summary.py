@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.model import JobSpec
+from simsched.model import Capacity, JobSpec, Node, NodeShape
+from simsched.model.shape import Amount
 from simsched.workload.recipes.recipe import size_class_of
+from simsched.workload.shapes import shapes_of
 from simsched.workload.trace import Trace
 
 HOUR_S = 3600
 #: Two jobs of a tenant with equal GPUs belong to one batch if the second comes within this many seconds.
 BATCH_GAP_S = 300
+_MOST_EXAMPLES = 3
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
 
@@ -52,6 +56,67 @@ def trace_statistics(trace: Trace) -> dict[str, Any]:
         "unused": list(trace.unused),
         "examples": {reason: [list(one) for one in found] for reason, found in trace.examples.items()},
     }
+
+
+def demand_on(trace: Trace, nodes: Sequence[Node]) -> dict[str, Any]:
+    """Compare what a trace demands of each GPU type with what nodes have, as plain values.
+
+    `types` has a row for each set of types that jobs allow, and one for all jobs: `gpus` of these types, `jobs`,
+    `gpu_hours`, and as shares of the GPUs there (None: there are none) `in_all` (what all jobs together ask for), and
+    as if no job waited `at_once` (the most at one time) and `busy` (in the mean from the first submission to the last
+    end). `never` has a row for each shape that fits on no idle nodes: what it `wants`, `jobs` and `examples`.
+    """
+    table = trace.table
+    gpus = (table["num_gpus"] * table["gpu_share"]).to_numpy("float64")
+    begins = table["submit_time_s"].to_numpy("float64")
+    ends = begins + table["duration_s"].to_numpy("float64")
+    allowed = np.asarray(table["gpu_types"] if "gpu_types" in table else [""] * len(table), dtype=object)
+    span_h = (float(ends.max()) - float(begins.min())) / HOUR_S
+    rows = []
+    for named in [*sorted({*allowed} - {""}), None]:
+        chosen = np.full(len(table), fill_value=True) if named is None else allowed == named
+        there = sum(node.gpus for node in nodes if not named or node.gpu_type in named.split("|"))
+        hours = float(((ends - begins) * gpus)[chosen].sum()) / HOUR_S
+        asked = {
+            "in_all": float(gpus[chosen].sum()),
+            "at_once": _most_at_once(begins[chosen], ends[chosen], gpus[chosen]),
+            "busy": hours / span_h if span_h else 0.0,
+        }
+        rows.append(
+            {
+                "gpu_types": named or "all",
+                "gpus": there,
+                "jobs": int(chosen.sum()),
+                "gpu_hours": hours,
+                **{name: value / there if there else None for name, value in asked.items()},
+            }
+        )
+    return {"types": rows, "never": _never_run(trace, nodes)}
+
+
+def _most_at_once(
+    begins: npt.NDArray[np.float64], ends: npt.NDArray[np.float64], gpus: npt.NDArray[np.float64]
+) -> float:
+    """Return the most GPUs held at one time; ends come before beginnings of the same second."""
+    at = np.concatenate([ends, begins])
+    change = np.concatenate([-gpus, gpus])
+    return float(np.cumsum(change[np.argsort(at, kind="stable")]).max())
+
+
+def _never_run(trace: Trace, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """List the shapes of jobs that fit on no idle nodes, most frequent first."""
+    free = [node.gpus for node in nodes]
+    idle = Capacity.idle(SimpleNamespace(nodes=nodes, up=[True] * len(free), free=free, beside=None))
+    shapes = shapes_of(trace.table).get("shape") or [None] * len(trace)
+    found: dict[NodeShape, list[str]] = {}
+    for job, gpus, shape in zip(trace.table["job_id"], trace.table["num_gpus"], shapes, strict=True):
+        found.setdefault(shape or NodeShape(0, Amount(int(gpus))), []).append(str(job))
+    never = [
+        {"wants": shape.said, "jobs": len(jobs), "examples": jobs[:_MOST_EXAMPLES]}
+        for shape, jobs in found.items()
+        if idle.place_of(shape) is None
+    ]
+    return sorted(never, key=lambda row: (-row["jobs"], row["wants"]))
 
 
 def describe(jobs: Sequence[JobSpec]) -> pd.DataFrame:

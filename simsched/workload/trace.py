@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simsched.errors import InputError, Problem
+from simsched.errors import InputError, Problem, and_alike
 from simsched.model import FIXED_DURATION
 from simsched.workload.shapes import SHAPE_COLUMNS
 
@@ -217,7 +217,7 @@ def raise_all(where: str, problems: Iterator[Problem]) -> None:
         return
     rest = len(found) - PROBLEM_CAP
     if rest > 0:
-        found = [*found[:PROBLEM_CAP], Problem(where, f"and {rest} more problems of this kind")]
+        found = [*found[:PROBLEM_CAP], Problem(where, f"and {rest} more problems")]
     raise InputError(*found)
 
 
@@ -232,13 +232,14 @@ def _problems(name: str, table: pd.DataFrame) -> Iterator[Problem]:
         ("num_gpus", 0 if "num_nodes" in table else 1),
     ):
         values = pd.to_numeric(table[column], errors="coerce").to_numpy("float64")
-        for i in np.flatnonzero(~np.isfinite(values)).tolist():
-            yield Problem(name, f"row {rows[i]}: column '{column}' has no number")
-        for i in np.flatnonzero(values < least).tolist():
-            yield Problem(name, f"row {rows[i]}: column '{column}' is {values[i]:g}, below {least}")
-    if "job_id" in table:
-        for i in np.flatnonzero(table["job_id"].duplicated()).tolist():
-            yield Problem(name, f"row {rows[i]}: column 'job_id': '{table['job_id'].iat[i]}' also names an earlier job")
+        for wrong, what in ((~np.isfinite(values), "has no number"), (values < least, f"is {{}}, below {least}")):
+            if found := rows[wrong].tolist():
+                first = what.format(f"{values[wrong.argmax()]:g}")
+                yield Problem(name, f"row {found[0]}: column '{column}' {first}{and_alike(found, 'row')}")
+    if "job_id" in table and (again := table["job_id"].duplicated().to_numpy()).any():
+        found = rows[again].tolist()
+        said = f"column 'job_id': '{table['job_id'].iat[int(again.argmax())]}' also names an earlier job"
+        yield Problem(name, f"row {found[0]}: {said}{and_alike(found, 'row')}")
 
 
 def _why_empty(dropped: Mapping[str, int]) -> str:

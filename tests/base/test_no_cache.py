@@ -65,15 +65,3 @@ def kernel(given: Given) -> int:
     usual = made_from("[1, 2]", "a: int; b: int")
     assert usual == made_from("[1, 2]", "a: int; b: int")
     assert len({usual, made_from("[1, 3]", "a: int; b: int"), made_from("[1, 2]", "b: int; a: int")}) == 3
-
-
-@simsched.jit.jit
-def _next(number):
-    return number + 1
-
-
-def test_a_kernel_is_compiled_once_for_all_constants_that_others_pass():
-    types = pytest.importorskip("numba").types
-    for constant in (1, 2):
-        _next.compiled.get_call_template((types.literal(constant),), {})
-    assert _next.compiled.signatures == [(types.int64,)]

@@ -8,7 +8,7 @@ import pytest
 from simsched.errors import InputError
 from simsched.plugins import parameters
 from simsched.policy import REMAINING_WORK, Policy, Traits, registry
-from simsched.sources import plugin_closure
+from simsched.sources import plugin_code
 
 POLICY = '''
 from dataclasses import dataclass, field
@@ -100,7 +100,7 @@ def test_the_source_hash_follows_the_file(tmp_path):
         folder = tmp_path / str(len(hashes))
         folder.mkdir()
         (folder / "mine.py").write_text(text)
-        hashes.append(plugin_closure(registry.load("mine.py:Mine", folder=folder)))
+        hashes.append(plugin_code(registry.load("mine.py:Mine", folder=folder)))
     assert hashes[0] == hashes[1]
     assert hashes[0] != hashes[2]
 
@@ -113,14 +113,14 @@ def test_the_source_hash_of_a_folder_covers_all_its_files(tmp_path, monkeypatch)
     (package / "deep" / "helper.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     policy = registry.load("folder_policy:Mine")
-    before = plugin_closure(policy)
+    before = plugin_code(policy)
     (package / "deep" / "helper.py").write_text("x = 2\n")
-    assert plugin_closure(policy) != before
+    assert plugin_code(policy) != before
 
 
 def test_shipped_policies_of_different_files_have_different_hashes():
     names = ("fifo", "gittins", "tiresias", "optimus", "pollux")
-    assert len({plugin_closure(registry.load(name)).digest for name in names}) == len(names)
+    assert len({plugin_code(registry.load(name)).digest for name in names}) == len(names)
 
 
 def test_attributes_of_a_class_that_are_named_as_traits_are_traits():

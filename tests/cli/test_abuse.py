@@ -133,20 +133,6 @@ def test_a_missing_table_and_a_changed_manifest_are_noticed(stored, simsched):
     assert "(2 cells run, 2 reused)" in simsched("run", "tiny.yaml", "--in-process").stdout
 
 
-def test_a_summary_is_computed_anew_when_metrics_are_defined_anew(stored, simsched, monkeypatch):
-    summary = stored[0] / "summary.json"
-    before, table = summary.read_bytes(), (stored[0] / "jobs.parquet").stat().st_mtime_ns
-    monkeypatch.setattr(cell_module, "summary_definition", lambda: "other")
-    monkeypatch.setattr(cell_module, "summarise_folder", lambda *_, **__: {"jct_mean_s": 1.0})
-    assert "(0 cells run, 4 reused)" in simsched("run", "tiny.yaml", "--in-process").stdout
-    assert json.loads(summary.read_text()) == {"jct_mean_s": 1.0}
-    monkeypatch.undo()
-    monkeypatch.chdir(stored[0].parents[3])
-    simsched("run", "tiny.yaml", "--in-process")
-    assert summary.read_bytes() == before
-    assert (stored[0] / "jobs.parquet").stat().st_mtime_ns == table
-
-
 @pytest.mark.parametrize(
     ("override", "said"),
     [

@@ -103,6 +103,19 @@ def test_a_trace_is_described_and_pictured(simsched, folder):
     assert json.loads(simsched("trace", "info", "jobs.csv", "--json", "--no-plots").stdout)["jobs"] == 12
 
 
+def test_a_trace_is_compared_with_a_cluster(simsched, folder):
+    (folder / "c.yaml").write_text("nodes: 1\ngpus_per_node: 2\ngpu_type: t4\n")
+    done = simsched("trace", "info", "jobs.csv", "--no-plots", "--cluster", "c.yaml")
+    assert done.exit_code == 0, done.output
+    assert "can never have run on these nodes: 4 GPUs (" in done.stderr
+    demand = json.loads(simsched("trace", "info", "jobs.csv", "--no-plots", "--json", "--cluster", "c.yaml").stdout)[
+        "demand"
+    ]
+    assert demand["types"][0]["gpus"] == 2
+    (folder / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,1000,8,T4\n")
+    assert "warning" not in simsched("trace", "info", "jobs.csv", "--no-plots", "--cluster", "nodes.csv").stderr
+
+
 def test_a_trace_is_generated_by_its_seed_and_converted(simsched, folder):
     for name, seed in (("a.csv", "1"), ("b.csv", "1"), ("c.csv", "2")):
         assert simsched("trace", "generate", name, "--seed", seed, "--jobs", "50").exit_code == 0

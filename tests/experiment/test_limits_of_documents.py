@@ -10,10 +10,9 @@ from simsched.errors import InputError
 from simsched.experiment import grid as grid_module, validation
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.grid import make_grid
-from simsched.experiment.task import code
 from simsched.experiment.validation import read_experiment
 from simsched.policy import registry
-from simsched.sources import plugin_closure
+from simsched.sources import plugin_code
 
 
 def chain(names, line):
@@ -87,7 +86,7 @@ def test_helpers_and_bases_of_a_policy_are_part_of_its_sources(tmp_path, monkeyp
         "a_base.py": "from simsched.policy import Policy\nclass Base(Policy):\n    name = 'base'\n",
         "a_policy.py": textwrap.dedent(
             """
-            import numpy
+            import numpy, yaml
             from a_base import Base
             class Mine(Base):
                 name = "mine"
@@ -100,11 +99,12 @@ def test_helpers_and_bases_of_a_policy_are_part_of_its_sources(tmp_path, monkeyp
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     policy = registry.load("a_policy:Mine")
-    before = plugin_closure(policy, without=code().modules).modules
+    before = plugin_code(policy).modules
     assert sorted(before) == ["a_base", "a_deeper_helper", "a_helper", "a_policy"]
+    assert list(plugin_code(policy).libraries) == ["PyYAML", "numpy"]
     for name in ("a_base", "a_deeper_helper"):
         (tmp_path / f"{name}.py").write_text(files[f"{name}.py"] + "# changed\n")
-        assert plugin_closure(policy).modules[name] != before[name]
+        assert plugin_code(policy).modules[name] != before[name]
 
 
 def test_a_link_to_itself_and_a_home_that_there_is_not_are_no_files(tmp_path):

@@ -160,6 +160,18 @@ def test_everything_wrong_is_reported_at_once_with_line_key_and_nearest_name(com
             "name: x\npolicies: [{name: fifo}]\nsweep: {workload.load: [1, x]}",
             "sweep.workload.load.1: workload.load: must",
         ),
+        (
+            "name: x\npolicies: [{name: pollux, params: {p: -1}}]",
+            "policies.pollux.params.p: the policy 'pollux' has no such parameter; did you mean 'fairness'?",
+        ),
+        (
+            "name: x\npolicies: [{name: pollux}]\nsweep: {fairness: [1, -1]}",
+            "sweep.fairness: there is no such key; did you mean 'policies.pollux.params.fairness'?",
+        ),
+        (
+            "name: x\npolicies: [{name: fifo}]\nsweep: {load: [1, 2]}",
+            "sweep.load: there is no such key; did you mean 'workload.load'?",
+        ),
         ("name: x\npolicies: [{name: fifo}]\nsweep: {workload.load: [1, 1]}", "the value 1 is given twice"),
         (
             "name: x\npolicies: [{name: fifo}]\nsweep: {policies.fif.params.x: [1]}",

@@ -34,7 +34,7 @@ print(sorted(set(sys.argv[1:]) & set(sys.modules)))
 cli(["validate", "quickstart", "-o", "seeds=10000"], standalone_mode=False)
 print(sorted(set(sys.argv[1:]) & set(sys.modules)))
 from simsched import sources
-print(sources._read.cache_info().misses, "sources")
+print(sources.code.cache_info().misses, "sources")
 """
 
 

@@ -3,6 +3,8 @@
 import pandas as pd
 import pytest
 
+from simsched.model import Cluster, NodeGroup
+from simsched.workload import demand_on
 from simsched.workload.readers import read_trace
 from tests.trace_files import write
 
@@ -97,3 +99,41 @@ def test_pai_tasks_add_up_to_jobs_with_or_without_a_header(tmp_path, header, lay
     assert trace.table["duration_s"].tolist() == [10.0, 400.0]
     assert trace.table["status"].tolist() == ["", "Failed"]
     assert dict(trace.dropped) == {"end is not recorded": 1, "parts of jobs that used no GPU": 1}
+
+
+def test_what_a_trace_demands_of_each_type_is_compared_with_what_is_there(tmp_path):
+    """One node of 8 A100, two of 8 H100: from 0 to 7220 s, 20 s to 7220 s the longest job."""
+    path = write(
+        tmp_path,
+        "t.csv",
+        "job_id,submit_time,num_gpus,duration,gpu_types,num_nodes\n"
+        "a,0,1,3600,a100,0\nb,10,8,3600,a100,0\nc,20,16,7200,a100|h100,2\n"
+        "d,30,64,100,,0\ne,40,4,100,v100,0\nf,50,9,100,,1\ng,60,9,100,,1\n",
+    )
+    found = demand_on(read_trace(path), Cluster.of(NodeGroup(1, 8, "a100"), NodeGroup(2, 8, "h100")).nodes)
+    a100, either, v100, every = found["types"]
+    assert (a100["gpu_types"], a100["gpus"], a100["jobs"], a100["gpu_hours"]) == ("a100", 8, 2, 9.0)
+    assert (a100["in_all"], a100["at_once"]) == (9 / 8, 9 / 8)
+    assert a100["busy"] == pytest.approx(9 * 3600 / (8 * 7220))
+    assert (either["gpu_types"], either["gpus"], either["in_all"]) == ("a100|h100", 24, 16 / 24)
+    assert (v100["gpus"], v100["in_all"], v100["at_once"], v100["busy"]) == (0, None, None, None)
+    assert (every["gpus"], every["in_all"], every["at_once"]) == (24, 111 / 24, 111 / 24)
+    assert found["never"] == [
+        {"wants": "9 GPUs on each of 1 node", "jobs": 2, "examples": ["f", "g"]},
+        {"wants": "4 GPUs of type v100", "jobs": 1, "examples": ["e"]},
+        {"wants": "64 GPUs", "jobs": 1, "examples": ["d"]},
+    ]
+
+
+def test_jobs_that_follow_each_other_are_not_at_once(tmp_path):
+    path = write(tmp_path, "t.csv", "submit_time,num_gpus,duration\n0,4,100\n100,4,100\n")
+    (every,) = demand_on(read_trace(path), Cluster.uniform(1, 4, "t4").nodes)["types"]
+    assert (every["in_all"], every["at_once"], every["busy"]) == (2.0, 1.0, 1.0)
+
+
+def test_types_that_pods_ask_for_count_in_a_replay(tmp_path):
+    head = "name,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    path = write(
+        tmp_path, "pods.csv", f"{head}p0,1,1000,T4|P100,LS,Succeeded,50,1050,60\np1,1,1000,,LS,Succeeded,60,90,60\n"
+    )
+    assert read_trace(path).table["gpu_types"].tolist() == ["T4|P100", ""]

@@ -30,13 +30,12 @@ from simsched.model.application import LossCurve
 from simsched.model.job import values_of
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
-from simsched.results import TABLES, Feature, TableWriter, read_json, summarise_folder
+from simsched.results import TABLES, Feature, TableWriter, summarise_folder
 from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
 from simsched.results.metric import LossTable, Power
 from simsched.results.quality import LOSSES_FILE, write_losses
 from simsched.results.sheets import TRIALS_FILE, write_trials
-from simsched.results.stored import summary_definition
-from simsched.results.writer import json_text, write_json
+from simsched.results.writer import json_text
 from simsched.stops import exit_code_of
 
 NO_LIMITS = Limits()
@@ -116,7 +115,6 @@ def _manifest(
     return {
         **task.about,
         "cell": task.key,
-        "summary_definition": summary_definition(),
         "agents": dict(agents),
         "environment": dict(environment),
         "timing": {"wall_s": round(wall_s, 3), "cpu_s": round(cpu_s, 3)},
@@ -140,16 +138,6 @@ def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO
     return summarise_folder(
         folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups, at_hand=at_hand
     )
-
-
-def refresh_summary(folder: Path) -> bool:
-    """Recompute the summary of a complete cell if the definitions of its metrics changed; returns whether they did."""
-    manifest = read_json(folder / MANIFEST_FILE)
-    if manifest.get("summary_definition") == summary_definition():
-        return False
-    write_json(folder / SUMMARY_FILE, _summary(folder, manifest))
-    seal(folder, {**manifest, "summary_definition": summary_definition()})
-    return True
 
 
 def _out_of_memory(limits: Limits) -> str:

@@ -14,7 +14,8 @@ from simsched.experiment.grid import GridCell
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.manifest import describe_environment
 from simsched.experiment.running.outcome import Outcome, run_to_outcome, say_nothing
-from simsched.experiment.task import Task, code
+from simsched.experiment.task import Task
+from simsched.sources import code
 
 #: Cells sent ahead per worker thread; the rest wait here to relieve the scheduler.
 _AHEAD = 3

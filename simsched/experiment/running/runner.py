@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from simsched.experiment.grid import MOST_KEPT, Grid, GridCell
-from simsched.experiment.running.cell import NO_LIMITS, refresh_summary
+from simsched.experiment.running.cell import NO_LIMITS
 from simsched.experiment.running.dask_runner import run_on_dask
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.manifest import describe_environment, run_index
@@ -151,15 +151,13 @@ def _write_index(
 
 
 def _is_there(store: Store, cell: GridCell, listener: Listener) -> bool:
-    """Return whether a cell is complete here or in a sibling run, refreshing its summary if metrics changed."""
+    """Return whether a cell is complete here or in a sibling run."""
     key = cell.task.key
     fault = store.fault(key)
     if fault:
         listener.damaged(cell, fault)
-    elif store.has(key) or store.adopt(key):
-        refresh_summary(store.cell(key))
-        return True
-    return False
+        return False
+    return store.has(key) or store.adopt(key)
 
 
 def _complete(store: Store, cell: GridCell, known: Collection[str], gone: Collection[str]) -> bool:

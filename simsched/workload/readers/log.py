@@ -50,6 +50,8 @@ _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     dict.fromkeys(("gpu_type", "queue", "qos", "array", "account", "user", "state", "nodes"), "")
     | {"time_limit_s": 0.0, "priority": 0.0, "attempts": 1}
 )
+#: Logs whose types are those that a job asked for, not the one that it got.
+_ASK_FOR_TYPES = ("alibaba-openb",)
 _LATE = "jobs were eligible only after their start; they count as not having waited"
 _PART = "asked for a part of a GPU, which policies that share none take for a whole one"
 _ROUNDED = "asked for more than one GPU but not a whole number, rounded up"
@@ -164,7 +166,7 @@ class ClusterLog:
         }
         shapes = [name for name in LOG_SHAPES if name in table]
         columns |= {name: table[name] for name in shapes}
-        if shapes:
+        if shapes or (self.source in _ASK_FOR_TYPES and table["gpu_type"].any()):
             columns["gpu_types"] = table["gpu_type"]
         adjusted = {
             **self.adjusted,

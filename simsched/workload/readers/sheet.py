@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.errors import InputError, Problem, input_error
+from simsched.errors import InputError, Problem, and_alike, input_error
 from simsched.reading import check_header, first_lines, open_text, other_width, unused
 from simsched.workload.readers.clock import Clock
 from simsched.workload.trace import raise_all
@@ -115,11 +115,13 @@ class Sheet:
         return self.first_line + row
 
     def blame(self, column: str, mask: npt.NDArray[np.bool_], what: str) -> None:
-        """Record a problem for each cell of a column where `mask` holds; `what` follows the cell's text."""
-        for i in np.flatnonzero(mask).tolist():
-            cell = str(self.cells[column].iat[i]).strip()
-            message = f"column '{column}': {repr(cell) + ' ' if cell else ''}{what}"
-            self.problems.append(Problem(str(self.path), message, _MEND, self.line(int(self.rows[i]))))
+        """Record the cells of a column where `mask` holds as one problem; `what` follows the first cell's text."""
+        wrong = np.flatnonzero(mask)
+        if len(wrong):
+            cell = str(self.cells[column].iat[wrong[0]]).strip()
+            lines = [self.line(row) for row in self.rows[wrong].tolist()]
+            message = f"column '{column}': {repr(cell) + ' ' if cell else ''}{what}{and_alike(lines)}"
+            self.problems.append(Problem(str(self.path), message, _MEND, lines[0]))
 
 
 def open_sheet(path: Path, required: Sequence[str], idle: Collection[str] = ()) -> Sheet:
