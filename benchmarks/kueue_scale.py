@@ -19,8 +19,7 @@ from simsched_policies.kubernetes.kueue.policy import Kueue
 from simsched.applications import ApplicationsOptions, catalogue
 from simsched.engine import AllocationRecord, EngineOptions, JobRecord, Recorder, simulate
 from simsched.model import Cluster, JobSpec
-from simsched.model.cluster import Level
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Level, Tenant
 from simsched.model.topology import with_levels
 
 PER_NODE = 8

@@ -16,11 +16,16 @@ from .goodput_agent import (
     GoodputAgent as GoodputAgent,
     Prior as Prior,
     Shared as Shared,
+    check_noise as check_noise,
     goodput_agent as goodput_agent,
+    offline_prior as offline_prior,
+    offline_priors as offline_priors,
 )
-from .measurement_error import check_noise as check_noise
-from .offline import offline_prior as offline_prior, offline_priors as offline_priors
-from .pool import HistoryPool as HistoryPool, history_of_job as history_of_job
-from .pool_file import pool_text as pool_text, read_pool as read_pool
+from .pool import (
+    HistoryPool as HistoryPool,
+    history_of_job as history_of_job,
+    pool_text as pool_text,
+    read_pool as read_pool,
+)
 from .registry import AGENTS as AGENTS
 from .rule_agent import configured_agent as configured_agent

@@ -2,19 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import zlib
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+
 from simsched.agent.agent import Agent, GoodputReport, Measurement, TypeReport
-from simsched.agent.fit import Configuration, Fits, Profile
-from simsched.agent.measurement_error import MeasurementError, check_noise
+from simsched.agent.fit import Configuration, Fits, Profile, fit
+from simsched.arithmetic import exp, log
 from simsched.errors import input_error
-from simsched.model import ApplicationFacts, BatchChoice, BatchLimits, Cluster, JobRequest, Site
+from simsched.model import Application, ApplicationFacts, BatchChoice, BatchLimits, Cluster, JobRequest, Site
 from simsched.model.application import GradientStats, StepTime
 from simsched.model.batch import batch_for_target, clip_to_max
 from simsched.model.goodput import CandidateBatches, GoodputModel
+from simsched.model.placement import Shape
 from simsched.model.throughput import ThroughputParams
+
+
+class MeasurementError:
+    """Distorts measurements by log-normal factors of mean 1 and standard deviation `noise`.
+
+    A configuration has one error for its computation and one for its synchronisation, however often the job runs in it:
+    a job averages over its steps, which leaves the common part. Squared norm and variance of the gradient get a new
+    error each whenever they change. Each job draws its errors from a separate random stream, named by its id and its
+    submission time.
+    """
+
+    def __init__(self, noise: float, request: JobRequest) -> None:
+        """Create the errors of one job; raises `ValueError` for a noise that is not in [0, 1)."""
+        check_noise(noise)
+        name = f"{request.id} {request.submit_time_s}"
+        self._rng = np.random.default_rng(np.random.SeedSequence([zlib.crc32(name.encode())]))
+        self._sigma = math.sqrt(log(1.0 + noise**2))
+        self._known: dict[Hashable, tuple[float, float]] = {}
+
+    def distort(self, measurement: Measurement) -> Measurement:
+        """Return a measurement as the job sees it."""
+        site, step, gradient = measurement.site, measurement.step, measurement.gradient
+        compute, sync = self._factors((site.gpu_type, site.nodes, site.gpus, measurement.local_bsz))
+        norm, variance = self._factors(gradient)
+        sync_s = step.sync_s * sync
+        return measurement._replace(
+            step=StepTime((step.step_s - step.sync_s) * compute + sync_s, sync_s),
+            gradient=GradientStats(gradient[0] * norm, gradient[1] * variance),
+        )
+
+    def _factors(self, of: Hashable) -> tuple[float, float]:
+        if of not in self._known:
+            one, other = exp(self._sigma * self._rng.standard_normal(2) - self._sigma**2 / 2).tolist()
+            self._known[of] = one, other
+        return self._known[of]
+
+
+def check_noise(noise: float) -> None:
+    """Raise `ValueError` for a relative error that is not in [0, 1)."""
+    if not 0 <= noise < 1:
+        raise ValueError(f"noise must be from 0 to below 1, not {noise}")
 
 
 @dataclass(frozen=True)
@@ -289,3 +335,62 @@ class Goodput:
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Create the agent of a job; raises `InputError` if it has no batch size to adapt."""
         return goodput_agent(request, facts, shared=self._shared, noise=self.noise, bootstrap=self.bootstrap)
+
+
+# What an operator knows of an application from profiling it before its submission.
+#
+# A job that starts from this knows the true step times of many configurations instead of other jobs' measurements:
+# this is how the Pollux paper seeds its models (OSDI'21, section 5.3.2), and a policy that uses it declares the
+# signal `offline_profiles`.
+
+#: Profiled placements: within one node, on two nodes, and on whole nodes, up to 16 nodes.
+_WHOLE_NODES = (2, 4, 8, 16)
+_BATCHES = 6
+
+
+def offline_priors(application: Application, cluster: Cluster) -> dict[str, Prior]:
+    """Profile an application on every GPU type of a cluster on which it can run; {} if it has no batch size."""
+    found = {
+        gpu_type: offline_prior(application, gpu_type, cluster.gpus_per_node(gpu_type))
+        for gpu_type in cluster.gpu_types
+        if application.gpu_types is None or gpu_type in application.gpu_types
+    }
+    return {gpu_type: prior for gpu_type, prior in found.items() if prior is not None}
+
+
+def offline_prior(application: Application, gpu_type: str, gpus_per_node: int) -> Prior | None:
+    """Fit an application's true step times on a grid of placements and batches; None if it has no batch size.
+
+    The placements are those of nodes with `gpus_per_node` GPUs of type `gpu_type`; those that the application does not
+    know are left out. The gradient statistics are those at the start of training.
+    """
+    limits = application.limits
+    if limits is None:
+        return None
+    profile: dict[Configuration, StepTime] = {}
+    for shape in _shapes(gpus_per_node):
+        if sum(shape) * limits.min_local_bsz > limits.max_batch_size:
+            continue
+        for local_bsz in _batches(limits):
+            try:
+                step = application.step_time(Site(shape, gpu_type), local_bsz)
+            except ValueError:  # measured applications know only some placements and batches
+                continue
+            profile[len(shape), sum(shape), local_bsz] = step
+    batch = batch_for_target(limits, application.fixed_batch_size or limits.init_batch_size, 1)
+    gradient = application.run(Site((1,), gpu_type), batch, 0).gradient
+    if gradient is None or not profile:
+        return None
+    most = max(gpus for _, gpus, _ in profile)
+    return Prior(fit(profile).params, gradient, profile, most)
+
+
+def _shapes(gpus_per_node: int) -> list[Shape]:
+    within = [1 << power for power in range(gpus_per_node.bit_length()) if 1 << power < gpus_per_node]
+    return [*((gpus,) for gpus in (*within, gpus_per_node)), (1, 1), *((gpus_per_node,) * n for n in _WHOLE_NODES)]
+
+
+def _batches(limits: BatchLimits) -> list[int]:
+    """Space per-GPU batches geometrically between the limits, both inclusive."""
+    ratio = limits.max_local_bsz / limits.min_local_bsz
+    return sorted({round(limits.min_local_bsz * ratio ** (i / (_BATCHES - 1))) for i in range(_BATCHES)})

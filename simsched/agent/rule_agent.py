@@ -1,28 +1,176 @@
-"""Agents that change the batch once an epoch by a rule of `simsched.agent.batch_rules`, whatever the scheduler does."""
+"""Agents that change the batch once an epoch by a rule of `simsched.agent.rule_agent`, whatever the scheduler does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Protocol
 
 from simsched.agent.agent import Agent, AgentFactory, Measurement
-from simsched.agent.batch_rules.regime import Accordion, MeasuredAccordion, NoiseSchedule
-from simsched.agent.batch_rules.rules import (
-    NEWEST,
-    AdaBatch,
-    BatchMetrics,
-    BatchRule,
-    BatchState,
-    NoiseAverage,
-    averaged,
-    cabs,
-    noise_doubling,
-    noise_rule,
-)
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.errors import input_error
 from simsched.model import ApplicationFacts, BatchChoice, JobRequest, Site
 from simsched.model.batch import batch_for_target, clip_to_max
+from simsched.model.regimes import BatchRegimes
+
+
+class BatchState(NamedTuple):
+    """The state of a training: its batches are totals in examples, `epoch` counts from 0."""
+
+    initial: int
+    batch: int
+    epoch: int
+    gpus: int
+    smallest: int
+    largest: int
+
+    def clip(self, batch: float) -> int:
+        """Round a batch, half to even, into the bounds of this training."""
+        return round(min(max(batch, self.smallest), self.largest))
+
+
+class BatchMetrics(NamedTuple):
+    """The measurements of a training; a figure that it does not measure is None.
+
+    `noise_scale` is the gradient noise scale in examples, `gradient_variance` the trace of the covariance of one
+    example's gradient, `loss` the training loss, `learning_rate` the optimizer's step, `gradient_sqr` the squared norm
+    of the mean gradient.
+    """
+
+    noise_scale: float | None = None
+    gradient_variance: float | None = None
+    loss: float | None = None
+    learning_rate: float | None = None
+    gradient_sqr: float | None = None
+
+
+NOTHING_MEASURED = BatchMetrics()
+
+
+class BatchRule(Protocol):
+    """Returns the total batch, in examples, with which a training should continue."""
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return the batch; the current one if nothing should change or a metric is missing."""
+
+
+@dataclass(frozen=True)
+class AdaBatch:
+    """Multiply the batch by `factor` every `epochs` epochs.
+
+    Source: Devarakonda et al., 2017, arXiv 1712.02029, where the learning rate decays by 0.75 at each doubling.
+    """
+
+    epochs: int = 20
+    factor: int = 2
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return the batch of the state's epoch, within its bounds."""
+        return state.clip(state.initial * self.factor ** (state.epoch // self.epochs))
+
+
+def cabs(state: BatchState, metrics: BatchMetrics) -> int:
+    """Return learning rate x gradient variance / loss, rounded into the bounds.
+
+    The batch stays if a figure is not measured or the loss is not positive. Source: Balles et al., UAI'17.
+    """
+    rate, variance, loss = metrics.learning_rate, metrics.gradient_variance, metrics.loss
+    if rate is None or variance is None or loss is None or loss <= 0:
+        return state.batch
+    return state.clip(rate * variance / loss)
+
+
+#: The weight of the newest estimate in the moving averages. Its value is KungFu's; that it weighs the newest, not the
+#: previous estimates, is an assumption.
+NEWEST = 0.6
+
+
+class NoiseAverage(NamedTuple):
+    """Moving averages of the gradients' variance (numerator) and of the squared norm of their mean (denominator)."""
+
+    variance: float
+    squared_norm: float
+
+    @property
+    def noise_scale(self) -> float:
+        """Return the noise scale in examples; infinite if the estimated mean gradient is 0."""
+        return self.variance / self.squared_norm if self.squared_norm > 0 else math.inf
+
+
+def averaged(before: NoiseAverage | None, newest: NoiseAverage, weight: float = NEWEST) -> NoiseAverage:
+    """Return the averages after a new estimate; the first estimate stands for itself."""
+    if before is None:
+        return newest
+    return NoiseAverage(*(weight * new + (1 - weight) * old for new, old in zip(newest, before, strict=True)))
+
+
+def noise_doubling(state: BatchState, metrics: BatchMetrics) -> int:
+    """Return twice the batch if the measured noise scale is at least that, else the batch.
+
+    Measures what Shockwave's jobs take from a published schedule (Zheng et al., NSDI'23); the threshold is ours.
+    """
+    if metrics.noise_scale is None or metrics.noise_scale < 2 * state.batch:
+        return state.batch
+    return state.clip(2 * state.batch)
+
+
+def noise_rule(state: BatchState, metrics: BatchMetrics) -> int:
+    """Return the measured noise scale as the batch, rounded into the bounds (KungFu: Mai et al., OSDI'20)."""
+    if metrics.noise_scale is None:
+        return state.batch
+    return state.clip(metrics.noise_scale)
+
+
+@dataclass(frozen=True)
+class Accordion:
+    """Train critical epochs with the initial batch, the others with the largest."""
+
+    regimes: BatchRegimes
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return the largest batch outside critical epochs; inside them, the initial batch.
+
+        The smallest batch never shrinks, and only the initial batch ever grows.
+        """
+        if not self.regimes.is_critical(state.initial, state.epoch):
+            return state.largest if state.batch == state.initial else state.batch
+        return state.batch if state.batch == state.smallest else state.initial
+
+
+@dataclass
+class MeasuredAccordion:
+    """Accordion by measurement: it compares the gradient's norm every `every` epochs (Agarwal et al., MLSys'21).
+
+    While the norm has changed by at least the fraction `change` since the last comparison, the training is in a
+    critical regime and keeps the initial batch; else it gets the largest. The first epochs are critical. Both numbers
+    are recalled from the paper. One instance serves one training.
+    """
+
+    change: float = 0.5
+    every: int = 10
+    _norm: float | None = field(default=None, init=False)
+    _critical: bool = field(default=True, init=False)
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return the initial batch in a critical regime, else the largest."""
+        if metrics.gradient_sqr is not None and (self._norm is None or state.epoch % self.every == 0):
+            norm = math.sqrt(metrics.gradient_sqr)
+            if self._norm is not None:
+                self._critical = abs(self._norm - norm) >= self.change * self._norm
+            self._norm = norm
+        return state.initial if self._critical else state.largest
+
+
+@dataclass(frozen=True)
+class NoiseSchedule:
+    """Double the batch when the published schedule does so in this epoch or the next."""
+
+    regimes: BatchRegimes
+
+    def __call__(self, state: BatchState, metrics: BatchMetrics) -> int:
+        """Return twice the batch if the schedule is ahead of it and it is below the largest."""
+        ahead = self.regimes.doubled(state.initial, state.gpus, state.epoch + 1)
+        return 2 * state.batch if state.batch != state.largest and ahead > state.batch else state.batch
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ import pandas as pd
 from simsched.applications import ApplicationCatalogue
 from simsched.errors import input_error, nearest
 from simsched.model import FIXED_DURATION, ApplicationSource, JobSpec
-from simsched.model.job import SPEC_DEFAULTS, JobColumns
-from simsched.model.speedup import Speedup
+from simsched.model.job import SPEC_DEFAULTS, JobColumns, Speedup
 from simsched.workload import MOST_SECONDS
 
 #: Jobs: a table or a list, its rows or items with the fields of `JobSpec`.

@@ -18,10 +18,9 @@ from simsched.keys import INPUT_FILE, key
 from simsched.model import FIXED_DURATION, Application, JobRequest, Site
 from simsched.model.colocation import PairTable, read_pairs
 from simsched.model.fitted import FittedApplication, with_types
-from simsched.model.fixed import FixedDuration, StagedJob
 from simsched.model.job import JobTruth
 from simsched.model.placement import consolidated_shape
-from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
+from simsched.model.tabulated import FixedDuration, Setting, StagedJob, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModelJob
 from simsched.paths import data_folder
 from simsched.reading import read_text

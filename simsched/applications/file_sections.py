@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from simsched.documents import Section
 from simsched.model.application import LossCurve
+from simsched.model.batch import ScalingCurve
 from simsched.model.fitted import RelativeSteps
-from simsched.model.scaling import ScalingCurve
 from simsched.model.step_model import PlacementClass, PlacementModel, SevenParameters, StepModel, SyncPair
 from simsched.model.throughput import TINY, ThroughputParams
 
@@ -162,7 +162,7 @@ class ClassSection(Section):
 
 
 class ScalingSection(Section):
-    """The scaling of a total batch over GPUs; see `simsched.model.scaling.ScalingCurve`."""
+    """The scaling of a total batch over GPUs; see `simsched.model.batch.ScalingCurve`."""
 
     batch: Count
     gpus_per_node: Count

@@ -22,9 +22,8 @@ from simsched.model import (
     Site,
 )
 from simsched.model.application import Running
-from simsched.model.fixed import FixedDuration
-from simsched.model.job import JobTruth
-from simsched.model.speedup import Speedup
+from simsched.model.job import JobTruth, Speedup
+from simsched.model.tabulated import FixedDuration
 from simsched.paths import data_folder
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
+from simsched.engine.failures import Nodes
 from simsched.engine.ledger import Ledger
-from simsched.engine.nodes import Nodes
+from simsched.engine.lifecycles import Watches
 from simsched.engine.options import Terms
-from simsched.engine.rows import CANCELLED, Moves
+from simsched.engine.records import CANCELLED, Moves
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.validate import (
     Changes,
@@ -21,7 +22,6 @@ from simsched.engine.validate import (
     host_of,
     plain_changes,
 )
-from simsched.engine.watches import Watches
 from simsched.policy import Decision, Decline, Place
 
 

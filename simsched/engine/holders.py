@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation
-from simsched.model.shape import SLACK
+from simsched.model.placement import SLACK
 
 
 class Holders:

@@ -22,7 +22,7 @@ from simsched.engine.errors import InvariantError
 from simsched.engine.holders import Holders
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, OutageRecord, ReasonRecord, Recorder
 from simsched.engine.state import ClusterState, JobState
-from simsched.model.shape import SLACK
+from simsched.model.placement import SLACK
 
 _SLACK = 1e-6  # relative; progress is a sum of products of floats
 

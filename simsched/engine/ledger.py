@@ -14,8 +14,7 @@ from typing import Literal
 from simsched.agent import Measurement, UnlearningAgent
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
-from simsched.engine.records import JobRecord, JobRecorder, Recorder
-from simsched.engine.rows import interval_record, job_record, total_batch
+from simsched.engine.records import JobRecord, JobRecorder, Recorder, interval_record, job_record, total_batch
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import Allocation, BatchChoice, Site

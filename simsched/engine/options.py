@@ -12,8 +12,7 @@ import numpy as np
 
 from simsched.agent import AgentFactory
 from simsched.model.colocation import Colocation
-from simsched.model.market import Market
-from simsched.model.outages import Outage, OutageCause
+from simsched.model.outages import Market, Outage, OutageCause
 from simsched.policy import Decision, Policy, Signal, Triggers, View
 from simsched.policy.signals import known_by
 

@@ -14,12 +14,10 @@ import simpy
 
 from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError
-from simsched.engine.failures import Failures
+from simsched.engine.failures import Failures, Nodes
 from simsched.engine.ledger import Ledger, Lifecycle
-from simsched.engine.nodes import Nodes
 from simsched.engine.options import stream
-from simsched.engine.records import JobRecord
-from simsched.engine.rows import CANCELLED, job_record
+from simsched.engine.records import CANCELLED, JobRecord, job_record
 from simsched.engine.state import ClusterState, JobState
 from simsched.errors import nearest
 from simsched.model import JobSpec

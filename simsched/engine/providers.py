@@ -23,8 +23,7 @@ from simsched.errors import InputError
 from simsched.model import Application, ApplicationSource, BatchChoice, Cluster, JobSpec, Site
 from simsched.model.application import NO_BATCH, LossCurve, facts_of
 from simsched.model.batch import batch_for_target
-from simsched.model.market import Market, Offer
-from simsched.model.outages import PLANNED
+from simsched.model.outages import PLANNED, Market, Offer
 from simsched.model.regimes import BatchRegimes
 from simsched.model.tabulated import TabulatedJob
 from simsched.model.topology import tightest_site

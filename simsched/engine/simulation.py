@@ -14,33 +14,35 @@ from typing import Any, Unpack
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.contention import Contention
 from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
-from simsched.engine.failures import Failures
+from simsched.engine.failures import Failures, Nodes
 from simsched.engine.fork import copy_of
 from simsched.engine.invariants import CheckingRecorder, check_state, wanted
-from simsched.engine.leases import Leases
 from simsched.engine.ledger import Ledger
-from simsched.engine.live_view import Delta, LiveView, ReadOnly
-from simsched.engine.nodes import Nodes
+from simsched.engine.lifecycles import Contention, Leases, TimeLimits, Watches
+from simsched.engine.live_view import Delta, KeptReasons, LiveView, ReadOnly
 from simsched.engine.options import Decides, EngineOptions, FailureOptions, Settings, Terms, stream
 from simsched.engine.processes import PATIENCE_S, Processes
 from simsched.engine.providers import Granted, views_at_submission
-from simsched.engine.reasons import KeptReasons
-from simsched.engine.records import JobRecord, MemoryRecorder, Recorder
-from simsched.engine.rows import NO_MOVES, decision_record
+from simsched.engine.records import (
+    NO_MOVES,
+    NONE_STRANDED,
+    JobRecord,
+    MemoryRecorder,
+    Recorder,
+    StrandedGpus,
+    decision_record,
+)
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.stalls import StallDetector
 from simsched.engine.state import ClusterState, JobState, Leasing
-from simsched.engine.stranded import NONE_STRANDED, StrandedGpus
 from simsched.engine.validate import NO_CHANGES
-from simsched.engine.watches import TimeLimits, Watches
 from simsched.errors import input_error
 from simsched.model import ApplicationSource, Cluster, JobSpec
 from simsched.model.application import facts_of
 from simsched.model.colocation import Colocation, ConstantSharing
-from simsched.model.fixed import FixedDuration
+from simsched.model.tabulated import FixedDuration
 from simsched.policy import Decision, JobView, Policy, View, no_decision
 from simsched.policy.signals import SERVICE_HISTORY
 from simsched.threads import one_thread, spared_by_the_collector

@@ -14,8 +14,7 @@ from simsched.documents import Section
 from simsched.engine import FailureOptions
 from simsched.errors import input_error
 from simsched.model import Cluster
-from simsched.model.market import Market
-from simsched.model.outages import OutageCause
+from simsched.model.outages import Market, OutageCause
 from simsched.model.topology import check_nodes, consecutive
 from simsched.workload import read_outages
 

@@ -12,7 +12,7 @@ from simsched.arithmetic import Series
 from simsched.errors import input_error, nearest
 from simsched.experiment.cluster import ClusterSpec, Price
 from simsched.model import JobSpec
-from simsched.model.market import Market, MarketGroup
+from simsched.model.outages import Market, MarketGroup
 from simsched.reading import first_lines, number, read_records, whole_number
 
 _TIME = "time_s"

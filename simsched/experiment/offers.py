@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from simsched.engine import EngineOptions
 from simsched.model import Application, ApplicationSource, Cluster, JobSpec
+from simsched.model.cluster import TENANTS_PARAMETER
 from simsched.model.job import values_of
-from simsched.model.tenants import TENANTS_PARAMETER
 from simsched.policy import Policy, physics
 from simsched.policy.physics import Physics
 

@@ -26,7 +26,7 @@ from simsched.experiment.cluster import ClusterSpec, sorted_pairs
 from simsched.experiment.failures import FailuresSpec
 from simsched.experiment.sharing import SharingSpec
 from simsched.experiment.tuning import TuningOptions
-from simsched.model.tenants import TENANTS_PARAMETER, Tenant, circle, excess
+from simsched.model.cluster import TENANTS_PARAMETER, Tenant, circle, excess
 from simsched.policy import Traits
 from simsched.results.statistics import FIRST_LOOK
 from simsched.workload import MOST_SECONDS, NAMED_SOURCES, WorkloadOptions
@@ -146,7 +146,7 @@ class WorkloadSpec(Section):
 
 @_with_keys_of(Tenant)
 class TenantSpec(Section):
-    """A tenant: see `simsched.model.tenants.Tenant`."""
+    """A tenant: see `simsched.model.cluster.Tenant`."""
 
     def build(self) -> Tenant:
         """Create the tenant."""

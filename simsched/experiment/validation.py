@@ -20,7 +20,7 @@ from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.idle_keys import idle_keys, without_idle
 from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec, with_first_seeds
-from simsched.model.tenants import TENANTS_PARAMETER
+from simsched.model.cluster import TENANTS_PARAMETER
 from simsched.plugins import Kind, parameters
 from simsched.policy import POLICIES, Policy
 from simsched.results import find_metric

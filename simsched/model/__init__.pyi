@@ -4,21 +4,15 @@ from . import (
     capacity as capacity,
     cluster as cluster,
     fitted as fitted,
-    fixed as fixed,
     goodput as goodput,
     job as job,
-    market as market,
     measured as measured,
     outages as outages,
     placement as placement,
     pool as pool,
     regimes as regimes,
-    scaling as scaling,
-    shape as shape,
-    speedup as speedup,
     step_model as step_model,
     tabulated as tabulated,
-    tenants as tenants,
     tensors as tensors,
     throughput as throughput,
     topology as topology,
@@ -34,5 +28,4 @@ from .batch import batch_for_target as batch_for_target
 from .capacity import Capacity as Capacity
 from .cluster import Cluster as Cluster, Node as Node, NodeGroup as NodeGroup
 from .job import FIXED_DURATION as FIXED_DURATION, JobRequest as JobRequest, JobSpec as JobSpec
-from .placement import Allocation as Allocation, Site as Site, gpus_of as gpus_of
-from .shape import NodeShape as NodeShape
+from .placement import Allocation as Allocation, NodeShape as NodeShape, Site as Site, gpus_of as gpus_of

@@ -2,7 +2,7 @@
 
 Five kinds of physics share one interface: fitted (`simsched.model.fitted`), measured (`simsched.model.measured`),
 tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.model.plans`) and a fixed duration
-(`simsched.model.fixed`).
+(`simsched.model.tabulated`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from simsched.arithmetic import exp, log
 from simsched.model.job import JobRequest, JobTruth
-from simsched.model.placement import Site
+from simsched.model.placement import NodeShape, Site
 from simsched.model.plans.plan import Plan
 from simsched.model.regimes import BatchRegimes
-from simsched.model.shape import NodeShape
 
 if TYPE_CHECKING:
     from simsched.model.plans.tabled import LargeModel

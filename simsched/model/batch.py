@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -78,3 +80,52 @@ def candidate_batches(limits: BatchLimits, gpus: int) -> tuple[Ints, Ints]:
 def _ceil(values: Floats) -> Floats:
     """Round up as `ceil_slack` does."""
     return np.asarray(np.ceil(values - _SLACK), dtype=np.float64)
+
+
+# How the batches of tuned jobs scale over GPUs, beyond classes of placement.
+#
+# Measured step times are not smooth in the number of GPUs: gains stall when an extra GPU opens a node, and end when
+# synchronisation outweighs the remaining computation. Policies that follow marginal gains react to this, so a fitted
+# application may carry a curve of factors for each total batch of its tuned jobs.
+
+
+_LN2 = math.log(2)
+
+
+@dataclass(frozen=True)
+class ScalingCurve:
+    """The factor on step times (computation and synchronisation alike) at one total batch.
+
+    `factor[i]` applies to `gpus[i]` GPUs (ascending) that fill nodes of `gpus_per_node` one after the other; between
+    them it is linear, beyond them constant. It fades out, linearly in the logarithm, until the per-GPU batch is twice
+    or half that of `batch` on the same GPUs.
+    """
+
+    batch: int
+    gpus_per_node: int
+    gpus: tuple[int, ...]
+    factor: tuple[float, ...]
+
+    def at(self, gpus: ArrayLike) -> Floats:
+        """Return the factor at the curve's own batch."""
+        return np.asarray(np.interp(np.asarray(gpus, dtype=np.float64), self.gpus, self.factor), dtype=np.float64)
+
+    def octaves(self, nodes: Floats, gpus: Floats, fullest: Floats, local_bsz: Floats, most: int) -> Floats:
+        """Return how far per-GPU batches are from the curve's own; infinite on placements that do not fill nodes."""
+        filled = (nodes == np.ceil(gpus / self.gpus_per_node)) & (fullest == np.minimum(gpus, self.gpus_per_node))
+        own, _ = micro_batches(self.batch, gpus, most)
+        return np.where(filled, np.abs(log(local_bsz / own)) / _LN2, np.inf)
+
+
+def scaling_factor(
+    curves: Sequence[ScalingCurve], nodes: Floats, gpus: Floats, fullest: Floats, local_bsz: Floats, most: int
+) -> Floats:
+    """Return the factor of the curve with the nearest per-GPU batch, ties going to the first.
+
+    All arrays broadcast; `most` is the largest per-GPU batch.
+    """
+    away = np.array([curve.octaves(nodes, gpus, fullest, local_bsz, most) for curve in curves])
+    excess = np.array([np.broadcast_to(curve.at(gpus) - 1, away.shape[1:]) for curve in curves])
+    nearest = np.argmin(away, axis=0)[None]
+    holds = np.maximum(1 - np.take_along_axis(away, nearest, axis=0), 0.0)
+    return np.asarray((1 + holds * np.take_along_axis(excess, nearest, axis=0))[0], dtype=np.float64)

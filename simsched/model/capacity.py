@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from simsched.model.application import ApplicationFacts
 from simsched.model.cluster import Node
-from simsched.model.placement import Allocation
+from simsched.model.placement import GPU_MILLI, Allocation, Amount, NodeShape
 from simsched.model.pool import Placer, Pool
-from simsched.model.shape import GPU_MILLI, Amount, NodeShape
 
 Ints = npt.NDArray[np.int64]
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from simsched.model.placement import Allocation
-from simsched.model.shape import NodeShape
+from simsched.model.placement import Allocation, NodeShape
 
 
 class Pool:

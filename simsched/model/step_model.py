@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simsched.arithmetic import power
+from simsched.model.batch import ScalingCurve, scaling_factor
 from simsched.model.placement import Shape, Site
-from simsched.model.scaling import ScalingCurve, scaling_factor
 from simsched.model.throughput import TINY, ThroughputParams, overlap
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
+from simsched.model.job import Speedup
 from simsched.model.placement import Shape, Site
-from simsched.model.speedup import Speedup
 
 
 @dataclass(frozen=True)

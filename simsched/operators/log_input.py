@@ -15,7 +15,7 @@ from simsched.documents import section_of, yaml_lines
 from simsched.errors import input_error, tell
 from simsched.experiment.cluster import ClusterSpec, GroupSpec
 from simsched.model import Capacity, Node
-from simsched.model.shape import node_labels
+from simsched.model.placement import node_labels
 from simsched.operators.changes import group_names
 from simsched.reading import read_text
 from simsched.words import counted

@@ -10,7 +10,7 @@ import numpy as np
 
 from simsched.errors import input_error
 from simsched.model import Node
-from simsched.model.shape import Pod
+from simsched.model.placement import Pod
 from simsched.results import Estimate, estimate
 from simsched.toolkit.packing import PUBLISHED_NAMES, Filling, NodeOrder, fill
 from simsched.workload.readers import open_sheet

@@ -17,10 +17,9 @@ from simsched.experiment.physics import colocation_of
 from simsched.model import Application, Cluster, JobSpec, Site
 from simsched.model.application import NO_BATCH
 from simsched.model.colocation import ConstantSharing, PairTable, TimeSlicing
-from simsched.model.fixed import FixedDuration, StagedJob
 from simsched.model.placement import consolidated_shape
 from simsched.model.plans import EVERYTHING, Plan, PlannedJob, PlannedModel, TabledModel, best_plan
-from simsched.model.tabulated import TabulatedJob
+from simsched.model.tabulated import FixedDuration, StagedJob, TabulatedJob
 from simsched.model.tensors import TensorModelJob
 from simsched.operators.fitted_speeds import TrainedApplication, fitted_speeds
 

@@ -3,6 +3,7 @@ from .contract import (
     INFINITE as INFINITE,
     INPUT_FILE as INPUT_FILE,
     Policy as Policy,
+    Quantum as Quantum,
     Traits as Traits,
     Triggers as Triggers,
 )
@@ -18,8 +19,6 @@ from .decision import (
     no_decision as no_decision,
 )
 from .physics import Becomes as Becomes, Wants as Wants
-from .quantum import Quantum as Quantum
-from .reasons import Reasons as Reasons, Urgency as Urgency, Why as Why
 from .registry import POLICIES as POLICIES
 from .signals import (
     EARLIER_RUNS as EARLIER_RUNS,
@@ -35,4 +34,11 @@ from .signals import (
     Signal as Signal,
     UndeclaredSignalError as UndeclaredSignalError,
 )
-from .view import JobView as JobView, View as View, undeclared as undeclared
+from .view import (
+    JobView as JobView,
+    Reasons as Reasons,
+    Urgency as Urgency,
+    View as View,
+    Why as Why,
+    undeclared as undeclared,
+)

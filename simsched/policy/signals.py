@@ -14,8 +14,7 @@ from simsched.agent import GoodputReport, Prior
 from simsched.knowledge import Known
 from simsched.model import Site
 from simsched.model.application import StepTime
-from simsched.model.market import Market, Offer
-from simsched.model.outages import Outage
+from simsched.model.outages import Market, Offer, Outage
 from simsched.model.plans import LargeModel
 from simsched.model.regimes import BatchRegimes
 

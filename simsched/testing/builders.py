@@ -25,11 +25,11 @@ from simsched.model import (
 )
 from simsched.model.application import LossCurve, facts_of
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobTruth
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.model.placement import NOTHING, Shape
 from simsched.model.step_model import SevenParameters
+from simsched.model.tabulated import FixedDuration
 from simsched.model.throughput import ThroughputParams
 from simsched.model.topology import site_of
 from simsched.policy import JobView, Policy, Reasons, Signal

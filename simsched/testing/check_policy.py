@@ -19,7 +19,7 @@ from simsched.engine import EngineError, EngineOptions, Granted, MemoryRecorder
 from simsched.errors import InputError, safe_text, said
 from simsched.model import FIXED_DURATION, Cluster, JobSpec, NodeGroup
 from simsched.model.application import facts_of
-from simsched.model.tenants import TENANTS_PARAMETER
+from simsched.model.cluster import TENANTS_PARAMETER
 from simsched.plugins import is_process, parameters, place_of
 from simsched.policy import Decision, Policy, Triggers, UndeclaredSignalError, Why, no_decision
 from simsched.policy.signals import FileSignal, JobSignal, ViewSignal

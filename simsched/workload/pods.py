@@ -14,7 +14,7 @@ import numpy as np
 
 from simsched.errors import input_error
 from simsched.model import Node
-from simsched.model.shape import GPU_MILLI, Pod, models_of
+from simsched.model.placement import GPU_MILLI, Pod, models_of
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simsched.model import NodeShape
-from simsched.model.shape import Amount, Terms
+from simsched.model.placement import Amount, Terms
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from typing import Literal
 from simsched.errors import InputError, Problem, input_error, nearest, tell
 from simsched.keys import key, problems_with
 from simsched.model import FIXED_DURATION, JobSpec
-from simsched.model.speedup import Speedup
+from simsched.model.job import Speedup
 from simsched.model.tabulated import TabulatedModel
 from simsched.paths import data_folder
 from simsched.threads import spared_by_the_collector

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from simsched.model import Capacity, JobSpec, Node, NodeShape
-from simsched.model.shape import Amount
+from simsched.model.placement import Amount
 from simsched.workload.recipes.recipe import size_class_of
 from simsched.workload.shapes import shapes_of
 from simsched.workload.trace import Trace

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from simsched.agent import offline, pool as pools
+from simsched.agent import pool as pools
 from simsched.agent.agent import Measurement
-from simsched.agent.batch_rules.regime import MeasuredAccordion
-from simsched.agent.batch_rules.rules import (
+from simsched.agent.fit import Fit, Fits
+from simsched.agent.goodput_agent import Goodput, GoodputAgent, Prior, _batches, _shapes, offline_prior
+from simsched.agent.pool import HistoryPool, history_of_job
+from simsched.agent.rule_agent import (
     AdaBatch,
     BatchMetrics,
     BatchState,
+    MeasuredAccordion,
     NoiseAverage,
+    RuleAgent,
     averaged,
     cabs,
+    configured_agent,
     noise_doubling,
     noise_rule,
 )
-from simsched.agent.fit import Fit, Fits
-from simsched.agent.goodput_agent import Goodput, GoodputAgent, Prior
-from simsched.agent.offline import _batches, _shapes, offline_prior
-from simsched.agent.pool import HistoryPool, history_of_job
-from simsched.agent.rule_agent import RuleAgent, configured_agent
 from simsched.model.application import ApplicationFacts, BatchLimits, GradientStats, StepTime
 from simsched.model.job import JobRequest
 from simsched.model.placement import Site
@@ -120,7 +121,7 @@ def test_offline_profiles_cover_a_node_two_nodes_and_whole_nodes(gpus_per_node, 
 
 
 def test_offline_batches_are_spaced_geometrically_and_stop_where_the_total_would_be_too_large(monkeypatch):
-    monkeypatch.setattr(offline, "fit", no_fit)
+    monkeypatch.setattr(sys.modules["simsched.agent.goodput_agent"], "fit", no_fit)
     assert _batches(BatchLimits(128, 4096, 32, 1024)) == [32, 64, 128, 256, 512, 1024]
     assert _batches(BatchLimits(1, 8, 1, 2)) == [1, 2]
     app = toy_application()  # at least 8 on a GPU, at most 256 in all

@@ -4,13 +4,14 @@ import math
 
 import pytest
 
-from simsched.agent.batch_rules.regime import Accordion, NoiseSchedule
-from simsched.agent.batch_rules.rules import (
+from simsched.agent.rule_agent import (
     NOTHING_MEASURED,
+    Accordion,
     AdaBatch,
     BatchMetrics,
     BatchState,
     NoiseAverage,
+    NoiseSchedule,
     averaged,
     cabs,
     noise_rule,

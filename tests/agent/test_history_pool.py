@@ -7,8 +7,7 @@ import pytest
 from simsched.agent.agent import Measurement
 from simsched.agent.fit import fit
 from simsched.agent.goodput_agent import GoodputAgent
-from simsched.agent.pool import HistoryPool, Pooled, history_of_job, merge
-from simsched.agent.pool_file import pool_data, pool_of, pool_text, read_pool
+from simsched.agent.pool import HistoryPool, Pooled, history_of_job, merge, pool_data, pool_of, pool_text, read_pool
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, GradientStats, StepTime
 from simsched.model.placement import Site

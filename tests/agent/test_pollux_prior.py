@@ -7,10 +7,8 @@ import pytest
 from simsched_policies.adaptive.pollux import Pollux
 
 from simsched.agent.agent import Measurement
-from simsched.agent.goodput_agent import goodput_agent
-from simsched.agent.offline import offline_prior, offline_priors
-from simsched.agent.pool import HistoryPool, history_of_job
-from simsched.agent.pool_file import pool_of, pool_text, read_pool
+from simsched.agent.goodput_agent import goodput_agent, offline_prior, offline_priors
+from simsched.agent.pool import HistoryPool, history_of_job, pool_of, pool_text, read_pool
 from simsched.errors import InputError
 from simsched.experiment.grid import make_grid
 from simsched.experiment.running.cell import write_artifacts
@@ -18,9 +16,9 @@ from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.application import GradientStats, facts_of
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site
+from simsched.model.tabulated import FixedDuration
 from simsched.policy import Policy
 from simsched.policy.signals import EARLIER_RUNS, FINISHED_JOBS, GOODPUT, OFFLINE_PROFILES
 from simsched.testing.builders import Applications, fresh_view, random_jobs, run, toy_application, two_type_application

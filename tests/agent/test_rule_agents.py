@@ -8,9 +8,16 @@ from simsched_policies.queues.by_key import Fifo
 
 from simsched.agent import registry
 from simsched.agent.agent import Measurement
-from simsched.agent.batch_rules.regime import MeasuredAccordion
-from simsched.agent.batch_rules.rules import BatchMetrics, BatchState, noise_doubling
-from simsched.agent.rule_agent import AdaBatchAgents, CabsAgents, NoiseAgents, configured_agent
+from simsched.agent.rule_agent import (
+    AdaBatchAgents,
+    BatchMetrics,
+    BatchState,
+    CabsAgents,
+    MeasuredAccordion,
+    NoiseAgents,
+    configured_agent,
+    noise_doubling,
+)
 from simsched.engine.options import EngineOptions
 from simsched.engine.providers import TrueSteps
 from simsched.engine.records import MemoryRecorder

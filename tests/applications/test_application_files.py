@@ -11,10 +11,10 @@ from simsched.applications.catalogue import ApplicationCatalogue, ApplicationsOp
 from simsched.applications.file_format import document_of, read_document, template
 from simsched.errors import InputError
 from simsched.model.application import BatchChoice, BatchLimits
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobTruth
 from simsched.model.placement import Site
 from simsched.model.step_model import PlacementModel, SevenParameters
+from simsched.model.tabulated import FixedDuration
 from simsched.paths import data_folder
 from simsched.testing.builders import application_of
 

@@ -11,9 +11,8 @@ from simsched.errors import InputError, InputWarning
 from simsched.model import Cluster, JobRequest, JobSpec, NodeShape, Site
 from simsched.model.application import NO_BATCH
 from simsched.model.job import JobTruth
-from simsched.model.placement import Tier
+from simsched.model.placement import Amount, Tier
 from simsched.model.plans import Hardware, ModelShape, Plan, PlannedModel, TabledModel, morphling_plan
-from simsched.model.shape import Amount
 from simsched.policy import registry
 from simsched.testing.builders import run
 

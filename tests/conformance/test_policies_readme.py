@@ -47,8 +47,7 @@ def test_the_elastic_policy_of_the_readme_conforms_and_needs_a_speedup(tmp_path:
 
     from simsched.applications.catalogue import catalogue
     from simsched.engine.errors import InfeasibleDecisionError
-    from simsched.model.job import JobSpec
-    from simsched.model.speedup import Speedup
+    from simsched.model.job import JobSpec, Speedup
 
     code = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)[1]
     (tmp_path / "equal_shares.py").write_text(code, encoding="utf-8")

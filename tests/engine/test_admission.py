@@ -7,7 +7,7 @@ import pytest
 from simsched.engine.admission import check_jobs
 from simsched.errors import InputError
 from simsched.model import Cluster, JobSpec, Node, NodeGroup, NodeShape
-from simsched.model.shape import Amount
+from simsched.model.placement import Amount
 from simsched.testing.builders import Applications, toy_application, two_type_application
 from tests.scripted import fixed, toy
 

@@ -15,9 +15,9 @@ from simsched.engine.validate import changes_of, check_changes, check_names, pla
 from simsched.model import Cluster, JobSpec, Node, NodeShape
 from simsched.model.application import facts_of
 from simsched.model.cluster import Level
-from simsched.model.fixed import FixedDuration
+from simsched.model.placement import Amount
 from simsched.model.plans import Plan
-from simsched.model.shape import Amount
+from simsched.model.tabulated import FixedDuration
 from simsched.model.topology import Route
 from simsched.policy import CANCEL, Decision, Decline, Onto, Place, Stop
 

@@ -7,19 +7,18 @@ import pytest
 
 from simsched.agent import Lease, LeasingAgent, NoBatchAgent
 from simsched.engine.clock import Clock
-from simsched.engine.contention import Contention, flow_of
 from simsched.engine.errors import EngineError, InfeasibleDecisionError, InvariantError
 from simsched.engine.failures import draw_outages
 from simsched.engine.holders import Holders
 from simsched.engine.invariants import _SLACK, CheckingRecorder, check_state
 from simsched.engine.ledger import Ledger
+from simsched.engine.lifecycles import Contention, flow_of
+from simsched.engine.live_view import KeptReasons
 from simsched.engine.options import EngineOptions, FailureOptions, stream
-from simsched.engine.reasons import KeptReasons
 from simsched.engine.records import AllocationRecord, JobRecorder, MemoryRecorder
-from simsched.engine.recovery import Recovery
 from simsched.engine.sharing import TruePairs
 from simsched.engine.simulation import Simulation, simulate
-from simsched.engine.state import ClusterState, JobState
+from simsched.engine.state import ClusterState, JobState, Recovery
 from simsched.errors import InputError
 from simsched.model import BatchChoice
 from simsched.model.cluster import Cluster, NodeGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simsched.engine.errors import InfeasibleDecisionError
-from simsched.engine.nodes import OFF
+from simsched.engine.failures import OFF
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate

@@ -12,18 +12,16 @@ from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import InfeasibleDecisionError, StuckError
 from simsched.engine.ledger import _speed
 from simsched.engine.options import EngineOptions, FailureOptions
-from simsched.engine.records import features_of
-from simsched.engine.recovery import Recovery
-from simsched.engine.rows import interval_record, job_record, total_batch
+from simsched.engine.records import features_of, interval_record, job_record, total_batch
 from simsched.engine.sharing import _examples, memory_mb
 from simsched.engine.stalls import StallDetector, _named
-from simsched.engine.state import ClusterState, JobState, gpu_type_of, nodes_shared_by_distributed
+from simsched.engine.state import ClusterState, JobState, Recovery, gpu_type_of, nodes_shared_by_distributed
 from simsched.engine.validate import check_nodes_to_leave, plain_changes
 from simsched.model import FIXED_DURATION, BatchChoice, Cluster, JobSpec, Node, NodeGroup
 from simsched.model.application import NO_BATCH, Running, facts_of
 from simsched.model.cluster import Level, Uplink
-from simsched.model.fixed import FixedDuration
 from simsched.model.outages import AttemptPlan
+from simsched.model.tabulated import FixedDuration
 from simsched.policy import REMAINING_WORK, Decision, Place
 from simsched.policy.signals import SERVICE_HISTORY, known_by
 from simsched.results.rows import Feature

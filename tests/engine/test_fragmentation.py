@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from simsched.engine.options import EngineOptions
-from simsched.engine.stranded import StrandedGpus
+from simsched.engine.records import StrandedGpus
 from simsched.model.cluster import Cluster, Level, NodeGroup, Uplink
 from simsched.model.job import JobSpec
 from simsched.model.topology import with_levels

@@ -17,7 +17,7 @@ from simsched.experiment.grid import make_grid
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.equal_parts import ConstantSharing
+from simsched.model.colocation.contract import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Decision, Onto, Place, Policy
 from simsched.results.reader import read_run

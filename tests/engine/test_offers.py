@@ -16,7 +16,7 @@ from simsched.experiment.offers import OFFERED, Conditions, lacking
 from simsched.experiment.shipped import find_experiment, shipped_experiments
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.colocation.equal_parts import ConstantSharing
+from simsched.model.colocation.contract import ConstantSharing
 from simsched.model.job import JobSpec, StageProfile
 from simsched.policy import Policy, physics, registry
 from simsched.policy.physics import Becomes, Physics

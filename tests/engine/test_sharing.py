@@ -17,7 +17,7 @@ from simsched.engine.simulation import simulate
 from simsched.model.application import MemoryNeed
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.colocation import Guarantee
-from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
+from simsched.model.colocation.contract import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import Kind, PairTable
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from simsched.engine.errors import StalledError, StuckError
+from simsched.engine.records import _Units
 from simsched.engine.stalls import StallDetector
-from simsched.engine.stranded import _Units
 
 
 def job(name, **recovery):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.watches import Watches
+from simsched.engine.lifecycles import Watches
 
 
 def reached(steps, *, tick_s=1, until_s=1000):

@@ -14,11 +14,9 @@ from simsched.applications.catalogue import catalogue
 from simsched.engine.options import EngineOptions
 from simsched.engine.providers import views_at_submission
 from simsched.errors import InputError, InputWarning
-from simsched.model.cluster import Cluster, Level, NodeGroup
-from simsched.model.job import JobSpec
-from simsched.model.shape import Amount, NodeShape
-from simsched.model.speedup import Speedup
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Cluster, Level, NodeGroup, Tenant
+from simsched.model.job import JobSpec, Speedup
+from simsched.model.placement import Amount, NodeShape
 from simsched.model.topology import with_levels
 from simsched.testing.builders import Applications, run
 

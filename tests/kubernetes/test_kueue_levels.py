@@ -9,10 +9,9 @@ from simsched_policies.kubernetes.kueue.policy import Kueue
 from simsched.engine import EngineOptions, FailureOptions, MemoryRecorder, simulate
 from simsched.errors import InputError
 from simsched.model import Cluster, JobSpec, NodeShape
-from simsched.model.cluster import Level
+from simsched.model.cluster import Level, Tenant
 from simsched.model.outages import Outage
-from simsched.model.shape import Amount
-from simsched.model.tenants import Tenant
+from simsched.model.placement import Amount
 from simsched.model.topology import with_levels
 from simsched.testing.builders import Applications, fresh_view, toy_application
 

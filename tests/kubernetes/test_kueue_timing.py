@@ -9,7 +9,7 @@ from simsched_policies.kubernetes.kueue.timing import Timing
 import simsched as sim
 from simsched.documents import yaml_text
 from simsched.model import NodeShape
-from simsched.model.shape import Amount
+from simsched.model.placement import Amount
 from tests.validation.kwok import _job, _kueue, _local, _node
 
 WAITING = {"timeout": "100s", "blockAdmission": True, "requeuingStrategy": {"backoffBaseSeconds": 60}}

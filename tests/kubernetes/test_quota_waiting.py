@@ -28,8 +28,7 @@ from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
 from simsched.engine.options import EngineOptions
 from simsched.model import Cluster, JobSpec
-from simsched.model.cluster import Level
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Level, Tenant
 from simsched.model.topology import with_levels
 from simsched.testing.builders import run
 from tests.campaigns import played

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from simsched.model import Capacity, Node, NodeShape
-from simsched.model.shape import GPU_MILLI, Amount
+from simsched.model.placement import GPU_MILLI, Amount
 from simsched.toolkit.placers import CONSOLIDATED
 
 PLENTY = 10**12

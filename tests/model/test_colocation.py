@@ -7,8 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from simsched.errors import InputError
-from simsched.model.colocation.contract import Colocation, GuaranteedFirst
-from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
+from simsched.model.colocation.contract import Colocation, ConstantSharing, GuaranteedFirst, TimeSlicing
 from simsched.model.colocation.pairs import COLUMNS, TEMPLATE, PairTable, pairs_from_gavel, read_pairs, write_pairs
 from simsched.model.colocation.stages import GapFilling, StageInterleaving, gap_turns, group_s, pipeline_s
 

@@ -8,9 +8,9 @@ from simsched.agent.agent import Measurement
 from simsched.agent.goodput_agent import GoodputAgent, Prior, goodput_agent
 from simsched.errors import InputError
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, StepTime, facts_of
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site
+from simsched.model.tabulated import FixedDuration
 from simsched.model.throughput import ThroughputParams
 
 LIMITS = BatchLimits(128, 4096, 32, 1024)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from simsched.model.application import BatchChoice, BatchLimits, GradientStats, StepTime
-from simsched.model.fixed import FixedDuration
 from simsched.model.measured import Bounds, MeasuredApplication, ScalabilityRow, StepTable, TrainingCurve
 from simsched.model.placement import Site
+from simsched.model.tabulated import FixedDuration
 
 PLACEMENTS = {
     (1,): StepTable((4, 8, 16), (1.0, 2.0, 6.0), (0.1, 0.1, 0.1)),

@@ -9,9 +9,8 @@ import pytest
 from simsched.model import NodeShape
 from simsched.model.application import BatchChoice, MemoryNeed
 from simsched.model.colocation.stages import gap_turns, group_s, pipeline_s
-from simsched.model.placement import Site
-from simsched.model.shape import Amount
-from simsched.model.speedup import Speedup
+from simsched.model.job import Speedup
+from simsched.model.placement import Amount, Site
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModel, TensorModelJob
 from simsched.policy import JobView

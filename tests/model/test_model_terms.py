@@ -10,11 +10,11 @@ import pytest
 from simsched.errors import InputError
 from simsched.model import BatchChoice, Site
 from simsched.model.application import Running, ScaledApplication, StepTime
-from simsched.model.colocation.equal_parts import ConstantSharing, TimeSlicing
+from simsched.model.cluster import Tenant, circle, excess
+from simsched.model.colocation.contract import ConstantSharing, TimeSlicing
 from simsched.model.colocation.pairs import COLUMNS, Kind, PairTable, pairs_from_gavel, read_pairs, write_pairs
-from simsched.model.fixed import FixedDuration
-from simsched.model.shape import Pod, models_of, usual_requests
-from simsched.model.tenants import Tenant, circle, excess
+from simsched.model.placement import Pod, models_of, usual_requests
+from simsched.model.tabulated import FixedDuration
 
 
 def jobs(*kinds):

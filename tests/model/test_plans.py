@@ -25,7 +25,7 @@ from simsched.model.plans import (
     plans,
     step_time,
 )
-from simsched.model.plans.legality import allowed
+from simsched.model.plans.memory_parts import allowed
 
 GIB = 2.0**30
 A100 = Hardware("a100", 80 * GIB, 312e12, 312e12, 0.8, 1e-12, 1e-3, 220e9, 6e-5, 8, 100e9)

@@ -8,10 +8,9 @@ import pytest
 from simsched.applications.calibration.bends import cheapest_bends
 from simsched.applications.calibration.scaling_fit import fit_scaling, scaling_of
 from simsched.model.application import StepTime
-from simsched.model.batch import micro_batches
+from simsched.model.batch import ScalingCurve, micro_batches
 from simsched.model.measured import MeasuredApplication, StepTable, TrainingCurve
 from simsched.model.placement import Site, canonical_rotation, consolidated_shape
-from simsched.model.scaling import ScalingCurve
 from simsched.model.step_model import PlacementClass, PlacementModel, Placements
 
 CLASS = PlacementClass((0.0, 0.0, 0.0, 0.0), 1.0)

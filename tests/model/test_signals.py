@@ -7,8 +7,8 @@ import pytest
 
 from simsched.engine import LossReporter, views_at_submission
 from simsched.model import Cluster, JobSpec, NodeGroup, Site
-from simsched.model.fixed import StagedJob
 from simsched.model.job import StageProfile
+from simsched.model.tabulated import StagedJob
 from simsched.policy import REMAINING_WORK, signals
 from simsched.policy.signals import (
     GOODPUT,

@@ -10,10 +10,9 @@ import pytest
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.errors import InputError
 from simsched.model.application import NO_BATCH
-from simsched.model.fixed import FixedDuration
-from simsched.model.job import JobRequest, JobSpec, JobTruth
+from simsched.model.job import JobRequest, JobSpec, JobTruth, Speedup
 from simsched.model.placement import Site
-from simsched.model.speedup import Speedup
+from simsched.model.tabulated import FixedDuration
 from simsched.policy import Decision, Policy, Traits
 from simsched.testing.builders import run
 from simsched.workload.source import WorkloadOptions, speedup_of

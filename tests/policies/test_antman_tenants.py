@@ -9,10 +9,9 @@ from simsched_policies.sharing.antman import AntMan
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.model.cluster import Cluster
-from simsched.model.colocation.equal_parts import ConstantSharing
+from simsched.model.cluster import Cluster, Tenant
+from simsched.model.colocation.contract import ConstantSharing
 from simsched.model.job import JobSpec
-from simsched.model.tenants import Tenant
 from simsched.policy import Decision, View
 from simsched.testing.builders import Applications
 

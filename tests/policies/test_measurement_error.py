@@ -9,7 +9,7 @@ import pytest
 from simsched_policies.adaptive.pollux import Pollux
 
 from simsched.agent.agent import Measurement
-from simsched.agent.measurement_error import MeasurementError
+from simsched.agent.goodput_agent import MeasurementError
 from simsched.model.application import GradientStats, StepTime
 from simsched.model.job import JobSpec
 from simsched.model.placement import Site

@@ -15,7 +15,7 @@ from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
 from simsched.model import Capacity, Cluster, JobSpec, Node, NodeGroup, NodeShape
-from simsched.model.shape import Amount, node_labels
+from simsched.model.placement import Amount, node_labels
 from simsched.policy import Policy, Traits
 from simsched.testing.builders import run
 from tests.scripted import Script

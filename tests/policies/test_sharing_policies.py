@@ -21,11 +21,10 @@ from simsched.engine.simulation import simulate
 from simsched.model.application import Application, MemoryNeed
 from simsched.model.cluster import Cluster
 from simsched.model.colocation import Guarantee
-from simsched.model.colocation.contract import Colocation, GuaranteedFirst
-from simsched.model.colocation.equal_parts import ConstantSharing
+from simsched.model.colocation.contract import Colocation, ConstantSharing, GuaranteedFirst
 from simsched.model.colocation.stages import StageInterleaving
-from simsched.model.fixed import StagedJob
 from simsched.model.job import JobRequest, JobSpec, JobTruth, StageProfile
+from simsched.model.tabulated import StagedJob
 from simsched.policy import Decision, Onto, Place, Policy, View
 from simsched.testing.builders import Applications, fresh_view, toy_application
 from simsched.toolkit.type_pools import GpuMemory

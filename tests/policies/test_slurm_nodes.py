@@ -31,9 +31,9 @@ from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model import Cluster, JobSpec, NodeGroup, NodeShape
+from simsched.model.cluster import Tenant
 from simsched.model.outages import Outage
-from simsched.model.shape import Amount, Terms
-from simsched.model.tenants import Tenant
+from simsched.model.placement import Amount, Terms
 from simsched.testing.builders import Applications, run
 
 H = 3600

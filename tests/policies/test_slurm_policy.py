@@ -15,9 +15,8 @@ from simsched_policies.production.slurm.usage import Usage
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.model.cluster import Cluster, NodeGroup
+from simsched.model.cluster import Cluster, NodeGroup, Tenant
 from simsched.model.job import JobSpec
-from simsched.model.tenants import Tenant
 from simsched.testing.builders import Applications, run
 
 GPUS = 8

@@ -11,9 +11,8 @@ from simsched_policies.production.volcano import Volcano, deserved
 from simsched_policies.production.yarn_cs import YarnCs
 
 from simsched.engine.options import EngineOptions
-from simsched.model.cluster import Cluster, Level
+from simsched.model.cluster import Cluster, Level, Tenant, circle, excess
 from simsched.model.job import JobSpec
-from simsched.model.tenants import Tenant, circle, excess
 from simsched.model.topology import with_levels
 from simsched.policy import Policy
 from simsched.testing.builders import run

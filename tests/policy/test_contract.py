@@ -16,7 +16,7 @@ from simsched_policies.queues.by_key import Fifo
 
 from simsched.agent.agent import Agent, Measurement
 from simsched.agent.fixed_agent import fixed_agent
-from simsched.agent.pool_file import pool_text, read_pool
+from simsched.agent.pool import pool_text, read_pool
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError

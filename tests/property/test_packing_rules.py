@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from simsched.model.cluster import Node
-from simsched.model.shape import Pod
+from simsched.model.placement import Pod
 from simsched.toolkit.packing.names import RULES
 from simsched.toolkit.packing.packer import Packer
 from tests.validation.oracles.packing import placements

@@ -10,8 +10,8 @@ from simsched.agent.fixed_agent import fixed_agent
 from simsched.model.application import facts_of
 from simsched.model.capacity import Capacity
 from simsched.model.cluster import Cluster, Node, NodeGroup
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobSpec
+from simsched.model.tabulated import FixedDuration
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view
 from simsched.toolkit.placers import ANY, CONSOLIDATED, FRAGMENTS, MOST_FREE, PLACERS

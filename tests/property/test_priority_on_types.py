@@ -15,8 +15,8 @@ from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.application import Application, facts_of
 from simsched.model.cluster import Cluster, NodeGroup
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobSpec, JobTruth
+from simsched.model.tabulated import FixedDuration
 from simsched.policy import registry
 from simsched.policy.view import JobView
 from simsched.testing.builders import FakeJob, FakeView, fake_job_view

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simsched.engine import nodes
+from simsched.engine import failures
 from simsched.report.figures.occupancy import occupancy, queue_over_time
 from simsched.results.stays import HELD_COLUMNS, OFF, colour_groups, stays_of, waiting_by
 
@@ -74,7 +74,7 @@ def test_nodes_out_of_use_are_drawn_told_apart_and_counted():
 
 
 def test_the_kind_of_a_node_that_is_off_is_called_alike_by_those_who_write_and_read_it():
-    assert OFF == nodes.OFF
+    assert OFF == failures.OFF
 
 
 def test_jobs_get_the_lowest_free_gpus_side_by_side_where_there_is_such_a_gap():

@@ -7,7 +7,7 @@ import pytest
 from simsched.agent.fixed_agent import NoBatchAgent
 from simsched.errors import InputError
 from simsched.model import Cluster, JobSpec
-from simsched.model.fixed import FixedDuration
+from simsched.model.tabulated import FixedDuration
 from simsched.policy import REMAINING_WORK, UndeclaredSignalError
 from simsched.testing.builders import FakeJob, fake_job_view
 from simsched.toolkit import Score

@@ -10,7 +10,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model.cluster import Node
-from simsched.model.shape import Pod
+from simsched.model.placement import Pod
 from simsched.operators.packing import pack, read_published
 from simsched.paths import data_folder
 from simsched.report.figures.operators import allocation_curves

@@ -24,7 +24,7 @@ import simsched as sim
 from simsched.documents import yaml_text
 from simsched.errors import InputError, input_error
 from simsched.model import NodeShape
-from simsched.model.shape import Amount
+from simsched.model.placement import Amount
 from simsched.reading import read_json
 
 Json = Mapping[str, Any]

@@ -27,7 +27,7 @@ from simsched.applications import catalogue
 from simsched.arithmetic import Series
 from simsched.engine import EngineOptions, FailureOptions, Simulation
 from simsched.model import Cluster, JobSpec, NodeGroup
-from simsched.model.market import Market, MarketGroup, transfer_cost
+from simsched.model.outages import Market, MarketGroup, transfer_cost
 
 POLICIES = {
     "up": UniformProgress, "up_s": UniformProgressS, "up_a": UniformProgressA, "up_ap": UniformProgressAP,

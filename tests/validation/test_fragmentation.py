@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from simsched.model import Node
-from simsched.model.shape import Pod
+from simsched.model.placement import Pod
 from simsched.operators.packing import read_published
 from simsched.toolkit.packing.inflation import fill, inflated
 from simsched.toolkit.packing.names import RULES, NodeOrder

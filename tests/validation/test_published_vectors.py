@@ -8,8 +8,8 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
+from simsched.agent.agent import batch_for_target
 from simsched.agent.fit import fit
-from simsched.agent.fixed_agent import batch_for_target
 from simsched.applications.calibration.application_fit import fit_application, fitted_efficiency, true_efficiency
 from simsched.applications.calibration.step_fit import Measured, step_errors
 from simsched.applications.catalogue import ApplicationCatalogue

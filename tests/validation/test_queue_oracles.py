@@ -17,8 +17,8 @@ from simsched_policies.queues.tiresias_g import TiresiasG
 from simsched.engine.options import EngineOptions
 from simsched.model.application import Application
 from simsched.model.cluster import Cluster
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobSpec, JobTruth
+from simsched.model.tabulated import FixedDuration
 from simsched.policy import Policy
 from simsched.testing.builders import run
 from tests.validation.oracles.queues.loop import Job, Rule, replay

@@ -14,9 +14,9 @@ from simsched_policies.adaptive.pollux.autoscale import PolluxAutoscale, _Size
 from simsched.engine.options import EngineOptions
 from simsched.model.application import Application, BatchChoice, BatchLimits, Running
 from simsched.model.cluster import Cluster
-from simsched.model.fixed import FixedDuration
 from simsched.model.job import JobRequest, JobSpec, JobTruth
 from simsched.model.placement import Site
+from simsched.model.tabulated import FixedDuration
 from simsched.testing.builders import Applications, fresh_view, run, toy_application
 from simsched.toolkit.type_pools import type_pools
 from tests.validation.oracles.scaling import BATCH, Cloud, Trainer, grow_by_throughput, size_by_utility

@@ -18,7 +18,7 @@ from simsched.engine.options import EngineOptions
 from simsched.engine.records import JobRecord, MemoryRecorder
 from simsched.engine.simulation import simulate
 from simsched.model.cluster import Cluster
-from simsched.model.colocation.equal_parts import ConstantSharing
+from simsched.model.colocation.contract import ConstantSharing
 from simsched.model.job import JobSpec
 from simsched.policy import Policy
 from simsched.testing.builders import Applications, run, toy_application

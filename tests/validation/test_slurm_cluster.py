@@ -13,7 +13,7 @@ from simsched_policies.production.slurm.policy import SlurmBackfill
 from simsched import model
 from simsched.cli.operator_options import make_plan
 from simsched.engine.options import EngineOptions
-from simsched.model.shape import Amount
+from simsched.model.placement import Amount
 from simsched.operators.readings import with_readings
 from simsched.testing.builders import run
 from tests.campaigns import played

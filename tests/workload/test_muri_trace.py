@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from simsched.errors import InputError
-from simsched.model.fixed import StagedJob
 from simsched.model.job import StageProfile
+from simsched.model.tabulated import StagedJob
 from simsched.toolkit.grouping.matching import exact_matching
 from simsched.workload.source import WorkloadOptions, make_workload
 

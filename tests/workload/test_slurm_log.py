@@ -11,7 +11,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model import NodeShape
-from simsched.model.shape import Amount, Terms
+from simsched.model.placement import Amount, Terms
 from simsched.operators.log_input import fitted_to, groups_of, read_operator_log, slurm_nodes, with_partitions
 from simsched.workload import make_trace, write_trace_csv
 from simsched.workload.readers import log as log_reader, read_trace

@@ -22,8 +22,8 @@ import numpy as np
 
 from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity, Node, NodeShape, gpus_of
-from simsched.model.shape import Amount
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Tenant
+from simsched.model.placement import Amount
 from simsched.policy import Becomes, Decision, JobView, Policy, Reasons, Traits, View, Why
 from simsched.policy.physics import JOBS_OF_TENANTS, QUOTAS
 from simsched.toolkit import PLACERS, PlacerName, available_gpus

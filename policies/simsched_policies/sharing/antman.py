@@ -25,9 +25,9 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Cluster, gpus_of
+from simsched.model.cluster import Tenant
 from simsched.model.colocation import Guarantee
 from simsched.model.placement import NOTHING
-from simsched.model.tenants import Tenant
 from simsched.policy import Becomes, Decision, JobView, Place, Policy, Traits, View, Why
 from simsched.policy.physics import GUARANTEED_JOBS, OPPORTUNISTIC_JOBS, SHARED_GPUS, UNPACKED
 from simsched.policy.signals import GPU_BUSY

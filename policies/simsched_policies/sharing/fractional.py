@@ -19,7 +19,7 @@ import numpy as np
 
 from simsched.arithmetic import ordered_sum
 from simsched.model import Allocation, Capacity
-from simsched.model.shape import SLACK, usual_requests
+from simsched.model.placement import SLACK, usual_requests
 from simsched.policy import Becomes, Decision, JobView, Onto, Place, Policy, Traits, View, Why
 from simsched.policy.physics import GPU_PARTS
 from simsched.toolkit import PLACERS, PlacerName

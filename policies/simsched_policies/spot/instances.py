@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from simsched.model import Allocation
-from simsched.model.market import Offer, region_of, transfer_cost
+from simsched.model.outages import Offer, region_of, transfer_cost
 from simsched.model.placement import NOTHING
 from simsched.policy import REMAINING_WORK, Becomes, Decision, JobView, Place, Policy, Traits, Triggers, View
 from simsched.policy.physics import DEADLINES

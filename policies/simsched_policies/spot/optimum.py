@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from simsched.errors import input_error
 from simsched.jit import jit
-from simsched.model.market import Market, region_of, transfer_cost
+from simsched.model.outages import Market, region_of, transfer_cost
 from simsched.policy import REMAINING_WORK, Decision, Traits, View
 from simsched.policy.signals import MARKET, OFFERS
 from simsched_policies.spot.instances import Instance, SpotPolicy, Turn

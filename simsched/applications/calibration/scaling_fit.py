@@ -1,4 +1,4 @@
-"""Fits how tuned batches scale over GPUs (`simsched.model.scaling.ScalingCurve`) to measurements."""
+"""Fits how tuned batches scale over GPUs (`simsched.model.batch.ScalingCurve`) to measurements."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from simsched.applications.calibration.bends import cheapest_bends
 from simsched.model import Site
-from simsched.model.batch import micro_batches
+from simsched.model.batch import ScalingCurve, micro_batches
 from simsched.model.measured import MeasuredApplication
 from simsched.model.placement import consolidated_shape
-from simsched.model.scaling import ScalingCurve
 from simsched.model.step_model import PlacementModel, Placements
 
 Floats = NDArray[np.float64]

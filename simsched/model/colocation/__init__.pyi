@@ -1,10 +1,11 @@
 from .contract import (
     Colocation as Colocation,
+    ConstantSharing as ConstantSharing,
     Guarantee as Guarantee,
     GuaranteedFirst as GuaranteedFirst,
     Resident as Resident,
+    TimeSlicing as TimeSlicing,
 )
-from .equal_parts import ConstantSharing as ConstantSharing, TimeSlicing as TimeSlicing
 from .pairs import (
     TEMPLATE as TEMPLATE,
     Kind as Kind,

@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from simsched.model.placement import Shape, Site
-from simsched.model.plans.model import PlannedModel
+from simsched.model.plans.model import PlannedModel, Ranked
 from simsched.model.plans.plan import Plan
-from simsched.model.plans.search import Ranked
 from simsched.model.plans.step_parts import StepParts
 
 #: For each plan, its rows: GPUs on each node, the most first, and the seconds of a step.

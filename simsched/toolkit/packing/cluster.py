@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simsched.jit import leaf
 from simsched.model import Node
 from simsched.model.capacity import Room
-from simsched.model.shape import GPU_MILLI, Pod
+from simsched.model.placement import GPU_MILLI, Pod
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

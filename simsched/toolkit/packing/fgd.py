@@ -13,7 +13,7 @@ import numpy as np
 
 from simsched.jit import jit, leaf
 from simsched.kernels import exp
-from simsched.model.shape import COVERED, GPU_MILLI, Pod, usual_requests
+from simsched.model.placement import COVERED, GPU_MILLI, Pod, usual_requests
 from simsched.toolkit.packing.cluster import Floats, Free, Ints, Requests, free_of_gpus, least_free, request_of
 
 

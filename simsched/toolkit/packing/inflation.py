@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simsched.model import Node
-from simsched.model.shape import GPU_MILLI, Pod
+from simsched.model.placement import GPU_MILLI, Pod
 from simsched.toolkit.packing.cluster import Floats
 from simsched.toolkit.packing.names import NodeOrder
 from simsched.toolkit.packing.packer import Packer

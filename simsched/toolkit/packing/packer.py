@@ -11,7 +11,7 @@ import numpy as np
 
 from simsched.jit import jit, leaf
 from simsched.model import Node
-from simsched.model.shape import Pod
+from simsched.model.placement import Pod
 from simsched.toolkit.packing.cluster import MOST_PODS, Floats, Free, Ints, fits, request_of, take
 from simsched.toolkit.packing.fgd import count
 from simsched.toolkit.packing.names import FGD, RANDOM, RULES

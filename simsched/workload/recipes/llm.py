@@ -12,7 +12,7 @@ import numpy as np
 from simsched.arithmetic import exp, log
 from simsched.keys import key
 from simsched.model import FIXED_DURATION, JobSpec, NodeShape
-from simsched.model.shape import Amount
+from simsched.model.placement import Amount
 from simsched.workload.recipes.recipe import HOUR_S, Ingredients, jobs_key
 
 

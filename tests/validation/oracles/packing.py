@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from simsched.model.cluster import Node
-from simsched.model.shape import Pod
+from simsched.model.placement import Pod
 
 
 @dataclass

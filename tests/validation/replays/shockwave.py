@@ -18,7 +18,7 @@ from simsched_policies.queues.recorded import Recorded
 from simsched_policies.rounds.shockwave import Outlook, Planner
 
 from simsched.agent import Agent, Lease, LeasingAgent, Measurement
-from simsched.agent.batch_rules import NOTHING_MEASURED, Accordion, BatchRule, BatchState, NoiseSchedule
+from simsched.agent.rule_agent import NOTHING_MEASURED, Accordion, BatchRule, BatchState, NoiseSchedule
 from simsched.errors import input_error
 from simsched.model import ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
 from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled

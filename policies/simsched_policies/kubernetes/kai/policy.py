@@ -22,7 +22,7 @@ import numpy as np
 from simsched.agent import Agent
 from simsched.errors import input_error, nearest
 from simsched.model import Allocation, ApplicationFacts, Cluster, JobRequest, gpus_of
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Tenant
 from simsched.policy import (
     INPUT_FILE,
     Action,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from simsched.errors import InputError, Problem
 from simsched.model import Allocation, Cluster, Node
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Tenant
 from simsched.policy import JobView
 from simsched_policies.kubernetes.kueue.cycle import Entry
 from simsched_policies.kubernetes.kueue.model import (

@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from simsched.model import Allocation, Capacity, Cluster, NodeShape
+from simsched.model.cluster import Tenant
 from simsched.model.placement import NOTHING
-from simsched.model.tenants import Tenant
 from simsched.policy import (
     CANCEL,
     INPUT_FILE,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.model import JobRequest
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Tenant
 from simsched_policies.production.slurm.options import AMOUNTS, Account, Caps, Limits, Partition, Qos
 
 Ints = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from simsched.model import Allocation, Capacity, Node, NodeShape
 from simsched.model.capacity import Room, beside_of
-from simsched.model.shape import Amount, node_labels
+from simsched.model.placement import Amount, node_labels
 from simsched.policy import JobView
 from simsched_policies.production.slurm.backfill import Releases
 from simsched_policies.production.slurm.nodes import Pass

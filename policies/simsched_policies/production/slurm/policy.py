@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from simsched.model import Allocation, Capacity, JobRequest
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Tenant
 from simsched.policy import (
     CANCEL,
     Action,

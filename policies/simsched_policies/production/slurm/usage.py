@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simsched.arithmetic import ordered_sum
 from simsched.errors import input_error
-from simsched.model.tenants import Tenant
+from simsched.model.cluster import Tenant
 
 #: Slurm's defaults, in seconds: the wait that gives the full age factor, the half-life of usage, its updates.
 MAX_AGE_S = 7 * 86400.0
