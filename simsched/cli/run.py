@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from simsched.experiment.running import Failure, RunResult
 
 _FAILED = 1
+#: The formats of figures after a run; those for papers take twice as long.
+_QUICK = ("png",)
 #: The error of cutting above which to suggest a longer warm-up.
 _LARGE_ERROR = 0.01
 
@@ -178,7 +180,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added:
         from simsched.report.figures import draw_run
 
         try:
-            paths = draw_run(found, result.folder / "figures", found.replicated_over)
+            paths = draw_run(found, result.folder / "figures", found.replicated_over, _QUICK)
         except OSError as error:  # e.g. a full disk; the results exist nonetheless
             remedy = f"the results are complete; redraw the figures with `simsched plot {result.folder}`"
             undrawn = f"{error.filename or result.folder}: {error.strerror or error}; {remedy}"
@@ -197,7 +199,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added:
     click.echo(f"\nResults: {result.folder} ({counted(result.ran, 'cell')} run, {result.reused} reused)")
     pictures = [path for path in paths if path.suffix == ".png"]
     if pictures:
-        click.echo("Figures (each also as PDF, with its data as CSV):")
+        click.echo(f"Figures (each with its data as CSV; `simsched plot {result.folder}` writes PDF too):")
         for path in pictures:
             click.echo(f"  {path}")
     return undrawn

@@ -1,7 +1,6 @@
-"""Policies that mean badly lose their own cells and no others; each file of `tests/hostile` says what becomes of it."""
+"""Policies that mean badly lose their own cells and no others; the table says what becomes of each."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +13,100 @@ from click.testing import CliRunner
 from simsched.cli.main import cli
 from simsched.results.reader import read_run
 
-FILES = {path.stem: path for path in sorted((Path(__file__).resolve().parents[1] / "hostile").glob("*.py"))}
+POLICY = """
+import atexit, contextlib, ctypes, os, signal, subprocess, sys, threading, time
+from pathlib import Path
+from simsched.policy import Decision, Policy
+
+class Beyond(BaseException):
+    pass
+
+class Mute(Exception):
+    def __str__(self):
+        raise SystemExit
+    __repr__ = __str__
+
+class Hostile(Policy):
+    "First come, first served on node 0, badly meant."
+
+    name = "{name}"
+
+    def decide(self, view, rng):
+        {body}
+        return Decision({{job: ((0, view.jobs[job].num_gpus),) for job in list(view.jobs)[:1]}})
+"""
+#: What a policy does before it decides, by name, and what the run's index says of its cell, nothing if it is complete.
+HOSTILE = {
+    "base_exception": ("raise Beyond('over there')", "Beyond in policy 'base_exception'"),
+    "catches_everything": (
+        """while True:
+            with contextlib.suppress(BaseException):
+                time.sleep(0.01)""",
+        "ran for longer than the",
+    ),
+    "changes_folder": ("os.chdir('/')", ""),
+    "clears_environment": ("os.environ.clear()", ""),
+    "closes_files": ("os.closerange(3, 4096)", "its process "),
+    "closes_standard_files": ("os.closerange(0, 3)", ""),
+    "copies_its_process": (
+        """if not getattr(self, "copied", False):
+            self.copied = True
+            os.fork()""",
+        "",
+    ),
+    "exits": ("sys.exit(0)", "SystemExit in policy 'exits'"),
+    "exits_with_0": ("os._exit(0)", "its process ended with exit code 0"),
+    "flips_nodes": (  # asks for nodes and lets them go before they are up
+        """self.wanted = not getattr(self, "wanted", False)
+        nodes = range(len(view.nodes)) if self.wanted else ()
+        return Decision({}, nodes=tuple(nodes), wake_at_s=view.now_s + 1)""",
+        "has progressed",
+    ),
+    "hangs": ("while True: time.sleep(3600)", "ran for longer than the"),
+    "interrupts": ("raise KeyboardInterrupt", "KeyboardInterrupt in policy 'interrupts'"),
+    "keeps_a_thread": (
+        """never = threading.Event()
+        atexit.register(never.wait)
+        threading.Thread(target=never.wait).start()""",
+        "",
+    ),
+    "kills_its_process": ("os.kill(os.getpid(), signal.SIGKILL)", "was killed (SIGKILL)"),
+    "leaves_a_process": (
+        """if not getattr(self, "left", None):
+            self.left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            Path("left").write_text(str(self.left.pid), encoding="ascii")""",
+        "",
+    ),
+    "long_text": ("raise RuntimeError('x' * 10_000_000)", "RuntimeError in policy 'long_text'"),
+    "lowers_the_recursion_limit": ("sys.setrecursionlimit(60)", ""),
+    "prints_much": ("sys.stdout.write('x' * (1 << 20)); sys.stderr.write('y' * (1 << 20))", ""),
+    "recurses": ("return self.decide(view, rng)", "RecursionError in policy 'recurses'"),
+    "segfaults": ("ctypes.string_at(0)", "was killed (SIGSEGV)"),
+    "stops_and_starts": (  # every second, so that the job never gets beyond its restart
+        """first = next(iter(view.jobs.values()))
+        held = {} if first.allocation else {first.id: ((0, first.num_gpus),)}
+        return Decision(held, wake_at_s=view.now_s + 1)""",
+        "has progressed",
+    ),
+    "surrogate": (r"raise RuntimeError('\ud800 \x1b]0;title\x07')", "RuntimeError in policy 'surrogate'"),
+    "terminates": ("os.kill(os.getpid(), signal.SIGTERM)", "was killed (SIGTERM)"),
+    "text_raises": ("raise Mute", "Mute in policy 'text_raises'"),
+    "threads_raise": (
+        """threading.Thread(target=lambda: [][0], daemon=True).start()
+        threading.Thread(target=lambda: 1 / 0).start()
+        time.sleep(0.01)""",
+        "",
+    ),
+    "wakes_at_once": (  # before the clock can go on, as a tick is a second
+        "return Decision.change({}, wake_at_s=view.now_s + 0.001)", "nothing runs and nothing is due to happen"
+    ),
+    "writes_everywhere": (
+        """for descriptor in range(3, 100):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, b"hello, hello, hello")""",
+        "its process ",
+    ),
+}  # fmt: skip
 GOOD = """
 from simsched.policy import Decision, Policy
 
@@ -45,18 +137,13 @@ LIMIT = ("--timeout-per-cell", "8")
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 
 
-def outcome_of(path):
-    spec = importlib.util.spec_from_file_location(f"hostile_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.OUTCOME
-
-
 def written(folder, names):
     """Write an experiment of hostile policies between two cells of a good one."""
     (folder / "jobs.csv").write_text(TRACE)
     (folder / "good.py").write_text(GOOD)
-    entries = "\n".join(f"  - {{name: '{FILES[name]}:Hostile', label: {name}}}" for name in names)
+    for name in names:
+        (folder / f"{name}.py").write_text(POLICY.format(name=name, body=HOSTILE[name][0]))
+    entries = "\n".join(f"  - {{name: '{name}.py:Hostile', label: {name}}}" for name in names)
     (folder / "hostile.yaml").write_text(EXPERIMENT.format(entries=entries))
 
 
@@ -72,7 +159,7 @@ def run_all(folder, names, *arguments):
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
-    done = run_all(folder, [name for name in FILES if name not in ENDLESS], "-j", "1")
+    done = run_all(folder, [name for name in HOSTILE if name not in ENDLESS], "-j", "1")
     assert done.exit_code == 1, done.output
     endless = tmp_path_factory.mktemp("endless")
     killed = run_all(endless, ENDLESS, "-j", "2", *LIMIT)
@@ -81,9 +168,9 @@ def tried(tmp_path_factory):
             for one, place in ((done, folder), (killed, endless))]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_a_hostile_policy_ends_as_it_says(tried, name):
-    expected = outcome_of(FILES[name])
+    expected = HOSTILE[name][1]
     _, index, _ = tried[name in ENDLESS]
     cell = f"{name}, seed 1"
     if expected:
@@ -177,7 +264,8 @@ def test_in_process_a_debugger_sees_the_policy_and_limits_are_refused(tmp_path, 
     ],
 )
 def test_the_conformance_kit_survives_it_too(tmp_path, name, arguments, said):
-    done = CliRunner().invoke(cli, ["check", "policy", f"{FILES[name]}:Hostile", "--seeds", "1", *arguments])
+    written(tmp_path, (name,))
+    done = CliRunner().invoke(cli, ["check", "policy", f"{tmp_path / name}.py:Hostile", "--seeds", "1", *arguments])
     assert done.exit_code == 1, done.output
     assert said in done.stdout
     assert "Traceback" not in done.output
