@@ -99,14 +99,15 @@ def test_lives_are_binned_over_ten_minutes():
     assert drawn_lines(figure.axes[1])["published (ImageNet-18)"].get_ydata().tolist() == [7.0]
 
 
-def test_published_curves_over_time_stand_beside_the_policy_of_their_name():
+def test_published_curves_over_time_have_the_colour_of_the_policy_of_their_name():
     data = pd.DataFrame(
         {"policy": ["a", "a", "b", "b"], "time_s": [0, 600] * 2, "gpus": [1, 2, 3, 4], "efficiency": [0.5] * 4}
     )
-    figure, _ = over_time(data, seeds=1, curves=[CurvePoint("over-time", "gpus", "b", 0.5, 60.0)])
-    own = {axes.get_title(loc="left"): drawn_lines(axes) for axes in figure.axes[:2]}
-    assert own["b"]["published"].get_ydata().tolist() == [60.0]
-    assert own["a"]["published"].get_ydata().size == 0
+    figure, _ = over_time(data, seeds=1, curves=[CurvePoint("over-time", "gpus", "b", 0.1, 60.0)])
+    a, b, published = figure.axes[0].lines
+    assert (published.get_xdata().tolist(), published.get_ydata().tolist()) == ([6.0], [60.0])  # minutes
+    assert published.get_color() == b.get_color() != a.get_color()
+    assert "Thin lines with dots: published" in figure.texts[1].get_text()
 
 
 def test_curves_are_read_and_bad_rows_named(tmp_path):

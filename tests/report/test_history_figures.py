@@ -88,7 +88,7 @@ def test_filling_is_told_by_classes_of_known_jobs(tmp_path):
 
 def test_a_run_that_compares_priors_gets_its_figures(tmp_path):
     run = make_run(tmp_path, two_seeds(0.5))
-    figures = history_figures(run)
+    figures = {name: plan() for name, plan in history_figures(run)}
     assert list(figures) == ["history-gain", "history-fill", "history-days"]
     for figure, data in figures.values():
         assert len(data)
@@ -113,7 +113,7 @@ def test_a_page_shows_the_change_of_each_day(tmp_path):
 
 def test_other_runs_get_none(tmp_path):
     jobs = {("fifo", 1): [("a", "x", 0, 5)], ("none", 1): [("a", "x", 0, 5)]}
-    assert history_figures(make_run(tmp_path, jobs)) == {}
+    assert list(history_figures(make_run(tmp_path, jobs))) == []
 
 
 def test_drawing_a_run_includes_them(tmp_path):

@@ -64,6 +64,6 @@ def test_only_runs_that_compare_agents_are_drawn_so():
 )
 def test_figures_are_drawn_of_what_a_run_is_about(rows, swept, expected):
     labels = dict.fromkeys(one.policy for one in rows)
-    drawn = dict(purpose_figures(run(*labels, swept=swept, reference="pollux"), rows, 16))
+    drawn = {name: plan() for name, plan in purpose_figures(run(*labels, swept=swept, reference="pollux"), rows)}
     assert list(drawn) == expected
     assert all(len(data) for _, data in drawn.values())

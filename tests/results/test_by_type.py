@@ -95,7 +95,8 @@ def test_pairs_have_their_mean_speeds_both_ways_round() -> None:
 
 
 def test_the_map_shows_the_sums_and_is_drawn_only_of_measured_pairs() -> None:
-    ((name, (figure, data)),) = pair_figures(FakeRun([FakeCell()]))  # type: ignore[arg-type]
+    ((name, plan),) = pair_figures(FakeRun([FakeCell()]))  # type: ignore[arg-type]
+    figure, data = plan()
     assert name == "pairs"
     assert [text.get_text() for text in figure.axes[0].texts] == ["1.30", "0.50", "1.30", "0.80"]
     assert len(data) == 2

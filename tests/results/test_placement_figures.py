@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from simsched.report.figures.purposes import placement_figures
+from simsched.report.figures.purposes import purpose_figures
 from simsched.results.compare import Row
 from simsched.results.reader import Cell
 
@@ -20,7 +20,7 @@ def rows(*metrics, points=({},)):
 
 def drawn(found, *swept):
     run = SimpleNamespace(name="run", shown_policies=["near", "far"], policies=["near", "far"], swept=swept)
-    return {name: data for name, (_, data) in placement_figures(run, found)}
+    return {name: plan()[1] for name, plan in purpose_figures(run, found)}
 
 
 def test_what_was_recorded_is_drawn_for_every_policy():

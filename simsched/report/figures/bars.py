@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, spread_words, styled
+from simsched.report.figures.style import (
+    Drawn,
+    Look,
+    Plan,
+    legend_above,
+    looks,
+    new_figure,
+    row_looks,
+    spread_words,
+    styled,
+)
 from simsched.report.units import HOUR_S, Shown, number, shown_unit, time_unit
 from simsched.results import Row, Run, find_metric
 from simsched.results.analyses import By, by_group
@@ -117,13 +128,14 @@ _TENANTS_COLUMNS = ["job_id", "tenant", "user", "num_gpus", "queueing_s", "jct_s
 _KINDS: Sequence[By] = ("tenant", "queue", "user", "size")
 
 
-def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw `tenants` if the experiment has tenants and sweeps nothing."""
+def tenant_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
+    """Plan `tenants` if the experiment has tenants and sweeps nothing."""
     if run.experiment.get("tenants") and not run.swept and len(rows) <= _MOST_ROWS:
         data = tenant_waits(
             {row.shown_name: pd.concat(cell.table("jobs", _TENANTS_COLUMNS) for cell in row.cells) for row in rows}
         )
-        yield ("tenants", draw_tenant_waits(data, title=f"{run.name}: who waits", styles=row_looks(run, rows)))
+        styles = row_looks(run, rows)
+        yield "tenants", partial(draw_tenant_waits, data, title=f"{run.name}: who waits", styles=styles)
 
 
 def tenant_waits(jobs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+
+import pandas as pd
 
 from simsched.errors import input_error, nearest
 from simsched.knowledge import legend
@@ -14,7 +16,7 @@ from simsched.report.figures.distribution import jct_cdf
 from simsched.report.figures.evaluation import curves_of, evaluation_figures
 from simsched.report.figures.history import history_figures
 from simsched.report.figures.job_lives import LIFE_COLUMNS, ZONE_COLUMNS, job_timeline, zones_timeline
-from simsched.report.figures.occupancy import occupancy, queue_figures, queue_over_time
+from simsched.report.figures.occupancy import Tables, occupancy, queue_figures, queue_over_time
 from simsched.report.figures.output import save
 from simsched.report.figures.over_time import (
     INTERVAL_COLUMNS,
@@ -30,13 +32,11 @@ from simsched.report.figures.over_time import (
 from simsched.report.figures.pair_map import pair_figures
 from simsched.report.figures.purposes import (
     compares_agents,
-    failure_figures,
-    placement_figures,
     purpose_figures,
     type_bars,
     type_metrics,
 )
-from simsched.report.figures.style import FORMATS, Drawn, Look, add_to_caption, looks, ramp_looks, row_looks
+from simsched.report.figures.style import FORMATS, Drawn, Look, Plan, add_to_caption, looks, ramp_looks, row_looks
 from simsched.report.figures.sweep import (
     axis_title,
     map_data,
@@ -54,7 +54,6 @@ from simsched.results.stays import HELD_COLUMNS, OCCUPANCY_COLUMNS, node_sizes
 #: More rows than this (policies times sweep points) are indistinguishable in one figure.
 MOST_ROWS = 8
 _MOST_LIVES = 4
-_MOST_SYSTEMS = 16
 #: More panels or bars than these are indistinguishable on a page.
 _MOST_PANELS = 4
 _MOST_BARS = 5000
@@ -62,8 +61,6 @@ _MOST_BARS = 5000
 #: Columns of a figure's data that name policies.
 _NAMING = ("policy", "panel")
 
-#: How to draw a figure.
-Plan = Callable[[], Drawn]
 _BARS = ("jct_mean_s", "makespan_s")
 _SWEPT = ("jct_mean_s", "jct_p99_s", "makespan_s")
 _SWEPT_ON_MARKET = ("gpu_cost", "deadlines_missed", "jct_mean_s")
@@ -180,26 +177,17 @@ def _plans(run: Run, replicate_over: Collection[str], metrics: Sequence[str]) ->
         title = f"{run.name}: {axis_title(keys[0])} and {axis_title(keys[1])}"
         if len(mapped):
             yield f"map-{short[keys[0]]}-{short[keys[1]]}", partial(sweep_map, mapped, keys, _BARS[0], title=title)
-    drawn = [
-        *history_figures(run, replicate_over).items(),
-        *evaluation_figures(run, rows),
-        *failure_figures(run, rows),
-        *placement_figures(run, rows),
-        *purpose_figures(run, rows, _MOST_SYSTEMS),
-        *pair_figures(run),
-        *tenant_figures(run, rows),
-        *queue_figures(run, rows),
-    ]
-    yield from ((name, partial(_already, figure)) for name, figure in drawn)
+    yield from history_figures(run, replicate_over)
+    yield from evaluation_figures(run, rows)
+    yield from purpose_figures(run, rows)
+    yield from pair_figures(run)
+    yield from tenant_figures(run, rows)
+    yield from queue_figures(run, rows)
 
 
 def placements(cell: Cell) -> float:
     """Return how often the jobs of a cell were placed; each placement is at least one bar."""
     return cell.summary.get("finished_jobs", 0) * (1 + cell.summary.get("restarts_per_job", 0))
-
-
-def _already(drawn: Drawn) -> Drawn:
-    return drawn
 
 
 def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterator[tuple[str, Plan]]:
@@ -218,8 +206,14 @@ def _row_plans(run: Run, rows: Sequence[Row], metrics: Sequence[str]) -> Iterato
             yield "queue-over-time", partial(_queue, run, rows)
         if not any(row.point for row in rows) and rows[0].cells[0].summary.get("finished_jobs", 1) > 0:
             yield "job-timeline", partial(_timeline, run, rows, styles)
-    drawn = _nodes(run, rows, styles) | _trials(run, rows, styles)
-    yield from ((name, partial(_already, figure)) for name, figure in drawn.items())
+    if all(cell.has("rounds") and cell.has("allocations") for cell in run.cells) and any(
+        least < most for cell in run.cells for least, most in [cell.extent.get("provisioned_nodes", (0, 0))]
+    ):
+        yield "nodes-over-time", partial(_nodes, run, rows, styles)
+    trials = {row.shown_name: [read_trials(cell.folder) for cell in row.cells] for row in rows}
+    known = {name: [one for one in frames if one is not None] for name, frames in trials.items()}
+    if known and all(known.values()):
+        yield "trials", partial(_trials, run, rows, styles, known)
 
 
 def _row_styles(run: Run, rows: Sequence[Row]) -> dict[str, Look]:
@@ -271,39 +265,31 @@ def _named(run: Run, rows: Sequence[Row]) -> tuple[str, dict[str, Row]]:
 
 def _occupancy(run: Run, rows: Sequence[Row]) -> Drawn:
     title, named = _named(run, rows)
-    cells = {name: row.cells[0] for name, row in named.items()}
-    tables = {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
-              for name, cell in cells.items()}  # fmt: skip
-    seed = rows[0].cells[0].seed
-    outages = {name: cell.outages for name, cell in cells.items() if len(cell.outages)}
-    return occupancy(
-        tables,
-        node_sizes(rows[0].cells[0].manifest.get("cluster"), [table for _, table in tables.values()]),
-        title=f"{title}: who held which GPUs (seed {seed})",
-        outages=outages,
-    )
+    tables, first = _held_tables(named), rows[0].cells[0]
+    nodes = node_sizes(first.manifest.get("cluster"), [table for _, table in tables.values()])
+    outages = {name: row.cells[0].outages for name, row in named.items() if len(row.cells[0].outages)}
+    return occupancy(tables, nodes, title=f"{title}: who held which GPUs (seed {first.seed})", outages=outages)
+
+
+def _held_tables(rows: Mapping[str, Row]) -> dict[str, Tables]:
+    """Read jobs and intervals of the first cell of each row."""
+    cells = {name: row.cells[0] for name, row in rows.items()}
+    return {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
+            for name, cell in cells.items()}  # fmt: skip
 
 
 def _queue(run: Run, rows: Sequence[Row]) -> Drawn:
-    cells = {row.shown_name: row.cells[0] for row in rows}
-    tables = {name: (cell.table("jobs", OCCUPANCY_COLUMNS), cell.table("allocations", HELD_COLUMNS))
-              for name, cell in cells.items()}  # fmt: skip
+    tables = _held_tables({row.shown_name: row for row in rows})
     return queue_over_time(tables, title=f"{run.name}: waiting jobs (seed {rows[0].cells[0].seed})")
 
 
-def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
-    """Draw the rented nodes over time, if they vary."""
-    if not all(cell.has("rounds") and cell.has("allocations") for cell in run.cells):
-        return {}
-    if not any(least < most for cell in run.cells for least, most in [cell.extent.get("provisioned_nodes", (0, 0))]):
-        return {}
+def _nodes(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
     data = nodes_data({row.shown_name: (_rental(cell) for cell in row.cells) for row in rows})
     seeds = max(len(row.cells) for row in rows)
     title = f"{run.name}: nodes over time"
     curves = curves_of(run, "nodes-over-time", rows)
     rented = not all(cell.manifest.get("failures") for cell in run.cells)
-    drawn = nodes_over_time(data, seeds=seeds, title=title, styles=styles, curves=curves, rented=rented)
-    return {"nodes-over-time": drawn}
+    return nodes_over_time(data, seeds=seeds, title=title, styles=styles, curves=curves, rented=rented)
 
 
 def _rental(cell: Cell) -> Rental:
@@ -311,15 +297,11 @@ def _rental(cell: Cell) -> Rental:
     return Rental(rounds, intervals, cell.summary.get("makespan_s", 0.0))
 
 
-def _trials(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> dict[str, Drawn]:
-    """Draw the progress of hyper-parameter tuning, if any."""
-    found = {row.shown_name: [read_trials(cell.folder) for cell in row.cells] for row in rows}
-    trials = {name: [one for one in frames if one is not None] for name, frames in found.items()}
-    if not trials or not all(trials.values()):
-        return {}
+def _trials(
+    run: Run, rows: Sequence[Row], styles: Mapping[str, Look], trials: Mapping[str, Sequence[pd.DataFrame]]
+) -> Drawn:
     seeds = max(len(row.cells) for row in rows)
-    title = f"{run.name}: tuning over time"
-    return {"trials": trials_over_time(trials_data(trials), seeds=seeds, title=title, styles=styles)}
+    return trials_over_time(trials_data(trials), seeds=seeds, title=f"{run.name}: tuning over time", styles=styles)
 
 
 def _over_time(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:

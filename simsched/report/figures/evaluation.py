@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from simsched.report.figures.style import (
     PALETTE,
     Drawn,
     Look,
+    Plan,
     legend_above,
     looks,
     new_figure,
@@ -165,24 +167,29 @@ _MOST_ROWS = 9
 _MOST_FORESEEN = 2
 
 
-def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw the additional figures that a run's experiment requests."""
+def evaluation_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
+    """Plan the additional figures that a run's experiment requests."""
     if len(rows) <= _MOST_ROWS and all(cell.fairness_file for row in rows for cell in row.cells):
-        yield "rho-cdf", _rho(run, rows)
+        yield "rho-cdf", partial(_rho, run, rows)
     if len(rows) <= _MOST_ROWS and all(read_losses(cell.folder) for row in rows for cell in row.cells):
-        yield "quality", _quality(run, rows)
+        yield "quality", partial(_quality, run, rows)
     foreseen = [row for row in rows if all(has_predictions(cell) for cell in row.cells)][:_MOST_FORESEEN]
     if foreseen:
-        errors = {row.shown_name: [prediction_errors(cell) for cell in row.cells] for row in foreseen}
-        yield "predictions", predictions(predictions_data(errors), title=f"{run.name}: how true predictions were")
+        yield "predictions", partial(_foreseen, run, foreseen)
     report = run.experiment.get("report") or {}
     follow = report.get("follow") or {}
     if follow:
-        yield "co-adaptation", _followed(run, rows, follow)
+        yield "co-adaptation", partial(_followed, run, rows, follow)
     keys = list(dict.fromkeys(key for row in rows for key in row.point))
     if len(keys) == 1 and len(run.policies) == 1 and 1 < len(rows) <= _MOST_ROWS:
         title = f"{run.name}: what completion times consist of"
-        yield "jct-parts", jct_parts(parts_data(rows, keys[0]), keys[0], title=title, source=run.published_source)
+        data = parts_data(rows, keys[0])
+        yield "jct-parts", partial(jct_parts, data, keys[0], title=title, source=run.published_source)
+
+
+def _foreseen(run: Run, rows: Sequence[Row]) -> Drawn:
+    errors = {row.shown_name: [prediction_errors(cell) for cell in row.cells] for row in rows}
+    return predictions(predictions_data(errors), title=f"{run.name}: how true predictions were")
 
 
 def _quality(run: Run, rows: Sequence[Row]) -> Drawn:

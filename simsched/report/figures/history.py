@@ -7,13 +7,14 @@ under the same seed and at the same point of the sweep.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, ramp_looks, styled
+from simsched.report.figures.style import Drawn, Look, Plan, legend_above, looks, new_figure, ramp_looks, styled
 from simsched.report.units import DAY_S
 from simsched.results import Cell, Estimate, Run, estimate
 from simsched.results.compare import short_keys
@@ -34,30 +35,30 @@ _SPREAD = 0.62
 _WIDEST = 0.6
 
 
-def history_figures(run: Run, replicate_over: Collection[str] = ()) -> dict[str, Drawn]:
-    """Draw the effect of priors; nothing if the run does not compare any.
+def history_figures(run: Run, replicate_over: Collection[str] = ()) -> Iterator[tuple[str, Plan]]:
+    """Plan figures of the effect of priors; nothing if the run does not compare any.
 
     Swept keys in `replicate_over` count as replications, like seeds.
     """
     priors = {cell.shown_policy: _prior_of(cell) for cell in run.cells}
     reference = next((label for label, prior in priors.items() if prior == "none"), None)
     if reference is None or set(priors.values()) <= {"none", None}:
-        return {}
+        return
     jobs = paired_jobs(run, reference, replicate_over)
     if jobs.empty:
-        return {}
+        return
     title = f"{run.name}: completion times with a prior"
     styles = looks(run.shown_policies)
-    figures = {"history-gain": gain_figure(gain_data(jobs), styles, title=title, curves=run.published_curves)}
+    gains = gain_data(jobs)
+    yield "history-gain", partial(gain_figure, gains, styles, title=title, curves=run.published_curves)
     learning = [label for label, prior in priors.items() if prior == "pool"]
     filling = fill_data(jobs[jobs["policy"].isin(learning[:1])])
     if not filling.empty:
         points = list(dict.fromkeys(filling["point"]))
         of_points = {points[0]: styles[learning[0]]} if len(points) == 1 else ramp_looks(points)
-        figures["history-fill"] = fill_figure(filling, of_points, title=f"{run.name}: as the pool fills")
+        yield "history-fill", partial(fill_figure, filling, of_points, title=f"{run.name}: as the pool fills")
     if jobs["day"].max() > 0:
-        figures["history-days"] = days_figure(days_data(jobs), styles, title=f"{run.name}: day by day")
-    return figures
+        yield "history-days", partial(days_figure, days_data(jobs), styles, title=f"{run.name}: day by day")
 
 
 def _prior_of(cell: Cell) -> Any:
@@ -300,9 +301,9 @@ def _panels(
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
         for axes, group in zip(panels, groups, strict=True):
             axes.axhline(0, color="#222222", linewidth=0.9)
-            for shift, (name, part) in _shifted(data[data["group"] == group], line, styles):
-                places = part[column].map(values.index) + shift
-                look = styles[name]
+            for index, (name, look) in enumerate(styles.items()):
+                part = data[(data["group"] == group) & (data[line] == name)]
+                places = part[column].map(values.index) + 0.12 * (index - (len(styles) - 1) / 2)  # whiskers apart
                 axes.errorbar(
                     places, 100 * part["mean"], yerr=_errors(part), color=look.colour, linestyle=look.dash,
                     marker=look.marker, markersize=4.5, capsize=2, linewidth=1.2, label=name or None,
@@ -315,11 +316,3 @@ def _panels(
         _clip(panels[0], data, horizontal=False)
         legend_above(figure, panels[0])
     return figure, data
-
-
-def _shifted(
-    data: pd.DataFrame, line: str, styles: Mapping[str, Look]
-) -> Iterator[tuple[float, tuple[str, pd.DataFrame]]]:
-    """Yield the lines, each shifted sideways slightly to separate whiskers."""
-    for index, name in enumerate(styles):
-        yield 0.12 * (index - (len(styles) - 1) / 2), (name, data[data[line] == name])

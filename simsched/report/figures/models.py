@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from simsched.report.figures.style import Drawn, legend_above, new_figure, plain_log, styled
 
 _MOST_TICKS = 8
+_MEASURED, _MODEL = "measured", "model"
 
 
 def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None, *, title: str) -> Drawn:
@@ -22,15 +22,16 @@ def throughput_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
     Both tables have the columns `gpus, batch_size` (total, examples) and `throughput` (examples/s); `measured` gives
     points. Data: both tables stacked, distinguished by `source`.
     """
+    data = _stacked(model, measured)
     with styled():
         text = "Lines: model" + ("; circles: measured." if measured is not None else ".") + " All axes logarithmic."
         figure = new_figure(8.4, 3.6, title, text)
         left, right = figure.subplots(1, 2, sharey=True)
-        _family(left, model, measured, "gpus", "batch_size", "batch size")
-        _family(right, model, measured, "batch_size", "gpus", "GPUs")
+        _family(left, data, "gpus", "batch_size", "throughput", title="batch size")
+        _family(right, data, "batch_size", "gpus", "throughput", title="GPUs")
         left.set(xlabel="GPUs", ylabel="throughput (examples/s)")
         right.set_xlabel("total batch size (examples)")
-    return figure, _stacked(model, measured)
+    return figure, data
 
 
 def types_figure(model: pd.DataFrame, *, title: str, unit: str = "examples/s") -> Drawn:
@@ -39,26 +40,16 @@ def types_figure(model: pd.DataFrame, *, title: str, unit: str = "examples/s") -
     `model` has the columns `gpu_type, gpus, batch_size, throughput`; all panels have the same axes.
     """
     types = sorted(model["gpu_type"].unique())
-    sizes = sorted(model["batch_size"].unique())
-    shades = dict(zip(sizes, _shades(len(sizes)), strict=True))
     with styled():
         text = "A line for each total batch size; the same axes for all GPU types, logarithmic."
         figure = new_figure(2.2 + 2.9 * len(types), 3.6, title, text)
         panels = figure.subplots(1, len(types), sharex=True, sharey=True, squeeze=False)[0]
         for axes, kind in zip(panels, types, strict=True):
-            for size, line in model[model["gpu_type"] == kind].groupby("batch_size"):
-                part = line.sort_values("gpus")
-                label = f"{size:,}" if size else "none"
-                axes.plot(part["gpus"], part["throughput"], "o-", color=shades[size], label=label, markersize=3)
+            beside = "batch size" if kind == types[-1] else None
+            own, sizes = model[model["gpu_type"] == kind], model["batch_size"]
+            _family(axes, own, "gpus", "batch_size", "throughput", members=sizes, title=beside)
             axes.set(title=str(kind).upper(), xlabel="GPUs")
-        _log_axes(panels[0], sorted(model["gpus"].unique()))
         panels[0].set_ylabel(f"throughput ({unit})")
-        lines = {line.get_label(): line for axes in panels for line in axes.get_lines()}
-        known = [f"{size:,}" if size else "none" for size in sizes]
-        panels[-1].legend(
-            [lines[label] for label in known], known, title="batch size", loc="center left",
-            bbox_to_anchor=(1.0, 0.5), title_fontsize=8, fontsize=8,
-        )  # fmt: skip
     return figure, model
 
 
@@ -67,53 +58,61 @@ def efficiency_figure(model: pd.DataFrame, measured: pd.DataFrame | None = None,
 
     Both tables have the columns `progress` (share of training done, 0 to 1), `batch_size` and `efficiency` (0 to 1).
     """
+    data = _stacked(model, measured)
     with styled():
         text = "Efficiency: progress per example relative to the initial batch size." + (
             " Lines: model; circles: measured." if measured is not None else ""
         )
         figure = new_figure(6.6, 3.6, title, text)
         axes = figure.subplots()
-        scaled = [
-            None
-            if table is None
-            else table.assign(progress=100 * table["progress"], efficiency=100 * table["efficiency"])
-            for table in (model, measured)
-        ]
-        if scaled[0] is not None:
-            _family(axes, scaled[0], scaled[1], "progress", "batch_size", "batch size", "efficiency", log=False)
-        axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)", ylabel="statistical efficiency (%)")
-    return figure, _stacked(model, measured)
+        _family(axes, data, "progress", "batch_size", "efficiency", title="batch size")
+        axes.set_ylabel("statistical efficiency (%)")
+    return figure, data
 
 
 def _stacked(model: pd.DataFrame, measured: pd.DataFrame | None) -> pd.DataFrame:
-    parts = [model.assign(source="model")]
+    parts = [model.assign(source=_MODEL)]
     if measured is not None:
-        parts.append(measured.assign(source="measured"))
+        parts.append(measured.assign(source=_MEASURED))
     return pd.concat(parts, ignore_index=True)
 
 
 def _family(
     axes: Axes,
-    model: pd.DataFrame,
-    measured: pd.DataFrame | None,
+    table: pd.DataFrame,
     x: str,
     family: str,
-    title: str,
-    y: str = "throughput",
+    y: str,
     *,
-    log: bool = True,
+    title: str | None = None,
+    members: pd.Series | None = None,
 ) -> None:
-    """Draw a line for each value of `family`, dark to light as it grows, with measured points in the same colour."""
-    members = sorted(model[family].unique())
-    for member, colour in zip(members, _shades(len(members)), strict=True):
-        line = model[model[family] == member].sort_values(x)
-        axes.plot(line[x], line[y], color=colour, label=f"{member:,}", linewidth=1.4)
-        if measured is not None:
-            points = measured[measured[family] == member]
-            axes.plot(points[x], points[y], "o", color=colour, markersize=3.5, markerfacecolor="none")
-    if log:
-        _log_axes(axes, sorted(model[x].unique()))
-    axes.legend(title=title, loc="center left", bbox_to_anchor=(1.0, 0.5), title_fontsize=8, fontsize=8)
+    """Draw a line for each value of `family` (of all `members`), dark to light as it grows, on the axes of `y`.
+
+    Rows whose `source` is `measured` are circles in the same colour, those of a second model dotted. A `title` puts the
+    legend beside the panel.
+    """
+    percent = 100 if y == "efficiency" else 1
+    values = sorted((table[family] if members is None else members).unique())
+    table = table if "source" in table else table.assign(source=_MODEL)
+    shades = mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(values)))
+    for value, shade in zip(values, shades, strict=True):
+        label = f"{value:,}" if value else "none"
+        for source, part in table[table[family] == value].groupby("source", sort=True):
+            line = part.sort_values(x)
+            look: dict[str, Any] = {"linestyle": "-" if source == _MODEL else ":", "linewidth": 1.3, "label": label}
+            if source == _MEASURED:
+                look = {"linestyle": "", "marker": "o", "markersize": 3, "markerfacecolor": "none"}
+            elif len(line) == 1:  # a line of one point would be invisible
+                look = {"linestyle": "", "marker": "_", "markersize": 12, "label": label}
+            axes.plot((100 if x == "progress" else 1) * line[x], percent * line[y], color=shade, **look)
+    if y == "throughput":
+        _log_axes(axes, sorted(table[x].unique()))
+    else:
+        axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)")
+    beside: dict[str, Any] = {"title": title, "loc": "center left", "bbox_to_anchor": (1.0, 0.5), "title_fontsize": 8}
+    if title or members is None:
+        axes.legend(fontsize=8, **(beside if title else {"handlelength": 1.0, "labelspacing": 0.2}))
 
 
 def _log_axes(axes: Axes, places: Sequence[float]) -> None:
@@ -123,11 +122,6 @@ def _log_axes(axes: Axes, places: Sequence[float]) -> None:
     shown = places[:: -(-len(places) // _MOST_TICKS)]
     axes.set_xticks(shown, [f"{value:,.0f}" for value in shown])
     axes.set_xticks([], minor=True)
-
-
-def _shades(count: int) -> Sequence[tuple[float, float, float, float]]:
-    """Return colours from dark to light whose order is visible in grey and under colour blindness."""
-    return [tuple(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.88, max(count, 1)))][:count]
 
 
 #: Computation is grey; a better plan or network would save the rest.
@@ -159,7 +153,6 @@ def plan_parts(data: pd.DataFrame, *, title: str) -> Drawn:
 
 _COLUMNS = 3
 _PANEL = (3.1, 2.5)  # inches
-_MEASURED, _MODEL = "measured", "model"
 
 
 def throughput_sheet(table: pd.DataFrame, *, title: str = "Throughput: measured and modelled") -> Drawn:
@@ -174,7 +167,7 @@ def throughput_sheet(table: pd.DataFrame, *, title: str = "Throughput: measured 
         f"Circles: measured; lines (bars where there is one point): model{dotted}. On as few nodes as possible, one "
         "colour per total batch size."
     )
-    return _sheet(table, title, text, "gpus", "throughput"), table
+    return _sheet(table, title, text, "gpus", "throughput")
 
 
 def efficiency_sheet(table: pd.DataFrame, *, title: str = "Statistical efficiency: measured and modelled") -> Drawn:
@@ -186,11 +179,10 @@ def efficiency_sheet(table: pd.DataFrame, *, title: str = "Statistical efficienc
         "Circles: measured; lines: model, each epoch at its start. Efficiency is progress per example relative to the "
         "initial batch size; one colour per total batch size."
     )
-    scaled = table.assign(progress=100 * table["progress"], efficiency=100 * table["efficiency"])
-    return _sheet(scaled, title, text, "progress", "efficiency"), table
+    return _sheet(table, title, text, "progress", "efficiency")
 
 
-def _sheet(table: pd.DataFrame, title: str, text: str, x: str, y: str) -> Figure:
+def _sheet(table: pd.DataFrame, title: str, text: str, x: str, y: str) -> Drawn:
     """Draw `y` over `x`, a panel for each application."""
     names = list(table["application"].unique())
     rows = -(-len(names) // _COLUMNS)
@@ -198,41 +190,10 @@ def _sheet(table: pd.DataFrame, title: str, text: str, x: str, y: str) -> Figure
         figure = new_figure(_PANEL[0] * min(len(names), _COLUMNS), _PANEL[1] * rows, title, text)
         panels = figure.subplots(rows, min(len(names), _COLUMNS), squeeze=False).ravel()
         for name, axes in zip(names, panels, strict=False):
-            part = table[table["application"] == name]
-            _panel(axes, part, x, y)
-            axes.set_title(name)
+            _family(axes, table[table["application"] == name], x, "batch_size", y)
+            axes.set(title=name, ylabel="examples/s" if x == "gpus" else "efficiency (%)")
             if x == "gpus":
-                _throughput_axes(axes, sorted(part["gpus"].unique()))
-            else:
-                _efficiency_axes(axes)
+                axes.set_xlabel("GPUs")
         for axes in panels[len(names) :]:
             axes.set_visible(False)
-    return figure
-
-
-def _panel(axes: Axes, table: pd.DataFrame, x: str, y: str) -> None:
-    """Draw a line for each batch size, dark to light as it grows, with measured points in the same colour."""
-    sizes = sorted(table["batch_size"].unique())
-    for size, colour in zip(sizes, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(sizes))), strict=True):
-        for source, part in table[table["batch_size"] == size].groupby("source", sort=True):
-            line = part.sort_values(x)
-            if source == _MEASURED:
-                axes.plot(line[x], line[y], "o", color=colour, ms=2.8, markerfacecolor="none", markeredgewidth=0.7)
-            elif len(line) == 1:  # a line of one point would be invisible
-                axes.plot(line[x], line[y], "_", color=colour, ms=12)
-            else:
-                axes.plot(line[x], line[y], "-" if source == _MODEL else ":", color=colour, linewidth=1.2)
-        axes.plot([], [], color=colour, label=f"{size:,}")
-    axes.legend(fontsize=6.5, handlelength=1.0, labelspacing=0.2, borderaxespad=0.2)
-
-
-def _throughput_axes(axes: Axes, counts: Sequence[int]) -> None:
-    axes.set_xscale("log")
-    plain_log(axes)
-    axes.set_xticks(counts, [f"{count}" for count in counts])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel="GPUs", ylabel="examples/s")
-
-
-def _efficiency_axes(axes: Axes) -> None:
-    axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="training done (%)", ylabel="efficiency (%)")
+    return figure, table

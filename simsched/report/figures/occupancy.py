@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from simsched.artifacts import QUOTAS_FILE, QuotaRow
 from simsched.reading import read_records
-from simsched.report.figures.style import REST, Drawn, area_colours, legend_above, new_figure, styled, time_axis
+from simsched.report.figures.style import REST, Drawn, Plan, area_colours, legend_above, new_figure, styled, time_axis
 from simsched.report.units import Shown, time_unit
 from simsched.results import Cell, Row, Run
 from simsched.results.metric import integrals
@@ -231,21 +232,21 @@ _BINS = 120
 _OWN, _BORROWED, _QUOTA, _RECLAIMED = "#0072B2", "#E69F00", "#000000", "#C00020"
 
 
-def queue_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw `quotas` if a policy recorded them, and a figure for each level of racks or islands, of the first seed."""
+def queue_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
+    """Plan `quotas` if a policy recorded them, and a figure for each level of racks or islands, of the first seed."""
     if run.swept or len(rows) > _MOST_ROWS:
         return
     kept = next((row.cells[0] for row in rows if (row.cells[0].folder / QUOTAS_FILE).is_file()), None)
     if kept is not None:
         last_s = float(kept.summary.get("makespan_s", 0.0))
         title = f"{run.name}: quota and its use (seed {kept.seed})"
-        yield "quotas", quotas_over_time(_quotas(kept), last_s, title=title)
+        yield "quotas", partial(quotas_over_time, _quotas(kept), last_s, title=title)
     for level in (run.experiment.get("cluster") or {}).get("topology") or ():
         domains = level.get("domains")
         if domains and len(domains) <= _MOST_DOMAINS and all(row.cells[0].has("allocations") for row in rows):
             cells = {row.shown_name: row.cells[0] for row in rows}
             title = f"{run.name}: GPUs in use by {level['level']} (seed {rows[0].cells[0].seed})"
-            yield f"by-{level['level']}", domains_over_time(cells, level["level"], domains, title=title)
+            yield f"by-{level['level']}", partial(domains_over_time, cells, level["level"], domains, title=title)
 
 
 def _quotas(cell: Cell) -> pd.DataFrame:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from simsched.report.figures.style import (
@@ -35,6 +34,8 @@ _BINS_S = (
     *(HOUR_S * hours for hours in (1, 2, 3, 6, 12)),
     *(DAY_S * days for days in (1, 2, 7, 14, 28)),
 )
+#: The top of an axis that need not begin at zero.
+_FREE = -1.0
 #: The required columns of `allocations`.
 INTERVAL_COLUMNS = ("start_s", "end_s", "gpus", "restarting", "efficiency")
 
@@ -89,6 +90,87 @@ def over_time_data(
     return pd.concat(found, ignore_index=True)
 
 
+class Panel(NamedTuple):
+    """A column of `over_seeds` to draw: its title, the name and factor of its axis, and the top of that."""
+
+    column: str
+    title: str
+    axis: str
+    factor: float = 1
+    top: float | None = None
+    steps: bool = False
+
+
+_EFFICIENCY = Panel("efficiency", "Mean statistical efficiency of running jobs", "efficiency (%)", 100, 103)
+_EFFICIENCY_WORDS = "The efficiency of a job is its progress per example relative to its initial batch size."
+
+
+def _drawn(
+    data: pd.DataFrame,
+    panels: Sequence[Panel],
+    title: str,
+    caption: Callable[[str], str],
+    seeds: int,
+    *,
+    width_s: float = 0.0,
+    styles: Mapping[str, Look] | None = None,
+    curves: Sequence[CurvePoint] = (),
+    most_spans: int = MOST_SPANS,
+    level: tuple[float, str] | None = None,
+    since: str = "the start of the workload",
+) -> Drawn:
+    """Draw panels one above the other, a line for each policy, with the range over a few seeds.
+
+    Values hold for `width_s` from their time on. The `caption` takes the words about means and ranges. Published
+    `curves` of the panels' columns (x in hours, policies as series) are thin, in the colour of their policy; `level`
+    is a dotted line in the first panel, with its name.
+    """
+    styles = styles or looks(data["policy"])
+    unit = time_unit(float(data["time_s"].max()) + width_s)
+    several = data["policy"].nunique()
+    spans = seeds > 1 and several <= most_spans
+    words = f"Means over {duration(width_s)}" if width_s else "Means"
+    words += (
+        f"{' and' if width_s else ''} over {seeds} seeds{span_words(several) if spans else ''}" if seeds > 1 else ""
+    )
+    words += ". Thin lines with dots: published" if curves else ""
+    with styled():
+        figure = new_figure(7.2, 0.6 + 2.0 * len(panels), title, caption(words))
+        grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, panel in zip(grid, panels, strict=True):
+            for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
+                look, times = styles[str(label)], (part["time_s"] + width_s / 2) * unit.factor
+                style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
+                drawn = "steps-mid" if panel.steps and seeds == 1 else "default"
+                (curve,) = axes.plot(times, panel.factor * part[panel.column], drawstyle=drawn, **style)
+                if spans:
+                    low, high = (panel.factor * part[f"{panel.column}_{end}"] for end in ("low", "high"))
+                    span(curve, low, high, look, place, several)
+                points = [(one.x, one.y) for one in curves if (one.panel, one.series) == (panel.column, label)]
+                if points:
+                    x, y = zip(*points, strict=True)
+                    thin: Any = {"linewidth": 0.9, "alpha": 0.6, "marker": ".", "markersize": 3}
+                    axes.plot(np.array(x) * HOUR_S * unit.factor, y, color=look.colour, **thin)
+            axes.set(title=panel.title, ylabel=panel.axis)
+            axes.set_ylim(None if panel.top == _FREE else 0, None if panel.top == _FREE else panel.top)
+            axes.yaxis.set_major_locator(MaxNLocator(integer=panel.factor == 1 and panel.top != _FREE))
+        if level is not None:
+            grid[0].axhline(level[0], color="#888888", linestyle=":", linewidth=1, label=level[1])
+            grid[0].set_ylim(0, None)
+        time_axis(grid[-1], unit, since)
+        legend_above(figure, grid[0])
+    return figure, data
+
+
+def _width_s(data: pd.DataFrame) -> int:
+    return int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
+
+
+def _trains(data: pd.DataFrame) -> bool:
+    """Return whether any job trains; jobs described only by a duration all have an efficiency of 1."""
+    return bool((data["efficiency"].dropna() < 1).any())
+
+
 def over_time(
     data: pd.DataFrame,
     *,
@@ -100,106 +182,20 @@ def over_time(
 ) -> Drawn:
     """Draw allocated GPUs and mean statistical efficiency over time, one line per policy.
 
-    `data` comes from `over_time_data`; a dashed line marks the GPUs of the cluster. With published `curves` of the
-    panels `gpus` and `efficiency` (x in hours), every policy has separate panels with its published curve.
+    `data` comes from `over_time_data`; a dotted line marks the GPUs of the cluster. Published `curves` are of the
+    panels `gpus` and `efficiency`.
     """
-    if curves:
-        return over_time_beside(data, curves, total_gpus=total_gpus, title=title, styles=styles)
-    styles = styles or looks(data["policy"])
-    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
-    unit = time_unit(float(data["time_s"].max()) + width_s)
-    several = data["policy"].nunique()
-    spans = seeds > 1 and several <= MOST_SPANS
-    with styled():
-        trains = bool((data["efficiency"].dropna() < 1).any())  # jobs described only by a duration have none
-        figure = new_figure(
-            7.2, 4.6 if trains else 2.6, title, _caption(seeds, width_s, span_words(several) if spans else "", trains)
-        )
-        panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
-        above, last = panels[0], panels[-1]
-        shown = [(above, "gpus", 1), (last, "efficiency", 100)][: 1 + trains]
-        times = (data["time_s"] + width_s / 2) * unit.factor
-        _lines(shown, data, times, styles, spans=spans)
-        if total_gpus:
-            above.axhline(total_gpus, color="#888888", linestyle=":", linewidth=1, label=f"all {total_gpus:,} GPUs")
-        above.set(title="GPUs allocated", ylabel="GPUs", ylim=(0, None))
-        above.yaxis.set_major_locator(MaxNLocator(integer=True))
-        if trains:
-            last.set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
-        time_axis(last, unit)
-        legend_above(figure, above)
-    return figure, data
+    trains = _trains(data)
+    panels = [Panel("gpus", "GPUs allocated", "GPUs"), *([_EFFICIENCY] if trains else [])]
 
+    def caption(words: str) -> str:
+        done = ". A finished seed counts as 0 GPUs" if seeds > 1 else ""
+        return f"{words}{done}." + (f" {_EFFICIENCY_WORDS}" if trains else "")
 
-def over_time_beside(
-    data: pd.DataFrame,
-    curves: Sequence[CurvePoint],
-    *,
-    total_gpus: int | None = None,
-    title: str = "Cluster over time",
-    styles: Mapping[str, Look] | None = None,
-) -> Drawn:
-    """Draw GPUs and efficiency over time in hours, a column of panels for each policy, published curves in grey."""
-    styles = styles or looks(data["policy"])
-    labels = list(dict.fromkeys(data["policy"]))
-    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
-    caption = f"Means over {duration(width_s)}. Grey: published, of another workload."
-    with styled():
-        figure = new_figure(1.0 + 2.9 * len(labels), 4.2, title, caption)
-        panels = figure.subplots(2, len(labels), sharex=True, sharey="row", squeeze=False)
-        for column, label in enumerate(labels):
-            part = data[data["policy"] == label]
-            middle = (part["time_s"] + width_s / 2) / HOUR_S
-            for axes, name, factor in zip(panels[:, column], ("gpus", "efficiency"), (1, 100), strict=True):
-                points = [(p.x, p.y) for p in curves if p.panel == name and p.series == label]
-                axes.plot(*np.array(points).reshape(-1, 2).T, color="#999999", linewidth=1.2, label="published")
-                axes.plot(middle, factor * part[name], color=styles[label].colour, label="simsched")
-                axes.set_ylim(0, 103 if name == "efficiency" else None)
-            if total_gpus:
-                panels[0, column].axhline(total_gpus, color="#888888", linestyle=":", linewidth=1)
-            panels[0, column].set_title(label, color=styles[label].colour)
-            panels[1, column].set_xlabel("hours since the start")
-        panels[0, 0].set_ylabel("GPUs allocated")
-        panels[1, 0].set_ylabel("mean statistical\nefficiency (%)")
-        panels[0, 0].set_xlim(0, None)
-        panels[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.align_ylabels(panels[:, 0])
-        legend_above(figure, panels[0, 0])
-    return figure, data
-
-
-def _lines(
-    panels: Sequence[tuple[Axes, str, float]],
-    data: pd.DataFrame,
-    times: pd.Series,
-    styles: Mapping[str, Look],
-    *,
-    spans: bool,
-    steps: Collection[str] = (),
-) -> None:
-    """Draw columns of `over_seeds` over `times`, a line for each policy, in panels of a column and its factor.
-
-    With `spans` the range over the seeds is shown too; the columns in `steps` change by steps.
-    """
-    several = data["policy"].nunique()
-    for place, (label, part) in enumerate(data.groupby("policy", sort=False)):
-        look = styles[str(label)]
-        for axes, name, factor in panels:
-            style = {"color": look.colour, "linestyle": look.dash, "label": str(label)}
-            drawn = "steps-mid" if name in steps else "default"
-            (curve,) = axes.plot(times[part.index], factor * part[name], drawstyle=drawn, **style)
-            if spans:
-                span(curve, factor * part[f"{name}_low"], factor * part[f"{name}_high"], look, place, several)
-
-
-def _caption(seeds: int, width_s: int, spans: str, trains: bool) -> str:
-    text = f"Means over {duration(width_s)}"
-    if seeds > 1:
-        text += f" and over {seeds} seeds{spans}"
-        text += ". A finished seed counts as 0 GPUs"
-    if not trains:
-        return text + "."
-    return text + ". The efficiency of a job is its progress per example relative to its initial batch size."
+    level = (total_gpus, f"all {total_gpus:,} GPUs") if total_gpus else None
+    return _drawn(
+        data, panels, title, caption, seeds, width_s=_width_s(data), styles=styles, curves=curves, level=level
+    )
 
 
 _NODES_MOST_BINS = 400
@@ -251,63 +247,28 @@ def nodes_over_time(
     """Draw nodes rented and mean statistical efficiency over time, one line per policy; `data` is of `nodes_data`.
 
     Without `rented`, nodes come and go because they fail. There is no panel of efficiency if all jobs know only their
-    duration. Published `curves` of the panels `nodes` and `efficiency` (in per cent), with policies as series and x in
-    hours, are drawn thin in the colour of their policy.
+    duration. Published `curves` are of the panels `nodes` and `efficiency` (in per cent).
     """
-    styles = styles or looks(data["policy"])
-    width_s = int(data["time_s"].iloc[1] - data["time_s"].iloc[0]) if len(data) > 1 else MINUTE_S
-    unit = time_unit(float(data["time_s"].max()) + width_s)
-    several = data["policy"].nunique()
-    spans = seeds > 1 and several <= _MOST_SPANS
-    with styled():
-        trains = bool((data["efficiency"].dropna() < 1).any())
-        caption = _nodes_caption(
-            seeds, width_s, span_words(several) if spans else "", curves, rented=rented, trains=trains
+    trains, top = _trains(data), 1.08 * float(data["nodes_high"].max())
+    nodes = Panel("nodes", "Nodes rented" if rented else "Nodes up", "nodes", top=top, steps=True)
+
+    def caption(words: str) -> str:
+        done = (
+            ""
+            if seeds == 1
+            else f" A seed whose jobs are done {'rents nothing' if rented else 'counts no node'} any more."
         )
-        figure = new_figure(7.2, 4.6 if trains else 2.6, title, caption)
-        panels = figure.subplots(1 + trains, 1, sharex=True, squeeze=False)[:, 0]
-        shown = list(zip(panels, ("nodes", "efficiency"), (1, 100), strict=False))
-        times = (data["time_s"] + width_s / 2) * unit.factor
-        _lines(shown, data, times, styles, spans=spans, steps=("nodes",) if seeds == 1 else ())
-        for axes, point_of, _ in shown:
-            _published(axes, [point for point in curves if point.panel == point_of], unit.factor * HOUR_S, styles)
-        panels[0].set(
-            title="Nodes rented" if rented else "Nodes up",
-            ylabel="nodes",
-            ylim=(0, 1.08 * float(data["nodes_high"].max())),
+        what = (
+            "rented while it is up or starting; the area under a line is what the cluster costs"
+            if rented
+            else "up unless it has failed and is not yet repaired"
         )
-        panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
-        if trains:
-            panels[1].set(title="Mean statistical efficiency of running jobs", ylabel="efficiency (%)", ylim=(0, 103))
-        time_axis(panels[-1], unit)
-        legend_above(figure, panels[0])
-    return figure, data
+        return f"{words}.{done} A node is {what}." + (f" {_EFFICIENCY_WORDS}" if trains else "")
 
-
-def _published(axes: Axes, curves: Sequence[CurvePoint], factor: float, styles: Mapping[str, Look]) -> None:
-    for label, look in styles.items():
-        points = [(point.x * factor, point.y) for point in curves if point.series == label]
-        if points:
-            x, y = zip(*points, strict=True)
-            axes.plot(x, y, color=look.colour, linewidth=0.9, alpha=0.6, marker=".", markersize=3)
-
-
-def _nodes_caption(
-    seeds: int, width_s: int, spans: str, curves: Sequence[CurvePoint], *, rented: bool, trains: bool
-) -> str:
-    text = f"Means over {duration(width_s)}"
-    if seeds > 1:
-        text += f" and over {seeds} seeds{spans}"
-        text += ". A seed whose jobs are done " + ("rents nothing any more" if rented else "counts no node any more")
-    if curves:
-        text += ". Thin lines with dots: published"
-    if rented:
-        text += ". A node is rented while it is up or starting; the area under a line is what the cluster costs."
-    else:
-        text += ". A node is up unless it has failed and is not yet repaired."
-    if not trains:
-        return text
-    return text + " The efficiency of a job is its progress per example relative to its initial batch size."
+    return _drawn(
+        data, [nodes, *([_EFFICIENCY] if trains else [])], title, caption, seeds, width_s=_width_s(data), styles=styles,
+        curves=curves, most_spans=_MOST_SPANS,
+    )  # fmt: skip
 
 
 _TOP = 5
@@ -342,24 +303,13 @@ def trials_over_time(
     data: pd.DataFrame, *, seeds: int, title: str = "Hyper-parameter tuning", styles: Mapping[str, Look] | None = None
 ) -> Drawn:
     """Draw the accuracy of the five best trials and the trials finished over time; `data` is of `trials_data`."""
-    styles = styles or looks(data["policy"])
-    unit = time_unit(float(data["time_s"].max()))
-    several = data["policy"].nunique()
-    spans = seeds > 1 and several <= MOST_SPANS
-    with styled():
-        figure = new_figure(7.2, 4.6, title, _trials_caption(seeds, span_words(several) if spans else ""))
-        above, below = figure.subplots(2, 1, sharex=True)
-        shown = [(above, "accuracy", 1), (below, "done", 1)]
-        _lines(shown, data, data["time_s"] * unit.factor, styles, spans=spans)
-        above.set(title="Mean accuracy of the five best trials so far", ylabel="accuracy (%)")
-        below.set(title="Trials finished", ylabel="trials", ylim=(0, None))
-        time_axis(below, unit, "the start of tuning")
-        legend_above(figure, above)
-    return figure, data
+    panels = (
+        Panel("accuracy", "Mean accuracy of the five best trials so far", "accuracy (%)", top=_FREE),
+        Panel("done", "Trials finished", "trials"),
+    )
 
+    def caption(words: str) -> str:
+        text = "Accuracies come from a synthetic response surface that knows nothing of the scheduler."
+        return f"{text} {words}." if seeds > 1 else text
 
-def _trials_caption(seeds: int, spans: str) -> str:
-    text = "Accuracies come from a synthetic response surface that knows nothing of the scheduler."
-    if seeds > 1:
-        text += f" Means over {seeds} seeds{spans}."
-    return text
+    return _drawn(data, panels, title, caption, seeds, styles=styles, since="the start of tuning")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.image import AxesImage
 
-from simsched.report.figures.style import Drawn, new_figure, styled
+from simsched.report.figures.style import Drawn, Plan, new_figure, styled
 from simsched.results import Run
 from simsched.results.analyses import pair_speeds
 
@@ -23,13 +24,13 @@ _MOST_SPEEDS = 8
 _Kind = tuple[str, int]
 
 
-def pair_figures(run: Run) -> Iterator[tuple[str, Drawn]]:
-    """Draw the pairs that shared a GPU, if their speeds come from a table of measured pairs."""
+def pair_figures(run: Run) -> Iterator[tuple[str, Plan]]:
+    """Plan the map of the pairs that shared a GPU, if their speeds come from a table of measured pairs."""
     measured = [cell for cell in run.cells if (cell.manifest.get("sharing") or {}).get("model") == "pairs"]
     cells = [cell for cell in measured if cell.has("allocations")]
     data = pair_speeds(cells) if cells else None
     if data is not None and len(data):
-        yield "pairs", pairs_map(data, title=f"{run.name}: which pairs of jobs gain from sharing a GPU")
+        yield "pairs", partial(pairs_map, data, title=f"{run.name}: which pairs of jobs gain from sharing a GPU")
 
 
 def pairs_map(data: pd.DataFrame, *, title: str) -> Drawn:

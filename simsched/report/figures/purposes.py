@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import exp, sqrt
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from simsched.report.figures.bars import bar_data, metric_bars
-from simsched.report.figures.style import Drawn, Look, legend_above, looks, new_figure, row_looks, spread_words, styled
-from simsched.report.figures.sweep import axis_title, draw_panel, sweep_data, sweep_lines, value_axis, values_in_order
+from simsched.report.figures.style import (
+    Drawn,
+    Look,
+    Plan,
+    legend_above,
+    looks,
+    new_figure,
+    row_looks,
+    spread_words,
+    styled,
+)
+from simsched.report.figures.sweep import (
+    axis_title,
+    draw_panel,
+    sweep_data,
+    sweep_lines,
+    value_axis,
+    values_in_order,
+    with_whiskers,
+)
 from simsched.report.units import number, time_unit
 from simsched.results import Row, Run
 from simsched.results.compare import Replica
@@ -100,24 +120,63 @@ def agents_panels(
 
 
 _RATIO = "effective_training_ratio"
-_SUFFERED = ("jct_mean_s", _RATIO, "lost_gpu_hours")
 _INTERVAL = "failures.checkpoint_interval_s"
 
 
-def failure_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw the losses from failures over each swept key; over the checkpoint interval, with its optimum."""
-    if not any(_RATIO in row.values for row in rows):
-        return
+class Purpose(NamedTuple):
+    """Figures of what a run is about: the metrics that it shows, if its rows have the first of `needs`.
+
+    There are lines over each swept key that begins with `keys` (None: over no key), and bars for at most `most_rows`
+    rows, with `unswept` only of runs that sweep nothing.
+    """
+
+    name: str
+    words: str
+    metrics: tuple[str, ...]
+    needs: tuple[str, ...]
+    keys: str | None = ""
+    most_rows: int = 16
+    unswept: bool = False
+
+
+_PLACED = ("crossing_share", "fragmentation_by_node", "room_in_domain")
+_PURPOSES = (
+    Purpose("failures", "who suffers", ("jct_mean_s", _RATIO, "lost_gpu_hours"), (_RATIO,), "failures.", 0),
+    Purpose("placement", "where jobs are placed", ("jct_mean_s", *_PLACED), _PLACED, most_rows=8, unswept=True),
+    Purpose("deadlines", "deadlines", ("deadlines_met", "promises_kept", "deadlines_declined"), ("deadlines_met",)),
+    Purpose("sharing", "what sharing GPUs is worth", ("speed_per_gpu", "jct_mean_s", "gpu_utilisation"),
+            ("speed_per_gpu",), None),
+)  # fmt: skip
+
+
+def purpose_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Plan]]:
+    """Plan what a run is about: lines over swept keys, bars, and agents in panels by scheduler."""
     styles = looks(run.shown_policies)
-    for key in run.swept:
-        if key == _INTERVAL and not any(isinstance(row.point.get(key), str) for row in rows):
-            data = sweep_data(rows, key, (_RATIO,))
-            title = f"{run.name}: what checkpoints are worth"
-            yield "checkpoint-interval", checkpoint_interval(data, _single(rows), title=title, styles=styles)
-        elif key.startswith("failures."):
-            data = sweep_data(rows, key, _SUFFERED)
-            title = f"{run.name}: who suffers, over {axis_title(key)}"
-            yield f"failures-{key.rsplit('.', 1)[-1]}", sweep_lines(data, key, title=title, styles=styles)
+    swept = [key for key in run.swept if len({str(row.point.get(key)) for row in rows}) > 1]
+    for purpose in _PURPOSES:
+        if not any(name in row.values for row in rows for name in purpose.needs):
+            continue
+        for key in swept if purpose.keys is not None else ():
+            if key == _INTERVAL and purpose.keys and not any(isinstance(row.point.get(key), str) for row in rows):
+                yield "checkpoint-interval", partial(_checkpoints, run, rows, styles)
+            elif key.startswith(purpose.keys or ""):
+                title = f"{run.name}: {purpose.words}, over {axis_title(key)}"
+                data = sweep_data(rows, key, purpose.metrics)
+                name = f"{purpose.name}-{key.rsplit('.', 1)[-1]}"
+                yield name, partial(sweep_lines, data, key, title=title, styles=styles)
+        if len(rows) <= purpose.most_rows and not (purpose.unswept and run.swept):
+            title = f"{run.name}: {purpose.words}"
+            data = bar_data(rows, purpose.metrics)
+            yield purpose.name, partial(metric_bars, data, title=title, styles=row_looks(run, rows))
+    if len(swept) == 1 and compares_agents(rows):
+        title = f"{run.name}: agents under schedulers over {axis_title(swept[0])}"
+        data = agents_data(rows, swept[0], run.reference or "")
+        yield "agents", partial(agents_panels, data, swept[0], title=title, reference=run.reference or "")
+
+
+def _checkpoints(run: Run, rows: Sequence[Row], styles: Mapping[str, Look]) -> Drawn:
+    title = f"{run.name}: what checkpoints are worth"
+    return checkpoint_interval(sweep_data(rows, _INTERVAL, (_RATIO,)), _single(rows), title=title, styles=styles)
 
 
 def checkpoint_interval(
@@ -135,12 +194,7 @@ def checkpoint_interval(
         figure = new_figure(6.2, 3.6, title, caption)
         axes = figure.subplots()
         for name, line in data.groupby("line", sort=False):
-            look, part = styles[str(name)], line.sort_values("value")
-            axes.plot(
-                part["value"], 100 * part["mean"], color=look.colour, marker=look.marker, linestyle="", label=str(name)
-            )
-            far = [100 * (part["mean"] - part["low"]).clip(0), 100 * (part["high"] - part["mean"]).clip(0)]
-            axes.errorbar(part["value"], 100 * part["mean"], yerr=far, fmt="none", ecolor=look.colour, capsize=2)
+            with_whiskers(axes, line["value"], line, styles[str(name)], str(name), factor=100)
         axes.set(xscale="log", title="effective training time (%)", ylim=(0, 100))
         if physics is not None:
             _closed_forms(axes, physics, data["value"].min(), data["value"].max())
@@ -203,49 +257,7 @@ def _single(rows: Sequence[Row]) -> dict[str, float] | None:
     return {"mtbf_s": mtbf_s, "cost_s": cost_s, "restart_s": restart_s}
 
 
-_DEADLINES = ("deadlines_met", "promises_kept", "deadlines_declined")
-_SHARED = ("speed_per_gpu", "jct_mean_s", "gpu_utilisation")
 _BY_TYPE = ("gpu_utilisation", "jct_mean_s")
-_PLACED = ("crossing_share", "fragmentation_by_node", "room_in_domain")
-#: More bars than these are indistinguishable.
-_MOST_ROWS = 8
-
-
-def purpose_figures(run: Run, rows: Sequence[Row], most_rows: int) -> Iterator[tuple[str, Drawn]]:
-    """Draw deadlines and agents over each swept key, and the benefit of sharing by row."""
-    swept = [key for key in run.swept if len({str(row.point.get(key)) for row in rows}) > 1]
-    styles = looks(run.shown_policies)
-    if any(_DEADLINES[0] in row.values for row in rows):
-        for key in swept:
-            title = f"{run.name}: deadlines over {axis_title(key)}"
-            data = sweep_data(rows, key, _DEADLINES)
-            yield f"deadlines-{key.rsplit('.', 1)[-1]}", sweep_lines(data, key, title=title, styles=styles)
-        if len(rows) <= most_rows:
-            title = f"{run.name}: deadlines"
-            yield ("deadlines", metric_bars(bar_data(rows, _DEADLINES), title=title, styles=row_looks(run, rows)))
-    if len(swept) == 1 and compares_agents(rows):
-        title = f"{run.name}: agents under schedulers over {axis_title(swept[0])}"
-        reference = run.reference or ""
-        data = agents_data(rows, swept[0], reference)
-        yield "agents", agents_panels(data, swept[0], title=title, reference=reference)
-    if len(rows) <= most_rows and any(_SHARED[0] in row.values for row in rows):
-        title = f"{run.name}: what sharing GPUs is worth"
-        yield "sharing", metric_bars(bar_data(rows, _SHARED), title=title, styles=row_looks(run, rows))
-
-
-def placement_figures(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Drawn]]:
-    """Draw mean JCT, time across domains, fragmentation and room, as far as they are recorded: bars, or lines."""
-    found = [name for name in _PLACED if any(name in row.values for row in rows)]
-    if not found:
-        return
-    metrics, styles = ("jct_mean_s", *found), looks(run.shown_policies)
-    if not run.swept and len(rows) <= _MOST_ROWS:
-        title = f"{run.name}: where jobs are placed"
-        yield "placement", metric_bars(bar_data(rows, metrics), title=title, styles=styles)
-    for key in run.swept:
-        title = f"{run.name}: where jobs are placed, over {axis_title(key)}"
-        drawn = sweep_lines(sweep_data(rows, key, metrics), key, title=title, styles=styles)
-        yield f"placement-{key.rsplit('.', 1)[-1]}", drawn
 
 
 def cluster_types(rows: Sequence[Row]) -> tuple[str, ...]:

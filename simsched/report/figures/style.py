@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
@@ -35,6 +35,9 @@ FORMATS = ("png", "pdf")
 
 #: A figure and its data.
 Drawn = tuple[Figure, pd.DataFrame]
+
+#: How to draw a figure.
+Plan = Callable[[], Drawn]
 
 #: Okabe and Ito's colours, distinct under all common kinds of colour blindness. Indigo and grey replace their yellow,
 #: too pale on white, and their black, which hides whiskers.

@@ -165,20 +165,29 @@ def draw_panel(axes: Axes, part: pd.DataFrame, others: str, values: Sequence[Any
     for index, (name, line) in enumerate(lines):
         look = styles[str(name)]
         x = beside(line["value"].map(where), values, index - (lines.ngroups - 1) / 2)
-        order = x.sort_values().index
-        x, line = x[order], line.loc[order]
-        mean, low, high, published = (line[c] * shown.factor for c in ("mean", "low", "high", "published"))
-        dash = look.dash if all(_is_number(value) for value in values) else "none"  # there is nothing between words
-        axes.plot(x, mean, color=look.colour, linestyle=dash, marker=look.marker, markersize=5, label=str(name))
-        known = high.notna()
-        if known.any():
-            whiskers = [(mean - low)[known], (high - mean)[known]]
-            axes.errorbar(x[known], mean[known], yerr=whiskers, fmt="none", ecolor=look.colour, capsize=3, linewidth=1)
-        axes.plot(
-            x, published, "D", markersize=6, color="white", markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4
-        )
+        with_whiskers(axes, x, line, look, str(name), factor=shown.factor, dash=_dash(look, values))
+        diamond: Any = {"markersize": 6, "color": "white", "markeredgecolor": look.colour, "markeredgewidth": 1.4}
+        axes.plot(x, line["published"] * shown.factor, "D", zorder=4, **diamond)
     highest = shown.factor * float(np.nanmax(part[["mean", "high", "published"]].to_numpy(dtype=float)))
     axes.set(ylim=(0, 1.06 * highest or 1), title=shown.title(reading.title))
+
+
+def _dash(look: Look, values: Sequence[Any]) -> Any:
+    """Return the dashes of a line over values; there is nothing between words."""
+    return look.dash if all(_is_number(value) for value in values) else "none"
+
+
+def with_whiskers(
+    axes: Axes, x: pd.Series, part: pd.DataFrame, look: Look, label: str, *, factor: float = 1, dash: Any = "none"
+) -> None:
+    """Draw the column `mean` over x, in order of x, with whiskers from `low` to `high` where these are known."""
+    order = x.sort_values().index
+    x, (mean, low, high) = x[order], (part.loc[order, name] * factor for name in ("mean", "low", "high"))
+    axes.plot(x, mean, color=look.colour, linestyle=dash, marker=look.marker, markersize=5, label=label)
+    known = high.notna()
+    if known.any():
+        whiskers = [(mean - low)[known].clip(0), (high - mean)[known].clip(0)]
+        axes.errorbar(x[known], mean[known], yerr=whiskers, fmt="none", ecolor=look.colour, capsize=3, linewidth=1)
 
 
 def beside(x: pd.Series, values: Sequence[Any], steps: float) -> pd.Series:
@@ -245,15 +254,7 @@ def sweep_ratios(
         for index, name in enumerate(names):
             line, look = data[data["policy"] == name], styles[name]
             x = beside(line["value"].map(where), values, index - (len(names) - 1) / 2)
-            order = x.sort_values().index
-            x, line = x[order], line.loc[order]
-            dash = look.dash if all(isinstance(value, int | float) for value in values) else "none"
-            axes.plot(x, line["ratio"], color=look.colour, linestyle=dash, marker=look.marker, markersize=5, label=name)
-            known = line["high"].notna()
-            ends = [(line["ratio"] - line["low"])[known], (line["high"] - line["ratio"])[known]]
-            axes.errorbar(
-                x[known], line["ratio"][known], yerr=ends, fmt="none", ecolor=look.colour, capsize=3, linewidth=1
-            )
+            with_whiskers(axes, x, line.rename(columns={"ratio": "mean"}), look, name, dash=_dash(look, values))
         axes.axhline(1, color="#888888", linewidth=0.8)
         plain_log(axes)
         axes.set_title(f"{words} / {reference}'s")
