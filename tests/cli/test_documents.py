@@ -119,8 +119,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             r"save this as\s`([\w.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL | re.IGNORECASE
         ):
             (folder / name).write_text(block)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (folder / "mine.yaml").write_text(re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[0])
     for code in re.findall(
         r"```python\n(.*?)```", (ROOT / "policies" / "README.md").read_text(encoding="utf-8"), re.DOTALL
     ):
