@@ -1,11 +1,23 @@
 """Figures of deadlines, agents and sharing, and the numbers behind them."""
 
+from math import exp
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
-from simsched.report.figures.purposes import OWN_AGENT, agents_data, compares_agents, purpose_figures
+from simsched.report.figures.models import efficiency_sheet, throughput_sheet
+from simsched.report.figures.purposes import (
+    OWN_AGENT,
+    agents_data,
+    checkpoint_interval,
+    compares_agents,
+    daly_s,
+    purpose_figures,
+    young_s,
+)
 from simsched.results.compare import Row
+from simsched.results.reader import Cell
 
 
 def row(label, policy, load, agent=None, **values):
@@ -67,3 +79,101 @@ def test_figures_are_drawn_of_what_a_run_is_about(rows, swept, expected):
     drawn = {name: plan() for name, plan in purpose_figures(run(*labels, swept=swept, reference="pollux"), rows)}
     assert list(drawn) == expected
     assert all(len(data) for _, data in drawn.values())
+
+
+def test_the_optima_are_those_published():
+    assert young_s(14_400, 30) == pytest.approx(929.5, abs=0.1)
+    # The minimum of exp((tau + cost) / mtbf) - 1 over tau lies where (1 - tau / mtbf) exp((tau + cost) / mtbf) = 1.
+    best = daly_s(14_400, 30)
+    assert (1 - best / 14_400) * exp((best + 30) / 14_400) == pytest.approx(1, abs=1e-5)
+    assert daly_s(10, 30) == 10
+
+
+def test_the_curve_and_the_optima_are_drawn():
+    rows = [("fifo", "fifo", "effective_training_ratio", "share", tau, 0.9, 0.8, 1.0, 4, None) for tau in (120, 900)]
+    columns = ["line", "policy", "metric", "unit", "value", "mean", "low", "high", "seeds", "published"]
+    physics = {"mtbf_s": 14_400, "cost_s": 30, "restart_s": 60}
+    figure, _ = checkpoint_interval(pd.DataFrame(rows, columns=columns), physics, title="t")
+    labels = [line.get_label() for line in figure.axes[0].lines if not line.get_label().startswith("_")]
+    assert labels == ["fifo", "expected (Daly)", "Young: 15.5 min", "Daly: 15.2 min"]
+
+
+KEY = "cluster.topology.0.sync_factor"
+
+
+def rows(*metrics, points=({},)):
+    values = {name: {("seed", 1): 0.5} for name in ("jct_mean_s", *metrics)}
+    return [
+        Row(policy, "fifo", point, (Cell("folder", {}, {}, policy),), values, {})
+        for policy in ("near", "far")
+        for point in points
+    ]
+
+
+def drawn(found, *swept):
+    run = SimpleNamespace(name="run", shown_policies=["near", "far"], policies=["near", "far"], swept=swept)
+    return {name: plan()[1] for name, plan in purpose_figures(run, found)}
+
+
+def test_what_was_recorded_is_drawn_for_every_policy():
+    found = drawn(rows("crossing_share", "fragmentation_by_node"))
+    assert list(found) == ["placement"]
+    assert list(dict.fromkeys(found["placement"]["metric"])) == [
+        "jct_mean_s",
+        "crossing_share",
+        "fragmentation_by_node",
+    ]
+    assert set(found["placement"]["policy"]) == {"near", "far"}
+    assert drawn(rows()) == {}
+
+
+def test_a_swept_key_is_the_axis():
+    found = drawn(rows("crossing_share", points=({KEY: 1}, {KEY: 4})), KEY)
+    assert list(found) == ["placement-sync_factor"]
+    assert sorted(set(found["placement-sync_factor"]["value"])) == [1, 4]
+    assert set(found["placement-sync_factor"]["metric"]) == {"jct_mean_s", "crossing_share"}
+
+
+def throughputs():
+    return pd.DataFrame(
+        [
+            {"application": name, "source": source, "gpus": gpus, "batch_size": size, "throughput": 10.0 * gpus + extra}
+            for name, counts in (("a", (1, 2, 4)), ("b", (1,)))
+            for size in (8, 16)
+            for gpus in counts
+            for source, extra in (("measured", 0.5), ("model", 0.0))
+        ]
+    )
+
+
+def test_each_application_has_a_panel_with_circles_and_lines():
+    figure, data = throughput_sheet(throughputs())
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in panels] == ["a", "b"]
+    shown = [line for line in panels[0].get_lines() if len(line.get_xdata())]
+    circles = [line for line in shown if line.get_marker() == "o"]
+    lines = [line for line in shown if line.get_linestyle() == "-"]
+    assert [list(line.get_ydata()) for line in circles] == [[10.5, 20.5, 40.5]] * 2
+    assert [list(line.get_ydata()) for line in lines] == [[10.0, 20.0, 40.0]] * 2
+    assert [text.get_text() for text in panels[0].get_legend().get_texts()] == ["8", "16"]
+    assert len(data) == 16
+
+
+def test_a_model_of_one_point_is_seen():
+    figure, _ = throughput_sheet(throughputs())
+    bars = [line for line in figure.axes[1].get_lines() if line.get_marker() == "_"]
+    assert [list(line.get_ydata()) for line in bars] == [[10.0]] * 2
+
+
+def test_efficiency_is_drawn_in_per_cent():
+    table = pd.DataFrame(
+        [
+            {"application": "a", "source": source, "progress": done, "batch_size": 8, "efficiency": 0.5 + done / 4}
+            for done in (0.0, 0.5)
+            for source in ("measured", "model")
+        ]
+    )
+    figure, data = efficiency_sheet(table)
+    line = figure.axes[0].get_lines()[0]
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([0, 50], [50, 62.5])
+    assert data["efficiency"].tolist() == [0.5, 0.5, 0.625, 0.625]

@@ -1,13 +1,33 @@
-import math
+from __future__ import annotations
 
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 import pytest
+from scipy import special
 
 from simsched.engine.records import JobRecord
 from simsched.errors import InputError
-from simsched.results.compare import comparison, paired_differences, row_name
+from simsched.results.compare import (
+    ALIKE,
+    HIGHER,
+    LOWER,
+    OPEN,
+    comparison,
+    decide,
+    kept,
+    looks,
+    paired_differences,
+    plan,
+    row_name,
+    seeds_needed,
+    undecided,
+)
 from simsched.results.expected_times import compare_expected, read_expected
-from simsched.results.metrics import range_of
-from simsched.results.reader import Cell, Run, read_cell
+from simsched.results.metrics import find_metric, range_of, summarise
+from simsched.results.reader import Cell, Run
 from simsched.results.writer import TableWriter, write_json
 
 
@@ -74,13 +94,6 @@ def test_published_values_come_in_the_units_of_the_summaries(tmp_path):
     published = {"p": {"jct_mean_h": 2, "makespan_s": 5}}
     (row,) = comparison(run(tmp_path, [cell(tmp_path, "p", 1, 10)], published))
     assert row.published == {"jct_mean_s": 7200, "makespan_s": 5}
-
-
-def test_in_a_sweep_published_values_belong_to_the_row_and_not_to_the_policy(tmp_path):
-    cells = [cell(tmp_path, "p", 1, 10, {"a.x": x}) for x in (1, 2)]
-    published = {"p [x=2]": {"jct_mean_s": 9}, "p": {"jct_mean_s": 1}}
-    rows = comparison(run(tmp_path, cells, published))
-    assert [row.published for row in rows] == [{}, {"jct_mean_s": 9}]
 
 
 def test_differences_are_paired_by_seed_at_the_same_point(tmp_path):
@@ -152,13 +165,6 @@ def test_a_list_of_other_jobs_is_refused_with_its_lines(tmp_path):
     ]
 
 
-def test_an_exact_replay_is_exact(tmp_path):
-    folder = folder_of(tmp_path, "w1", {"b": 20, "a": 10})
-    (found,) = compare_expected(read_cell(folder), expected_csv(tmp_path, "w1,a,10\nw1,b,20\n"))
-    assert found.exact
-    assert (found.equal, found.largest_difference_s) == (2, 0)
-
-
 def test_all_cells_of_a_run_are_compared(tmp_path):
     for name in ("w1", "w2", "w3"):
         folder_of(tmp_path / "cells", name, {"a": 10})
@@ -194,3 +200,156 @@ def test_expectations_without_the_right_header_or_file_are_refused(tmp_path):
         read_expected(tmp_path / "x.csv")
     with pytest.raises(InputError, match="cannot be read"):
         read_expected(tmp_path / "none.csv")
+
+
+def run_of(tmp_path: Path, published: dict[str, dict[str, float]], reference: str | None) -> Run:
+    times = {("a", 1): 10.0, ("a", 2): 30.0, ("b", 1): 5.0, ("b", 2): 10.0}
+    cells = tuple(
+        Cell(tmp_path, {}, {"jct_mean_s": jct, "jct_mean_s[x]": 2 * jct}, policy, policy, seed, {})
+        for (policy, seed), jct in times.items()
+    )
+    experiment = {} if reference is None else {"report": {"reference": reference}}
+    return Run(tmp_path, "tiny", cells, published, experiment)
+
+
+def test_ratios_are_taken_seed_by_seed_where_they_were_published(tmp_path: Path) -> None:
+    published = {"a": {"jct_mean_ratio": 2.4, "jct_mean_ratio[x]": 7}}
+    first, second = comparison(run_of(tmp_path, published, "b"))
+    assert first.values["jct_mean_ratio"] == {(1,): 2.0, (2,): 3.0}
+    assert first.values["jct_mean_ratio[x]"] == {(1,): 2.0, (2,): 3.0}
+    assert second.values["jct_mean_ratio"] == {(1,): 1.0, (2,): 1.0}
+    assert first.published == {"jct_mean_ratio": 2.4, "jct_mean_ratio[x]": 7}
+    assert "jct_mean_ratio" not in comparison(run_of(tmp_path, {}, "b"))[0].values
+
+
+def test_without_a_reference_the_first_policy_is_the_one_to_divide_by(tmp_path: Path) -> None:
+    first, second = comparison(run_of(tmp_path, {"b": {"jct_mean_ratio": 1}}, None))
+    assert first.values["jct_mean_ratio"] == {(1,): 1.0, (2,): 1.0}
+    assert second.values["jct_mean_ratio"] == {(1,): 0.5, (2,): pytest.approx(1 / 3)}
+
+
+def test_a_ratio_has_a_name_without_a_unit() -> None:
+    assert find_metric("makespan_ratio").key == "makespan_ratio"
+    assert find_metric("jct_mean_ratio[x]").title == "mean JCT of x / reference's"
+    assert find_metric("gpu_utilisation_ratio").unit == ""
+    for wrong in ("gpu_utilisation_ratio[x]", "jct_p95_ratio[x]", "_ratio"):
+        with pytest.raises(InputError, match="there is no metric"):
+            find_metric(wrong)
+
+
+def test_means_are_given_for_each_tenant_that_has_a_name() -> None:
+    columns = ("jct_s", "application", "tenant", "end_time_s", "attained_gpu_s", "restart_s", "held_s", "restarts")
+    rows = [(10, "m", "", 10, 10, 0, 10, 0), (30, "m", "t", 40, 30, 0, 30, 0), (50, "n", "t", 90, 50, 0, 50, 0)]
+    table = pd.DataFrame(rows, columns=list(columns)).assign(queueing_s=0)
+    summary = summarise(table, None, None, 1)
+    assert summary["jct_mean_s[t]"] == 40
+    assert summary["jct_mean_s[m]"] == 20
+    assert "jct_mean_s[]" not in summary
+
+
+def run_of_times(**values):
+    """Return a run with the mean JCT of each policy by seed; the first is the reference."""
+    cells = [
+        Cell(None, {}, {"jct_mean_s": float(value)}, policy, policy, seed)
+        for policy, by_seed in values.items()
+        for seed, value in enumerate(by_seed, start=1)
+    ]
+    return Run(None, "x", tuple(cells), {}, {})
+
+
+def test_looks_double_up_to_the_budget() -> None:
+    assert looks(64) == (8, 16, 32, 64)
+    assert looks(50) == (8, 16, 32, 50)
+    assert looks(8) == (8,)
+    assert looks(3) == (3,)
+
+
+def test_a_comparison_is_decided_by_its_interval() -> None:
+    ones = np.ones(8)
+    noise = np.exp(np.array([-1, 1, -1, 1, -1, 1, -1, 1]) / 100)
+    run = run_of_times(
+        a=ones, b=ones * noise * 2, c=ones * noise / 2, d=ones * noise ** (1 / 10), e=np.exp(8 * np.log(noise) * 10)
+    )
+    assert [one.verdict for one in decide(run, "jct_mean_s", (8,), 0.02)] == [HIGHER, LOWER, ALIKE, OPEN]
+    assert [one.reference for one in decide(run, "jct_mean_h", (8,), 0.02)] == ["a"] * 4
+
+
+def test_intervals_share_the_error_between_comparisons_and_looks() -> None:
+    # two comparisons, three looks: confidence 1 - .05 / 6; logs 1, 2, 3 have mean 2 and standard error 1 / sqrt(3)
+    run = run_of_times(a=[1, 1, 1], b=np.exp([1, 2, 3]), c=[1, 2, 3])
+    found = decide(run, "jct_mean_s", (3, 6, 12), 0.02)[0].ratio
+    half = special.stdtrit(2, 1 - 0.05 / 12) / math.sqrt(3)
+    assert (found.low, found.high) == pytest.approx((math.exp(2 - half), math.exp(2 + half)))
+
+
+def test_what_is_decided_stays_so() -> None:
+    early = decide(run_of_times(a=[1, 1], b=[2.0, 2.0000001]), "jct_mean_s", (2,), 0.02)
+    late = decide(run_of_times(a=[1, 1], b=[0.2, 20]), "jct_mean_s", (2,), 0.02)
+    assert [one.verdict for one in early] == [HIGHER]
+    assert list(undecided(late)) == ["b"]
+    assert undecided(kept(early, late)) == {}
+
+
+def test_looking_again_costs_no_error() -> None:
+    """Of 300 comparisons of equals, looked at up to four times, at most 5 % (and chance) are ever told apart."""
+    rng = np.random.default_rng(29)
+    planned, wrong = looks(64), 0
+    for _ in range(300):
+        logs = rng.standard_normal(64)
+        told = False
+        for count in planned:
+            part = run_of_times(a=np.ones(count), b=np.exp(logs[:count]))
+            told |= decide(part, "jct_mean_s", planned, 0.0)[0].verdict in (LOWER, HIGHER)
+        wrong += told
+    assert wrong <= 300 * 0.05 + 3 * math.sqrt(300 * 0.05 * 0.95)
+
+
+def test_the_plan_finds_what_it_promises() -> None:
+    """With so many seeds a difference of that size is found with the chance that was asked for."""
+    spread, difference, pilot = 0.2, 0.05, 10_000  # so large a pilot knows the spread
+    needed = seeds_needed(spread, pilot, difference, 0.05)
+    # the power of the t-test, from the noncentral distribution (Lehmann, Testing Statistical Hypotheses)
+    shift = math.sqrt(needed) * math.log(1.05) / spread
+    missed = special.nctdtr(needed - 1, shift, special.stdtrit(needed - 1, 0.975))
+    assert 1 - missed == pytest.approx(0.8, abs=0.015)
+    assert seeds_needed(spread, 8, difference, 0.05) > needed, "a small pilot may have been lucky"
+
+
+def test_the_bound_of_a_pilot_is_that_of_the_chi_square() -> None:
+    # of 8 seeds the spread is at most s sqrt(7 / 3.822) in 80 % of all pilots: chi-square with 7 degrees, lower 20 %
+    assert seeds_needed(0.1, 8, 0.05, 0.05) == seeds_needed(0.1 * math.sqrt(7 / 3.82232), 10**9, 0.05, 0.05)
+
+
+def test_a_pilot_says_how_many_seeds_are_needed() -> None:
+    run = run_of_times(a=[1, 1, 1, 1], b=np.exp([0.1, 0.3, 0.2, 0.2]), c=[1, 1, 1, 0])
+    b, c = plan(run, "jct_mean_s", 0.05)
+    assert (b.seeds, b.spread) == (4, pytest.approx(np.std([0.1, 0.3, 0.2, 0.2], ddof=1)))
+    assert b.needed == seeds_needed(b.spread, 4, 0.05, 0.025)
+    assert (c.spread, c.needed) == (None, None)
+
+
+@pytest.mark.parametrize("spread", [1e-9, 0.03, 0.09, 0.2, 0.5, 0.8])
+def test_no_fewer_seeds_are_planned_than_are_needed(spread: float) -> None:
+    # sqrt(n) log(1.1) against the bound of the spread of 5 seeds times the quantiles, for every n in turn
+    bound = spread * math.sqrt(4 / special.chdtri(4, 0.8))
+    n = np.arange(2, 2000)
+    enough = np.sqrt(n) * math.log(1.1) >= bound * (special.stdtrit(n - 1, 1 - 0.03 / 2) + special.stdtrit(n - 1, 0.8))
+    assert seeds_needed(spread, 5, 0.1, 0.03) == n[enough][0]
+
+
+def test_a_spread_beyond_all_plans_needs_no_number() -> None:
+    assert seeds_needed(5.0, 5, 0.1, 0.05) is not None
+    assert seeds_needed(100.0, 5, 0.01, 0.05) is None
+
+
+def test_a_pilot_is_of_ratios_to_the_reference_above_zero() -> None:
+    run = run_of_times(a=[4, 2, 4], b=[2, 0.5, 2], c=[0.5, 0, 2], d=[4, 2])
+    b, c, d = plan(run, "jct_mean_s", 0.05)
+    assert b.spread == pytest.approx(math.log(2) / math.sqrt(3))  # logs of 1/2, 1/4, 1/2
+    assert (c.seeds, c.spread, c.needed) == (3, None, None)
+    assert (d.seeds, d.spread, d.needed) == (2, 0.0, 2)
+
+
+def test_nothing_is_decided_of_one_policy() -> None:
+    with pytest.raises(InputError, match="compares nothing with 'a'"):
+        decide(run_of_times(a=[1, 2]), "jct_mean_s", (2,), 0.02)

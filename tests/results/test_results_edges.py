@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from docs.verdicts import DIFFERS, EXCLUDED, MATCHES, SAME_DIRECTION, UNDECIDED, Ranked, judge, verdict
+from docs.verdicts import MATCHES, UNDECIDED, Ranked, judge
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord, ReasonRecord
 from simsched.errors import InputError
 from simsched.policy.physics import Becomes
@@ -34,8 +34,8 @@ from simsched.results.metric import Tables, integrals, means_by
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.reader import Cell, Run, read_cell, read_run, read_table
 from simsched.results.rows import Feature
-from simsched.results.statistics import Estimate, ratio, ratio_of_means
-from simsched.results.stays import Passage, at, node_sizes
+from simsched.results.statistics import Estimate
+from simsched.results.stays import node_sizes
 from simsched.results.stored import read_json
 from simsched.results.summary import summarise_types
 from simsched.results.usage_metrics import _takes_parts
@@ -63,29 +63,6 @@ def test_restarts_are_counted_by_the_hour_held():
     # 4 restarts in 100 + 150 + 200 + 750 s.
     found = summarise(JOBS, ALLOCATIONS, None, 4)
     assert found["restarts_per_hour"] == pytest.approx(4 / (1200 / 3600))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "published", "expected"),
-    [
-        # Intervals are closed, 1 is on no side, and 20 % wide is not yet too wide nor 10 % narrow enough to match.
-        (1.01, 1.05, 1.0, DIFFERS),
-        (0.95, 0.99, 1.0, DIFFERS),
-        (0.95, 0.99, 1.01, DIFFERS),
-        (1.01, 1.05, 0.99, DIFFERS),
-        (1.0, 1.05, 0.99, DIFFERS),
-        (0.95, 1.0, 1.01, DIFFERS),
-        (1.0, 1.05, 1.05, MATCHES),
-        (0.95, 1.0, 0.95, MATCHES),
-        (1.125, 1.375, 1.2, SAME_DIRECTION),
-        (1.1875, 1.3125, 1.2, SAME_DIRECTION),
-        (1.125, 1.375, 1.376, EXCLUDED),
-        (1.125, 1.376, 1.2, UNDECIDED),
-        (1.0, 1.2, 1.1, UNDECIDED),
-    ],
-)
-def test_verdicts_at_the_edges_of_intervals(low, high, published, expected):
-    assert verdict(Estimate((low + high) / 2, 5, low, high), published, simulated=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -260,17 +237,6 @@ def test_a_policy_counts_on_nothing_that_its_parameters_switch_off():
     assert not Becomes("is as it is").switched_off(off)
 
 
-def test_percentages_of_values_above_zero_are_averaged_geometrically():
-    assert Estimate(2.0, 3, 1.0, 4.0).half_width == 2
-    assert [Estimate(1.0, 3, *ends).excludes_zero for ends in ((0.0, 2.0), (0.5, 2.0), (-1.0, 0.0), (-2.0, -1.0))] == [
-        False, True, False, True,
-    ]  # fmt: skip
-    assert ratio({1: 2.0, 2: 8.0}, {1: 1.0, 2: 1.0, 3: 9.0}).mean == pytest.approx(4)
-    assert ratio({1: 0.0, 2: 8.0}, {1: 1.0, 2: 1.0}).mean == 4  # of the means, where one is 0
-    assert ratio({1: 1.0}, {1: 0.0}) is None
-    assert ratio_of_means({1: 3.0}, {1: 2.0}) == Estimate(1.5, 1)
-
-
 def test_comparisons_show_first_what_is_always_shown():
     shown = [METRICS[name].shown for name in HEADLINE]
     assert shown == sorted(shown)  # "always" before "if there"
@@ -378,13 +344,6 @@ def test_a_policy_without_any_result_is_lost():
     failed = {"a, seed 1": "x", "c, seed 1": "x", "c, seed 2": "x", "d [load=1, seed=2], seed 1": "x"}
     run = Run(Path(), "r", cells, {}, {}, failed=failed)
     assert (run.policies, run.lost) == (("a", "b"), ("c", "d [load=1, seed=2]"))
-
-
-def test_the_passage_of_a_second_is_the_last_that_began():
-    told = [Passage(10, 20, "waits"), Passage(20, 30, "starts")]
-    assert [at(told, time).event for time in (10, 19, 20, 99)] == ["waits", "waits", "starts", "starts"]
-    with pytest.raises(InputError, match="9 s is before the job's submission; from 10 s on"):
-        at(told, 9)
 
 
 def test_pairs_of_either_order_are_separated():

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import simsched as sim
+from simsched.cli.main import cli
+from simsched.errors import InputError
+from simsched.results.rows import TABLES
 from simsched.results.stays import (
     HELD_COLUMNS,
+    at,
     colour_groups,
     node_sizes,
     outages_told,
     placements,
     stays_of,
+    story,
     waiting_by,
 )
 
@@ -104,11 +113,186 @@ def test_outages_are_told_by_kind():
 
 def test_of_as_many_groups_as_colours_all_are_named():
     jobs = pd.DataFrame({"job_id": list("abcde"), "application": ["x"] * 5, "tenant": ["t", "t", "u", "v", ""]})
-    assert colour_groups(jobs) == ("tenant", {"a": "t", "b": "t", "c": "u", "d": "v", "e": "none"})
+    assert colour_groups(jobs) == (
+        "tenant", {"a": "tenant t", "b": "tenant t", "c": "tenant u", "d": "tenant v", "e": "none"}
+    )  # fmt: skip
     # The largest first, then by name: of at most two groups one is named and the others are one.
-    assert colour_groups(jobs, most=2)[1] == {"a": "t", "b": "t", "c": "others", "d": "others", "e": "others"}
-    assert colour_groups(jobs, most=4)[1]["d"] == "v"
+    assert colour_groups(jobs, most=2)[1] == {"a": "tenant t", "b": "tenant t", **dict.fromkeys("cde", "others")}
+    assert colour_groups(jobs, most=4)[1]["d"] == "tenant v"
     many = pd.DataFrame({"job_id": list("abcdefgh"), "application": list("stuvwxyz"), "tenant": ["t"] * 8})
     assert colour_groups(many)[1] == dict(zip("abcdefgh", [*"stuvwx", "others", "others"], strict=True))
     alike = many.assign(application="x")
     assert colour_groups(alike) == ("job", dict(zip("abcdefgh", "01234560", strict=True)))
+
+
+def cell(folder, rows, *policies):
+    """Run jobs, given as name, submission, GPUs and seconds, on two nodes of four GPUs."""
+    lines = ["job_id,submit_time,num_gpus,duration", *(",".join(map(str, row)) for row in rows)]
+    (folder / "jobs.csv").write_text("\n".join(lines) + "\n")
+    run = sim.run(
+        {
+            "name": "told",
+            "cluster": {"nodes": 2, "gpus_per_node": 4},
+            "engine": {"restart_delay_s": 0},
+            "workload": {"path": str(folder / "jobs.csv"), "recipe": "replay"},
+            "policies": list(policies),
+            "seeds": [1],
+            "report": {"plots": False},
+        },
+        out=folder,
+        in_process=True,
+    )
+    return run.run.cells[0]
+
+
+def passages(cell, job):
+    return [(one.time_s, one.until_s, one.event, one.why) for one in story(cell, job)]
+
+
+def test_a_job_waits_for_room_and_is_overtaken(tmp_path):
+    """a and b leave one GPU to c, which asks for all; d comes later and runs from the end of a to that of b."""
+    found = cell(
+        tmp_path,
+        [("a", 0, 4, 600), ("b", 0, 3, 900), ("c", 60, 8, 100), ("d", 120, 2, 300)],
+        {"name": "fifo", "params": {"backfill": True}},
+    )
+    assert passages(found, "c") == [
+        (60, 60, "submitted", "asks for 8 GPUs"),
+        (60, 900, "waits", "no room: 1 GPU free, 0 GPUs held by jobs that came later"),
+        (900, 1000, "starts", "on 0:4 1:4 (node:GPUs)"),
+        (1000, 1000, "ends", ""),
+    ]
+    assert passages(found, "a")[1] == (0, 600, "starts", "on 0:4 (node:GPUs)")
+
+
+def test_a_job_waits_where_there_is_room_but_not_on_one_node_or_not_for_it(tmp_path):
+    """x and y leave a GPU on each node; z wants two on one node, and w behind it is blocked."""
+    found = cell(
+        tmp_path,
+        [("x", 0, 3, 600), ("y", 0, 3, 900), ("z", 10, 2, 50), ("w", 20, 1, 50)],
+        {"name": "fifo", "params": {"placement": "consolidated"}},
+    )
+    split = "not on one node: 2 GPUs free, at most 1 on one, 0 GPUs held by jobs that came later"
+    assert passages(found, "z")[1] == (10, 600, "waits", split)
+    held_back = "the policy lets it wait: 2 GPUs free, 0 GPUs held by jobs that came later"
+    assert passages(found, "w")[1] == (20, 600, "waits", held_back)
+
+
+def test_a_job_that_yields_waits_again_for_one_that_came_later(tmp_path):
+    found = cell(tmp_path, [("large", 0, 8, 300), ("small", 100, 1, 50)], {"name": "smallest-first"})
+    assert passages(found, "large")[1:] == [
+        (0, 100, "starts", "on 0:4 1:4 (node:GPUs)"),
+        (100, 150, "waits", "no room: 7 GPUs free, 1 GPU held by jobs that came later"),
+        (150, 350, "starts again", "on 0:4 1:4 (node:GPUs)"),
+        (350, 350, "ends", ""),
+    ]
+    told = story(found, "large")
+    assert [at(told, second).event for second in (0, 99, 100, 149, 150, 9999)] == [
+        "starts", "starts", "waits", "waits", "starts again", "ends"
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="before the job's submission"):
+        at(told, -1)
+
+
+def test_the_command_tells_a_story_of_the_cell_that_is_meant(tmp_path):
+    from click.testing import CliRunner
+
+    found = cell(tmp_path, [("a", 0, 8, 60), ("b", 0, 8, 60)], {"name": "fifo"}, {"name": "las"})
+    folder = str(found.folder.parents[1])
+
+    def why(*words):
+        return CliRunner().invoke(cli, ["why", folder, *words])
+
+    done = why("--job", "b", "--policy", "fifo")
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        "b (fifo, seed 1)",
+        "     0:00:00  submitted asks for 8 GPUs",
+        "     0:00:00  waits no room: 0 GPUs free, 0 GPUs held by jobs that came later (until 0:01:00)",
+        "     0:01:00  starts on 0:4 1:4 (node:GPUs) (until 0:02:00)",
+        "     0:02:00  ends",
+    ]
+    (told,) = json.loads(why("--job", "b", "--policy", "fifo", "--at", "30", "--json").stdout)["story"]
+    assert (told["event"], told["time_s"], told["until_s"]) == ("waits", 0, 60)
+    refused = why("--job", "b")
+    assert (refused.exit_code, "fifo, seed 1, las, seed 1" in refused.output) == (2, True)
+    missing = why("--job", "c", "--policy", "fifo")
+    assert (missing.exit_code, "no job 'c'" in missing.output) == (2, True)
+
+
+GROUPS = [{"gpu_type": "t4", "nodes": 2, "gpus_per_node": 4}, {"gpu_type": "v100", "nodes": 1, "gpus_per_node": 2}]
+JOBS = [("early", 0, 100, 8, 0, ""), ("job", 10, 70, 4, 0, "Killed"), ("late", 20, 60, 2, 0, ""),
+        ("same", 10, 60, 1, 0, "")]  # fmt: skip
+HELD = [
+    ("early", 0, 10, "0:4"), ("early", 10, 30, "0:4 1:2"), ("late", 20, 40, "1:2"), ("same", 20, 60, "2:1"),
+    ("job", 50, 70, "0:4"),
+]  # fmt: skip
+
+
+class FakeCell:
+    """A cell with tables at hand."""
+
+    folder, manifest = Path("cell"), {"cluster": GROUPS}
+
+    def __init__(self, reasons=(), outages=()):
+        def frame(rows, *columns):
+            return pd.DataFrame(list(rows), columns=list(columns))
+
+        self.tables = {
+            "jobs": frame(JOBS, "job_id", "submit_time_s", "end_time_s", "num_gpus", "restarts", "status"),
+            "allocations": frame(HELD, "job_id", "start_s", "end_s", "placement").assign(restarting=False),
+            "rounds": frame([(time,) for time in (0, 15, 20, 20, 30, 40, 50)], "time_s"),
+            "reasons": frame(reasons, "job_id", "time_s", "why", "detail", "rank", "score"),
+            "outages": frame(outages, "node", "start_s", "end_s"),
+        }
+
+    def table(self, name, columns):
+        assert set(columns) <= set(TABLES[name].record._fields)
+        return self.tables[name][list(columns)]
+
+
+def passages_of(cell):
+    return [(one.time_s, one.until_s, one.event, one.why) for one in story(cell, "job")]
+
+
+def test_a_job_waits_for_a_decision_then_for_gpus_of_one_type_then_by_the_policys_will():
+    # At 15 two GPUs of node 1 and both V100s are free; at 20 they go, one of them to a job that came with it; at 30
+    # node 0 is free, at 40 node 1 too: there is room from then on.
+    assert passages_of(FakeCell()) == [
+        (10, 10, "submitted", "asks for 4 GPUs"),
+        (10, 15, "waits", "no decision was due"),
+        (15, 30, "waits", "no room: 2 GPUs free, 0 GPUs held by jobs that came later"),
+        (30, 50, "waits", "the policy lets it wait: 6 GPUs free, 2 GPUs held by jobs that came later"),
+        (50, 70, "starts", "on 0:4 (node:GPUs)"),
+        (70, 70, "ends", "as Killed"),
+    ]
+
+
+def test_gpus_of_a_node_that_is_out_of_order_are_not_free_from_its_begin_to_its_end():
+    assert passages_of(FakeCell(outages=[(0, 30, 40)]))[2:4] == [
+        (15, 40, "waits", "no room: 2 GPUs free, 0 GPUs held by jobs that came later"),
+        (40, 50, "waits", "the policy lets it wait: 8 GPUs free, 0 GPUs held by jobs that came later"),
+    ]
+    # One that ends as a decision is made, and one that begins after the last, change nothing.
+    assert passages_of(FakeCell(outages=[(0, 10, 15), (0, 12, 14), (1, 41, 50)])) == passages_of(FakeCell())
+
+
+def test_what_the_policy_said_stands_in_place_of_what_is_seen():
+    said = [("job", 15, "behind", "3 before it", 4, "0.5"), ("job", 20, "behind", "2 before it", 3, "0.4"),
+            ("late", 30, "odd", "", 1, "")]  # fmt: skip
+    found = story(FakeCell(reasons=said), "job")
+    assert [(one.time_s, one.why, one.rank, one.score) for one in found[2:4]] == [
+        (15, "behind: 3 before it", 4, "0.5"),
+        (30, "the policy lets it wait: 6 GPUs free, 2 GPUs held by jobs that came later", 0, ""),
+    ]
+    bare = story(FakeCell(reasons=[("job", 15, "quota", "", 1, "")]), "job")
+    assert (bare[2].why, bare[2].until_s) == ("quota", 20)
+
+
+def test_a_second_belongs_to_the_last_passage_that_has_begun():
+    told = story(FakeCell(), "job")
+    assert [at(told, second).event for second in (10, 14, 50, 70)] == ["waits", "waits", "starts", "ends"]
+    with pytest.raises(InputError, match="9 s is before the job's submission; from 10 s on"):
+        at(told, 9)
+    with pytest.raises(InputError, match="no job 'jobs' has finished; did you mean 'job'"):
+        story(FakeCell(), "jobs")

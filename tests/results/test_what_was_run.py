@@ -146,28 +146,3 @@ def test_waits_that_no_summary_has_may_have_been():
     assert found(0.0, 0.0) == [f"{same}, as no job ever waited."]
     assert found(0.0, 0.5) == found(None, None) == [f"{same}."]
     assert who_cannot_differ([Listed(1, policy, summary={"decisions": 1}) for policy in "ab"]) == []
-
-
-@pytest.mark.parametrize(
-    ("left_out", "said"),
-    [
-        ([None], ""),
-        ([{}, None], ""),
-        ([{}], ", nothing left out"),
-        ([{"too large": 3}], "; left out: 3 jobs too large"),
-        ([{"too large": 1, "odd": 2}, {"odd": 4}],
-         "; left out: 0 to 1 jobs too large, 2 to 4 jobs odd"),
-    ],
-)  # fmt: skip
-def test_what_replays_left_out_is_told_where_all_tell_it(left_out, said):
-    cells = [Listed(manifest={"left_out": one}) for one in left_out]
-    assert what_was_run(cells) == f"1 seed, 1 policy{said}"
-
-
-@pytest.mark.parametrize(
-    ("loads", "said"),
-    [([None], ""), ([0.5, None], ""), ([0.5], ", offered load 0.50"), ([0.504, 0.496], ", offered load 0.50"),
-     ([0.9, 0.5], ", offered load 0.50 to 0.90")],
-)  # fmt: skip
-def test_the_offered_load_is_told_where_all_cells_know_it(loads, said):
-    assert what_was_run([Listed(manifest={"offered_load": load}) for load in loads]) == f"1 seed, 1 policy{said}"

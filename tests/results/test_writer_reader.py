@@ -293,13 +293,6 @@ def test_a_run_lists_its_cells_with_label_seed_and_point(tmp_path):
     assert run.experiment == {"name": "tiny"}
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"has no run\.json"):
-        read_run(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
