@@ -1,4 +1,4 @@
-"""The jobs that a caller gives to `simulate`: a table, or a list of rows or of `JobSpec`."""
+"""The jobs that a caller gives to `simulate`, a table or a list of rows or of `JobSpec`, and traces as tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from simsched.applications import ApplicationCatalogue
 from simsched.errors import input_error, nearest
 from simsched.model import FIXED_DURATION, ApplicationSource, JobSpec
 from simsched.model.job import SPEC_DEFAULTS, JobColumns, Speedup
-from simsched.workload import MOST_SECONDS
+from simsched.paths import data_folder
+from simsched.workload import MOST_SECONDS, Trace
+from simsched.workload.readers import read_trace as read_any
 
 #: Jobs: a table or a list, its rows or items with the fields of `JobSpec`.
 JobsLike = pd.DataFrame | Iterable[JobSpec | Mapping[str, Any]]
@@ -181,3 +183,34 @@ def _job(number: int, row: Mapping[str, Any], applications: frozenset[str]) -> J
     if not _is_text(found["id"]):
         raise input_error(where, f"its id {found['id']!r:.40} is not text", "give it as a str of Unicode")
     return JobSpec(**{"submit_time_s": 0, **found})
+
+
+_COLUMNS = (
+    "job_id", "submit_time_s", "num_gpus", "duration_s", "tenant", "user", "status", "attempts", "application",
+    "batch_size",
+)  # fmt: skip
+
+
+def find_trace(source: str | Path, layout: str = "auto") -> Trace:
+    """Read a trace: a file, a folder of CSV files, or a shipped one by name; raises `InputError` if there is none."""
+    if Path(source).exists():
+        return read_any(source, layout)
+    shipped = {path.name.split(".")[0]: path for path in data_folder("traces").glob("*.csv*")}
+    if str(source) in shipped:
+        return read_any(shipped[str(source)], layout)
+    raise input_error(source, "there is no such file, and no shipped trace of that name", nearest(str(source), shipped))
+
+
+def read_trace(source: str | Path, layout: str = "auto") -> pd.DataFrame:
+    """Return the jobs of a trace in order of submission, one row each.
+
+    `source` is a file in any of the layouts of `traces/README.md`, a folder of such files, or the name of a shipped
+    trace; `layout` names the layout if the content does not determine it. Columns: `job_id`, `submit_time_s` (seconds
+    since the first submission), `num_gpus`, `duration_s`, `tenant`, `user`, `status`, `attempts`, `application`,
+    `batch_size`. Raises `InputError` naming file, line and remedy.
+
+    >>> jobs = read_trace("philly-synthetic")
+    >>> len(jobs), int(jobs["num_gpus"].max())
+    (55396, 128)
+    """
+    return find_trace(source, layout).table[list(_COLUMNS)].copy()

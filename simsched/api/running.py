@@ -1,22 +1,80 @@
-"""Runs and checks experiments from Python."""
+"""Runs experiments from Python, and adds seeds until the comparisons are decided."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simsched.api.adding_seeds import run_to_decision
 from simsched.api.checking import ExperimentSource, plain, prepare
 from simsched.api.progress import progress_listener
 from simsched.api.results import RunResults, read_run
 from simsched.documents import yaml_lines
 from simsched.errors import InputError, Problem, input_error
-from simsched.experiment import run_with_fairness
-from simsched.experiment.running import Limits
-from simsched.results import RUN_FILE
+from simsched.experiment import Grid, run_with_fairness
+from simsched.experiment.running import Limits, RunResult
+from simsched.results import RUN_FILE, read_run as read_tables
+from simsched.results.compare import SeedDecision, decide, kept, looks, undecided
+from simsched.words import counted
+
+
+@dataclass(frozen=True)
+class AddedSeeds:
+    """The result of adding seeds: the decisions after `seeds` of at most `most`, with the planned looks."""
+
+    seeds: int
+    looks: Sequence[int]
+    decisions: Sequence[SeedDecision]
+
+    def lines(self) -> list[str]:
+        """Describe the decisions, one line per comparison."""
+        planned, of = ", ".join(map(str, self.looks)), len(self.decisions)
+        said = [
+            f"Seeds were added until decided: {self.seeds} of at most {self.looks[-1]} (looks at {planned}; "
+            f"confidence of each interval 1 - 0.05 / ({of} x {len(self.looks)}), so that all hold at once)."
+        ]
+        for one in self.decisions:
+            found = one.ratio
+            if found is None or found.low is None or found.high is None:
+                said.append(f"{one.row} / {one.reference}: no ratio, {one.verdict}")
+            else:
+                shown = f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
+                said.append(f"{one.row} / {one.reference}: {shown}, {one.verdict}")
+        return said
+
+
+def run_to_decision(
+    grid: Grid,
+    run: Callable[[Grid], RunResult],
+    remade: Callable[[Sequence[int], str], Grid],
+    say: Callable[[str], None],
+) -> tuple[Grid, RunResult, AddedSeeds | None]:
+    """Run a grid, and with `seeds: auto` more seeds of it, until all comparisons are decided or the budget is spent.
+
+    `remade` creates the grid with other seeds, into the folder of the given name. A failed cell ends the procedure. The
+    decisions are None if the experiment lists its seeds.
+    """
+    rule = grid.experiment.spec.sequential
+    result = run(grid)
+    if rule is None or not rule.added:
+        return grid, result, None
+    planned, decisions = looks(rule.most_seeds), list[SeedDecision]()
+    for count in planned:
+        if count != len(grid.experiment.spec.seeds):
+            grid = remade(range(1, count + 1), grid.folder_name)
+            result = run(grid)
+        if result.failures or not (result.folder / RUN_FILE).is_file():
+            return grid, result, None
+        decisions = kept(decisions, decide(read_tables(result.folder), rule.metric, planned, rule.margin))
+        left = undecided(decisions)
+        decided = len(decisions) - len(left)
+        say(f"{counted(count, 'seed')}: {decided} of {counted(len(decisions), 'comparison')} decided")
+        if not left:
+            break
+    return grid, result, AddedSeeds(count, planned, decisions)
 
 
 def run(

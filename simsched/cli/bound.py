@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.experiment import overrides_option
-from simsched.cli.output import json_option, print_json
+from simsched.cli.output import json_option, overrides_option, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

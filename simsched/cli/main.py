@@ -27,13 +27,13 @@ _ARGUMENTS = "simsched.arguments"
 #: The sections of `--help`: each command with its module, which is imported on demand.
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Start": {
-        "run": "run", "new": "new", "validate": "experiment", "list": "listing", "show": "show", "report": "report",
+        "run": "run", "new": "new", "validate": "output", "list": "show", "show": "show", "report": "report",
     },
-    "Look closer": {"plot": "plot", "compare": "compare", "why": "why", "step": "step", "export": "export"},
+    "Look closer": {"plot": "report", "compare": "compare", "why": "why", "step": "why", "export": "export"},
     "My cluster": {"calibrate": "gate", "what-if": "what_if", "capacity": "capacity", "forecast": "forecast"},
-    "My policy": {"check": "check", "learn": "learn", "league": "league", "bound": "bound"},
-    "Jobs and models": {"trace": "trace", "workload": "workload", "application": "application", "pack": "pack"},
-    "Upkeep": {"clean": "clean", "verify": "clean", "schema": "experiment"},
+    "My policy": {"check": "check", "learn": "check", "league": "league", "bound": "bound"},
+    "Jobs and models": {"trace": "trace", "workload": "trace", "application": "application", "pack": "pack"},
+    "Upkeep": {"clean": "clean", "verify": "clean", "schema": "output"},
 }  # fmt: skip
 COMMANDS = {name: module for section in SECTIONS.values() for name, module in section.items()}
 #: What replaced the former commands.

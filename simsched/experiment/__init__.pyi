@@ -10,11 +10,14 @@ from .about import groups_of as groups_of
 from .fairness import run_with_fairness as run_with_fairness
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into
 from .inputs import CellInputs as CellInputs
-from .policy_cards import QUESTIONS as QUESTIONS, PolicyCard as PolicyCard, policy_card as policy_card
-from .policy_params import make_policy as make_policy
-from .sharing import SharingSpec as SharingSpec
-from .shipped import find_experiment as find_experiment, shipped_experiments as shipped_experiments
-from .spec import ExperimentSpec as ExperimentSpec, json_schema as json_schema
+from .policy_params import (
+    QUESTIONS as QUESTIONS,
+    PolicyCard as PolicyCard,
+    make_policy as make_policy,
+    policy_card as policy_card,
+)
+from .results_name import find_experiment as find_experiment, shipped_experiments as shipped_experiments
+from .spec import ExperimentSpec as ExperimentSpec, SharingSpec as SharingSpec, json_schema as json_schema
 from .task import Task as Task, key_of as key_of
 from .validation import (
     check_experiment as check_experiment,

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from simsched.engine import SEMANTICS
-from simsched.experiment.canonical import digest_of
-from simsched.experiment.cluster import ClusterSpec
-from simsched.experiment.market import market_of, prices_of
+from simsched.experiment.cluster import ClusterSpec, market_of, prices_of
 from simsched.experiment.policy_params import full_params, input_files
-from simsched.experiment.task import Chosen, Task
+from simsched.experiment.task import Chosen, Task, digest_of
 from simsched.model import Cluster
 from simsched.policy import Policy
 from simsched.results.rows import SCHEMA_VERSION

@@ -1,21 +1,96 @@
-"""Checks before a run that jobs, policies, agents and clusters are compatible."""
+"""Checks before a run: whether jobs, policies, agents and clusters are compatible, physics missing, keys unused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from simsched.agent import AgentFactory, no_goodput
+from simsched.documents import Draft
 from simsched.engine import LEAVE_OUT, EngineOptions, check_jobs
 from simsched.errors import InputError, Problem, tell
-from simsched.experiment.offers import first_of_each
+from simsched.experiment.spec import ExperimentSpec
 from simsched.model import Application, ApplicationSource, Cluster, JobSpec, Site
 from simsched.model.application import facts_of
+from simsched.model.cluster import TENANTS_PARAMETER
+from simsched.model.job import values_of
 from simsched.plugins import quiet_stdout
-from simsched.policy import Policy, Quantum
+from simsched.policy import Policy, Quantum, physics
+from simsched.policy.physics import Physics
 from simsched.policy.signals import GOODPUT
+from simsched.workload import GENERATED, RECIPES, GeneratedTrace
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of a policy in a cell: cluster, engine settings, jobs and its parameters."""
+
+    cluster: Cluster
+    engine: EngineOptions
+    jobs: Sequence[JobSpec]
+    applications: ApplicationSource
+    params: Mapping[str, Any]
+
+    def values(self, name: str) -> Iterator[Any]:
+        """Yield the value of a field of each job."""
+        return values_of(self.jobs, name)
+
+    def kinds(self) -> list[Application]:
+        """List the distinct applications of the jobs."""
+        picked = first_of_each(self.jobs, "application")
+        return [self.applications.for_job(job.request, job.truth) for job in picked]
+
+
+def first_of_each(jobs: Sequence[JobSpec], *names: str) -> list[JobSpec]:
+    """Return the first job for each combination of values of some fields, in one pass over the jobs."""
+    picked: dict[Any, int] = {}
+    for place, found in enumerate(values_of(jobs, *names)):
+        picked.setdefault(found, place)
+    return [jobs[place] for place in picked.values()]
+
+
+_Value = TypeVar("_Value")
+
+
+def _several(values: Iterable[_Value]) -> bool:
+    return len(set(values)) > 1
+
+
+#: For each physics, whether conditions offer it.
+OFFERED: Mapping[Physics, Callable[[Conditions], bool]] = MappingProxyType(
+    {
+        physics.SHARED_GPUS: lambda at: at.engine.max_jobs_per_gpu > 1,
+        physics.GPU_PARTS: lambda at: at.engine.gpu_shares and any(share < 1 for share in at.values("gpu_share")),
+        physics.STAGES: lambda at: (
+            any(one is not None for one in at.values("profile")) or any(kind.stages_s for kind in at.kinds())
+        ),
+        physics.BUSY_GPUS: lambda at: any(one is not None for one in at.values("profile")),
+        physics.GUARANTEED_JOBS: lambda at: any(at.values("guaranteed")),
+        physics.OPPORTUNISTIC_JOBS: lambda at: not all(at.values("guaranteed")),
+        physics.DEADLINES: lambda at: any(one is not None for one in at.values("deadline_s")),
+        physics.TIME_LIMITS: lambda at: any(one is not None for one in at.values("time_limit_s")),
+        physics.GPU_TYPES: lambda at: len(at.cluster.gpu_types) > 1,
+        physics.QUOTAS: lambda at: bool(at.params.get(TENANTS_PARAMETER)),
+        physics.JOBS_OF_TENANTS: lambda at: _several(at.values("tenant")),
+        physics.JOBS_OF_USERS: lambda at: _several(at.values("user")),
+        physics.GROUPS: lambda at: any(at.values("group")),
+        physics.BATCH_RULES: lambda at: any(at.values("batch_rule")),
+        physics.TENSORS: lambda at: any(kind.tensor_skew is not None for kind in at.kinds()),
+    }
+)
+
+
+def lacking(policy: Policy, conditions: Conditions) -> dict[str, str]:
+    """Return what a policy loses without the missing physics it relies on, one sentence by name."""
+    return {
+        wanted.name: f"{wanted.missing}, and it {becomes.words}"
+        for wanted, becomes in policy.counts_on.items()
+        if not OFFERED[wanted](conditions)
+    }
+
 
 _MOST_PROBLEMS = 20
 
@@ -232,3 +307,59 @@ def _kinds(jobs: Sequence[JobSpec], applications: ApplicationSource) -> list[tup
 def _one_of_each(jobs: Sequence[JobSpec]) -> list[JobSpec]:
     """Pick one job of each application, tenant and number of GPUs."""
     return first_of_each(jobs, "application", "tenant", "num_gpus")
+
+
+#: The keys of each recipe and of the generated trace.
+_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {name: frozenset(one.name for one in fields(kind)) for name, kind in RECIPES.items()}  # type: ignore[arg-type]
+)
+_GENERATED_KEYS = frozenset(one.name for one in fields(GeneratedTrace))
+#: Keys that decide which others count; if an option changes one, those in the file may go unused.
+_DECIDING = ("recipe", "source", "path")
+
+
+def idle_keys(draft: Draft, spec: ExperimentSpec) -> Iterator[Problem]:
+    """Yield keys without effect under the chosen recipe and source, except those set to their default."""
+    for key, remedy in _idle(draft, spec):
+        yield draft.problem(("workload", key), "it has no effect here", remedy)
+
+
+def without_idle(draft: Draft, spec: ExperimentSpec) -> ExperimentSpec:
+    """Drop the keys of the file that options made idle, so that a run records, and all can read, what it uses."""
+    if any(("workload", key) in draft.origins for key in _DECIDING):
+        idle = [key for key, _ in _idle(draft, spec) if ("workload", key) not in draft.origins]
+        for key in idle:
+            del draft.data["workload"][key]
+        usual = type(spec.workload)()
+        workload = spec.workload.model_copy(update={key: getattr(usual, key) for key in idle})
+        spec = spec.model_copy(update={"workload": workload})
+    return spec
+
+
+def _idle(draft: Draft, spec: ExperimentSpec) -> Iterator[tuple[str, str]]:
+    given = draft.data.get("workload")
+    if not isinstance(given, dict) or not _is_one_workload(draft, spec):
+        return
+    usual = type(spec.workload)()
+    for key in given:
+        remedy = _remedy(key, spec)
+        if remedy and getattr(spec.workload, key) != getattr(usual, key):
+            yield key, remedy
+
+
+def _is_one_workload(draft: Draft, spec: ExperimentSpec) -> bool:
+    """Return whether recipe and source are known and the same throughout the grid."""
+    swept = (str(key).rpartition(".")[2] for key in draft.data.get("sweep") or {})
+    if any(key in _DECIDING for key in swept) or any(policy.workload for policy in spec.policies):
+        return False
+    return spec.workload.recipe is not None or spec.workload.file is None
+
+
+def _remedy(key: str, spec: ExperimentSpec) -> str:
+    recipe = spec.workload.recipe or "pollux"
+    owners = [name for name, keys in _KEYS.items() if key in keys]
+    if owners and recipe not in owners:
+        return f"it is a key of the recipe {' or '.join(owners)}, not of {recipe}; leave it out"
+    if key in _GENERATED_KEYS and (spec.workload.file is not None or spec.workload.source != GENERATED):
+        return f"it is a key of the source {GENERATED}; leave it out"
+    return ""

@@ -10,18 +10,24 @@ from typing import Any
 from simsched.applications import ApplicationsOptions, with_speeds
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.about import Choice, about_task, costs_of
-from simsched.experiment.canonical import digest_of
 from simsched.experiment.cells import Lazy, Shape, spread
-from simsched.experiment.checks import Checks
-from simsched.experiment.cluster import ClusterSpec
+from simsched.experiment.checks import Checks, Conditions, lacking
+from simsched.experiment.cluster import ClusterSpec, check_horizon, market_of
 from simsched.experiment.failures import failure_options
 from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
-from simsched.experiment.market import check_horizon, market_of
-from simsched.experiment.offers import Conditions, lacking
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
 from simsched.experiment.promises import offered_load
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
-from simsched.experiment.task import AgentChoice, Chosen, PolicyChoice, ProcessChoice, Task, digest_by_name, key_of
+from simsched.experiment.task import (
+    AgentChoice,
+    Chosen,
+    PolicyChoice,
+    ProcessChoice,
+    Task,
+    digest_by_name,
+    digest_of,
+    key_of,
+)
 from simsched.experiment.validation import Experiment, Point
 from simsched.model import ApplicationSource, Cluster
 from simsched.policy import Policy

@@ -17,12 +17,12 @@ from simsched.applications import (
 )
 from simsched.engine import LEAVE_OUT
 from simsched.errors import InputError, input_error
-from simsched.experiment.canonical import digest_of
 from simsched.experiment.cuts import Cuts, cuts_of
 from simsched.experiment.physics import engine_options
 from simsched.experiment.promises import with_deadlines, with_guarantees, with_offered_load
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec
 from simsched.experiment.stored_jobs import HeldJobs, stored
+from simsched.experiment.task import digest_of
 from simsched.experiment.tuning import TuningOptions, require_optuna, template_jobs
 from simsched.model import JobSpec
 from simsched.workload import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_in_parts, drawn_workload, extreme_jobs

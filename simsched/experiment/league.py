@@ -14,7 +14,7 @@ from pydantic import Field
 from simsched.documents import Document, Section, draft_of, read_section, yaml_lines
 from simsched.engine import SEMANTICS
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.experiment.canonical import digest_of
+from simsched.experiment.task import digest_of
 from simsched.experiment.validation import check_experiment
 from simsched.paths import data_folder
 from simsched.policy import registry

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from simsched.applications import read_pair_table
 from simsched.engine import EngineOptions
 from simsched.errors import input_error
-from simsched.experiment.sharing import SharingSpec
+from simsched.experiment.spec import EngineSpec, SharingSpec
 from simsched.model.colocation import Colocation, ConstantSharing, GapFilling, StageInterleaving, TimeSlicing
-
-if TYPE_CHECKING:
-    from simsched.experiment.spec import EngineSpec
 
 
 def engine_options(spec: EngineSpec) -> EngineOptions:

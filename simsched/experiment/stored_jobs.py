@@ -13,7 +13,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, overload
 
-from simsched.experiment.canonical import canonical_rows, digest_of
+from simsched.experiment.task import canonical_rows, digest_of
 from simsched.model import JobSpec
 from simsched.model.job import SPEC_DEFAULTS
 from simsched.stops import remove_at_end, scratch_path

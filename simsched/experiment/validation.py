@@ -17,7 +17,7 @@ from simsched.documents import Document, Draft, KeyPath, draft_of, keys_at, prob
 from simsched.engine import PROCESSES
 from simsched.errors import InputError, Problem, nearest, nearest_to_last
 from simsched.experiment.cells import Lazy, spread
-from simsched.experiment.idle_keys import idle_keys, without_idle
+from simsched.experiment.checks import idle_keys, without_idle
 from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec, with_first_seeds
 from simsched.model.cluster import TENANTS_PARAMETER

@@ -47,7 +47,7 @@ class Network:
     def layers(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Unpack the layers; raises `InputError` if they do not fit the observation and the actions."""
         with np.load(io.BytesIO(zlib.decompress(base64.b64decode(self.packed)))) as held:
-            arrays = [held[name].astype(np.float64) for name in sorted(held, key=int)]
+            arrays = [held[name].astype(np.float64) for name in held.files]
         found = list(zip(arrays[::2], arrays[1::2], strict=True))
         sizes = [found[0][0].shape[1], *(weights.shape[0] for weights, _ in found)]
         wanted = self.observer().size, self.window + 1
@@ -141,7 +141,7 @@ def network_text(name: str, layers: Layers, seen: Mapping[str, Any], about: str)
     """
     content = io.BytesIO()
     arrays = [np.asarray(array, dtype=np.float32) for layer in layers for array in layer]
-    np.savez(content, **{str(place): array for place, array in enumerate(arrays)})
+    np.savez(content, *arrays)
     packed = base64.b64encode(zlib.compress(content.getvalue(), 9)).decode()
     Network(**seen, packed=packed).layers()
     kind = "".join(part.capitalize() for part in name.replace("_", "-").split("-"))

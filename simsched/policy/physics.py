@@ -1,6 +1,6 @@
 """Physics on which a policy counts, and what the policy becomes in an experiment without it.
 
-Each is defined here and detected in `simsched.experiment.offers`. A policy lists the physics on which it counts in
+Each is defined here and detected in `simsched.experiment.checks`. A policy lists the physics on which it counts in
 `wants`; tables and manifests of results report what it becomes without.
 """
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import simsched as sim
-from simsched.api import running, simulation, traces
+from simsched.api import jobs as jobs_module, running, simulation
 from simsched.errors import InputError
 from simsched.policy import Decision, Policy
 from simsched.toolkit.gang import run_in_order
@@ -73,7 +73,7 @@ def test_the_import_is_light_and_says_what_there_is():
         _ = sim.runn  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("module", [running, simulation, traces])
+@pytest.mark.parametrize("module", [running, simulation, jobs_module])
 def test_the_examples_of_the_docstrings_run(module):
     assert doctest.testmod(module).failed == 0
 

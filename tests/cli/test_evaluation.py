@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from simsched.errors import InputError
-from simsched.experiment.shipped import find_experiment
+from simsched.experiment.results_name import find_experiment
 from simsched.results.reader import read_run
 
 pytestmark = pytest.mark.usefixtures("in_this_process")

@@ -63,7 +63,7 @@ def test_what_cannot_be_learnt_is_refused(simsched, tmp_path, monkeypatch, optio
 
 
 def test_without_gymnasium_it_is_said_how_to_get_it(simsched, monkeypatch):
-    monkeypatch.setattr("simsched.cli.learn.find_spec", lambda name: None)
+    monkeypatch.setattr("simsched.cli.check.find_spec", lambda name: None)
     done = simsched("learn", "learning/episodes")
     assert (done.exit_code, "pip install 'simsched[gym]'" in done.output) == (2, True)
     script = (

@@ -130,7 +130,7 @@ def test_a_stop_that_a_library_turns_into_its_own_error_or_loses_ends_the_comman
     code = f"""
 import os, signal, sys
 import simsched.cli.main as command
-import simsched.cli.listing as listing
+import simsched.cli.show as listing
 class Lost:
     def __del__(self):
         self.stop()

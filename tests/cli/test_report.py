@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from simsched.cli import report
 from simsched.cli.main import cli
 from simsched.experiment import running
+from simsched.experiment.results_name import find_experiment
 from simsched.experiment.running.reproduce import reproduction_of
-from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
 from simsched.report.page import html
 from simsched.results.reader import Cell, Run, read_run

@@ -10,7 +10,7 @@ import pytest
 
 from docs.filled_page import pages_in, runs_on
 from simsched.errors import InputError
-from simsched.experiment.shipped import find_experiment
+from simsched.experiment.results_name import find_experiment
 from tests.campaigns import long
 
 ROOT = Path(__file__).resolve().parents[2]

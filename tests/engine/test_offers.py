@@ -12,8 +12,8 @@ import pytest
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.experiment.offers import OFFERED, Conditions, lacking
-from simsched.experiment.shipped import find_experiment, shipped_experiments
+from simsched.experiment.checks import OFFERED, Conditions, lacking
+from simsched.experiment.results_name import find_experiment, shipped_experiments
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster, NodeGroup
 from simsched.model.colocation.contract import ConstantSharing

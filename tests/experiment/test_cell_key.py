@@ -9,9 +9,8 @@ import pytest
 
 from simsched import sources
 from simsched.experiment import task as task_module
-from simsched.experiment.canonical import canonical, digest_of
 from simsched.experiment.grid import look_into, make_grid
-from simsched.experiment.task import AgentChoice, PolicyChoice, Task, key_of
+from simsched.experiment.task import AgentChoice, PolicyChoice, Task, canonical, digest_of, key_of
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster, Node
 from simsched.model.job import JobRequest, JobSpec

@@ -17,8 +17,8 @@ from simsched.engine.simulation import simulate
 from simsched.errors import InputError
 from simsched.experiment import tuning as hpo
 from simsched.experiment.grid import make_grid
+from simsched.experiment.results_name import find_experiment
 from simsched.experiment.running.runner import run_grid
-from simsched.experiment.shipped import find_experiment
 from simsched.experiment.tuning import (
     WIDTHS,
     Hyperparameters,

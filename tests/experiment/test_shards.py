@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from simsched.api import run
 from simsched.cli import cli
 from simsched.errors import InputError
-from simsched.experiment.canonical import digest_of
 from simsched.experiment.cuts import cuts_of
 from simsched.experiment.stored_jobs import HeldJobs, StoredJobs, stored
+from simsched.experiment.task import digest_of
 from simsched.model import JobSpec
 from simsched.model.job import values_of
 from simsched.policy import Decision, Policy, Traits, View, registry

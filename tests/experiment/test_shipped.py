@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simsched.errors import InputError
-from simsched.experiment.shipped import find_experiment, shipped_experiments
+from simsched.experiment.results_name import find_experiment, shipped_experiments
 
 
 def test_the_folder_may_be_left_out() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from simsched.documents import Section, yaml_lines
 from simsched.errors import InputError
+from simsched.experiment.checks import _DECIDING
 from simsched.experiment.cluster import ClusterSpec
-from simsched.experiment.idle_keys import _DECIDING
 from simsched.experiment.policy_params import full_params, make_policy
-from simsched.experiment.shipped import find_experiment, shipped_experiments
+from simsched.experiment.results_name import find_experiment, shipped_experiments
 from simsched.experiment.spec import ExperimentSpec, WorkloadSpec, _with_keys_of, json_schema
 from simsched.experiment.validation import _NOT_SWEPT, check_experiment, read_experiment
 from simsched.keys import key

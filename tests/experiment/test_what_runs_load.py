@@ -20,7 +20,7 @@ import sys, tempfile
 from pathlib import Path
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.grid import make_grid
-from simsched.experiment.shipped import find_experiment
+from simsched.experiment.results_name import find_experiment
 from simsched.experiment.validation import read_experiment
 experiment = read_experiment(find_experiment("tiresias/worked-example"), ["seeds=1"])
 with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from multiprocessing import current_process
 import pytest
 
 from simsched.experiment.grid import make_grid
-from simsched.experiment.running.outcome import Outcome
+from simsched.experiment.running.cell import Outcome
 from simsched.experiment.running.pool import code_of
 from simsched.experiment.running.runner import run_grid
 from simsched.experiment.running.worker import start

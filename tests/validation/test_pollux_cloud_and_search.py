@@ -7,8 +7,8 @@ import importlib.util
 import pytest
 
 from simsched.experiment.grid import make_grid
+from simsched.experiment.results_name import find_experiment
 from simsched.experiment.running.runner import run_grid
-from simsched.experiment.shipped import find_experiment
 from simsched.experiment.validation import read_experiment
 from simsched.results.reader import read_run
 

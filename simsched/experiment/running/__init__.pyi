@@ -1,7 +1,11 @@
 from . import store as store
-from .cell import run_cell as run_cell
+from .cell import (
+    make_cell as make_cell,
+    run_cell as run_cell,
+    run_to_outcome as run_to_outcome,
+    say_nothing as say_nothing,
+)
 from .limits import Limits as Limits
-from .outcome import make_cell as make_cell, run_to_outcome as run_to_outcome, say_nothing as say_nothing
 from .prepared import Progress as Progress, apart_if_foreign as apart_if_foreign, prepare_grid as prepare_grid
 from .removal import (
     SHARDS as SHARDS,

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from simsched.errors import input_error
 from simsched.experiment.grid import GridCell
+from simsched.experiment.running.cell import Outcome, run_to_outcome, say_nothing
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.manifest import describe_environment
-from simsched.experiment.running.outcome import Outcome, run_to_outcome, say_nothing
 from simsched.experiment.task import Task
 from simsched.sources import code
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from simsched.experiment.grid import GridCell
+from simsched.experiment.running.cell import Outcome
 from simsched.experiment.running.limits import Limits, memory_of
 from simsched.experiment.running.manifest import describe_environment
-from simsched.experiment.running.outcome import Outcome
 from simsched.experiment.running.store import Store
 from simsched.experiment.running.worker import (
     LONGEST_MESSAGE,

@@ -12,8 +12,8 @@ from typing import Any
 
 from simsched.documents import Document, parse_value, yaml_lines, yaml_text
 from simsched.errors import InputError
+from simsched.experiment.results_name import shipped_experiments
 from simsched.experiment.running.prepared import apart_if_foreign
-from simsched.experiment.shipped import shipped_experiments
 from simsched.experiment.spec import ExperimentSpec
 from simsched.experiment.validation import check_experiment
 from simsched.results import Reproduction, Run

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from simsched.experiment.grid import MOST_KEPT, Grid, GridCell
-from simsched.experiment.running.cell import NO_LIMITS
+from simsched.experiment.running.cell import NO_LIMITS, Outcome, run_to_outcome
 from simsched.experiment.running.dask_runner import run_on_dask
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.manifest import describe_environment, run_index
-from simsched.experiment.running.outcome import Outcome, run_to_outcome
 from simsched.experiment.running.pool import run_in_pool
 from simsched.experiment.running.sharded import run_in_shards
 from simsched.experiment.running.store import Store

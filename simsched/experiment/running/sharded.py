@@ -17,9 +17,8 @@ from simsched.errors import InputError
 from simsched.experiment.cells import Lazy
 from simsched.experiment.cuts import Cuts, Shard
 from simsched.experiment.grid import GridCell
-from simsched.experiment.running.cell import OWN_FILES, CellError, Filled, table_writer, write_cell
+from simsched.experiment.running.cell import OWN_FILES, CellError, Filled, Outcome, outcome_of, table_writer, write_cell
 from simsched.experiment.running.manifest import describe_environment
-from simsched.experiment.running.outcome import Outcome, outcome_of
 from simsched.experiment.running.removal import JOBS, SHARDS, why_not_ours
 from simsched.experiment.running.store import Store
 from simsched.experiment.stored_jobs import StoredJobs

@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simsched.errors import safe_text, said
+from simsched.experiment.running.cell import Outcome, run_to_outcome
 from simsched.experiment.running.limits import Limits
-from simsched.experiment.running.outcome import Outcome, run_to_outcome
 from simsched.experiment.task import Task
 from simsched.outlets import SafeStream
 from simsched.stops import remove_at_end, scratch_path, stops_deferred, unblock_stops
