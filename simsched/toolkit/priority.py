@@ -20,7 +20,7 @@ from simsched.model import Allocation, Capacity
 from simsched.model.placement import NOTHING
 from simsched.model.pool import Placer
 from simsched.policy import JobView, Reasons, View, Why
-from simsched.toolkit.running import Entry, Item, Key, Running, Waiting, first
+from simsched.toolkit.gang import Entry, Item, Key, Running, Waiting, first
 
 __all__ = ["Changes", "Key", "PriorityScheduler"]
 

@@ -29,7 +29,7 @@ SCIPY = {
     "scipy": {"sparse"},
 }
 #: Where `@` multiplies scipy's sparse matrices, whose loops are its own.
-SPARSE = {"simsched/toolkit/programs/solver.py"}
+SPARSE = {"simsched/toolkit/programs/problem.py"}
 
 
 #: What is in every source that breaks the rule; most have nothing of it, and need not be parsed.

@@ -19,8 +19,8 @@ from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.testing.builders import FakeJob, fake_job_view
 from simsched.toolkit.programs.objectives import max_min
 from simsched.toolkit.programs.problem import ShareProblem
-from simsched.toolkit.rounds.ideal import fill_up
-from simsched.toolkit.rounds.packed import with_pairs
+from simsched.toolkit.rounds.policy import with_pairs
+from simsched.toolkit.rounds.rates import fill_up
 from tests.validation.oracles.objectives import fair_value
 
 #: Steps per second of three applications on two types.

@@ -7,7 +7,6 @@ import random
 
 import pytest
 from simsched_policies.production.slurm.options import Limits, Partition, Priority
-from simsched_policies.production.slurm.order import Order
 from simsched_policies.production.slurm.usage import (
     HALF_LIFE_S,
     Account,
@@ -17,7 +16,7 @@ from simsched_policies.production.slurm.usage import (
     relative_factor,
     size_factor,
 )
-from simsched_policies.production.slurm.waiting import Waiting, WaitingJob
+from simsched_policies.production.slurm.waiting import Order, Waiting, WaitingJob
 
 from simsched.errors import InputError
 from simsched.model import JobRequest

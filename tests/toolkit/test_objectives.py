@@ -17,8 +17,7 @@ import pytest
 from scipy.optimize import linprog
 
 from simsched.toolkit.programs.objectives import total_throughput
-from simsched.toolkit.programs.problem import ShareProblem
-from simsched.toolkit.programs.solver import SolverError
+from simsched.toolkit.programs.problem import ShareProblem, SolverError
 from simsched.toolkit.programs.water_filling import Entities, water_filling
 
 
@@ -130,7 +129,7 @@ def test_few_gpus_for_many_jobs_leave_a_solution():
     assert (problem.scale_factor @ found <= np.array([11, 13, 2]) + 1e-6).all()
 
 
-fair = importlib.import_module("simsched.toolkit.programs.finish_time")
+fair = importlib.import_module("simsched.toolkit.programs.water_filling")
 mean = importlib.import_module("simsched.toolkit.programs.objectives")
 
 

@@ -15,11 +15,9 @@ from simsched.operators.packing import pack, read_published
 from simsched.paths import data_folder
 from simsched.report.figures.operators import allocation_curves
 from simsched.results.statistics import estimate
-from simsched.toolkit.packing.cluster import Free, Requests, request_of
-from simsched.toolkit.packing.fgd import Fragments, Target
-from simsched.toolkit.packing.inflation import fill, inflated
+from simsched.toolkit.packing.cluster import Fragments, Free, Requests, Target, request_of
 from simsched.toolkit.packing.names import PUBLISHED_NAMES, RULES
-from simsched.toolkit.packing.packer import Packer, fit_nowhere
+from simsched.toolkit.packing.packer import Packer, fill, fit_nowhere, inflated
 from simsched.workload.pods import read_nodes, read_pods
 
 LISTS = data_folder("workloads") / "packing"

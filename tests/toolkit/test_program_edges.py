@@ -12,14 +12,13 @@ import pytest
 from simsched.toolkit.programs import sia
 from simsched.toolkit.programs.baselines import RandomPacking
 from simsched.toolkit.programs.leases import reserve, reserve_in_order, usable_seconds
-from simsched.toolkit.programs.one_each import OfferProblem, solve
 from simsched.toolkit.programs.shockwave import (
     epochs_within,
     expected_epochs,
     expected_profile,
     remaining_of,
 )
-from simsched.toolkit.programs.sia import Configuration
+from simsched.toolkit.programs.sia import Configuration, OfferProblem, solve
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def tried_all(cost, job, kind, gpus, room, must):
 
 @pytest.mark.parametrize(("seed", "small"), [*((seed, 200) for seed in range(6)), (1, 0), (4, 0)])
 def test_offers_are_chosen_as_by_trying_all(monkeypatch, seed, small):
-    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.one_each"), "SMALL", small)
+    monkeypatch.setattr(importlib.import_module("simsched.toolkit.programs.sia"), "SMALL", small)
     rng = np.random.default_rng(seed)
     job = np.repeat(np.arange(5), 3)
     kind, gpus, value = rng.integers(0, 2, 15), rng.integers(1, 4, 15), rng.uniform(0.3, 1.5, 15).round(2)

@@ -8,10 +8,9 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.toolkit.programs.baselines import RandomPacking, allox, candidates, partitioned
-from simsched.toolkit.programs.finish_time import Elapsed, finish_time, finish_time_ratio
 from simsched.toolkit.programs.objectives import makespan, max_min, min_jct, total_throughput
 from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, pairs_of_kinds, proportional
-from simsched.toolkit.programs.water_filling import Entities, water_filling
+from simsched.toolkit.programs.water_filling import Elapsed, Entities, finish_time, finish_time_ratio, water_filling
 from tests.validation.oracles.objectives import fair_value, jct_value, makespan_value
 
 

@@ -12,9 +12,8 @@ from simsched.policy import REMAINING_WORK, Onto, Place
 from simsched.policy.signals import TRUE_RATES
 from simsched.testing.builders import FakeView
 from simsched.toolkit.rounds import Grant, keep_places
-from simsched.toolkit.rounds.allocate import Allocator, emptiest
-from simsched.toolkit.rounds.ideal import Fluid
-from simsched.toolkit.rounds.places import Seats
+from simsched.toolkit.rounds.places import Allocator, Seats, emptiest
+from simsched.toolkit.rounds.rates import Fluid
 
 #: Nodes 0 to 2 of four and node 3 of two V100, nodes 4 and 5 of four P100.
 CLUSTER = Cluster.of(NodeGroup(3, 4, "v100"), NodeGroup(1, 2, "v100"), NodeGroup(2, 4, "p100"))

@@ -10,8 +10,7 @@ import pytest
 from simsched.model import Site
 from simsched.policy.signals import MEASURED_SPEEDS, TRUE_RATES
 from simsched.toolkit.programs.problem import ShareProblem
-from simsched.toolkit.rounds.ideal import Fluid, FluidAgent, fill_up
-from simsched.toolkit.rounds.rates import rate_source
+from simsched.toolkit.rounds.rates import Fluid, FluidAgent, fill_up, rate_source
 
 GPUS = {"v100": 4, "a100": 2, "t4": 8}
 

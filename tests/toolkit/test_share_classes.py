@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 
 from simsched.toolkit.programs.classes import classify
-from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, pairs_of_kinds, proportional
-from simsched.toolkit.programs.solver import apply, on_top
+from simsched.toolkit.programs.problem import (
+    Pairs,
+    ShareProblem,
+    apply,
+    gandiva_fair,
+    isolated,
+    on_top,
+    pairs_of_kinds,
+    proportional,
+)
 
 CLASSES = importlib.import_module("simsched.toolkit.programs.classes")
 

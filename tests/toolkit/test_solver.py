@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from simsched.toolkit.programs import max_min, objectives, solver, water_filling
+from simsched.toolkit.programs import max_min, objectives, problem as solver, water_filling
 from simsched.toolkit.programs.problem import ShareProblem
 
 

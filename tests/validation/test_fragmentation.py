@@ -15,9 +15,8 @@ import pytest
 from simsched.model import Node
 from simsched.model.placement import Pod
 from simsched.operators.packing import read_published
-from simsched.toolkit.packing.inflation import fill, inflated
 from simsched.toolkit.packing.names import RULES, NodeOrder
-from simsched.toolkit.packing.packer import Packer
+from simsched.toolkit.packing.packer import Packer, fill, inflated
 from simsched.workload.pods import read_nodes, read_pods
 from tests.campaigns import played
 

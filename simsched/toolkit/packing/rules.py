@@ -15,8 +15,18 @@ import numpy as np
 from simsched.jit import leaf
 from simsched.model import Node
 from simsched.model.placement import GPU_MILLI, Pod
-from simsched.toolkit.packing.cluster import Free, Ints, Requests, free_of_gpus, least_free, request_of, whole_gpus
-from simsched.toolkit.packing.fgd import Fragments, Target, score_by_growth
+from simsched.toolkit.packing.cluster import (
+    Fragments,
+    Free,
+    Ints,
+    Requests,
+    Target,
+    free_of_gpus,
+    least_free,
+    request_of,
+    score_by_growth,
+    whole_gpus,
+)
 from simsched.toolkit.packing.names import BEST_FIT, DOT_PRODUCT, FGD, GPU_CLUSTERING, GPU_PACKING, RANDOM
 
 #: The cores and GPUs of the largest nodes of the published cluster, by which scores normalise requests.

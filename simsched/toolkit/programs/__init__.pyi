@@ -5,7 +5,6 @@ from .baselines import (
     candidates as candidates,
     partitioned as partitioned,
 )
-from .finish_time import Elapsed as Elapsed, finish_time as finish_time
 from .leases import reserve as reserve, usable_seconds as usable_seconds
 from .objectives import (
     makespan as makespan,
@@ -15,10 +14,15 @@ from .objectives import (
 )
 from .problem import (
     Floats as Floats,
+    Program as Program,
     ShareProblem as ShareProblem,
     gandiva_fair as gandiva_fair,
     isolated as isolated,
     proportional as proportional,
 )
-from .solver import Program as Program
-from .water_filling import Entities as Entities, water_filling as water_filling
+from .water_filling import (
+    Elapsed as Elapsed,
+    Entities as Entities,
+    finish_time as finish_time,
+    water_filling as water_filling,
+)

@@ -12,8 +12,16 @@ from functools import cached_property
 
 import numpy as np
 
-from simsched.toolkit.programs.problem import Floats, Integers, ShareProblem
-from simsched.toolkit.programs.solver import Rows, on_top, scale_columns, scale_rows, with_column
+from simsched.toolkit.programs.problem import (
+    Floats,
+    Integers,
+    Rows,
+    ShareProblem,
+    on_top,
+    scale_columns,
+    scale_rows,
+    with_column,
+)
 
 #: The spread of the weights of the second criterion, and the least fraction of a job's time at which they still
 #: distinguish uses of it.

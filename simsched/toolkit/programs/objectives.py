@@ -16,12 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.toolkit.programs.classes import Classes, classify
-from simsched.toolkit.programs.problem import Floats, ShareProblem
-from simsched.toolkit.programs.solver import (
+from simsched.toolkit.programs.problem import (
+    Floats,
     Method,
     Optimum,
     Program,
     Rows,
+    ShareProblem,
     SolverError,
     apply,
     maximise,

@@ -1,5 +1,4 @@
 from .mechanism import Grant as Grant, RoundOptions as RoundOptions, Rounds as Rounds, Unit as Unit
-from .packed import PackedShares as PackedShares
 from .places import Places as Places, Seats as Seats, keep_places as keep_places
-from .policy import SharesPolicy as SharesPolicy, Snapshot as Snapshot
+from .policy import PackedShares as PackedShares, SharesPolicy as SharesPolicy, Snapshot as Snapshot
 from .rates import Speeds as Speeds

@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from simsched.toolkit.programs.baselines import allox, partitioned
-from simsched.toolkit.programs.finish_time import Elapsed, finish_time
 from simsched.toolkit.programs.objectives import makespan, max_min, min_jct, total_throughput
 from simsched.toolkit.programs.problem import Pairs, ShareProblem, gandiva_fair, isolated, proportional
 from simsched.toolkit.programs.shockwave import PlanJobs, PlanOptions, plan
 from simsched.toolkit.programs.sia import choose, offers_of
-from simsched.toolkit.programs.water_filling import water_filling
+from simsched.toolkit.programs.water_filling import Elapsed, finish_time, water_filling
 from tests.validation.oracles import programs as written_out
 from tests.validation.oracles.programs import Floats, Instance, check_feasible, draw, rates_of
 

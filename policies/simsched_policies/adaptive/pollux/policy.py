@@ -30,7 +30,6 @@ from simsched.policy import INPUT_FILE, Decision, JobView, Policy, Signal, Trait
 from simsched.policy.signals import GOODPUT
 from simsched.toolkit import TypePool, type_pools
 from simsched.toolkit.elastic import tell_allocations
-from simsched_policies.adaptive.pollux.priors import PriorSource
 from simsched_policies.adaptive.pollux.search import (
     AllocationProblem,
     SearchOptions,
@@ -40,7 +39,7 @@ from simsched_policies.adaptive.pollux.search import (
     search,
     upper_bound,
 )
-from simsched_policies.adaptive.pollux.tables import GoodputTables, most_gpus_for_batch
+from simsched_policies.adaptive.pollux.tables import GoodputTables, PriorSource, most_gpus_for_batch
 
 Ints = NDArray[np.integer[Any]]
 

@@ -40,14 +40,30 @@ from simsched.policy.physics import TIME_LIMITS
 from simsched.policy.signals import PLANNED_OUTAGES
 from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.production.slurm.backfill import NEVER, Cycle, Ints, greedy
-from simsched_policies.production.slurm.limits import ANY_PARTITION, Book, Conditions, LongestRun, amounts_of
+from simsched_policies.production.slurm.limits import (
+    ANY_PARTITION,
+    Book,
+    Changes,
+    Claim,
+    Conditions,
+    LongestRun,
+    Preemption,
+    Running,
+    amounts_of,
+)
 from simsched_policies.production.slurm.machines import Machines
 from simsched_policies.production.slurm.nodes import EASY, EMPTIEST, EVERYBODY, FIRST, FULLEST, NOBODY, STRICT, Manner
 from simsched_policies.production.slurm.options import Backfill, Limits, PreemptionRules, Priority, Reservation
-from simsched_policies.production.slurm.order import Order
-from simsched_policies.production.slurm.preemption import Changes, Claim, Preemption, Running
 from simsched_policies.production.slurm.usage import Usage
-from simsched_policies.production.slurm.waiting import Held, TypePool, Waiting, WaitingJob, first_of_each, first_units
+from simsched_policies.production.slurm.waiting import (
+    Held,
+    Order,
+    TypePool,
+    Waiting,
+    WaitingJob,
+    first_of_each,
+    first_units,
+)
 
 #: The tier of jobs that may preempt others: above all partitions.
 _PREEMPTS = 1 << 40

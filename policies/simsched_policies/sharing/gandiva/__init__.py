@@ -37,8 +37,7 @@ from simsched.policy import Action, Decision, JobView, Onto, Place, Policy, Quan
 from simsched.policy.physics import SHARED_GPUS, UNPACKED
 from simsched.policy.signals import GPU_BUSY, MEASURED_SPEEDS
 from simsched.toolkit import usable_gpus
-from simsched_policies.sharing.gandiva.homes import Fit, Homes
-from simsched_policies.sharing.gandiva.on_trial import Pairs
+from simsched_policies.sharing.gandiva.homes import Fit, Homes, Pairs
 
 
 @dataclass

@@ -8,14 +8,16 @@ Importing this package loads numpy only; numba and scipy are loaded at the first
 from .allocation_problem import (
     AllocationProblem,
     AnyIntArray,
+    SearchOptions,
+    SearchResult,
     counts_up_to,
     fitness,
     is_feasible,
     job_values,
+    match_population,
     power_mean,
     violations,
 )
-from .result import SearchOptions, SearchResult, match_population
 from .run import Method, search
 
 __all__ = [

@@ -31,8 +31,7 @@ from simsched.jit import jit, leaf
 
 from ._state import CAP, KEPT, LOW, FloatArray, IntArray, Problem, draw
 from ._tables import build, middle, stages
-from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_values
-from .result import SearchOptions, SearchResult
+from .allocation_problem import AllocationProblem, AnyIntArray, SearchOptions, SearchResult, fitness, job_values
 
 Genes = NDArray[np.int16]
 UNIT = 1 << 30

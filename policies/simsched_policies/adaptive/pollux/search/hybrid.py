@@ -18,11 +18,22 @@ import numpy as np
 from simsched.arithmetic import log
 
 from ._anneal import Plan, anneal
-from ._start import load, price_gpus, share_gpus
 from ._state import COUNT, KEPT, TOTAL, FloatArray, IntArray, Problem, State
-from ._tables import build, capacity_choices, empty_state, longest_row, middle, pack_rows, stages, unpack_rows, worth
-from .allocation_problem import AllocationProblem, AnyIntArray, fitness, job_values
-from .result import SearchOptions, SearchResult
+from ._tables import (
+    build,
+    capacity_choices,
+    empty_state,
+    load,
+    longest_row,
+    middle,
+    pack_rows,
+    price_gpus,
+    share_gpus,
+    stages,
+    unpack_rows,
+    worth,
+)
+from .allocation_problem import AllocationProblem, AnyIntArray, SearchOptions, SearchResult, fitness, job_values
 
 # Here jobs do not outnumber GPUs, since the others must wait anyway.
 MOVES, MOST_EXTRA, EXTRA = 30, 8000, 150  # moves per job, plus min(8000, 150 per job) in all

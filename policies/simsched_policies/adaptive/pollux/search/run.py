@@ -15,8 +15,16 @@ from typing import Literal
 
 import numpy as np
 
-from .allocation_problem import AllocationProblem, AnyIntArray, BoolArray, FloatArray, IntArray, fitness
-from .result import SearchOptions, SearchResult
+from .allocation_problem import (
+    AllocationProblem,
+    AnyIntArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    SearchOptions,
+    SearchResult,
+    fitness,
+)
 
 #: Up to this many waiting jobs are all searched, whatever the number of GPUs.
 MANY = 1000
@@ -119,7 +127,7 @@ def search(
         found = _for_all(problem, jobs, _find(part_of(problem, jobs), method, starts[:, jobs], rng, options))
     if not options.fill_idle:
         return found
-    from ._start import fill_idle
+    from ._tables import fill_idle
 
     filled = fill_idle(problem, found.allocation, rng)
     if filled is found.allocation:
