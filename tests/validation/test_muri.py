@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import simsched as sim
+from tests.campaigns import played
 from tests.validation import muri_cases as cases
 
 SMALL = Path(__file__).parents[1] / "data" / "muri-small.csv"
@@ -19,14 +20,14 @@ def assert_ends_agree(trace, out, labels):
         assert found[label] == cases.ends_by_oracle(trace, label), label
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", played(range(4), [0]))
 def test_every_job_of_a_random_trace_ends_when_the_oracle_says(tmp_path, seed):
     trace = tmp_path / "trace.csv"
     cases.write_trace(random.Random(seed), trace, jobs=40)
     assert_ends_agree(trace, tmp_path / "out", UNMATCHED)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", played(range(2), [1]))
 def test_with_one_best_matching_every_job_ends_when_the_oracle_says(tmp_path, seed):
     trace = tmp_path / "trace.csv"
     cases.write_trace(random.Random(seed), trace, jobs=40, alike=False)
