@@ -116,78 +116,48 @@ class MemoryNeed(NamedTuple):
         return self.model_mb + self.example_mb * local_bsz
 
 
-class Application(Protocol):
+class Application:
     """The physics of a job; shared by all jobs of the application, so it holds no state of a run.
 
     Progress counts iterations at the initial batch size (Pollux, section 2.2), or seconds for a fixed duration. It
-    runs through `epochs` epochs; the job is complete at the end of the last.
+    runs through `epochs` epochs; the job is complete at the end of the last. A kind of physics declares what it knows.
     """
 
-    @property
-    def name(self) -> str:
-        """Name the application."""
+    __slots__ = ()
 
-    @property
-    def limits(self) -> BatchLimits | None:
-        """Return the batch limits, None if the job has no batch size."""
-
-    @property
-    def batch_sizes(self) -> tuple[int, ...]:
-        """List the total batch sizes at which training is known to reach its target, ascending; () without batches."""
-
-    @property
-    def gpu_types(self) -> tuple[str, ...] | None:
-        """List the GPU types on which the speed is known, sorted; None if it does not depend on them."""
-
-    @property
-    def tuned(self) -> tuple[tuple[int, int], ...]:
-        """List (GPUs, total batch size) that users with tuned jobs ask for; () if it must be computed."""
-
-    @property
-    def max_gpus(self) -> int | None:
-        """Return the largest number of GPUs the application can use, None if only its batch limits bound it."""
-
-    @property
-    def fixed_batch_size(self) -> int | None:
-        """Return the only total batch size that the application runs at, None if it may be chosen."""
-
-    @property
-    def restart_delay_s(self) -> float | None:
-        """Return the seconds that a change of placement costs, None for the engine's default."""
-
-    @property
-    def start_delay_s(self) -> float | None:
-        """Return the seconds that the first start costs, None for the engine's default."""
-
-    @property
-    def checkpoint_s(self) -> float | None:
-        """Return the seconds to write its state, None if its size is not known."""
-
-    @property
-    def tensor_skew(self) -> float | None:
-        """Return the size of the largest tensor as a share of the model, None if unknown."""
-
-    @property
-    def memory(self) -> MemoryNeed | None:
-        """Return the GPU memory that a job takes, None if unknown."""
-
-    @property
-    def stages_s(self) -> tuple[float, ...]:
-        """Return the seconds of an iteration that each resource is busy; () if unknown.
-
-        The resources are storage and processors (loading and preprocessing), the GPU, and the network.
-        """
-
-    @property
-    def loss_curve(self) -> LossCurve | None:
-        """Return how the loss falls, None if unknown."""
-
-    @property
-    def epochs(self) -> int:
-        """Count the epochs until completion."""
+    name: str
+    #: None if the job has no batch size.
+    limits: BatchLimits | None = None
+    #: The total batch sizes at which training is known to reach its target, ascending; () without batches.
+    batch_sizes: tuple[int, ...] = ()
+    #: (GPUs, total batch size) that users with tuned jobs ask for; () if it must be computed.
+    tuned: tuple[tuple[int, int], ...] = ()
+    #: The GPU types on which the speed is known, sorted; None if it does not depend on them.
+    gpu_types: tuple[str, ...] | None = None
+    #: The largest number of GPUs the application can use, None if only its batch limits bound it.
+    max_gpus: int | None = None
+    #: The only total batch size that the application runs at, None if it may be chosen.
+    fixed_batch_size: int | None = None
+    #: The seconds that a change of placement costs, and those of the first start; None for the engine's default.
+    restart_delay_s: float | None = None
+    start_delay_s: float | None = None
+    #: The seconds to write its state, None if its size is not known.
+    checkpoint_s: float | None = None
+    #: The size of the largest tensor as a share of the model, None if unknown.
+    tensor_skew: float | None = None
+    #: The GPU memory that a job takes, None if unknown.
+    memory: MemoryNeed | None = None
+    #: The seconds of an iteration that storage and processors (loading and preprocessing), the GPU, and the network are
+    #: busy; () if unknown.
+    stages_s: tuple[float, ...] = ()
+    #: How the loss falls, None if unknown.
+    loss_curve: LossCurve | None = None
+    #: The epochs until completion.
+    epochs: int = 1
 
     def epoch_end(self, epoch: int) -> float:
         """Return the progress at the end of a 0-based epoch."""
+        raise NotImplementedError(self.name)
 
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Return the performance on a site with a batch during an epoch.
@@ -195,12 +165,15 @@ class Application(Protocol):
         Raises `ValueError` naming the application if the batch, the placement or the GPU type lies outside what it
         knows.
         """
+        raise NotImplementedError(self.name)
 
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Return the true step time on a site, in seconds."""
+        raise NotImplementedError(self.name)
 
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Return the iterations done by the end of a 0-based epoch at a constant `batch_size`."""
+        raise NotImplementedError(self.name)
 
 
 class ApplicationSource(Protocol):
@@ -208,27 +181,6 @@ class ApplicationSource(Protocol):
 
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Return the application of a job; each job of fixed duration gets its own."""
-
-
-class Undeclared:
-    """Base class with the defaults of applications that declare only how they run."""
-
-    __slots__ = ()
-
-    limits: BatchLimits | None = None
-    batch_sizes: tuple[int, ...] = ()
-    tuned: tuple[tuple[int, int], ...] = ()
-    gpu_types: tuple[str, ...] | None = None
-    max_gpus: int | None = None
-    fixed_batch_size: int | None = None
-    restart_delay_s: float | None = None
-    start_delay_s: float | None = None
-    checkpoint_s: float | None = None
-    tensor_skew: float | None = None
-    memory: MemoryNeed | None = None
-    stages_s: tuple[float, ...] = ()
-    loss_curve: LossCurve | None = None
-    epochs: int = 1
 
 
 @dataclass(frozen=True)
@@ -321,7 +273,7 @@ class LossCurve:
         return log(1.0 + np.asarray(self.epochs, dtype=np.float64)), log(self.losses)
 
 
-class ScaledApplication(Undeclared):
+class ScaledApplication(Application):
     """Another application with every step time multiplied by `factor`, for example a wider or narrower network."""
 
     def __init__(self, inner: Application, name: str, factor: float) -> None:
@@ -331,7 +283,7 @@ class ScaledApplication(Undeclared):
         self._inner = inner
         self._factor = factor
         self.name = name
-        for declared in Undeclared.__annotations__:
+        for declared in Application.__annotations__.keys() - {"name"}:
             setattr(self, declared, getattr(inner, declared))
         self.stages_s = tuple(seconds * factor for seconds in inner.stages_s)
         self.reports_loss = inner.loss_curve is not None

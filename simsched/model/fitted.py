@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simsched.arithmetic import exp, log
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, MemoryNeed, Running, StepTime
+from simsched.model.application import (
+    Application,
+    BatchChoice,
+    BatchLimits,
+    GradientStats,
+    LossCurve,
+    MemoryNeed,
+    Running,
+    StepTime,
+)
 from simsched.model.goodput import gradient_of
 from simsched.model.placement import Site
 from simsched.model.step_model import Floats, Placements, StepModel
@@ -57,11 +66,11 @@ class Training:
 
 
 @dataclass(eq=False, repr=False)
-class FittedApplication:
+class FittedApplication(Application):
     """An application known by fitted models; `step_models` holds one of step times per GPU type."""
 
     name: str
-    limits: BatchLimits
+    limits: BatchLimits = field()  # required, unlike that of `Application`
     training: Training
     step_models: Mapping[str, StepModel]
     _: KW_ONLY
@@ -72,8 +81,6 @@ class FittedApplication:
     memory: MemoryNeed | None = None
     stages_s: tuple[float, ...] = ()
     loss_curve: LossCurve | None = None
-    tensor_skew: float | None = field(default=None, init=False)
-    checkpoint_s: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Derive the remaining attributes of `Application`, and start without cached answers."""

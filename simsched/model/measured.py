@@ -16,7 +16,15 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.model.application import BatchChoice, BatchLimits, GradientStats, LossCurve, Running, StepTime, Undeclared
+from simsched.model.application import (
+    Application,
+    BatchChoice,
+    BatchLimits,
+    GradientStats,
+    LossCurve,
+    Running,
+    StepTime,
+)
 from simsched.model.placement import Shape, Site, canonical_rotation
 
 Floats = NDArray[np.float64]
@@ -84,7 +92,7 @@ class Bounds:
     restart_delay_s: float | None = None
 
 
-class MeasuredApplication(Undeclared):
+class MeasuredApplication(Application):
     """An application known by measurements on one GPU type.
 
     `placements` maps shapes (their smallest rotations) to step times; `scalability` holds further step times by numbers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
+from simsched.model.application import Application, BatchChoice, Running, StepTime
 from simsched.model.job import FIXED_DURATION, Speedup, StageProfile
 from simsched.model.placement import Site
 from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
@@ -19,7 +19,7 @@ from simsched.model.regimes import BatchRegimes, epoch_seconds, profile
 _RUNNING = Running(1.0, 1.0, 0.0, None, None)
 
 
-class FixedDuration(Undeclared):
+class FixedDuration(Application):
     """A job that takes `duration_s` seconds on the GPUs that it asks for; progress counts those seconds.
 
     On other numbers of GPUs it runs as `speedup` says. Without `speedup` its duration there is unknown, and `only_gpus`
@@ -68,7 +68,7 @@ class FixedDuration(Undeclared):
         return float(self.duration_s)
 
 
-class StagedJob(Undeclared):
+class StagedJob(Application):
     """A job of `total_steps` iterations, each as long as in its profile, on the GPUs asked for and at any place.
 
     Progress counts iterations. The batch size is part of the profile, so there is no choice.
@@ -128,7 +128,7 @@ class TabulatedModel:
         return tuple(sorted(gpu_type for gpu_type in self.rates if self.rate(gpu_type, setting) > 0))
 
 
-class TabulatedJob(Undeclared):
+class TabulatedJob(Application):
     """A job of a tabulated application: `total_steps` at its initial batch size, only on the GPUs asked for.
 
     Progress counts steps at the initial batch size. Batches are those of the table: the choice (b, 0) means the row of

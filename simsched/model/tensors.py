@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
+from simsched.model.application import Application, BatchChoice, Running, StepTime
 from simsched.model.job import Speedup
 from simsched.model.placement import Shape, Site
 
@@ -44,7 +44,7 @@ class TensorModel:
         return 1 + self.spread_penalty * (len(shape) - needed) / (gpus - needed)
 
 
-class TensorModelJob(Undeclared):
+class TensorModelJob(Application):
     """A job of a known model that takes `duration_s` seconds when it is consolidated; progress counts those seconds.
 
     A preemption costs checkpoint and resumption, charged when the job is placed again; the first start costs nothing.

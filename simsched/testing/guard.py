@@ -77,7 +77,7 @@ class GuardedApplications:
     def for_job(self, request: JobRequest, truth: JobTruth) -> Application:
         """Return the application of a job."""
         app = self._inner.for_job(request, truth)
-        return _Guarded(app, self._guard, self._secret, "an application's physics")
+        return _Guarded(app, self._guard, self._secret, "an application's physics")  # type: ignore[return-value]
 
 
 class _Expiring:

@@ -6,7 +6,7 @@ import pytest
 
 from simsched.engine.options import EngineOptions
 from simsched.model import Cluster, JobSpec
-from simsched.model.application import Running, Undeclared
+from simsched.model.application import Application, Running
 from simsched.model.plans import Plan
 from simsched.policy import registry
 from simsched.testing.builders import run
@@ -38,7 +38,7 @@ class Table:
         return None if plan.gpus <= gpus else "too many"
 
 
-class Tabled(Undeclared):
+class Tabled(Application):
     """A job with a table; one unit of progress a second at rate 1."""
 
     restart_delay_s = 10.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from simsched.model.application import BatchChoice, Running, StepTime, Undeclared
+from simsched.model.application import Application, BatchChoice, Running, StepTime
 from simsched.model.placement import Site
 from simsched.model.plans.step_parts import StepParts
 from simsched.model.plans.tabled import LargeModel
 
 
-class PlannedJob(Undeclared):
+class PlannedJob(Application):
     """A job of `total_steps` steps at a global batch; progress counts steps, throughput sequences."""
 
     def __init__(self, plans: LargeModel, total_steps: float, global_batch: int = 0) -> None:
