@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from simsched.engine.clock import Clock
@@ -15,12 +15,12 @@ from simsched.engine.records import CANCELLED, Moves
 from simsched.engine.state import ClusterState, JobState
 from simsched.engine.validate import (
     Changes,
+    change_faults,
     changes_of,
-    check_changes,
-    check_names,
-    check_nodes_to_leave,
     host_of,
+    leaving_faults,
     plain_changes,
+    wish_faults,
 )
 from simsched.policy import Decision, Decline, Place
 
@@ -42,15 +42,19 @@ class Enactment:
         changes = plain_changes(decision, self._active, self._cluster)
         if changes is not None and decision.wake_at_s is None and not decision.watch:
             return changes
-        name, now = self._terms.name, self._clock.now_s
-        check_names(decision, self._active, len(self._cluster.up), name, now)
+        self._refuse(wish_faults(decision, self._active, self._cluster.size, self._clock.now_s))
         if changes is not None:
             return changes
-        changes = changes_of(decision, self._active, name, now)
-        check_changes(changes, self._active, self._cluster, name, now, rigid=self._terms.rigid)
+        changes = changes_of(decision, self._active)
+        self._refuse(change_faults(changes, self._active, self._cluster, rigid=self._terms.rigid))
         if decision.nodes is not None:
-            check_nodes_to_leave(decision.nodes, changes.gpus, self._active, name, now)
+            self._refuse(leaving_faults(decision.nodes, changes.gpus, self._active))
         return changes
+
+    def _refuse(self, faults: Iterable[str]) -> None:
+        reasons = list(faults)
+        if reasons:
+            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, reasons)
 
     def carry_out(self, changes: Changes, decision: Decision) -> Moves:
         """Carry out a checked decision; raises `InfeasibleDecisionError` if jobs do not fit on the GPUs they share."""

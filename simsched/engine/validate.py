@@ -9,7 +9,6 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any
 
-from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.holders import Holders
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model import Allocation, NodeShape
@@ -60,32 +59,13 @@ def host_of(action: Action) -> str | None:
 NO_CHANGES = Changes({}, MappingProxyType({}))
 
 
-def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: float) -> Changes:
-    """Reduce a decision to its changes, in workload order if it names all jobs; raises `InfeasibleDecisionError`."""
-    jobs = decision.jobs
-    nothing: Allocation = ()
-    changes: dict[str, Any]
-    if decision.rest == "stops":
-        changes = {
-            job_id: jobs.get(job_id, nothing)
-            for job_id, job in active.items()
-            if job.allocation != jobs.get(job_id, nothing)
-        }
-    elif decision.rest == "stays":
-        changes = {job_id: new for job_id, new in jobs.items() if active[job_id].allocation != new}
-    else:
-        reason = f"the rest of the jobs 'stops' or 'stays', and is to {decision.rest!r:.40}"
-        raise InfeasibleDecisionError(policy, now_s, [reason])
-    others = {job_id: new for job_id, new in changes.items() if type(new) is not tuple}
-    if not others:
-        return Changes(changes, NO_CHANGES.actions)
-    wrong = [
-        f"job '{job_id}' is to get {new!r:.40}, which is neither GPUs, as in ((node, gpus),), nor an action"
-        for job_id, new in others.items()
-        if not isinstance(new, Action | Sequence)
-    ]
-    if wrong:
-        raise InfeasibleDecisionError(policy, now_s, wrong)
+def changes_of(decision: Decision, active: Mapping[str, JobState]) -> Changes:
+    """Reduce a well-formed decision to its changes, in workload order if it names all jobs."""
+    jobs, nothing = decision.jobs, NOTHING
+    named = active if decision.rest == "stops" else jobs
+    changes: dict[str, Any] = {
+        job_id: jobs.get(job_id, nothing) for job_id in named if active[job_id].allocation != jobs.get(job_id, nothing)
+    }
     actions = {job_id: new for job_id, new in jobs.items() if isinstance(new, Action)}
     for job_id, action in actions.items():
         held = active[job_id].allocation
@@ -94,7 +74,7 @@ def changes_of(decision: Decision, active: Mapping[str, JobState], policy: str, 
             del changes[job_id]
         elif host_of(action) is not None:
             changes[job_id] = changes.pop(job_id)
-    return Changes(changes, actions)
+    return Changes(changes, actions or NO_CHANGES.actions)
 
 
 def _restarts(place: Place, job: JobState) -> bool:
@@ -136,45 +116,33 @@ def plain_changes(decision: Decision, active: Mapping[str, JobState], cluster: C
     return Changes(dict(decision.jobs), NO_CHANGES.actions)  # type: ignore[arg-type]  # all of them are tuples
 
 
-def check_names(decision: Decision, active: Mapping[str, JobState], nodes: int, policy: str, now_s: float) -> None:
-    """Reject decisions about inactive jobs or unknown nodes; raises `InfeasibleDecisionError`."""
+def wish_faults(decision: Decision, active: Mapping[str, JobState], nodes: int, now_s: float) -> Iterator[str]:
+    """Yield the faults of a decision's form: inactive jobs, unknown nodes, times and thresholds that have been."""
     jobs, watch, wanted, wake_at_s = decision.jobs, decision.watch, decision.nodes, decision.wake_at_s
     if not (jobs.keys() <= active.keys() and watch.keys() <= active.keys()):
-        unknown = {str(job_id) for job_id in (*jobs, *watch) if job_id not in active}
-        raise InfeasibleDecisionError(policy, now_s, [f"job '{job_id}' is not active" for job_id in sorted(unknown)])
+        yield from (f"job '{one}' is not active" for one in sorted(map(str, {*jobs, *watch} - active.keys())))
     if wanted is not None and not all(_whole(node) and 0 <= node < nodes for node in wanted):
-        raise InfeasibleDecisionError(policy, now_s, [f"there are no other nodes to provision than 0 to {nodes - 1}"])
+        yield f"there are no other nodes to provision than 0 to {nodes - 1}"
     if wake_at_s is not None and not now_s < wake_at_s < inf:
-        raise InfeasibleDecisionError(policy, now_s, [f"wake_at_s={wake_at_s} is no time in the future"])
-    if watch:
-        _check_watched(decision, active, policy, now_s)
+        yield f"wake_at_s={wake_at_s} is no time in the future"
+    for job_id, threshold in watch.items():
+        attained = active[job_id].attained_gpu_s if job_id in active else -inf
+        if not threshold > attained:
+            yield f"job '{job_id}' is watched for {threshold} GPU-s, but has attained {attained} already"
+    if decision.rest not in ("stops", "stays"):
+        yield f"the rest of the jobs 'stops' or 'stays', and is to {decision.rest!r:.40}"
+    for job_id, new in jobs.items():
+        if type(new) is not tuple and not isinstance(new, Action | Sequence):
+            yield f"job '{job_id}' is to get {new!r:.40}, which is neither GPUs, as in ((node, gpus),), nor an action"
 
 
-def _check_watched(decision: Decision, active: Mapping[str, JobState], policy: str, now_s: float) -> None:
-    reached = [
-        f"job '{job_id}' is watched for {threshold} GPU-s, but has attained {active[job_id].attained_gpu_s} already"
-        for job_id, threshold in decision.watch.items()
-        if not threshold > active[job_id].attained_gpu_s
-    ]
-    if reached:
-        raise InfeasibleDecisionError(policy, now_s, reached)
+def change_faults(
+    changes: Changes, active: Mapping[str, JobState], cluster: ClusterState, *, rigid: bool = False
+) -> list[str]:
+    """List malformed allocations, those that nodes cannot hold, and GPUs that a job cannot use.
 
-
-def check_changes(
-    changes: Changes,
-    active: Mapping[str, JobState],
-    cluster: ClusterState,
-    policy: str,
-    now_s: float,
-    *,
-    rigid: bool = False,
-) -> None:
-    """Reject malformed allocations, those that nodes cannot hold, and GPUs that a job cannot use.
-
-    `rigid` policies grant every job all GPUs it asked for or none. Raises `InfeasibleDecisionError` with every reason.
+    `rigid` policies grant every job all GPUs it asked for or none.
     """
-    if not changes.gpus and not changes.actions:
-        return
     reasons: list[str] = []
     balance: dict[int, int] = {}
     for job_id, new in changes.gpus.items():
@@ -212,8 +180,7 @@ def check_changes(
     shaped = cluster.beside is not None or any(shape is not None and shape.exclusive for shape in shapes)
     if shaped and not reasons:
         reasons += _short_beside(changes, active, cluster, balance)
-    if reasons:
-        raise InfeasibleDecisionError(policy, now_s, reasons)
+    return reasons
 
 
 def _out_of_shape(
@@ -330,19 +297,14 @@ def _wrong_count(job: JobState, given: int, *, rigid: bool) -> list[str]:
     return []
 
 
-def check_nodes_to_leave(
-    nodes: Collection[int], gpus: Mapping[str, Allocation], active: Mapping[str, JobState], policy: str, now_s: float
-) -> None:
-    """Reject the release of nodes that hold jobs; `InfeasibleDecisionError` names every such node with its jobs."""
-    kept = set(nodes)
-    users: dict[int, list[str]] = {}
+def leaving_faults(nodes: Collection[int], gpus: Mapping[str, Allocation], active: Mapping[str, JobState]) -> list[str]:
+    """List the nodes outside `nodes` that are to go but hold jobs, each with its jobs."""
+    kept, users = set(nodes), dict[int, list[str]]()
     for job_id, job in active.items():
         for node, _ in gpus.get(job_id, job.allocation):
             if node not in kept:
                 users.setdefault(node, []).append(job_id)
-    if users:
-        reasons = [f"node {node} is to go but holds jobs {', '.join(users[node])}" for node in sorted(users)]
-        raise InfeasibleDecisionError(policy, now_s, reasons)
+    return [f"node {node} is to go but holds jobs {', '.join(users[node])}" for node in sorted(users)]
 
 
 def _whole(number: object) -> bool:

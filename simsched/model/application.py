@@ -7,6 +7,7 @@ tabulated (`simsched.model.tabulated`), plans of parallel training (`simsched.mo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -116,7 +117,7 @@ class MemoryNeed(NamedTuple):
         return self.model_mb + self.example_mb * local_bsz
 
 
-class Application:
+class Application(ABC):
     """The physics of a job; shared by all jobs of the application, so it holds no state of a run.
 
     Progress counts iterations at the initial batch size (Pollux, section 2.2), or seconds for a fixed duration. It
@@ -155,25 +156,25 @@ class Application:
     #: The epochs until completion.
     epochs: int = 1
 
+    @abstractmethod
     def epoch_end(self, epoch: int) -> float:
         """Return the progress at the end of a 0-based epoch."""
-        raise NotImplementedError(self.name)
 
+    @abstractmethod
     def run(self, site: Site, batch: BatchChoice, epoch: int) -> Running:
         """Return the performance on a site with a batch during an epoch.
 
         Raises `ValueError` naming the application if the batch, the placement or the GPU type lies outside what it
         knows.
         """
-        raise NotImplementedError(self.name)
 
+    @abstractmethod
     def step_time(self, site: Site, local_bsz: int) -> StepTime:
         """Return the true step time on a site, in seconds."""
-        raise NotImplementedError(self.name)
 
+    @abstractmethod
     def iterations(self, batch_size: float, epoch: int) -> float:
         """Return the iterations done by the end of a 0-based epoch at a constant `batch_size`."""
-        raise NotImplementedError(self.name)
 
 
 class ApplicationSource(Protocol):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from simsched_policies.queues.by_key import Sjf
 
 from simsched.knowledge import Known
+from simsched.model.capacity import Capacity
+from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.model.placement import Allocation
 from simsched.policy import Decision, Policy, Traits, UndeclaredSignalError, View, registry, signals
 from simsched.policy.signals import GOODPUT, REMAINING_WORK, FileSignal, JobSignal, ViewSignal
 from simsched.testing import check_policy
 from simsched.toolkit.gang import run_in_order
+from simsched.toolkit.placers import PLACERS
 from tests.campaigns import WHOLE
 
 #: Policies that solve programs or fit curves at every round: for these one seed of random workloads is enough.
@@ -288,3 +293,25 @@ class NeedsWhatNobodyProvides(Good):
 def test_the_kit_refuses_unknown_signals_and_parameters(policy: type[Policy], said: str) -> None:
     failures = check_policy(policy, seeds=1)
     assert any(said in failure.reason for failure in failures if failure.check == "declaration")
+
+
+README = Path(__file__).resolve().parents[2] / "policies" / "README.md"
+
+
+def test_the_table_of_ties_names_every_policy() -> None:
+    section = README.read_text(encoding="utf-8").split("### Where ties go")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    families = tuple(name.removesuffix("*") for name in named if name.endswith("*"))
+    shipped = set(registry.names())
+    assert {name for name in shipped - named if not name.startswith(families)} == set()
+    assert {name for name in named - shipped if not name.endswith("*")} == set()
+
+
+@pytest.mark.parametrize("name", sorted(PLACERS))
+def test_a_placer_gives_a_tie_to_the_first_node(name: str) -> None:
+    nodes = Cluster.uniform(4, 4).nodes
+    free = Capacity(nodes, [True] * 4, [0, 4, 4, 4])
+    assert free.choose(PLACERS[name], 2) == ((1, 2),)
+    free = Capacity(nodes, [True] * 4, [4, 4, 4, 4])
+    assert free.choose(PLACERS[name], 8) == ((0, 4), (1, 4))

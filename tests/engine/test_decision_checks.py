@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.engine.clock import Clock
-from simsched.engine.errors import InfeasibleDecisionError
 from simsched.engine.state import ClusterState, JobState
-from simsched.engine.validate import changes_of, check_changes, check_names, plain_changes
+from simsched.engine.validate import change_faults, changes_of, plain_changes, wish_faults
 from simsched.model import Cluster, JobSpec, Node, NodeShape
 from simsched.model.application import facts_of
 from simsched.model.cluster import Level
@@ -49,14 +48,11 @@ def world(held, *, cluster=PLAIN, sharing=1, shapes=None, asked=None):
 def reasons(decision, active, state, *, rigid=False):
     """Return why a decision is refused, nothing where it is not; none that is counts as evidently possible."""
     evident = plain_changes(decision, active, state)
-    try:
-        changes = changes_of(decision, active, "mine", 7)
-        check_changes(changes, active, state, "mine", 7, rigid=rigid)
-    except InfeasibleDecisionError as error:
-        assert evident is None
-        return error.reasons
-    assert evident is None or (evident.gpus, evident.actions) == (changes.gpus, changes.actions)
-    return []
+    wrong = list(wish_faults(decision, active, 4, 7))
+    changes = None if wrong else changes_of(decision, active)
+    wrong = wrong or change_faults(changes, active, state, rigid=rigid)
+    assert evident is None or (evident.gpus, evident.actions, wrong) == (changes.gpus, changes.actions, [])
+    return wrong
 
 
 @pytest.mark.parametrize(
@@ -76,7 +72,7 @@ def reasons(decision, active, state, *, rigid=False):
 )
 def test_what_a_decision_changes(decision, changed):
     active, _ = world({"a": ((0, 2),), "b": (), "c": ((1, 2),)})
-    found = changes_of(decision, active, "mine", 7)
+    found = changes_of(decision, active)
     assert found.gpus == changed
     assert found.cancelled == [name for name, one in decision.jobs.items() if one is CANCEL]
     assert found.saves("a") is (decision.jobs.get("a") != Stop(saved=False))
@@ -85,10 +81,10 @@ def test_what_a_decision_changes(decision, changed):
 def test_takeovers_come_last_and_share():
     active, _ = world({"a": ((0, 2),), "b": (), "c": ()})
     places = {"b": Place(((0, 2),), more=(Onto("a"),)), "c": ((1, 2),)}
-    found = changes_of(Decision.change(places), active, "mine", 7)
+    found = changes_of(Decision.change(places), active)
     assert list(found.gpus) == ["c", "b"]
     beside = {"b": Place(((0, 2),), more=(Onto("a"),)), "c": Place(((1, 2),), beside=("a",)), "a": Place(((0, 2),))}
-    found = changes_of(Decision.change(beside), active, "mine", 7)
+    found = changes_of(Decision.change(beside), active)
     assert list(found.shared) == ["b", "c"]
 
 
@@ -286,9 +282,4 @@ def test_wishes_that_cannot_be_met(more, said):
     active, _ = world({"a": ((0, 2),)})
     active["a"].clock.now = 7
     decision = Decision.change({}, **more)
-    if said is None:
-        check_names(decision, active, 4, "mine", 7)
-    else:
-        with pytest.raises(InfeasibleDecisionError) as caught:
-            check_names(decision, active, 4, "mine", 7)
-        assert caught.value.reasons == [said]
+    assert list(wish_faults(decision, active, 4, 7)) == ([] if said is None else [said])

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.errors import InfeasibleDecisionError, StuckError
+from simsched.engine.errors import StuckError
 from simsched.engine.ledger import _speed
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import features_of, interval_record, job_record, total_batch
 from simsched.engine.sharing import _examples, memory_mb
 from simsched.engine.stalls import StallDetector, _named
 from simsched.engine.state import ClusterState, JobState, Recovery, gpu_type_of, nodes_shared_by_distributed
-from simsched.engine.validate import check_nodes_to_leave, plain_changes
+from simsched.engine.validate import leaving_faults, plain_changes
 from simsched.model import FIXED_DURATION, BatchChoice, Cluster, JobSpec, Node, NodeGroup
 from simsched.model.application import NO_BATCH, Running, facts_of
 from simsched.model.cluster import Level, Uplink
@@ -262,12 +262,10 @@ def test_decisions_that_evidently_can_be_carried_out_skip_the_checks(decision, p
 
 def test_a_node_that_holds_jobs_is_named_with_them():
     active = {name: state_of(at=at) for name, at in {"a": ((0, 1),), "b": ((0, 1), (1, 1)), "c": ()}.items()}
-    check_nodes_to_leave([0, 1], {}, active, "mine", 7)
-    check_nodes_to_leave([1], {"a": (), "b": ((1, 2),)}, active, "mine", 7)
-    with pytest.raises(InfeasibleDecisionError) as caught:
-        check_nodes_to_leave([], {"a": ()}, active, "mine", 7)
-    assert "node 0 is to go but holds jobs b" in str(caught.value)
-    assert "node 1 is to go but holds jobs b" in str(caught.value)
+    assert leaving_faults([0, 1], {}, active) == leaving_faults([1], {"a": (), "b": ((1, 2),)}, active) == []
+    assert leaving_faults([], {"a": ()}, active) == [
+        "node 0 is to go but holds jobs b", "node 1 is to go but holds jobs b",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from simsched.agent.fixed_agent import fixed_agent
+from simsched.api.checking import check
+from simsched.errors import InputError
+from simsched.experiment.cuts import cuts_of
 from simsched.model import NodeShape
-from simsched.model.application import BatchChoice, MemoryNeed
+from simsched.model.application import BatchChoice, MemoryNeed, facts_of
+from simsched.model.cluster import Cluster
 from simsched.model.colocation.stages import gap_turns, group_s, pipeline_s
-from simsched.model.job import Speedup
+from simsched.model.job import JobRequest, JobSpec, Speedup
 from simsched.model.placement import Amount, Site
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.model.tensors import TensorModel, TensorModelJob
+from simsched.model.topology import site_of
 from simsched.policy import JobView
+from simsched.testing.builders import toy_application
 
 #: Two seconds a step at 8 examples on one V100, a quarter at 16 on two; an A100 knows the first setting alone.
 TABLE = TabulatedModel("m", {
@@ -171,3 +178,39 @@ def test_a_job_needs_memory_for_its_part_of_the_batch_at_least_one_example(gpus,
     needed = JobView.memory_mb.fget
     assert needed(SimpleNamespace(facts=facts, request=request, num_gpus=gpus)) == need_mb
     assert needed(SimpleNamespace(facts=SimpleNamespace(memory=None), request=request, num_gpus=gpus)) == 0
+
+
+HEADER = "name,time,application,num_replicas,batch_size\n"
+
+
+def refusal(tmp_path, policy, jobs, **cluster):
+    (tmp_path / "jobs.csv").write_text(HEADER + jobs)
+    document = {
+        "name": "found", "cluster": {"nodes": 1, "gpus_per_node": 4, **cluster}, "policies": [policy],
+        "workload": {"path": str(tmp_path / "jobs.csv"), "recipe": "as-is"},
+    }  # fmt: skip
+    with pytest.raises(InputError) as refused:
+        check(document)
+    return str(refused.value)
+
+
+def test_a_prior_needs_the_policys_own_agents(tmp_path):
+    policy = {"name": "pollux", "params": {"prior": "offline"}, "agent": {"name": "goodput", "params": {}}}
+    assert "only with its own agents" in refusal(tmp_path, policy, "a,0,ncf,1,32768\n")
+
+
+def test_rubick_refuses_wide_jobs_without_plans(tmp_path):
+    assert "it asks for 8 GPUs of at most 4" in refusal(tmp_path, {"name": "rubick"}, "a,0,imagenet,8,1600\n")
+
+
+def test_more_parts_than_jobs_are_as_many_as_jobs():
+    jobs = [JobSpec(str(i), 10 * i, 1, duration_s=100) for i in range(3)]
+    assert len(cuts_of(jobs, 8, None).shards) == 3
+
+
+def test_a_job_without_a_batch_size_gets_one_that_its_gpus_hold():
+    facts = facts_of(toy_application(), None)
+    gpus = facts.limits.init_batch_size // facts.limits.min_local_bsz * 2
+    agent = fixed_agent(JobRequest("a", 0, gpus, "toy"), facts)
+    site = site_of(Cluster.uniform(1, gpus), ((0, gpus),))
+    assert agent.choose(site, 0).local_bsz == facts.limits.min_local_bsz

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from simsched.model.capacity import Capacity
-from simsched.model.cluster import Cluster, Level, NodeGroup
+from simsched.model.cluster import Cluster, Level, Node, NodeGroup
+from simsched.model.placement import Pod
 from simsched.model.topology import levels_crossed, with_levels
+from simsched.toolkit.packing.names import RULES
+from simsched.toolkit.packing.packer import Packer
 from simsched.toolkit.placers import CONSOLIDATED, FEWEST_DOMAINS, MOST_FREE, ONE_DOMAIN
+from tests.validation.oracles.packing import placements
 
 RACKS = Level("rack", ((0, 1), (2, 3), (4, 5), (6, 7)))
 BLOCKS = Level("block", ((0, 1, 2, 3), (4, 5, 6, 7)))
@@ -82,3 +88,43 @@ def test_domains_are_counted_by_type_and_without_nodes_that_are_down() -> None:
     free = Capacity(cluster.nodes, up, [4, 0, 2, 3, 4, 4, 4, 4])
     assert free.choose(FEWEST_DOMAINS, 5) == ((3, 3), (2, 2))
     assert free.choose(ONE_DOMAIN, 8) == ((4, 4), (5, 4))  # none of the t4, whose whole rack is not free
+
+
+NODES = st.builds(
+    lambda cpu, memory, gpus, model: Node(0, gpus, model, name="n", cpu_milli=cpu, memory_mib=memory),
+    st.sampled_from([4000, 8000, 32_000, 200_000]),
+    st.sampled_from([8, 64]),
+    st.sampled_from([0, 1, 2, 4, 8, 12]),
+    st.sampled_from(["A", "B"]),
+)
+SIZES = st.one_of(
+    st.just((0, 0)),
+    st.tuples(st.just(1), st.sampled_from([50, 100, 330, 500, 900])),
+    st.tuples(st.sampled_from([1, 2, 4]), st.just(1000)),
+    st.just((2, 400)),
+)
+PODS = st.builds(
+    lambda cpu, memory, size, spec: Pod("", cpu, memory, *size, spec),
+    st.sampled_from([0, 500, 1000, 4000, 9000]),
+    st.sampled_from([0, 1, 4]),
+    SIZES,
+    st.sampled_from(["", "", "A", "A|B", "B"]),
+)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    nodes=st.lists(NODES, min_size=1, max_size=5).filter(lambda nodes: any(node.gpus for node in nodes)),
+    kinds=st.lists(PODS, min_size=1, max_size=8),
+    seed=st.integers(0, 1000),
+)
+def test_every_pod_goes_where_the_rules_say(rule: str, nodes: list[Node], kinds: list[Pod], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pods = [kinds[i] for i in rng.integers(len(kinds), size=40)]
+    draws = rng.random((40, 2))
+    packer = Packer(nodes, pods, rule)
+    found = packer.place(range(40), draws).tolist()
+    expected, free = placements(nodes, pods, rule, draws.tolist())
+    assert found == expected
+    assert packer.gpu_milli == free
