@@ -185,7 +185,7 @@ def test_bars_show_mean_interval_and_published_value_in_hours():
     assert axes.get_title(loc="left") == "mean JCT (h)"
     assert axes.get_xlabel() == "lower is better"
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["p", "q"]
-    assert [text.get_text() for text in axes.texts] == ["2.00 [1.00 to 3.00]", "2.00"]
+    assert [text.get_text() for text in axes.texts] == ["2.00", "2.00"]
     assert titles(figure)[0] == "Compared"
     assert "Mean over 1 to 3 seeds; whiskers: 95 % interval" in titles(figure)[1]
     assert "if that is wider than the mean, from the least to the most" in titles(figure)[1]

@@ -114,9 +114,8 @@ def _bar(axes: Axes, row: Any, place: int, shown: Shown, look: Look) -> float:
         axes.plot(published, place, marker="D", markersize=6, color="white", markeredgecolor="black", zorder=4)
         reach = max(reach, published)
     text = number(mean)
-    if pd.notna(high):
-        half = f" ±{number(max(high - mean, mean - low))}"
-        text += f" [{number(low)} to {number(high)}]" if row.is_range else half
+    if pd.notna(high) and not row.is_range:  # a range has no room beside the bars of a narrow figure
+        text += f" ±{number(max(high - mean, mean - low))}"
     where: Any = ("axes fraction", "data")
     axes.annotate(text, (1, place), xycoords=where, xytext=(5, 0), textcoords="offset points", va="center", size=8)
     return reach
