@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
 import shutil
 import sys
 import textwrap
@@ -15,6 +19,8 @@ import click
 from simsched.cli.compare import comparison_json, layout_options, metrics_option, print_comparison
 from simsched.cli.output import json_option, print_json, table
 from simsched.errors import input_error
+from simsched.files import write_text
+from simsched.outlets import json_text
 
 if TYPE_CHECKING:
     from simsched.experiment import PolicyCard
@@ -183,12 +189,49 @@ def list_(kind: str, as_json: bool) -> None:
 
 
 def _policies() -> _Rows:
-    from simsched.experiment import policy_card
-    from simsched.policy import registry
+    from simsched.policy import POLICIES, registry
 
-    cards = map(policy_card, registry.names())
-    rows = [(card.name, card.group, _title(card)) for card in cards]
+    key, place = _key_of_code(POLICIES.group, registry.names()), _kept_list()
+    rows = None if place is None else _kept(place, key)
+    if rows is None:
+        from simsched.experiment import policy_card
+
+        rows = [(card.name, card.group, _title(card)) for card in map(policy_card, registry.names())]
+        if place is not None:
+            with contextlib.suppress(OSError):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                write_text(place, json_text({"key": key, "rows": rows}))
     return ("policy", "class", "what it does (more: simsched show policy NAME)"), rows
+
+
+def _kept_list() -> Path | None:
+    """Return where the list of policies is kept, as it takes a second to load them all; None without a home."""
+    with contextlib.suppress(RuntimeError):
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simsched" / "policies.json"
+    return None
+
+
+def _kept(place: Path, key: str) -> list[tuple[str, ...]] | None:
+    """Read the list of policies if it is that of this code."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        held = json.loads(place.read_text(encoding="utf-8"))
+        rows = [tuple(map(str, row)) for row in held["rows"]]
+        if held["key"] == key and all(len(row) == 3 for row in rows):
+            return rows
+    return None
+
+
+def _key_of_code(group: str, names: Sequence[str]) -> str:
+    """Return a hash of names, times and sizes of all files of the packages that register plugins of a group."""
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    points = sorted(point.value for point in entry_points(group=group))
+    specs = [find_spec(name) for name in sorted({"simsched", *(point.partition(".")[0] for point in points)})]
+    folders = [Path(folder) for spec in specs if spec for folder in spec.submodule_search_locations or ()]
+    files = [(str(file), file.stat()) for folder in folders for file in sorted(folder.rglob("*.py"))]
+    listed = [names, points, sys.version, [(name, found.st_mtime_ns, found.st_size) for name, found in files]]
+    return hashlib.sha256(repr(listed).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _title(card: PolicyCard) -> str:

@@ -36,8 +36,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def simsched(folder: Path):
+def simsched(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
     """Return a function that runs the command in this process, with a text as its standard input."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
     def run(*arguments: str, stdin: str | None = None) -> Result:
         return CliRunner().invoke(cli, list(arguments), input=stdin, prog_name="simsched")

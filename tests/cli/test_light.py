@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from simsched.api import progress
 from simsched.cli import entry
 from simsched.cli.main import cli
+from simsched.experiment import policy_params
 
 HEAVY = ("numpy", "pandas", "numba", "scipy", "matplotlib", "pyarrow", "pydantic", "yaml", "rich")
 COMMANDS = (["--help"], ["run", "--help"], ["trace", "generate", "--help"], ["--version"])
@@ -89,6 +90,32 @@ def test_a_list_cuts_nothing_and_has_a_line_for_each_entry(kind):
         assert line.endswith(list(one.values())[-1])
         assert "…" not in line
     assert kind != "experiments" or max(map(len, lines)) > 200
+
+
+def test_the_list_of_policies_is_kept_until_their_code_changes(tmp_path, monkeypatch):
+    def listed():
+        return CliRunner().invoke(cli, ["list", "policies"])
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names, cards = ("fifo", "las"), []
+    monkeypatch.setattr("simsched.policy.registry.names", lambda: names)
+    monkeypatch.setattr(
+        policy_params, "policy_card", lambda name, of=policy_params.policy_card: cards.append(name) or of(name)
+    )
+    first = listed()
+    assert (first.exit_code, cards) == (0, ["fifo", "las"])
+    assert listed().stdout == first.stdout
+    assert len(cards) == 2
+    kept = tmp_path / "simsched" / "policies.json"
+    for text in ("{}", "[", kept.read_text().replace('"key": "', '"key": "0')):
+        kept.write_text(text)
+        cards.clear()
+        assert (listed().stdout, len(cards)) == (first.stdout, 2)
+    names = ("fifo",)
+    assert len(listed().stdout.splitlines()) == 3
+    kept.unlink()
+    kept.mkdir()
+    assert len(listed().stdout.splitlines()) == 3
 
 
 def test_progress_says_how_long_the_rest_takes(monkeypatch, capsys):

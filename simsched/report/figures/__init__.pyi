@@ -1,4 +1,6 @@
-from .draw import FIGURES as FIGURES, draw_figure as draw_figure, draw_run as draw_run, figure_names as figure_names
+import collections.abc
+
+from .draw import draw_figure as draw_figure, draw_run as draw_run, figure_names as figure_names
 from .job_lives import job_timeline as job_timeline
 from .models import (
     efficiency_figure as efficiency_figure,
@@ -19,3 +21,5 @@ from .operators import (
 from .output import save as save
 from .pair_map import pairs_map as pairs_map
 from .style import Drawn as Drawn, Figure as Figure
+
+FIGURES: collections.abc.Mapping[str, str]
