@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -58,45 +57,54 @@ class Fifo(Policy):
 
 
 @dataclass
-class Sjf(Policy):
+class _ByKey(Policy):
+    """Runs the jobs with the smallest keys; with `updates` the keys of running jobs are read at each decision."""
+
+    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, forgets=True)
+    key: ClassVar[staticmethod[[JobView], Key]]
+    updates: ClassVar[bool] = True
+
+    placement: PlacerName = "most-free"
+    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Admit by key."""
+        key = type(self).key
+        self._scheduler.take_in(view, key, PLACERS[self.placement])
+        return Decision.change(
+            *self._scheduler.schedule((lambda job_id: key(view.jobs[job_id])) if self.updates else None)
+        )
+
+
+@dataclass
+class Sjf(_ByKey):
     """Shortest job first: starts the shortest waiting jobs that fit; a running job keeps its GPUs until it finishes.
 
     The duration is the true one, on the requested GPUs.
     """
 
     name: ClassVar[str] = "sjf"
-    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, forgets=True)
+    key = staticmethod(_time_left)
+    updates: ClassVar[bool] = False
 
-    placement: PlacerName = "most-free"
-    _scheduler: PriorityScheduler = field(
-        default_factory=lambda: PriorityScheduler(preempts=False), init=False, repr=False
-    )
-
-    def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Start the shortest jobs."""
-        return _admit(self._scheduler, view, _time_left, self.placement)
+    def __post_init__(self) -> None:
+        """Start without jobs."""
+        self._scheduler = PriorityScheduler(preempts=False)
 
 
 @dataclass
-class Srtf(Policy):
+class Srtf(_ByKey):
     """Shortest remaining time first: runs the jobs with the least remaining time, preempting others.
 
     Source: the baseline of Tiresias, section 5.1. The remaining time is the true one, on the requested GPUs.
     """
 
     name: ClassVar[str] = "srtf"
-    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, forgets=True)
-
-    placement: PlacerName = "most-free"
-    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
-
-    def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by remaining time."""
-        return _admit(self._scheduler, view, _time_left, self.placement, falls=True)
+    key = staticmethod(_time_left)
 
 
 @dataclass
-class Srsf(Policy):
+class Srsf(_ByKey):
     """Shortest remaining service first: runs the jobs with the least remaining GPU-time, preempting others.
 
     Source: the ideal of Tiresias's two-dimensional policies (section 3.1, Table 1): remaining time times requested
@@ -104,18 +112,11 @@ class Srsf(Policy):
     """
 
     name: ClassVar[str] = "srsf"
-    traits: ClassVar[Traits] = Traits(needs={REMAINING_WORK}, forgets=True)
-
-    placement: PlacerName = "most-free"
-    _scheduler: PriorityScheduler = field(default_factory=PriorityScheduler, init=False, repr=False)
-
-    def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by remaining GPU-time."""
-        return _admit(self._scheduler, view, _service_left, self.placement, falls=True)
+    key = staticmethod(_service_left)
 
 
 @dataclass
-class SmallestFirst(Policy):
+class SmallestFirst(_ByKey):
     """Smallest first: runs the jobs that ask for the fewest GPUs, preempting larger ones.
 
     Without `preempt` a running job keeps its GPUs. Source: Tiresias (NSDI'19), Table 1, where this one dimension alone
@@ -124,18 +125,14 @@ class SmallestFirst(Policy):
 
     name: ClassVar[str] = "smallest-first"
     traits: ClassVar[Traits] = Traits(forgets=True)
+    key = staticmethod(_gpus)
+    updates: ClassVar[bool] = False
 
     preempt: bool = True
-    placement: PlacerName = "most-free"
-    _scheduler: PriorityScheduler = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start without jobs."""
         self._scheduler = PriorityScheduler(preempts=self.preempt)
-
-    def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Admit by requested GPUs."""
-        return _admit(self._scheduler, view, _gpus, self.placement)
 
 
 @dataclass
@@ -167,11 +164,3 @@ class Las(Policy):
             scheduler.attain()
         start, stop = scheduler.schedule()
         return Decision.change(start, stop, wake_at_s=self._quantum.end_s(view.now_s) if scheduler.waits else None)
-
-
-def _admit(
-    scheduler: PriorityScheduler, view: View, key: Callable[[JobView], Key], placement: PlacerName, falls: bool = False
-) -> Decision:
-    """Run the jobs with the smallest keys; with `falls` the keys of running jobs are updated at each decision."""
-    scheduler.take_in(view, key, PLACERS[placement])
-    return Decision.change(*scheduler.schedule((lambda job_id: key(view.jobs[job_id])) if falls else None))

@@ -6,7 +6,7 @@ in the artifact of the latter. Each job is served by its own clock: a pool of no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
 from typing import ClassVar, NamedTuple
@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from simsched.model import Allocation
-from simsched.model.outages import Offer, region_of, transfer_cost
+from simsched.model.outages import Offer, transfer_cost
 from simsched.model.placement import NOTHING
 from simsched.policy import REMAINING_WORK, Becomes, Decision, JobView, Place, Policy, Traits, Triggers, View
 from simsched.policy.physics import DEADLINES
@@ -95,15 +95,13 @@ class Turn:
         return self.runs == kind or bool(self._found(kind))
 
     def _found(self, kind: Instance) -> Allocation:
+        """Return free GPUs of one node of such an instance, else of its first nodes."""
         for nodes in self._groups.get(kind, ()):
-            one = next((node for node in nodes if self._free[node] >= self._gpus), None)
-            if one is not None:
-                return ((one, self._gpus),)
-            picked, wanted = [], self._gpus
-            for node in nodes:
-                if wanted and self._free[node]:
-                    picked.append((node, min(wanted, self._free[node])))
-                    wanted -= picked[-1][1]
+            picked, wanted = list[tuple[int, int]](), self._gpus
+            for node in sorted(nodes, key=lambda node: self._free[node] < self._gpus):
+                if taken := min(wanted, self._free[node]):
+                    picked.append((node, taken))
+                    wanted -= taken
             if not wanted:
                 return tuple(picked)
         return NOTHING
@@ -126,12 +124,10 @@ class Turn:
         self.course.runs, self.course.launched_s = kind, self.now
         return True
 
-    def launch_first(self, zones: Iterable[int | None]) -> bool:
+    def launch_first(self, *zones: int | None) -> bool:
         """Launch on demand in the first zone that has room, after those named in any other."""
-        wanted = [zone for zone in zones if zone is not None]
-        return any(
-            self.launch(Instance(zone, spot=False)) for zone in dict.fromkeys([*wanted, *range(len(self.zones))])
-        )
+        order = dict.fromkeys([*(zone for zone in zones if zone is not None), *range(len(self.zones))])
+        return any(self.launch(Instance(zone, spot=False)) for zone in order)
 
 
 def uniform_progress(turn: Turn, runs: Instance | None, *, free: bool, strict: bool) -> tuple[bool | None, bool]:
@@ -194,10 +190,6 @@ class SpotPolicy(Policy):
     def cheapest(self, *, spot: bool) -> list[int]:
         """Return the zones by price, the cheapest first."""
         return sorted(range(len(self.zones)), key=lambda zone: self.price(zone, spot=spot))
-
-    def region(self, zone: int) -> str:
-        """Return the region of a zone."""
-        return region_of(self.zones[zone])
 
     def transfer_cost(self, origin: int, target: int) -> float:
         """Return the dollars for moving a checkpoint between zones."""

@@ -121,13 +121,13 @@ class SpotOptimum(SpotPolicy):
         mode, zones = plan[turn.tick] if turn.tick < len(plan) else None, len(self.zones)
         if mode is None:
             if turn.runs is None:
-                turn.launch_first([turn.course.home])
+                turn.launch_first(turn.course.home)
         elif mode <= zones:
             turn.stop()
         else:
             kind = Instance((mode - 1) % zones, mode > 2 * zones)
             if kind != turn.runs and not turn.launch(kind):
-                turn.launch_first([kind.zone])
+                turn.launch_first(kind.zone)
 
     def _plan(self, turn: Turn) -> Sequence[int]:
         assert self._market is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from simsched.errors import input_error, nearest
+from simsched.model.outages import region_of
 from simsched_policies.spot.instances import Instance, SpotPolicy, Turn, uniform_progress
 
 _HOUR_S = 3600
@@ -29,7 +30,7 @@ class OnDemandOnly(SpotPolicy):
     def serve(self, turn: Turn) -> None:
         """Launch once."""
         if turn.runs is None:
-            turn.launch_first(self.cheapest(spot=False))
+            turn.launch_first(*self.cheapest(spot=False))
 
 
 @dataclass
@@ -66,11 +67,9 @@ class SafeSpotPolicy(SpotPolicy):
         turn.course.saved = True
         runs = turn.runs
         if runs is not None and runs.spot:
-            turn.launch_first([runs.zone])
+            turn.launch_first(runs.zone)
         elif runs is None:
-            costs = [self._last_cost(turn, zone) for zone in range(len(self.zones))]
-            order: list[int] = sorted(range(len(costs)), key=costs.__getitem__)
-            turn.launch_first(order)
+            turn.launch_first(*sorted(range(len(self.zones)), key=lambda zone: self._last_cost(turn, zone)))
 
     def _last_cost(self, turn: Turn, zone: int) -> float:
         home, hours = turn.course.home, turn.left / _HOUR_S
@@ -103,12 +102,13 @@ class UniformProgressS(SafeSpotPolicy):
         """Try zones by price, those of the last region last."""
         memory = turn.course.memory
         if turn.runs is not None:
-            memory["region"] = self.region(turn.runs.zone)
+            memory["region"] = region_of(self.zones[turn.runs.zone])
         wants, back = uniform_progress(turn, turn.runs, free=True, strict=True)
         if self.settled(turn, wants):
             return
         if turn.runs is None:
-            order = sorted(self.cheapest(spot=True), key=lambda zone: self.region(zone) == memory.get("region"))
+            last = memory.get("region")
+            order = sorted(self.cheapest(spot=True), key=lambda zone: region_of(self.zones[zone]) == last)
             if not any(turn.launch(Instance(zone, spot=True)) for zone in order):
                 self.fall_back(turn, back=back)
 
@@ -125,12 +125,12 @@ class UniformProgressS(SafeSpotPolicy):
 
     def go_on_demand(self, turn: Turn) -> None:
         """Launch on demand at home, else in the first zone."""
-        turn.launch_first([turn.course.home])
+        turn.launch_first(turn.course.home)
 
     def fall_back(self, turn: Turn, *, back: bool) -> None:
         """Go on demand if the rule wants that without spot nodes."""
         if not back and uniform_progress(turn, None, free=False, strict=True)[0] is False:
-            turn.launch_first([turn.course.home])
+            turn.launch_first(turn.course.home)
 
 
 @dataclass
@@ -187,16 +187,15 @@ class UniformProgressA(UniformProgressS):
         return own >= best - _SLACK
 
     def due(self, known: Zones, tick: int) -> list[int]:
-        """Return the zones to probe: one, with the fewest samples."""
+        """Return the zones to probe: one, with the fewest samples; in the form AP all whose time has come."""
         others = [zone for zone in range(len(self.zones)) if zone != known.main and tick >= known.next_probe[zone]]
-        return sorted(others, key=lambda zone: len(known.samples[zone]))[:1]
+        return sorted(others, key=lambda zone: len(known.samples[zone]))[: 1 if self.kept else None]
 
     def _known(self, turn: Turn) -> Zones:
         if "zones" not in turn.course.memory:
-            count = range(len(self.zones))
-            prices = [self.price(zone, spot=True) for zone in count]
-            samples: list[deque[int]] = [deque(maxlen=self.kept) for _ in count]
-            later = [0 for _ in count]
+            prices = [self.price(zone, spot=True) for zone in range(len(self.zones))]
+            samples: list[deque[int]] = [deque(maxlen=self.kept) for _ in prices]
+            later = [0] * len(prices)
             turn.course.memory["zones"] = Zones(samples, prices, later, [*later] if self.kept else later)
         known = turn.course.memory["zones"]
         assert isinstance(known, Zones)
@@ -220,18 +219,20 @@ class UniformProgressA(UniformProgressS):
         """Launch in the first zone by score that has spot nodes; each try is a sample."""
         for zone in sorted(range(len(scores)), key=lambda zone: -scores[zone]):
             launched = turn.launch(Instance(zone, spot=True))
-            known.samples[zone].append(int(launched))
-            known.prices[zone] = self.price(zone, spot=True)
+            self._note(known, zone, free=launched)
             if launched:
                 known.main, known.next_main[zone] = zone, self._later(turn)
                 return True
         return False
 
+    def _note(self, known: Zones, zone: int, *, free: bool) -> None:
+        known.samples[zone].append(int(free))
+        known.prices[zone] = self.price(zone, spot=True)
+
     def _probe(self, turn: Turn, known: Zones) -> None:
         for zone in self.due(known, turn.tick):
             free = turn.free(Instance(zone, spot=True))
-            known.samples[zone].append(int(free))
-            known.prices[zone] = self.price(zone, spot=True)
+            self._note(known, zone, free=free)
             known.next_probe[zone] = self._later(turn)
             if free:
                 self.probes.append((turn.job_id, turn.tick, zone))
@@ -254,15 +255,11 @@ class UniformProgressAP(UniformProgressA):
         """Return whether a zone is nearly the best."""
         return own >= _GOOD_ENOUGH * best
 
-    def due(self, known: Zones, tick: int) -> list[int]:
-        """Return all zones whose time has come."""
-        return [zone for zone in range(len(self.zones)) if zone != known.main and tick >= known.next_probe[zone]]
-
     def go_on_demand(self, turn: Turn) -> None:
         """Launch on demand in the zone where the job runs, else in the first."""
-        turn.launch_first([None if turn.runs is None else turn.runs.zone])
+        turn.launch_first(None if turn.runs is None else turn.runs.zone)
 
     def fall_back(self, turn: Turn, *, back: bool) -> None:
         """Go on demand in the first zone if the rule wants that without spot nodes."""
         if uniform_progress(turn, None, free=False, strict=True)[0] is False:
-            turn.launch_first([0])
+            turn.launch_first(0)

@@ -44,45 +44,41 @@ from simsched.toolkit.rounds import PackedShares, SharesPolicy, Snapshot, Speeds
 
 
 @dataclass
-class IsolatedShares(SharesPolicy):
-    """Gives every job an n-th of each type's GPUs, at most all its time (Gavel, OSDI'20, the baseline "isolated")."""
+class _Unprogrammed(SharesPolicy):
+    """Computes shares by one rule, without rates."""
 
-    name: ClassVar[str] = "gavel-isolated"
     traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)
+    rule: ClassVar[staticmethod[[ShareProblem], Floats]]
 
     speeds: Speeds = "none"
 
     def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
         """Divide the cluster."""
-        return snapshot.by_job(isolated(snapshot.problem))
+        return snapshot.by_job(type(self).rule(snapshot.problem))
 
 
 @dataclass
-class ProportionalShares(SharesPolicy):
+class IsolatedShares(_Unprogrammed):
+    """Gives every job an n-th of each type's GPUs, at most all its time (Gavel, OSDI'20, the baseline "isolated")."""
+
+    name: ClassVar[str] = "gavel-isolated"
+    rule = staticmethod(isolated)
+
+
+@dataclass
+class ProportionalShares(_Unprogrammed):
     """Splits every job's time over the types in proportion to their GPUs (Gavel, OSDI'20, section 4.1)."""
 
     name: ClassVar[str] = "gavel-proportional"
-    traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)
-
-    speeds: Speeds = "none"
-
-    def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Split the time."""
-        return snapshot.by_job(proportional(snapshot.problem))
+    rule = staticmethod(proportional)
 
 
 @dataclass
-class GandivaFair(SharesPolicy):
+class GandivaFair(_Unprogrammed):
     """Gives every job the same time, whatever its size: Gandiva-Fair as Shockwave (NSDI'23) compares with it."""
 
     name: ClassVar[str] = "gavel-gandiva-fair"
-    traits: ClassVar[Traits] = replace(SharesPolicy.traits, type_aware=False)
-
-    speeds: Speeds = "none"
-
-    def shares(self, snapshot: Snapshot) -> Mapping[Unit, Sequence[float]]:
-        """Return equal shares of time."""
-        return snapshot.by_job(gandiva_fair(snapshot.problem))
+    rule = staticmethod(gandiva_fair)
 
 
 @dataclass
