@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.gate import trust_option
-from simsched.cli.operator_options import log_option, make_plan, operator_options
+from simsched.cli.gate import tried, trust_option
+from simsched.cli.operator_options import log_option, make_plan, operator_options, similar_options
 from simsched.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -24,27 +24,30 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("dump", metavar="[DUMP]", required=False, type=click.Path(path_type=Path))
 @operator_options(log_option)
 @click.option("--queue", metavar="FILE", type=click.Path(path_type=Path), help="Output of `squeue --json` now.")
-@click.option(
-    "--now", metavar="TIME", type=click.DateTime(), help="Time of this output, UTC. [default: as in the file]"
-)
 @click.option(
     "--backtest", "tests", is_flag=True, help="Forecast at past moments of the log, and compare with the actual starts."
 )
 @click.option("--moments", type=click.IntRange(min=1), default=8, show_default=True, help="Number of past moments.")
 @click.option("--draws", type=click.IntRange(min=2), default=20, show_default=True, help="Runs of each queue.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@similar_options
+@click.option("--allow", multiple=True, metavar="FIELD", help="Kubernetes: accept a field that is not modelled.")
 @trust_option
 @click.option("--no-plots", is_flag=True, help="Write no page.")
 @json_option
 def forecast(
+    dump: Path | None,
     queue: Path | None,
     now: datetime | None,
     tests: bool,
     moments: int,
     draws: int,
     seed: int,
+    durations: tuple[Path, ...],
+    duration: str,
+    allow: tuple[str, ...],
     trust_anyway: bool,
     no_plots: bool,
     as_json: bool,
@@ -57,8 +60,20 @@ def forecast(
     at random moments of the log, and at that of --queue if the log continues after it, and reports how many starts fell
     within the intervals, and the error next to that of Slurm's estimates. First, the log is replayed unchanged; if the
     replay does not match it, the answer is the misfit.
+
+    DUMP is a Kubernetes cluster instead: what `kubectl get -o yaml` prints of nodes, queues, jobs and workloads. Run
+    times are then those of ended jobs of the same namespace, queue, image and size, from the objects, --log or
+    --durations.
     """
-    from simsched.cli.gate import marked, publish_verdict, refused, tried, verdict_json
+    if dump is not None:
+        if queue is not None or tests:
+            raise click.UsageError("--queue and --backtest are for Slurm's logs, not for the objects of a cluster.")
+        files = (*durations, *([options["log"]] if options["log"] else []))
+        _of_dump(dump, now, files, duration, seed, draws, allow, as_json=as_json)
+        return
+    if options["log"] is None:
+        raise click.UsageError("give --log FILE, or the objects of a Kubernetes cluster.")
+    from simsched.cli.gate import marked, publish_verdict, refused, verdict_json
     from simsched.errors import input_error
     from simsched.operators import calibrate
     from simsched.operators.live import backtest, forecast_starts, read_queue
@@ -96,6 +111,32 @@ def forecast(
         print_table(table)
     if path is not None:
         click.echo(f"{path}")
+
+
+def _of_dump(
+    path: Path,
+    now: datetime | None,
+    durations: Sequence[Path],
+    duration: str,
+    seed: int,
+    draws: int,
+    allow: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    from simsched.cli.admit import dump_of
+    from simsched.cli.output import print_table
+    from simsched.operators.admit import forecast_moment, moment_of
+    from simsched.operators.live import Start
+
+    dump, similar = dump_of(path, now, durations, duration, seed)
+    moment = moment_of(dump, allow=allow, future=True)
+    whens = forecast_moment(moment, similar, draws=draws, seed=seed, progress=tried)
+    if as_json:
+        print_json({"now_s": dump.now_s, "starts": [one._asdict() for one in whens]})
+        return
+    starts = [Start(one.workload, one.queue, one.user, one.gpus, *one[4:]) for one in whens]
+    print_table(_starts_table(starts, "When waiting workloads will start"))
 
 
 def _forecast(queue: Queue, starts: Sequence[Start]) -> _Answer:

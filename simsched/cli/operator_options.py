@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from simsched.operators import ReplayPlan
 
 log_argument = click.argument("log", metavar="LOG", type=click.Path(path_type=Path))
-log_option = click.option("--log", required=True, metavar="FILE", type=click.Path(path_type=Path), help="The log.")
+log_option = click.option("--log", metavar="FILE", type=click.Path(path_type=Path), help="The log.")
 _OPTIONS = (
     click.option(
         "--policy", metavar="NAME", help="Original policy. [default: slurm-backfill, or kueue for manifests]"
@@ -57,6 +57,25 @@ _MANIFEST_OPTIONS = (
         help="Manifests only: accept a field that is not modelled, as in Job.spec.managedBy. Repeatable.",
     ),
 )  # fmt: skip
+
+_SIMILAR = (
+    click.option("--now", metavar="TIME", type=click.DateTime(), help="The moment, UTC. [default: as in the file]"),
+    click.option(
+        "--durations", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
+        help="Kubernetes: a trace or log with the durations of similar jobs, or of these by name. Repeatable.",
+    ),
+    click.option(
+        "--duration", default="", metavar="DIST", help="Kubernetes: durations of jobs like no other: fixed:3600, ..."
+    ),
+    click.option("--seed", type=int, default=1, show_default=True),
+)  # fmt: skip
+
+
+def similar_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how long the workloads of a cluster run."""
+    for option in reversed(_SIMILAR):
+        command = option(command)
+    return command
 
 
 def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,3 +1,4 @@
+from . import admissions as admissions
 from .fields import Account as Account, Fields as Fields, chosen as chosen, refuse_idle as refuse_idle
 from .nodes import (
     HOSTNAME as HOSTNAME,

@@ -247,6 +247,14 @@ class Fields:
                 self._fail_item(name, key, f"must be text (put it in quotes), not {value!r:.40}")
         return {key: str(value) for key, value in found.items()}
 
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """Return a list of whole numbers."""
+        found = self._take(name, list, "a list") or []
+        for place, item in enumerate(found):
+            if not isinstance(item, int) or isinstance(item, bool):
+                self._fail_item(name, place, f"must be a whole number, not {item!r:.40}")
+        return tuple(item if isinstance(item, int) else 0 for item in found)
+
     def peek(self, name: str) -> Any:
         """Return a field as it is, "" if it is not given, without reading it."""
         return self._data.get(name) or ""

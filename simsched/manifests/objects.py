@@ -11,6 +11,7 @@ from typing import Any
 
 from simsched.documents import KeyPath, yaml_lines
 from simsched.errors import InputError, Problem, input_error
+from simsched.manifests.printed import Lines, printed_items
 from simsched.reading import first_lines, parse_json, read_text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -62,6 +63,8 @@ class Object:
     @property
     def first_line(self) -> int:
         """Return the line on which it starts, 0 if unknown."""
+        if isinstance(self.lines, Lines):
+            return self.lines.begins
         own = (line for known, line in self.lines.items() if known[:-1] == self.prefix)
         return min(own, default=self.lines.get((), 0))
 
@@ -121,7 +124,8 @@ def _begins(file: Path) -> bool:
     lines = first_lines(file, 2000)
     if file.name.endswith(".json"):
         return any('"apiVersion"' in line for line in lines) and any('"kind"' in line for line in lines)
-    return all(any(line.startswith(key) for line in lines) for key in ("apiVersion:", "kind:"))
+    says = {line.partition(":")[0] for line in lines}
+    return "apiVersion" in says and bool(says & {"kind", "items"})  # kubectl ends a list with its kind
 
 
 def _files(folder: Path) -> list[Path]:
@@ -161,11 +165,11 @@ def _objects_of(file: Path, counts: dict[tuple[str, str], int], *, copies: bool)
         whole = parse_json(read_text(file, _MOST_JSON_BYTES), file, "write it with kubectl get ... -o json")
         if not copies and isinstance(whole, dict) and whole.get("metadata") == _COPY:
             return  # of a run whose results are in the folder of its manifests
-        documents: Sequence[tuple[Any, Mapping[KeyPath, int]]] = [(whole, {})]
+        documents: Iterable[tuple[Any, Mapping[KeyPath, int]]] = [(whole, {})]
     else:
-        documents = [
-            (one.data, one.lines) for one in yaml_lines.parse_stream(read_text(file, MOST_YAML_BYTES), str(file))
-        ]
+        text = read_text(file, MOST_YAML_BYTES)
+        printed = printed_items(text, str(file))
+        documents = printed or [(one.data, one.lines) for one in yaml_lines.parse_stream(text, str(file))]
     for number, (data, lines) in enumerate(documents, 1):
         if data:
             yield from _unpacked(data, str(file), number, lines, (), counts)
@@ -257,17 +261,20 @@ def merged(objects: Sequence[Object], others: Sequence[Object]) -> list[Object]:
     return [new.pop(one.key, one) for one in objects] + list(new.values())
 
 
-def objects_text(objects: Sequence[Object]) -> str:
-    """Format objects as one JSON list, each with its origin."""
+def objects_text(objects: Sequence[Object], *, copy: bool = True) -> str:
+    """Format objects as one JSON list, each with its origin if it is a `copy` for a run."""
     items = []
     for one in objects:
         metadata = dict(one.data.get("metadata") or {})
-        notes = {**(metadata.get("annotations") or {}), SOURCE: f"{one.where}#{one.number}#{one.first_line}"}
+        source = {SOURCE: f"{one.where}#{one.number}#{one.first_line}"} if copy else {}
+        notes = {**(metadata.get("annotations") or {}), **source}
         named = {**metadata, "name": one.name, "annotations": notes}
         items.append({**one.data, "metadata": {**named, **({"namespace": one.namespace} if one.namespace else {})}})
     return (
         json.dumps(
-            {"apiVersion": "v1", "kind": "List", "metadata": _COPY, "items": items}, indent=1, ensure_ascii=False
+            {"apiVersion": "v1", "kind": "List", "metadata": _COPY if copy else {}, "items": items},
+            indent=1,
+            ensure_ascii=False,
         )
         + "\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from simsched.reading import MOST_DIGITS
 
@@ -24,14 +25,18 @@ IN_MILLI = frozenset({"cpu"})
 
 def quantity(value: object) -> Fraction:
     """Return a quantity as Kubernetes reads it; raises `ValueError` for anything else, and above 2**63 - 1."""
-    text = str(value).strip()
+    return _quantity(str(value).strip(), f"{value!r:.40}")
+
+
+@lru_cache(maxsize=4096)
+def _quantity(text: str, shown: str) -> Fraction:
     match = _FORM.fullmatch(text) if len(text) <= MOST_DIGITS else None
     if match is None:
-        raise ValueError(f"{value!r:.40} is no quantity")
+        raise ValueError(f"{shown} is no quantity")
     sign, number, exponent, suffix = match.groups()
     size = Fraction(number) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""])
     if size > _MOST:
-        raise ValueError(f"'{value}' is more than {_MOST}")
+        raise ValueError(f"'{text}' is more than {_MOST}")
     return -size if sign == "-" else size
 
 

@@ -28,4 +28,10 @@ from .batch import batch_for_target as batch_for_target
 from .capacity import Capacity as Capacity
 from .cluster import Cluster as Cluster, Node as Node, NodeGroup as NodeGroup
 from .job import FIXED_DURATION as FIXED_DURATION, JobRequest as JobRequest, JobSpec as JobSpec
-from .placement import Allocation as Allocation, NodeShape as NodeShape, Site as Site, gpus_of as gpus_of
+from .placement import (
+    Allocation as Allocation,
+    Amount as Amount,
+    NodeShape as NodeShape,
+    Site as Site,
+    gpus_of as gpus_of,
+)

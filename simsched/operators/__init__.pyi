@@ -1,4 +1,13 @@
-from . import bound as bound, live as live, log_input as log_input, training as training
+from . import (
+    admit as admit,
+    anonymise as anonymise,
+    bound as bound,
+    dump as dump,
+    live as live,
+    log_input as log_input,
+    manifests as manifests,
+    training as training,
+)
 from .bound import (
     Bound as Bound,
     Distance as Distance,

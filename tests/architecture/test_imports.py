@@ -33,7 +33,8 @@ MAY_IMPORT = {
         "engine", "policy", "agent", "model", "workload", "applications", "documents", "results",
     },
     "operators": {
-        "experiment", "policy", "workload", "toolkit", "documents", "manifests", "results", "model", "applications",
+        "experiment", "engine", "policy", "workload", "toolkit", "documents", "manifests", "results", "model",
+        "applications",
         "bounds",
     },
     "testing": {"engine", "policy", "agent", "model"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from simsched_policies.kubernetes.kueue.cycle import Entry, Rules, run_cycle
 from simsched_policies.kubernetes.kueue.explain import message
 from simsched_policies.kubernetes.kueue.fair import Rule
 from simsched_policies.kubernetes.kueue.machines import Machines, Pods, allocation_of, grown, scaled
-from simsched_policies.kubernetes.kueue.model import Asking, Setup, Stop
+from simsched_policies.kubernetes.kueue.model import Asking, FlavourResource, Setup, Stop, Workload
 from simsched_policies.kubernetes.kueue.objects import Declared, declared
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
@@ -27,10 +28,15 @@ class Desk:
     Raises `InputError` for invalid manifests.
     """
 
-    def __init__(self, path: str, allow: Collection[str] = (), *, grows: bool = False) -> None:
-        """Read the manifests; if they grow, nodes and quotas follow the cluster."""
-        self._path, self._grows = path, grows
-        self._declared: Declared = declared(Path(path), allow)
+    def __init__(
+        self, path: str, allow: Collection[str] = (), *, grows: bool = False, resumes: Declared | None = None
+    ) -> None:
+        """Read the manifests; if they grow, nodes and quotas follow the cluster.
+
+        A cluster that `resumes` is given as it was read, and its admitted workloads run from the start.
+        """
+        self._path, self._grows, self._resumes = path, grows, resumes is not None
+        self._declared: Declared = declared(Path(path), allow) if resumes is None else resumes
         setup = self._declared.setup
         self.setup: Setup = setup
         self._queues = {(one.namespace, one.name): one for one in setup.local_queues}
@@ -108,7 +114,7 @@ class Desk:
             # Under a rigid engine a job starts with all of its pods.
             tuple(replace(pods, min_count=None) for pods in one.pod_sets),
             one.priority,
-            job.request.submit_time_s,
+            job.request.submit_time_s if one.created_s is None or not self._resumes else one.created_s,
             namespace=one.namespace,
             local_queue=f"{queue.namespace}/{queue.name}",
             invalid=stopped,
@@ -122,6 +128,25 @@ class Desk:
             return found
         self._held[entry.asking.id] = found
         return allocation_of(found, len(self._up))
+
+    def resume(self, asking: Asking, job_id: str) -> tuple[Workload, Allocation] | None:
+        """Return what a job held when the manifests were written, and its GPUs; None if it waited.
+
+        Raises `InputError` if the nodes have no room for it.
+        """
+        stands = self._declared.jobs[job_id].stands
+        if not self._resumes or stands is None or not stands.granted:
+            return None
+        found = self._machines.resume(asking.pod_sets, stands.granted)
+        if isinstance(found, str):
+            remedy = "write all objects at one moment: kubectl get ... -o yaml"
+            raise InputError(Problem(self._path, f"workload {job_id} is admitted, but {found}", remedy))
+        assigned, self._held[asking.id] = found
+        usage: Counter[FlavourResource] = Counter()
+        for one in assigned:
+            usage.update({(flavour, name): one.requests.get(name, 0) for name, flavour in one.flavours.items()})
+        held = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s, stands.since_s)
+        return replace(held, assigned=assigned), allocation_of(self._held[asking.id], len(self._up))
 
     def give_back(self, number: str) -> None:
         """Free the nodes of a workload."""
@@ -144,6 +169,9 @@ class Desk:
         found: dict[str, str] = {}
         for job in jobs:
             asking = self.asking("0", job)
+            stands = self._declared.jobs[job.id].stands if self._resumes else None
+            if stands is not None and stands.granted:
+                continue
             shape = (asking.queue, asking.namespace, asking.invalid, tuple(pods.key for pods in asking.pod_sets))
             if shape not in self._never:
                 self._never[shape] = self._why_never(asking)

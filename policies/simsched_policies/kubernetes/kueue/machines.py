@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simsched.manifests import HOSTNAME, NodeFacts, is_gpu, node_groups
+from simsched.manifests.admissions import Granted
 from simsched.model import Allocation, Cluster
 from simsched_policies.kubernetes.kueue import topology_assignment
 from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour
@@ -126,6 +127,35 @@ class Machines:
                 self._count(found, -1)
                 return why
         return tuple(found)
+
+    def resume(
+        self, pod_sets: Sequence[PodSet], granted: Sequence[Granted]
+    ) -> tuple[tuple[Assigned, ...], tuple[Pods, ...]] | str:
+        """Put pods where they were; return what they hold and their places, or why they cannot be there."""
+        named, found = {pods.name: pods for pods in pod_sets}, list[Pods]()
+        unknown = next((one.name for one in granted if one.name not in named), None)
+        if unknown is not None:
+            return f"its job has no pods called '{unknown}'"
+        assigned, free = list[Assigned](), list[PodSet]()
+        for one in granted:
+            pods = replace(named[one.name], count=one.count)
+            by_host = one.levels[-1:] == (HOSTNAME,)
+            places = one.places and tuple((path[-1:] if by_host else path, count) for path, count in one.places)
+            assigned.append(Assigned(one.name, one.count, one.usage, one.flavours, places, pods.requests))
+            on = one.hosts if places is None or not by_host else [path[-1] for path, _ in places]
+            strange = [host for host in on if host not in self._index]
+            if strange:
+                return f"there is no node '{strange[0]}'"
+            if places is None and sum(one.hosts.values()) == one.count:
+                for host, count in one.hosts.items():
+                    self._add(found, host, count, pods, placed=False)
+            else:
+                free.append(pods)
+        placed = self.place(free, assigned)
+        if isinstance(placed, str):
+            self._count(found, -1)
+            return f"its pods are not where it says: {placed}"
+        return tuple(assigned), (*found, *placed)
 
     def give_back(self, pods: Sequence[Pods]) -> None:
         """Free what pods took."""

@@ -17,6 +17,7 @@ from simsched.manifests import (
     NodeFacts,
     Object,
     PodSet as Pods,
+    Workload as Stated,
     chosen,
     label_selector,
     names_queue,
@@ -28,6 +29,7 @@ from simsched.manifests import (
     taints,
     tolerations,
 )
+from simsched.manifests.admissions import Admission, admission_of, read_admissions
 from simsched_policies.kubernetes.kueue.configuration import configured
 from simsched_policies.kubernetes.kueue.gates import VERSION
 from simsched_policies.kubernetes.kueue.matching import Requirement, Taint
@@ -69,7 +71,7 @@ _BINDING_KINDS = {"LimitRange", "ResourceQuota"}
 
 @dataclass(frozen=True)
 class Job:
-    """A workload for the policy: its queue, the requests of its pods, its priority."""
+    """A workload for the policy: its queue, the requests of its pods, its priority, and where it stands."""
 
     id: str
     namespace: str
@@ -77,6 +79,8 @@ class Job:
     pod_sets: tuple[PodSet, ...]
     priority: int = 0
     ready_s: float | None = None
+    created_s: float | None = None
+    stands: Admission | None = None
 
 
 @dataclass(frozen=True)
@@ -89,14 +93,18 @@ class Declared:
 
 
 def declared(path: Path, allow: Collection[str] = ()) -> Declared:
-    """Read a file or folder of manifests.
+    """Read a file or folder of manifests, as `declared_by`."""
+    return declared_by(read_objects(path), allow)
+
+
+def declared_by(objects: Sequence[Object], allow: Collection[str] = (), workloads: Sequence[Stated] = ()) -> Declared:
+    """Read objects; `workloads` are those among them if they were read before.
 
     Fields that are not modelled are reported; those that would change the outcome are refused unless `allow` names
     them. Raises `InputError` with all problems.
     """
-    objects = read_objects(path)
     account, pods = Account(), Account()
-    found = _Reader(objects, account, pods).read()
+    found = _Reader(objects, account, pods, workloads).read()
     account.judge(changes_outcome, allow)
     refuse_idle(allow, (account, pods))
     raise_any(account.problems)
@@ -119,8 +127,10 @@ def changes_outcome(kind: str, path: str) -> str:
 class _Reader:
     """Reads all kinds, one per method."""
 
-    def __init__(self, objects: Sequence[Object], account: Account, pods: Account) -> None:
-        self._objects, self._account, self._pods = objects, account, pods
+    def __init__(
+        self, objects: Sequence[Object], account: Account, pods: Account, workloads: Sequence[Stated] = ()
+    ) -> None:
+        self._objects, self._account, self._pods, self._workloads = objects, account, pods, workloads
         self._flavours: dict[str, ResourceFlavor] = {}
         self._topologies: dict[str, Topology] = {}
         self._queues: list[ClusterQueue] = []
@@ -350,7 +360,8 @@ class _Reader:
 
     def _jobs(self) -> Iterator[Job]:
         local = {(one.namespace, one.name) for one in self._local}
-        for one in read_workloads(self._objects, self._pods):
+        admissions = read_admissions(self._objects, self._account)
+        for one in self._workloads or read_workloads(self._objects, self._pods):
             queue = one.queue or ("default" if (one.namespace, "default") in local else "")
             path = ("metadata", "labels", f"{PREFIX}/queue-name")
             if not queue:
@@ -363,9 +374,9 @@ class _Reader:
                 self._account.note(one.owner, ("metadata", "annotations", MIN_PARALLELISM))
             named = one.priority_class or ("default" if "default" in self._priorities else "")
             sets = tuple(self._pod_set(one.owner, pods) for pods in one.pod_sets)
-            yield Job(
-                one.id, one.namespace, queue, sets, self._priority(one.owner, named, one.pod_priority), one.ready_s
-            )
+            priority = self._priority(one.owner, named, one.pod_priority)
+            stands = admission_of(one, admissions)
+            yield Job(one.id, one.namespace, queue, sets, priority, one.ready_s, one.created_s, stands)
         self._account.problems += self._pods.problems
 
     def _priority(self, owner: Object, name: str, pod_name: str) -> int:

@@ -10,12 +10,13 @@ but finds no room on nodes releases it and waits until a job leaves; local queue
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from simsched.manifests import Object, Workload as Stated
 from simsched.model import Allocation, Capacity, Cluster, NodeShape
 from simsched.model.cluster import Tenant
 from simsched.model.placement import NOTHING
@@ -41,6 +42,7 @@ from simsched_policies.kubernetes.kueue.explain import Record, said_of
 from simsched_policies.kubernetes.kueue.gates import DEFAULTS, FIXED, RELEASES, SWITCHES, VERSION
 from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, Terms, allocation_of, quotas_of
 from simsched_policies.kubernetes.kueue.model import Asking, Mode, PodSet, Reclaim, Within, Workload
+from simsched_policies.kubernetes.kueue.objects import declared_by
 from simsched_policies.kubernetes.kueue.queues import Waiting
 from simsched_policies.kubernetes.kueue.repairs import Repairs, moved, repairable
 from simsched_policies.kubernetes.kueue.timing import Pace, Timing
@@ -151,7 +153,28 @@ class Kueue(Policy):
         both = sorted(set(told) - {"manifests", "allow", "grows", "diagnostics", "timing", "release"})
         if both:
             raise ValueError(f"manifests and {both[0]} exclude each other: the manifests say all of it")
-        self._desk = Desk(manifests, [one for one in self.allow if one != NEVER], grows=self.grows)
+        self._sit(Desk(manifests, [one for one in self.allow if one != NEVER], grows=self.grows))
+
+    @classmethod
+    def resuming(
+        cls, path: str, objects: Sequence[Object], allow: Collection[str], workloads: Sequence[Stated]
+    ) -> Callable[[], Kueue]:
+        """Return a maker of policies that go on where `Workload` objects of a cluster at `path` say it was.
+
+        `allow` is as in manifests, and `workloads` are those of the objects. Raises `InputError` for invalid objects.
+        """
+        found = declared_by(objects, allow, workloads)
+
+        def make() -> Kueue:
+            policy = cls(diagnostics=("reasons",))
+            policy._sit(Desk(path, resumes=found))
+            return policy
+
+        return make
+
+    def _sit(self, desk: Desk) -> None:
+        """Take the rules of a desk."""
+        self._desk = desk
         self._pace.ready = self._desk.setup.pods_ready
         past = self._desk.setup.fair_admission
         if past is not None:
@@ -453,11 +476,24 @@ class Kueue(Policy):
         self._pace.look(view.now_s)
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)
+            if self._resumed(asking, job, tree, view.now_s):
+                continue
             if self._desk is None or not self._desk.hopeless([job]):
                 self._pace.submit(asking, view.now_s)
         for asking in self._pace.arrived(view.now_s):
             waiting.push(asking)
         return tree, waiting
+
+    def _resumed(self, asking: Asking, job: JobView, tree: QuotaTree, now_s: float) -> bool:
+        """Let a job that held quota when the objects were written hold it, and run; False if it has to wait."""
+        found = None if self._desk is None or now_s > 0 else self._desk.resume(asking, job.id)
+        if found is None:
+            return False
+        workload, allocation = found
+        tree.admit(workload)
+        self._held[asking.id] = _Held(workload, asking, allocation, job.request.shape)
+        self._unready[asking.id] = (now_s, allocation)
+        return True
 
     def _asking(self, job: JobView) -> Asking:
         number = self._numbers.setdefault(job.id, f"{len(self._numbers):012d}")
