@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from simsched.arithmetic import ordered_sum
 from simsched.errors import InputError, Problem, input_error
+from simsched.reading import read_records, whole_number
 from simsched.results.reader import RUN_FILE, Cell, read_cell, read_run
 
 _HEADER = ("workload", "job", "jct_s")
 _MOST_PROBLEMS = 20
 
+
+class _Time(NamedTuple):
+    """A completion time, and the line of the file that gives it."""
+
+    jct_s: int
+    line: int
+
+
 #: Completion times by job, by workload.
-Expected = dict[str, dict[str, int]]
+Expected = dict[str, dict[str, _Time]]
 
 
 @dataclass(frozen=True)
@@ -76,71 +85,48 @@ def _cells(results: Cell | Path) -> tuple[Cell, ...]:
     return read_run(results).cells if (Path(results) / RUN_FILE).is_file() else (read_cell(results),)
 
 
-def _agreement(cell: Cell, expected: Mapping[str, int], path: Path) -> Agreement:
+def _agreement(cell: Cell, expected: Mapping[str, _Time], path: Path) -> Agreement:
     table = cell.table("jobs", ["job_id", "jct_s"])
     found = dict(zip(table["job_id"].tolist(), table["jct_s"].tolist(), strict=True))
-    problems = list(_misfits(cell.workload_name, expected, found, path))
-    if problems:
-        raise InputError(*problems[:_MOST_PROBLEMS])
-    different = tuple(JobDifference(job, expected[job], found[job]) for job in expected if expected[job] != found[job])
+    name = cell.workload_name
+    messages = [
+        (f"names the job '{job}', which the run of {name} does not have", time.line)
+        for job, time in expected.items()
+        if job not in found
+    ]
+    messages += [
+        (f"does not name the job '{job}', which the run of {name} has", 0) for job in found if job not in expected
+    ]
+    if messages:
+        remedy = "give the list of the workload that was run, with all of its jobs"
+        raise InputError(*(Problem(str(path), message, remedy, line) for message, line in messages[:_MOST_PROBLEMS]))
+    times = {job: time.jct_s for job, time in expected.items()}
+    different = tuple(JobDifference(job, jct_s, found[job]) for job, jct_s in times.items() if jct_s != found[job])
     return Agreement(
         cell=cell,
-        workload=cell.workload_name,
-        equal=len(expected) - len(different),
+        workload=name,
+        equal=len(times) - len(different),
         different=different,
-        expected_mean_s=ordered_sum(expected.values()) / len(expected),
-        found_mean_s=ordered_sum(found[job] for job in expected) / len(expected),
+        expected_mean_s=ordered_sum(times.values()) / len(times),
+        found_mean_s=ordered_sum(found[job] for job in times) / len(times),
     )
-
-
-def _misfits(workload: str, expected: Mapping[str, int], found: Mapping[str, int], path: Path) -> Iterator[Problem]:
-    """Find the jobs that are only in the list, with their lines, and those that are only in the results."""
-    remedy = "give the list of the workload that was run, with all of its jobs"
-    with path.open(encoding="utf-8", newline="") as file:
-        for line, row in enumerate(csv.reader(file), start=1):
-            name, job = ([cell.strip() for cell in row] + ["", ""])[:2]
-            if name == workload and job in expected and job not in found:
-                yield Problem(
-                    str(path), f"names the job '{job}', which the run of {workload} does not have", remedy, line
-                )
-    for job in found:
-        if job not in expected:
-            yield Problem(str(path), f"does not name the job '{job}', which the run of {workload} has", remedy)
 
 
 def read_expected(path: Path) -> Expected:
     """Read a CSV of `workload,job,jct_s`; raises `InputError` naming every invalid row."""
-    path = Path(path)
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise input_error(
-            path, f"cannot be read ({error})", "name a CSV file with the columns workload,job,jct_s"
-        ) from error
-    if not rows or tuple(cell.strip() for cell in rows[0]) != _HEADER:
-        raise input_error(path, "does not begin with the columns workload,job,jct_s", "add that line", line=1)
     times: Expected = {}
     problems: list[Problem] = []
-    for line, row in enumerate(rows[1:], start=2):
-        fault = _take_row(row, times) if row else ""
-        if fault:
-            problems.append(Problem(str(path), fault, "write workload,job,seconds with each job once", line))
+    for line, row in read_records(Path(path), _HEADER):
+        workload, job, seconds = (row[name].strip() for name in _HEADER)
+        try:
+            time = _Time(whole_number(seconds, "jct_s"), line)
+        except ValueError as error:
+            problems.append(Problem(str(path), str(error), "", line))
+            continue
+        if job in times.setdefault(workload, {}):
+            message = f"names the job '{job}' of {workload} a second time"
+            problems.append(Problem(str(path), message, "name each job once", line))
+        times[workload][job] = time
     if problems:
         raise InputError(*problems)
     return times
-
-
-def _take_row(row: list[str], times: Expected) -> str:
-    """Add one row to `times`; return its error, empty if it is valid."""
-    if len(row) != len(_HEADER):
-        return f"has {len(row)} fields instead of 3"
-    workload, job, seconds = (cell.strip() for cell in row)
-    try:
-        jct_s = int(seconds)
-    except ValueError:
-        return f"jct_s '{seconds}' is not a whole number of seconds"
-    if job in times.setdefault(workload, {}):
-        return f"names the job '{job}' of {workload} a second time"
-    times[workload][job] = jct_s
-    return ""

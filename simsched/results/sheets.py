@@ -11,6 +11,7 @@ import numpy as np
 from simsched.errors import InputError, Problem, input_error
 from simsched.files import written_aside
 from simsched.outlets import csv_cell
+from simsched.reading import number, open_text, records
 from simsched.results.metric import HIGHER, IF_THERE, Metric, Tables
 from simsched.results.rows import LARGEST
 
@@ -58,23 +59,20 @@ class CurvePoint(NamedTuple):
 
 
 def read_curves(path: Path) -> tuple[CurvePoint, ...]:
-    """Read a CSV of `figure,panel,series,x,y` with `#` comments; `InputError` names every invalid row."""
-    import pandas as pd  # slow to load
-
-    remedy = "give a CSV with the columns figure,panel,series,x,y"
-    try:
-        table = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)
-    except (ValueError, OSError) as error:
-        raise input_error(path, f"cannot be read: {error}", remedy) from error
-    if tuple(table.columns) != CurvePoint._fields:
-        raise input_error(path, f"has the columns {', '.join(table.columns)}", remedy)
-    numbers = table[["x", "y"]].apply(pd.to_numeric, errors="coerce")
-    bad = numbers.isna().any(axis=1)
-    if bad.any():
-        rows = table[bad].itertuples(index=False)
-        raise InputError(*(Problem(str(path), f"x or y is not a number in {','.join(row)}") for row in rows))
-    table = table.assign(x=numbers["x"].astype(float), y=numbers["y"].astype(float))
-    return tuple(CurvePoint(*row) for row in table.itertuples(index=False, name=None))
+    """Read a CSV of `figure,panel,series,x,y` with `#` comments; `InputError` names every bad row."""
+    with open_text(path) as stream:
+        lines = [line for line in stream if not line.startswith("#")]
+    found, problems = [], []
+    for _, row in records(lines, str(path), CurvePoint._fields):
+        try:
+            x, y = (number(row[name], name) for name in ("x", "y"))
+        except ValueError as error:
+            problems.append(Problem(str(path), f"{error} in {','.join(row.values())}"))
+        else:
+            found.append(CurvePoint(row["figure"], row["panel"], row["series"], x, y))
+    if problems:
+        raise InputError(*problems)
+    return tuple(found)
 
 
 TRIALS_FILE = "trials.csv"
