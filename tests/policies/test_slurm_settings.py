@@ -158,8 +158,12 @@ def test_a_reservation_repeats_at_its_time_of_day(flag: str, hours: list[int], t
 
 
 @pytest.mark.parametrize(
-    ("says", "hours"), [("", 365 * 24), ("Duration=UNLIMITED", 365 * 24), ("Duration=1-02:00:00", 26)]
-)
+    ("says", "hours"),
+    [
+        ("", 365 * 24), ("Duration=UNLIMITED", 365 * 24), ("Duration=1-02:00:00", 26),
+        ("Flags=HOURLY", 365 * 24), ("Flags=DAILY Duration=999999999-00:00:00", 876_000),
+    ],
+)  # fmt: skip
 def test_a_reservation_without_an_end_lasts_for_its_duration(says: str, hours: int, tmp_path: Path) -> None:
     found = settings(tmp_path, reservations=f"ReservationName=r StartTime=2024-03-01T01:00:00 Nodes=g1 {says}\n")
     (one,) = found.params_from(datetime(2024, 3, 1), ["g1"])["limits"]["reservations"]

@@ -39,6 +39,8 @@ _SCHEDULER: Mapping[str, tuple[str, Callable[[str], float]]] = {
 _DAYS: Mapping[str, Sequence[int]] = {"DAILY": range(7), "WEEKDAY": range(5), "WEEKEND": (5, 6)}
 #: How long a reservation without an end lasts: scontrol takes a duration that is infinite for a year.
 _ENDLESS = timedelta(days=365)
+#: The longest duration that is told apart, in hours: a hundred years.
+_LONGEST_H = 876_000.0
 #: How long after the last submission reservations still recur, since jobs of the log may still wait.
 _ON_S = 30 * 86400
 #: Slurm's defaults for keys missing from slurm.conf.
@@ -254,7 +256,7 @@ def _reservation(path: Path, line: int, fields: Mapping[str, str], found: SlurmS
         return
     if end is None:
         hours = _read(path, line, _hours, fields.get("Duration", ""))
-        end = begin + (_ENDLESS if hours is None else timedelta(hours=hours))
+        end = begin + (_ENDLESS if hours is None else timedelta(hours=min(hours, _LONGEST_H)))
     if (begin.tzinfo is None) != (end.tzinfo is None) or end < begin:
         message = f"reservation {fields['ReservationName']} ends before it starts, or only one time has an offset"
         raise input_error(path, message, "print it again", line=line)
@@ -262,6 +264,8 @@ def _reservation(path: Path, line: int, fields: Mapping[str, str], found: SlurmS
     days: Collection[int] = {day for flag in flags for day in _DAYS.get(flag, ())}
     days = {begin.weekday()} if "WEEKLY" in flags else days
     again = {"days": days, "hourly": "HOURLY" in flags}
+    if end - begin >= _ENDLESS:  # it has no end, so it does not come again
+        again = {"days": (), "hourly": False}
     nodes = expand_nodes(fields.get("Nodes", ""))
     found.reservations.append({"begin": begin, "end": end, "nodes": nodes, "name": name, **again})
 
