@@ -33,6 +33,10 @@ from .summary import (
     describe as describe,
     trace_statistics as trace_statistics,
 )
-from .swf import swf_jobs as swf_jobs, write_swf as write_swf
 from .trace import MOST_SECONDS as MOST_SECONDS, Trace as Trace, in_gpus as in_gpus, make_trace as make_trace
-from .write import write_trace_csv as write_trace_csv, write_workload_csv as write_workload_csv
+from .write import (
+    swf_jobs as swf_jobs,
+    write_swf as write_swf,
+    write_trace_csv as write_trace_csv,
+    write_workload_csv as write_workload_csv,
+)

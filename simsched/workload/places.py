@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from simsched.errors import Problem
-from simsched.workload.readers import head_of, plain, published_csv, read_trace
+from simsched.workload.readers import head_of, plain, read_trace
 from simsched.workload.readers.artifact_lists import ARTIFACT_LISTS
 from simsched.workload.readers.format import is_workload
 from simsched.workload.readers.sheet import Sheet, open_sheet
 
 _NAMED = re.compile(r"^workload, job '(.*)'$")
 #: Formats with one job per line.
-_LINE_BY_LINE = (plain.FORMAT.name, published_csv.PHILLY.name)
+_LINE_BY_LINE = (plain.FORMAT.name, plain.PHILLY.name)
 
 
 def located(problems: Iterable[Problem], file: Path) -> list[Problem]:

@@ -19,7 +19,7 @@ from simsched.paths import data_folder
 from simsched.threads import spared_by_the_collector
 from simsched.words import counted
 from simsched.workload import readers
-from simsched.workload.gavel.trace_file import is_gavel_trace, is_shockwave_trace, read_gavel_jobs, read_shockwave_jobs
+from simsched.workload.gavel import is_gavel_trace, is_shockwave_trace, read_gavel_jobs, read_shockwave_jobs
 from simsched.workload.generator import STRETCH_DAYS, GeneratorOptions, stretch_of
 from simsched.workload.philly_statistics import PhillyStatistics
 from simsched.workload.readers.artifact_lists import ARTIFACT_LISTS

@@ -8,7 +8,7 @@ from simsched.applications.rate_table import read_rate_table
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
 from simsched.model.tabulated import Setting
-from simsched.workload.gavel.trace_file import read_shockwave_jobs
+from simsched.workload.gavel import read_shockwave_jobs
 
 LINE = "LM (batch size 10)\trun me\tdir\t--steps\t1\t1500\t2\tgns\t1\t-1.000000\t1418\t7.5"
 

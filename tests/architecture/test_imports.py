@@ -238,7 +238,7 @@ def test_no_room_holds_too_much_of_the_house() -> None:
 
 #: The rooms that read users' files, and the modules of these that read only what ships with simsched.
 READERS = ("agent", "applications", "documents", "operators", "workload")
-SHIPPED_ONLY = {"philly_statistics.py", "sia_facts.py", "catalogue.py"}
+SHIPPED_ONLY = {"philly_statistics.py", "sia.py", "catalogue.py"}
 
 
 def test_users_files_are_read_through_one_door():

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from simsched.applications.calibration.bends import cheapest_bends
+from simsched.applications.calibration.loss_fit import cheapest_bends
 from simsched.applications.calibration.scaling_fit import fit_scaling, scaling_of
 from simsched.engine.errors import InfeasibleDecisionError
 from simsched.errors import InputError

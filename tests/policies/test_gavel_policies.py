@@ -243,7 +243,7 @@ def rates_of_all_kinds():
 
 
 def _kinds():
-    from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES
+    from simsched.workload.gavel import DISTRIBUTED, TEMPLATES
 
     return [(name, [1, 2, 4, 8] if name in DISTRIBUTED else [1]) for name in TEMPLATES]
 

@@ -22,8 +22,7 @@ from simsched.model.cluster import Cluster, NodeGroup
 from simsched.toolkit.programs.objectives import max_min, total_throughput
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.programs.water_filling import Entities, water_filling
-from simsched.workload.gavel.job import TEMPLATES
-from simsched.workload.gavel.trace_file import read_shockwave_jobs
+from simsched.workload.gavel import TEMPLATES, read_shockwave_jobs
 from simsched.workload.source import WorkloadOptions, make_workload
 from tests.validation.oracles import gavel_replay as oracle
 from tests.validation.oracles.gavel_replay import FAST_FIRST

@@ -15,7 +15,7 @@ from simsched.applications.rate_table import read_rate_table
 from simsched.model.colocation.pairs import gavel_kind, pairs_from_gavel
 from simsched.model.tabulated import Setting
 from simsched.paths import data_folder
-from simsched.workload.gavel.trace_file import read_gavel_jobs
+from simsched.workload.gavel import read_gavel_jobs
 
 TYPES = ("k80", "p100", "v100")
 

@@ -9,9 +9,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
-from simsched.workload.gavel.generator import GavelMix, generate_jobs
-from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES
-from simsched.workload.gavel.trace_file import read_gavel_jobs
+from simsched.workload.gavel import DISTRIBUTED, TEMPLATES, GavelMix, generate_jobs, read_gavel_jobs
 
 ONES = {(name, gpus): 1.0 for name in TEMPLATES for gpus in (1, 2, 4, 8)}
 

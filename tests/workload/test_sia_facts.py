@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simsched.workload.sia_facts import draw, sia_facts
+from simsched.workload.recipes.sia import draw, sia_facts
 
 TYPES = {"t4", "rtx", "a100"}
 

@@ -12,7 +12,7 @@ from simsched.model.job import JobSpec
 from simsched.workload import source
 from simsched.workload.readers import trace_in_parts
 from simsched.workload.readers.format import workload_files
-from simsched.workload.readers.workload_csv import OPTIONAL, REQUIRED, read_workload
+from simsched.workload.readers.plain import WORKLOAD_OPTIONAL, WORKLOAD_REQUIRED, read_workload
 from simsched.workload.recipes.as_is import specs_of
 from simsched.workload.source import (
     WorkloadOptions,
@@ -142,7 +142,7 @@ def test_the_examples_and_options_of_the_manual_are_those_of_the_code(tmp_path):
     section = manual.split("## Workload CSV, version 1")[1].split("## ")[0]
     jobs = make(source=write(tmp_path, "w.csv", section.split("```csv\n")[1].split("```")[0]))
     assert [job.id for job in jobs] == ["cifar10-0", "deepspeech2-1", "ncf-2"]
-    assert all(f"`{column}`" in section for column in (*REQUIRED, *OPTIONAL))
+    assert all(f"`{column}`" in section for column in (*WORKLOAD_REQUIRED, *WORKLOAD_OPTIONAL))
     assert all(f"`{field.name}`" in manual for field in fields(WorkloadOptions))
 
 

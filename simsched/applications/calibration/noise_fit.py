@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.applications.calibration.bends import cheapest_bends
+from simsched.applications.calibration.loss_fit import cheapest_bends
 from simsched.model.fitted import NoiseCurve
 from simsched.model.measured import MeasuredApplication
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched.applications.calibration.bends import cheapest_bends
+from simsched.applications.calibration.loss_fit import cheapest_bends
 from simsched.model import Site
 from simsched.model.batch import ScalingCurve, micro_batches
 from simsched.model.measured import MeasuredApplication

@@ -10,11 +10,9 @@ from .measured_steps import MeasuredStep as MeasuredStep, MeasuredSteps as Measu
 from .model_file import (
     MODEL_FORMAT as MODEL_FORMAT,
     ModelDocument as ModelDocument,
-    read_model as read_model,
-    shipped_llms as shipped_llms,
-)
-from .plan_tables import (
     plan_tables as plan_tables,
+    read_model as read_model,
     read_plan_table as read_plan_table,
     read_plan_tables as read_plan_tables,
+    shipped_llms as shipped_llms,
 )

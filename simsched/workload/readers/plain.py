@@ -1,4 +1,4 @@
-"""simsched's trace CSV, version 1: `submit_time,num_gpus,duration` and optional columns (see docs/formats.md)."""
+"""Traces of one CSV: simsched's own, version 1 (docs/formats.md), Pollux's lists of jobs, ITP's, and Philly's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from simsched.errors import Problem, nearest
+from simsched.model import FIXED_DURATION, JobSpec
 from simsched.workload.readers.clock import Clock
-from simsched.workload.readers.format import Format, Jobs, check_version
+from simsched.workload.readers.format import WORKLOAD_KIND, Format, Jobs, check_version
 from simsched.workload.readers.sheet import Sheet, open_sheet
 from simsched.workload.shapes import SHAPE_COLUMNS
 from simsched.workload.trace import EPOCH, MOST_SECONDS, STATUSES
@@ -108,5 +110,110 @@ FORMAT = Format(
     "time_limit_s,queue,priority,qos,group,gpu_share,num_nodes,gpu_types,cpu_milli,memory_mib,...]",
     lambda head: head.has(*REQUIRED) or KIND in head.line,
     _read,
+    by_row=True,
+)
+
+
+WORKLOAD_REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
+WORKLOAD_OPTIONAL = ("duration", "tenant", "user", "status", "attempts")
+
+
+def read_workload(path: Path) -> list[JobSpec]:
+    """Read a job list in order of submission; ties keep the order of the file.
+
+    The `name` of a row is the job's id. Raises `InputError` naming line and column of every wrong value.
+    """
+    check_version(path, WORKLOAD_KIND)
+    sheet = open_sheet(path, WORKLOAD_REQUIRED)
+    blame_unknown_columns(sheet, (*WORKLOAD_REQUIRED, *WORKLOAD_OPTIONAL))
+    columns = _columns(sheet)
+    sheet.check()
+    order = np.argsort(columns["submit_time_s"], kind="stable")
+    return JobSpec.of_columns(
+        len(order), {name: np.asarray(column)[order].tolist() for name, column in columns.items()}
+    )
+
+
+def _columns(sheet: Sheet) -> dict[str, Any]:
+    """Convert the cells to fields of `JobSpec`."""
+    size = len(sheet)
+    sheet.blame("application", sheet.missing("application"), "is missing")
+    application = np.asarray(sheet.text("application"), dtype=object)
+    columns: dict[str, Any] = {
+        "id": sheet.unique("name"),
+        "submit_time_s": _whole(sheet, "time", 0),
+        "application": application,
+        "num_gpus": _whole(sheet, "num_replicas", 1),
+        "batch_size": _whole(sheet, "batch_size", 0),
+    }
+    fixed = application == FIXED_DURATION
+    if "duration" in sheet:
+        columns["duration_s"] = _whole(sheet, "duration", 0)
+        sheet.blame("duration", fixed & (columns["duration_s"] < 1), f"must be at least 1 for '{FIXED_DURATION}'")
+    elif fixed.any():
+        message = f"column 'duration' is missing, but jobs of '{FIXED_DURATION}' need it"
+        sheet.problems.append(Problem(str(sheet.path), message, "add their service time in seconds"))
+    if "attempts" in sheet:
+        columns["attempts"] = _whole(sheet, "attempts", 1)
+    for column in ("tenant", "user", "status"):
+        text = sheet.one_of(column, STATUSES) if column == "status" else sheet.text(column)
+        columns[column] = np.full(size, "", dtype=object) if isinstance(text, str) else text
+    return columns
+
+
+def _whole(sheet: Sheet, column: str, least: int) -> Any:
+    """Read a column of whole numbers; wrong cells are 0 until the sheet is checked."""
+    return np.nan_to_num(sheet.number(column, least=least, whole=True), posinf=0, neginf=0).astype(np.int64)
+
+
+_ITP = ("job_id", "submission_time", "duration", "num_gpu")
+_PHILLY = ("timestamp", "duration", "num_gpus")
+
+
+def _read_itp(path: Path) -> Jobs:
+    """Read a cluster of Microsoft ITP 2021 (ElasticFlow artifact); the cluster becomes the tenant.
+
+    Seconds count from an unknown time on 2021-03-04; the trace has only jobs of at least 600 s.
+    """
+    sheet = open_sheet(path, _ITP)
+    columns = {
+        "job_id": sheet.unique("job_id"),
+        "submit_time_s": sheet.number("submission_time", least=0, whole=True),
+        "tenant": path.name.split(".")[0],
+        **_common(sheet, "num_gpu"),
+    }
+    return Jobs(columns, None, unused=sheet.check())
+
+
+def _read_philly(path: Path) -> Jobs:
+    """Read the Philly jobs that passed, from the Pollux artifact; `cluster` is the virtual cluster.
+
+    The times carry no zone and are most likely UTC; `duration` is the sum of a job's attempts in seconds.
+    """
+    sheet = open_sheet(path, _PHILLY, idle=("gpu_time",))  # GPU-seconds, the product of other columns
+    columns = {
+        "submit_time_s": sheet.moment("timestamp"),
+        "tenant": sheet.text("cluster"),
+        "status": "Pass",
+        **_common(sheet, "num_gpus"),
+    }
+    return Jobs(columns, EPOCH, unused=sheet.check())
+
+
+def _common(sheet: Sheet, gpus: str) -> dict[str, object]:
+    return {
+        "duration_s": sheet.number("duration", least=0, most=MOST_SECONDS),
+        "num_gpus": sheet.number(gpus, least=1, whole=True),
+        "row": sheet.rows,
+    }
+
+
+ITP = Format("itp", "Microsoft ITP 2021", f"CSV: {','.join(_ITP)}", lambda head: head.has(*_ITP), _read_itp)
+PHILLY = Format(
+    "philly-csv",
+    "Philly jobs that passed (Pollux artifact)",
+    "CSV: timestamp,duration,num_gpus,gpu_time,cluster",
+    lambda head: head.has(*_PHILLY),
+    _read_philly,
     by_row=True,
 )

@@ -1,6 +1,7 @@
 """Logs in a single CSV table: jobs, pods and pod groups of Kubernetes, Helios, Acme, and Alibaba's two traces.
 
-Shares of GPUs are kept as fractions. Invalid jobs are left out with a reason, as for every log.
+Shares of GPUs are kept as fractions. Invalid jobs are left out with a reason, as for every log. `read_log` reads these
+and Slurm's, with the recorded waits.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import pandas as pd
 
 from simsched.errors import input_error, nearest
 from simsched.reading import unused
+from simsched.workload.readers import slurm
 from simsched.workload.readers.clock import Clock
 from simsched.workload.readers.format import Format, Head
 from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
+from simsched.workload.readers.slurm import read_sacct
 
 Numbers = npt.NDArray[np.float64]
 
@@ -302,3 +305,48 @@ def _group(sieve: Sieve, group: pd.Series) -> tuple[int, int]:
         whole["state"] = whole["job_id"].map(worst.map({rank: state for state, rank in order.items()}))
     sieve.table = whole
     return len(table) - len(whole), int(apart.sum())
+
+
+#: The names of the layouts of logs, for users.
+NAMES = ("slurm", *LAYOUTS)
+
+
+def layout_of(head: Head) -> Layout | None:
+    """Detect the layout of a table from its beginning; None if it is unknown."""
+    if head.has("gpu_milli", "creation_time"):
+        return OPENB_2023
+    if is_pai_task(head):
+        return PAI_2020
+    if head.has("gpu_num", "submit_time", "start_time", "end_time"):
+        return HELIOS if head.has("vc") else ACME
+    return KUBERNETES if is_kubernetes(head) else None
+
+
+def is_log(head: Head) -> bool:
+    """Return whether a file begins like a log that records waits."""
+    return slurm.FORMAT.matches(head) or layout_of(head) is not None
+
+
+def read_log(
+    path: str | Path,
+    head: Head,
+    *,
+    layout: str = "auto",
+    time_zone: str = "UTC",
+    limits: Limits | None = None,
+    strict: bool = False,
+) -> ClusterLog:
+    """Read a log; `layout` names its layout, which is detected by default.
+
+    Invalid jobs are left out and counted; with `strict` they are errors. Raises `InputError` if the file cannot be read
+    or is not a log.
+    """
+    if layout not in ("auto", *NAMES):
+        raise input_error("format", f"'{layout}' is not a layout of a log", nearest(layout, ["auto", *NAMES]))
+    if layout == "slurm" or (layout == "auto" and slurm.FORMAT.matches(head)):
+        return read_sacct(path, time_zone=time_zone, limits=limits, strict=strict)
+    found = layout_of(head) if layout == "auto" else LAYOUTS[layout]
+    if found is None:
+        remedy = "give `sacct -P` output or a table of jobs with submission, start and end (docs/operators.md)"
+        raise input_error(path, "is not a log with recorded waits", remedy, line=1)
+    return read_table(path, found, time_zone=time_zone, limits=limits, strict=strict)

@@ -11,8 +11,7 @@ from simsched.errors import input_error
 from simsched.keys import key
 from simsched.model import JobSpec
 from simsched.model.tabulated import Setting, TabulatedModel
-from simsched.workload.gavel.generator import GavelMix, generate_jobs
-from simsched.workload.gavel.job import DISTRIBUTED, TEMPLATES, GavelJob, Kind, split_template
+from simsched.workload.gavel import DISTRIBUTED, TEMPLATES, GavelJob, GavelMix, Kind, generate_jobs, split_template
 from simsched.workload.recipes.recipe import Ingredients, jobs_key
 
 #: The default number of jobs of a static workload.
