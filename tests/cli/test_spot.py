@@ -6,6 +6,9 @@ import pandas as pd
 import pytest
 import yaml
 
+from simsched.report.figures import draw_figure
+from simsched.results import read_run
+
 #: A job of 40 minutes with a restart of 5, submitted at second 0, to be done after 90 minutes (nine ticks).
 JOBS = "job_id,submit_time,num_gpus,duration\na,0,1,2400\n"
 #: Spot in us-a-1a in ticks 0 and 1 and from 5 on, in eu-b-1a from 3 on.
@@ -19,17 +22,18 @@ GROUP = {
     "nodes": 1, "gpus_per_node": 1, "available": "available.csv",
     "price_per_h": {"spot": "prices.csv", "on_demand": 4},
 }  # fmt: skip
+ZONES = ("us-a-1a", "eu-b-1a")
 
 
 @pytest.fixture
 def spot(simsched, tmp_path):
     """Run a policy on the market; returns the command's result and the cell's folder."""
 
-    def run(policy, command="run", **texts):
+    def run(policy, command="run", *, notice=True, **texts):
         for name, text in {"jobs": JOBS, "available": AVAILABLE, "prices": PRICES, **texts}.items():
             (tmp_path / f"{name}.csv").write_text(text)
         content = {
-            "name": "spot", "cluster": {"groups": [{**GROUP, "zone": "us-a-1a"}, {**GROUP, "zone": "eu-b-1a"}]},
+            "name": "spot", "cluster": {"groups": [{**GROUP, "zone": zone, "notice": notice} for zone in ZONES]},
             "workload": {"path": "jobs.csv", "recipe": "replay", "deadline_factor": 2.25}, "policies": [policy],
             "engine": {"restart_delay_s": 300}, "report": {"plots": False},
         }  # fmt: skip
@@ -88,3 +92,41 @@ def test_a_zone_that_the_market_lacks_is_named(spot):
     done, _ = spot({"name": "uniform-progress", "params": {"zone": "us-a-1b"}})
     assert done.exit_code != 0
     assert "the market has no zone 'us-a-1b'; did you mean 'us-a-1a'?" in done.stderr
+
+
+def test_the_least_cost_and_what_the_job_held_in_each_zone(spot, simsched, tmp_path):
+    done, _ = spot("uniform-progress-s")
+    assert done.exit_code == 0, done.output
+    # 45 minutes on spot nodes of the second zone, less half a tick of a second, as completions are rounded to ticks
+    least = (2700 - 0.5) / 3600 * 0.5
+    paid = 1200 / 3600 * 1 + 1800 / 3600 * 0.5
+    told = json.loads(simsched("bound", str(tmp_path / "out/spot"), "--json").stdout)
+    assert told["bounds"][0]["gpu_cost"] == pytest.approx(least, abs=1e-9)
+    assert told["distances"][0]["gpu_cost"] == pytest.approx(paid / least - 1)
+    file = tmp_path / "bounds.json"
+    assert "GPU cost" in simsched("bound", str(tmp_path / "spot.yaml"), "--out", str(file)).stdout
+    assert simsched("bound", "--check", str(file)).exit_code == 0
+    file.write_text(file.read_text().replace('"gpu_cost": 0.37', '"gpu_cost": 0.38'))
+    assert "its least cost is 0.37" in simsched("bound", "--check", str(file)).stdout
+
+    figure, data = draw_figure(read_run(tmp_path / "out/spot"), "zones")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["uniform-progress-s †", ""]
+    held = (
+        data[data["policy"] != ""]
+        .groupby(["zone", "what"])[["start_s", "end_s"]]
+        .agg({"start_s": "min", "end_s": "max"})
+    )
+    assert held.to_dict("index") == {
+        ("us-a-1a", "spot"): {"start_s": 0, "end_s": 1200}, ("eu-b-1a", "spot"): {"start_s": 1800, "end_s": 3600},
+    }  # fmt: skip
+    free = data[(data["what"] == "available") & (data["zone"] == "us-a-1a")]
+    assert free[["start_s", "end_s"]].to_numpy().tolist() == [[0, 1200], [3000, 3600]]
+    price = data[(data["what"] == "spot price") & (data["zone"] == "us-a-1a")]
+    assert price["value"].tolist() == [1] * 6 + [2] * 6
+
+
+def test_without_notice_a_job_begins_again_where_the_market_takes_its_node(spot):
+    done, cell = spot("spot-until-last", notice=False)
+    assert done.exit_code == 0, done.output
+    # from second 1800 on all of its 40 minutes after another restart
+    assert json.loads((cell / "summary.json").read_text())["jct_mean_s"] == 1800 + 300 + 2400

@@ -24,7 +24,7 @@ from simsched.model.job import JobSpec
 from simsched.policy import Policy
 from simsched.testing import check_policy
 from simsched.testing.builders import application_of, random_jobs, run
-from simsched.toolkit.gittins import ServiceDistribution, ServiceHistory
+from simsched.toolkit.gittins import ServiceHistory
 from simsched.toolkit.levels import Levels
 from simsched.workload.recipes import tiresias_testbed as testbed
 from simsched.workload.recipes.tiresias_testbed import JOBS_BY_GPUS, MODELS
@@ -158,31 +158,6 @@ def test_promotion_counts_from_the_last_service_and_starts_with_a_clean_slate() 
 def test_parameters_that_make_no_sense_are_refused(make) -> None:
     with pytest.raises(ValueError, match=r"must be|not both"):
         make()
-
-
-def test_the_gittins_index_of_a_distribution_worked_by_hand() -> None:
-    known = ServiceDistribution([12, 4, 8])
-    assert known.index(0, 4) == pytest.approx(1 / 12)  # one of three finishes; 4 GPU-seconds for each
-    assert known.index(0, 6) == pytest.approx(1 / 16)  # 4 + 6 + 6
-    assert known.index(0) == pytest.approx(1 / 8)  # all of three, for 4 + 8 + 12
-    assert known.index(4, 4) == pytest.approx(1 / 8)
-    assert known.index(4) == pytest.approx(1 / 6)
-    assert known.index(10) == pytest.approx(1 / 2)
-    assert known.index(12) == 0
-
-
-def test_the_gittins_index_falls_where_long_jobs_are_likely_and_rises_where_all_are_alike() -> None:
-    mixed = ServiceDistribution([10] * 9 + [1000])
-    assert mixed.index(0) > mixed.index(10)
-    alike = ServiceDistribution([100] * 10)
-    assert alike.index(50) == pytest.approx(1 / 50)
-    assert alike.index(50) > alike.index(0)
-
-
-def test_a_large_history_keeps_its_index() -> None:
-    samples = np.random.default_rng(1).exponential(1000, 50_000)
-    # The exponential has no memory: the index is its rate wherever one looks, as far as 50,000 samples tell.
-    assert ServiceDistribution(samples).index(500, 200) == pytest.approx(1 / 1000, rel=0.05)
 
 
 def test_a_history_is_read_from_a_file_or_learned(tmp_path) -> None:

@@ -55,26 +55,6 @@ def test_a_curve_that_cannot_be_fitted_is_refused(steps, losses):
         fit_slaq(steps, losses)
 
 
-def test_greedy_equals_brute_force_on_four_concave_jobs():
-    rng = np.random.default_rng(4)
-    for _ in range(10):
-        tables = np.cumsum(-np.sort(-rng.random((4, 9)), axis=1), axis=1)
-        tables = np.hstack([np.zeros((4, 1)), tables])
-        gains = [lambda n, row=row: float(row[min(n, 9)]) for row in tables]
-        for units in (4, 6, 9):
-            counts = allocate_by_gain(gains, units)
-            assert sum(counts) == units
-            everybody = [c for c in product(range(1, 10), repeat=4) if sum(c) == units]
-            best = max(sum(gain(n) for gain, n in zip(gains, c, strict=True)) for c in everybody)
-            assert sum(gain(n) for gain, n in zip(gains, counts, strict=True)) == pytest.approx(best)
-
-
-def test_scarce_units_go_to_the_largest_gain_and_useless_ones_to_nobody():
-    gains = [lambda n: 0.1 * min(n, 1), lambda n: 0.5 * min(n, 2), lambda n: 0.3 * min(n, 1)]
-    assert allocate_by_gain(gains, 2) == (0, 1, 1)
-    assert allocate_by_gain(gains, 9) == (1, 2, 1)
-
-
 def test_convergence_is_found_again_despite_an_outlier():
     losses = 1 / (0.05 * STEPS + 0.9) + 0.1
     losses[12] = 5.0

@@ -26,7 +26,7 @@ from simsched.toolkit.elastic import (
 )
 from simsched.toolkit.placers import FEWEST_DOMAINS
 from simsched.toolkit.programs.baselines import RandomPacking
-from simsched.toolkit.programs.leases import MOST_CHOICES, reserve, reserve_in_order, usable_seconds
+from simsched.toolkit.programs.leases import reserve_in_order
 from simsched.toolkit.programs.problem import ShareProblem
 from simsched.toolkit.recording import Recording, play
 from simsched.toolkit.rounds.rates import rate_source
@@ -57,18 +57,6 @@ def test_leases_are_reserved_in_order_up_to_the_last_second():
     assert held.tolist() == [[True, True, False], [False, False, True]]
     assert reserve_in_order(need + np.array([0.0, 1.0]), gpus, usable, room) is None
     assert reserve_in_order(need, gpus, usable, np.array([1, 1, 0])) is None
-
-
-def test_more_choices_than_a_program_may_have_are_reserved_in_order():
-    leases = MOST_CHOICES // 2 + 1
-    need, gpus, usable = np.array([60.0, 60.0]), np.array([1, 1]), np.full((2, leases), 60.0)
-    held = reserve(need, gpus, usable, np.ones(leases, dtype=int))
-    assert held is not None
-    assert [row.nonzero()[0].tolist() for row in held] == [[0], [1]]
-
-
-def test_a_lease_after_the_deadline_has_no_seconds():
-    assert usable_seconds([0, 60], [60, 120], [60], [10]).tolist() == [[50, 0]]
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3, 1e3])
