@@ -18,6 +18,8 @@ from simsched.errors import InputError
 from simsched.policy import Decision, Policy
 from simsched.toolkit.gang import run_in_order
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 class LastFirst(Policy):
     """Runs the latest arrival first."""

@@ -15,6 +15,8 @@ from simsched.cli.output import print_json
 from simsched.errors import InputError
 from simsched.model.job import JobSpec
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 HEADER = "submit_time,num_gpus,duration\n"
 
 CASES = {

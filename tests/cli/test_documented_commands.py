@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simsched.experiment.validation import read_experiment
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 POLICY = """
 from simsched.policy import Decision, Policy, Triggers

@@ -13,6 +13,8 @@ from simsched.experiment.running.pool import code_of
 from simsched.experiment.validation import read_experiment
 from simsched.results import read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 PROCESSES = """
 from typing import Annotated
 from simsched.policy import INPUT_FILE

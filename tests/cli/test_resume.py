@@ -260,3 +260,9 @@ def test_a_cell_from_which_a_file_was_taken_is_run_again(slow, simsched):
     again = simsched("run", "slow.yaml", "--in-process")
     assert "(1 cell run, 5 reused)" in again.stdout
     assert (cell / "summary.json").is_file()
+
+
+def test_one_or_two_processes_give_the_same_bytes(simsched, folder, tables):
+    assert simsched("run", "tiny.yaml", "--workers", "1", "--out", "one").exit_code == 0
+    assert simsched("run", "tiny.yaml", "--workers", "2", "--out", "two").exit_code == 0
+    assert tables(folder / "one" / "tiny") == tables(folder / "two" / "tiny")

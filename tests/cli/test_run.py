@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 FAULTY = """
 from simsched.policy import Decision, Policy
 
@@ -57,12 +59,6 @@ def test_a_second_run_repeats_nothing(simsched, folder):
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
     more = simsched("run", "tiny.yaml", "--workers", "1", "-o", "seeds=3")
     assert "(2 cells run, 4 reused)" in more.stdout
-
-
-def test_one_or_two_processes_give_the_same_bytes(simsched, folder, tables):
-    assert simsched("run", "tiny.yaml", "--workers", "1", "--out", "one").exit_code == 0
-    assert simsched("run", "tiny.yaml", "--workers", "2", "--out", "two").exit_code == 0
-    assert tables(folder / "one" / "tiny") == tables(folder / "two" / "tiny")
 
 
 def test_a_dry_run_writes_nothing(simsched, folder):

@@ -9,6 +9,8 @@ import yaml
 from simsched.report.figures import draw_figure
 from simsched.results import read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 #: A job of 40 minutes with a restart of 5, submitted at second 0, to be done after 90 minutes (nine ticks).
 JOBS = "job_id,submit_time,num_gpus,duration\na,0,1,2400\n"
 #: Spot in us-a-1a in ticks 0 and 1 and from 5 on, in eu-b-1a from 3 on.

@@ -17,6 +17,8 @@ from simsched.report.figures.over_time import Rental, nodes_data, nodes_over_tim
 from simsched.results.metric import integral
 from simsched.results.reader import read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 EXPERIMENT = """\
 name: cloud
 cluster: {nodes: 3, gpus_per_node: 4, node_price_per_h: 2.5}

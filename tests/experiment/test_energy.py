@@ -12,6 +12,8 @@ from simsched.results.metric import NodeMake, Power
 from simsched.results.metrics import summarise
 from simsched.results.reader import read_run
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 TWO_TYPES = Power(
     (NodeMake(1, 2, "fast"), NodeMake(1, 4, "slow")),
     {"fast": 10.0, "slow": 1.0},

@@ -39,6 +39,7 @@ from simsched.results.metrics import summarise
 from simsched.results.sheets import read_trials, write_trials
 from simsched.testing.builders import Applications, application_of, run, toy_application
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
 BEST = Hyperparameters(learning_rate=0.1, annealing=0.01, momentum=0.9, weight_decay=5e-4, width=1.0)
 EXPERIMENT = """\
