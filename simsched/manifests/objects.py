@@ -262,7 +262,7 @@ def merged(objects: Sequence[Object], others: Sequence[Object]) -> list[Object]:
 
 
 def objects_text(objects: Sequence[Object], *, copy: bool = True) -> str:
-    """Format objects as one JSON list, each with its origin if it is a `copy` for a run."""
+    """Format objects as one JSON list, one on a line, each with its origin if it is a `copy` for a run."""
     items = []
     for one in objects:
         metadata = dict(one.data.get("metadata") or {})
@@ -270,11 +270,6 @@ def objects_text(objects: Sequence[Object], *, copy: bool = True) -> str:
         notes = {**(metadata.get("annotations") or {}), **source}
         named = {**metadata, "name": one.name, "annotations": notes}
         items.append({**one.data, "metadata": {**named, **({"namespace": one.namespace} if one.namespace else {})}})
-    return (
-        json.dumps(
-            {"apiVersion": "v1", "kind": "List", "metadata": _COPY if copy else {}, "items": items},
-            indent=1,
-            ensure_ascii=False,
-        )
-        + "\n"
-    )
+    head = json.dumps({"apiVersion": "v1", "kind": "List", "metadata": _COPY if copy else {}})[:-1]
+    lines = (json.dumps(item, ensure_ascii=False) for item in items)
+    return f'{head}, "items": [\n' + ",\n".join(lines) + "\n]}\n"

@@ -14,7 +14,7 @@ from simsched.policy import JobView
 from simsched_policies.kubernetes.kueue.cycle import Entry, Rules, run_cycle
 from simsched_policies.kubernetes.kueue.explain import message
 from simsched_policies.kubernetes.kueue.fair import Rule
-from simsched_policies.kubernetes.kueue.machines import Machines, Pods, allocation_of, grown, scaled
+from simsched_policies.kubernetes.kueue.machines import Chances, Machines, Pods, allocation_of, grown, scaled
 from simsched_policies.kubernetes.kueue.model import Asking, FlavourResource, Setup, Stop, Workload
 from simsched_policies.kubernetes.kueue.objects import Declared, declared
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
@@ -44,8 +44,9 @@ class Desk:
         self._up: tuple[bool, ...] = ()
         self._machines = Machines((), setup)
         self._held: dict[str, tuple[Pods, ...]] = {}
-        #: The same nodes with nothing on them.
+        #: The same nodes with nothing on them, and the quotas with nothing in use.
         self._idle = self._machines
+        self._unused = self.tree()
         #: Why workloads of a shape could never run, empty if they could.
         self._never: dict[object, str] = {}
 
@@ -89,6 +90,7 @@ class Desk:
         self._up = (True,) * len(nodes)
         self._machines = Machines(self._facts, self.setup)
         self._idle = Machines(self._facts, self.setup)
+        self._unused = self._tree(self._idle)
 
     def refresh(self, up: Sequence[bool], tree: QuotaTree) -> None:
         """Record which nodes are up, and update the tree."""
@@ -148,6 +150,12 @@ class Desk:
         held = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s, stands.since_s)
         return replace(held, assigned=assigned), allocation_of(self._held[asking.id], len(self._up))
 
+    def chances(self, entry: Entry) -> tuple[Chances, list[int]] | None:
+        """Return what must fit on nodes before a workload without room is tried again, None for anything."""
+        groups = self._unused.queues[entry.asking.queue].groups
+        lacks = self._machines.lacks(entry.asking.pod_sets, {name: group[1] for name, group in groups.items()})
+        return None if lacks is None else (self._machines.chances, lacks)
+
     def give_back(self, number: str) -> None:
         """Free the nodes of a workload."""
         self._machines.give_back(self._held.pop(number, ()))
@@ -180,7 +188,7 @@ class Desk:
         return found
 
     def _why_never(self, asking: Asking) -> str:
-        outcome = run_cycle(self._tree(self._idle), [asking], self.rules(lambda asking: 0.0))
+        outcome = run_cycle(self._unused, [asking], self.rules(lambda asking: 0.0))
         if not outcome.admitted:
             return next((message(entry) for entry in (*outcome.refused, *outcome.parked)), "is not admitted")
         entry = outcome.admitted[0]

@@ -30,9 +30,10 @@ class Record:
     _last: dict[str, tuple[str, str]] = field(default_factory=dict)
     _cycle: int = 0
     _quotas: list[QuotaRow] = field(default_factory=list)
-    #: The last state of each queue, and the GPUs that it has reclaimed.
+    #: The last state of each queue, the GPUs that it has reclaimed, and which have reclaimed more.
     _stands: dict[str, tuple[object, ...]] = field(default_factory=dict)
     _reclaimed: dict[str, int] = field(default_factory=dict)
+    _reclaimers: set[str] = field(default_factory=set)
 
     def note(self, now_s: float, outcome: Outcome, names: Mapping[str, str]) -> None:
         """Record the outcome of a cycle; `names` are the jobs of its workloads."""
@@ -50,6 +51,7 @@ class Record:
                 who = names[entry.asking.id]
                 if victim.reason is not Reason.IN_QUEUE:
                     gpus = sum(amount for (_, resource), amount in victim.workload.usage.items() if is_gpu(resource))
+                    self._reclaimers.add(entry.asking.queue)
                     self._reclaimed[entry.asking.queue] = self._reclaimed.get(entry.asking.queue, 0) + gpus
                 why = f"Preempted to accommodate a workload ({who}) due to {_PREEMPTED[victim.reason]}"
                 self._last.pop(names[victim.workload.id], None)
@@ -81,7 +83,8 @@ class Record:
 
     def quotas(self, now_s: float, tree: QuotaTree) -> None:
         """Record the queues whose state has changed."""
-        for name, node in sorted(tree.queues.items()):
+        for name in sorted(tree.unrecorded | self._reclaimers):
+            node = tree.queues[name]
             gpus = {key: quota.nominal for key, quota in node.quotas.items() if is_gpu(key[1])}
             used = {key: amount for key, amount in node.usage.items() if is_gpu(key[1])}
             borrowed = sum(max(0, amount - gpus.get(key, 0)) for key, amount in used.items())
@@ -89,6 +92,8 @@ class Record:
             if self._stands.get(name) != row[1:]:
                 self._stands[name] = row[1:]
                 self._quotas.append(row)
+        tree.unrecorded.clear()
+        self._reclaimers.clear()
 
     def files(self) -> dict[str, str]:
         """Return the record as CSV, by file."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heapreplace
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from simsched.manifests.admissions import Granted
 from simsched.model import Allocation, Cluster
 from simsched_policies.kubernetes.kueue import topology_assignment
 from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour
-from simsched_policies.kubernetes.kueue.matching import Requirement, Taint
+from simsched_policies.kubernetes.kueue.matching import Constraints, Requirement, Taint
 from simsched_policies.kubernetes.kueue.model import (
     Assigned,
     FlavourResource,
@@ -28,7 +28,7 @@ from simsched_policies.kubernetes.kueue.model import (
     ResourceFlavor,
     Setup,
 )
-from simsched_policies.kubernetes.kueue.topology import Counts, Domains, Node, Usage
+from simsched_policies.kubernetes.kueue.topology import MANY, PODS, Counts, Domains, Node, Usage
 
 
 def grown(nodes: Sequence[NodeFacts], cluster: Cluster) -> list[NodeFacts]:
@@ -90,6 +90,80 @@ class Pods(NamedTuple):
     placed: bool = False
 
 
+class Chances:
+    """How many more pods must fit on the hosts of a flavour for sets of pods that found no room, by number of the set.
+
+    A node that changes costs one comparison with all these sets, however many workloads wait.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._of: dict[str, _Shapes] = {}
+        #: How many pods fit beyond what the set needs, negative if it has no room.
+        self._spare = np.zeros(0, np.int64)
+
+    def watch(self, flavour: str, domains: Domains, pods: PodSet) -> int:
+        """Return the number of a set of pods on the hosts of a flavour."""
+        key = (flavour, pods.count, tuple(sorted(pods.requests.items())), pods.where)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._spare)
+            self._spare = np.append(self._spare, _room(domains, pods).sum() - pods.count)
+            self._of.setdefault(flavour, _Shapes(domains)).add(self._numbers[key], pods)
+        return self._numbers[key]
+
+    def change(self, flavour: str, domains: Domains, usage: Usage, sign: int) -> None:
+        """Count pods on a host of a flavour, or with sign -1 subtract them."""
+        shapes, leaf = self._of.get(flavour), domains.leaf(usage.values)
+        before = None if shapes is None or leaf is None else shapes.fitting(leaf)
+        domains.change(usage, sign)
+        if shapes is not None and leaf is not None and before is not None:
+            self._spare[shapes.rows] += shapes.fitting(leaf) - before
+
+    def hopeful(self) -> list[int]:
+        """Return the sets of pods that have room now."""
+        return np.flatnonzero(self._spare >= 0).tolist()
+
+    def hope(self, numbers: Sequence[int]) -> bool:
+        """Return whether any of some sets of pods has room now."""
+        return any(self._spare[number] >= 0 for number in numbers)
+
+
+class _Shapes:
+    """The watched shapes of pods of one flavour, and the hosts that suit them."""
+
+    def __init__(self, domains: Domains) -> None:
+        self.domains, self.rows, self._resources = domains, np.zeros(0, np.int64), [PODS]
+        self._asked = np.zeros((0, 1), np.int64)
+        self._suits = np.zeros((0, len(domains.leaves)), np.bool_)
+        self._kinds: dict[Constraints, int] = {}
+        self._kind = np.zeros(0, np.int64)
+
+    def add(self, row: int, pods: PodSet) -> None:
+        self._resources += [name for name in pods.requests if name not in self._resources]
+        wider = np.zeros((len(self.rows) + 1, len(self._resources)), np.int64)
+        wider[:-1, : self._asked.shape[1]] = self._asked
+        wider[-1] = [{**pods.requests, PODS: 1}.get(name, 0) for name in self._resources]
+        self._asked, self.rows = wider, np.append(self.rows, row)
+        if pods.where not in self._kinds:
+            unsuited = self.domains.suited(pods.where)
+            suits = [True] * len(self.domains.leaves) if unsuited is None else [not why for why in unsuited]
+            self._kinds[pods.where] = len(self._kinds)
+            self._suits = np.vstack([self._suits, suits])
+        self._kind = np.append(self._kind, self._kinds[pods.where])
+
+    def fitting(self, leaf: int) -> Counts:
+        """Return for each shape how many pods fit on a host."""
+        free = np.array([self.domains.free(name, leaf) for name in self._resources], np.int64)
+        most = np.where(self._asked > 0, free // np.maximum(self._asked, 1), MANY).min(axis=1)
+        return np.maximum(most, 0) * self._suits[self._kind, leaf]
+
+
+def _room(domains: Domains, pods: PodSet) -> Counts:
+    """Return how many pods of a set fit on each host of a flavour."""
+    unsuited, room = domains.suited(pods.where), domains.fitting(pods.requests, {})
+    return room if unsuited is None else np.where([not why for why in unsuited], room, 0)
+
+
 class Machines:
     """Free resources of nodes, and the placement of pods: by topology, or without one on the fullest nodes.
 
@@ -116,6 +190,20 @@ class Machines:
         self.topologies = domains_by_flavour(setup.flavours or {}, setup.topologies, self._nodes) if on else {}
         #: The number of pods of each request on each node.
         self._there: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+        self.chances = Chances()
+
+    def lacks(self, pod_sets: Sequence[PodSet], offered: Mapping[str, Sequence[str]]) -> list[int] | None:
+        """Return for pods without room which of `chances` would help: of the first set that has none, by flavour.
+
+        `offered` are the flavours of each resource. None if a topology places them, or each set has room.
+        """
+        for pods in pod_sets:
+            names = {name for resource in pods.requests for name in offered.get(resource, ())}
+            if names & self.topologies.keys():
+                return None
+            if names and all(_room(self._of(name), pods).sum() < pods.count for name in names):
+                return [self.chances.watch(name, self._of(name), pods) for name in sorted(names)]
+        return None
 
     def place(self, pod_sets: Sequence[PodSet], assigned: Sequence[Assigned]) -> tuple[Pods, ...] | str:
         """Place pods that got flavours and reserve their room; return the places, or why there is no room."""
@@ -200,9 +288,7 @@ class Machines:
     def _scheduled(self, flavour: str, pods: PodSet, found: list[Pods], *, placed: bool) -> str:
         """Place pods one by one on hosts as kube-scheduler does; return the reason on failure."""
         domains = self._of(flavour)
-        unsuited = domains.suited(pods.where)
-        room = domains.fitting(pods.requests, {})
-        room = room if unsuited is None else np.where([not why for why in unsuited], room, 0)
+        room = _room(domains, pods)
         if room.sum() < pods.count:
             result = topology_assignment.assign(domains, [pods], self._setup.gates, name=flavour)
             return next(iter(result.reasons.values()))
@@ -233,7 +319,7 @@ class Machines:
             flavour = (self._setup.flavours or {}).get(name, _ANY)
             made = Domains((HOSTNAME,), self._nodes, flavour.labels, flavour.tolerations)
             for pods in self._held():
-                self._change(made, pods, 1)
+                made.change(self._usage(made, pods))
             self._domains[name] = made
         return self._domains[name]
 
@@ -246,13 +332,14 @@ class Machines:
             self._there[key] = self._there.get(key, 0) + sign * one.number
             if not self._there[key]:
                 del self._there[key]
-            for domains in (*self._domains.values(), *(() if one.placed else self.topologies.values())):
-                self._change(domains, one, sign)
+            for flavour, domains in self._domains.items():
+                self.chances.change(flavour, domains, self._usage(domains, one), sign)
+            for domains in () if one.placed else self.topologies.values():
+                domains.change(self._usage(domains, one), sign)
 
-    def _change(self, domains: Domains, pods: Pods, sign: int) -> None:
+    def _usage(self, domains: Domains, pods: Pods) -> Usage:
         labels = self._nodes[pods.node].labels
-        values = tuple(labels.get(label, "") for label in domains.labels)
-        domains.change(Usage(values, pods.requests, pods.number), sign)
+        return Usage(tuple(labels.get(label, "") for label in domains.labels), pods.requests, pods.number)
 
 
 #: What a pod without requests counts as when nodes are scored (Kubernetes: thousandths of a core, bytes).
@@ -267,20 +354,24 @@ def _spread(domains: Domains, pods: PodSet, room: Counts) -> dict[int, int]:
     """
     wishes = domains.preference(pods.where)
     liked = np.zeros(len(room)) if wishes is None or not wishes.max() else 2 * wishes / wishes.max()
-    shares = {name: domains.shares(name, max(pods.requests.get(name, 0), least)) for name, least in _LEAST.items()}
+    (cpu, more_cpu), (memory, more_memory) = (
+        domains.shares(name, max(pods.requests.get(name, 0), least)) for name, least in _LEAST.items()
+    )
 
-    def score(leaf: int, count: int) -> float:
-        cpu, memory = (float(used[leaf] + count * more[leaf]) for used, more in shares.values())
-        return -(1 - (cpu + memory) / 2 + 1 - abs(cpu - memory) / 2 + float(liked[leaf]))
+    def score(leaves: Any, count: int) -> Any:
+        cores, bytes_ = cpu[leaves] + count * more_cpu[leaves], memory[leaves] + count * more_memory[leaves]
+        return -(1 - (cores + bytes_) / 2 + 1 - abs(cores - bytes_) / 2 + liked[leaves])
 
-    heap = [(score(int(leaf), 1), int(leaf)) for leaf in np.flatnonzero(room)]
-    heapify(heap)
+    leaves = np.flatnonzero(room)
+    scores = score(leaves, 1)
+    first = np.argsort(scores, kind="stable")[: pods.count]  # no pod goes to another leaf
+    heap = list(zip(scores[first].tolist(), leaves[first].tolist(), strict=True))
     taken: Counter[int] = Counter()
     for _ in range(pods.count):
         _, leaf = heap[0]
         taken[leaf] += 1
         if taken[leaf] < room[leaf]:
-            heapreplace(heap, (score(leaf, taken[leaf] + 1), leaf))
+            heapreplace(heap, (float(score(leaf, taken[leaf] + 1)), leaf))
         else:
             heappop(heap)
     return dict(taken)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,14 @@ class Declared:
 
 def declared(path: Path, allow: Collection[str] = ()) -> Declared:
     """Read a file or folder of manifests, as `declared_by`."""
+    if path.is_file():
+        return _declared_in(path, sha256(path.read_bytes()).digest(), tuple(allow))
+    return declared_by(read_objects(path), allow)
+
+
+@lru_cache(maxsize=1)
+def _declared_in(path: Path, digest: bytes, allow: tuple[str, ...]) -> Declared:  # noqa: ARG001 - the digest is the key
+    """Read a file once for the checks before a run and the run itself."""
     return declared_by(read_objects(path), allow)
 
 

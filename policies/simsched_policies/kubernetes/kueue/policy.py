@@ -122,7 +122,9 @@ class Kueue(Policy):
     _known: tuple[QuotaTree, Waiting] | None = field(default=None, init=False, repr=False)
     _rules: Rules = field(default_factory=Rules, init=False, repr=False)
     _held: dict[str, _Held] = field(default_factory=dict, init=False, repr=False)
+    #: What is free on the nodes that are up, unless manifests describe them.
     _free: Capacity = field(default_factory=lambda: Capacity((), (), ()), init=False, repr=False)
+    _up: list[bool] = field(default_factory=list, init=False, repr=False)
     #: Jobs by their number in order of arrival, which identifies them in the quotas, and the inverse.
     _jobs: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False)
@@ -249,7 +251,7 @@ class Kueue(Policy):
                     start[self._jobs[entry.asking.id]] = self._moved(tree, entry, entry.holds, view)
             elif not self._admit(tree, entry, start, view):
                 waiting.push(entry.asking)
-                waiting.hold(entry.asking.id)
+                waiting.hold(entry.asking.id, None if self._desk is None else self._desk.chances(entry))
         for asking in evicted:
             waiting.push(asking)
         if self._record is not None:
@@ -461,18 +463,20 @@ class Kueue(Policy):
                 self._evicted(number, tree, waiting)
             if self._record is not None:
                 self._record.ended(view.now_s, job_id, "Finished" if job_id in view.finished else "Lost")
-        if view.up != self._free.up or view.lost or view.beside is not None:
-            if view.up != self._free.up or view.lost:
-                waiting.wake_all()
-                for entry in self._pace.steps:
-                    if entry.mode is Mode.FIT and entry.holds is None:
-                        waiting.push(entry.asking)
-                self._pace.steps.clear()
-            self._free = Capacity.of(view)
+        changed = view.up != self._up or bool(view.lost)
+        if changed:
+            self._up = list(view.up)
+            waiting.wake_all()
+            for entry in self._pace.steps:
+                if entry.mode is Mode.FIT and entry.holds is None:
+                    waiting.push(entry.asking)
+            self._pace.steps.clear()
             if self._desk is not None:
                 self._desk.refresh(view.up, tree)
             elif self._levels is not None:
                 tree.use(self._levels.domains(view.nodes, view.up))
+        if self._desk is None and (changed or view.beside is not None):
+            self._free = Capacity.of(view)
         self._pace.look(view.now_s)
         for job in [*lost, *view.arrived]:
             asking = self._asking(job)

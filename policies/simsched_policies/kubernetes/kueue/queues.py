@@ -8,12 +8,15 @@ from operator import itemgetter
 
 from simsched_policies.kubernetes.kueue.assign import Assignment
 from simsched_policies.kubernetes.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
+from simsched_policies.kubernetes.kueue.machines import Chances
 from simsched_policies.kubernetes.kueue.model import Asking, Mode, Reclaim
 from simsched_policies.kubernetes.kueue.prospects import Homes, Needs, Prospects
 from simsched_policies.kubernetes.kueue.tree import Node, QuotaTree
 
 #: Key of parked workloads that any departure may help.
 _ANY = "\0"
+#: Key of those that wait for room on nodes.
+_ROOM = "\1"
 
 
 #: The sort key of a queue: recent usage, priority, age, name.
@@ -24,15 +27,16 @@ class _Alike:
     """Workloads of one queue and shape, oldest first; `parked` is the round in which one was found to fit nowhere.
 
     `hope` tells when a retry may help (None: whenever something leaves). `needs` is what they need at least.
-    `placeless` ones have quota but wait for a place in a topology.
+    `placeless` ones have quota but wait for a place in a topology, those with `room` for pods to fit on nodes.
     """
 
-    __slots__ = ("first", "heap", "homes", "hope", "needs", "parked", "placeless")
+    __slots__ = ("first", "heap", "homes", "hope", "needs", "parked", "placeless", "room")
 
     def __init__(self, first: Asking, needs: Needs | None, homes: Homes | None) -> None:
         self.heap: list[tuple[float, str]] = []
         self.first, self.needs, self.homes = first, needs, homes
         self.placeless = False
+        self.room: list[int] | None = None
         self.parked = -1
         self.hope: Needs | None = None
 
@@ -86,6 +90,9 @@ class Waiting:
         self._parked: dict[str, set[str]] = {}
         #: Queues in which a workload waits for any departure.
         self._loose: set[str] = set()
+        #: What may fit on nodes, and by number of a set of pods the queues in which one waits for room.
+        self._chances = Chances()
+        self._rooms: dict[int, set[str]] = {}
         #: The number of the last pass over the heads of queues.
         self._pass = 0
         #: Roots below which something left since the last pass.
@@ -135,7 +142,7 @@ class Waiting:
         if self._woken:
             hopeful = self._prospects.hopeful()
             for root in sorted(self._woken):
-                self._wake(root, hopeful | self._loose | self._open)
+                self._wake(root, self._roomy() if root == _ROOM else hopeful | self._loose | self._open)
             self._woken.clear()
         found: list[Pending] = []
         while self._open and not found:
@@ -172,18 +179,42 @@ class Waiting:
             if entry.victims and not queue.strict:
                 queue.sticky = entry.asking.id
 
-    def hold(self, workload: str) -> None:
-        """Park a workload that has quota but finds no room on nodes, until anything leaves."""
-        self._park(workload, root=_ANY)
-        self._open.add(self._asking[workload].queue)
+    def hold(self, workload: str, chances: tuple[Chances, list[int]] | None) -> None:
+        """Park a workload that has quota but finds no room, until enough pods may fit (None: until anything leaves)."""
+        asking = self._asking[workload]
+        queue = self._queues[asking.queue]
+        if chances is None or queue.strict:
+            self._park(workload, root=_ANY)
+        else:
+            self._park(workload, root=_ROOM)
+            self._chances, alike = chances[0], queue.alike[self._shapes[workload]]
+            alike.room = chances[1]
+            self._note_room(queue, alike)
+        self._open.add(asking.queue)
+
+    def _roomy(self) -> set[str]:
+        """Return the queues in which a workload may find the room that it waits for."""
+        found = set(self._loose)
+        for number in self._chances.hopeful() if self._rooms else ():
+            found |= self._rooms.pop(number, set())
+        return found
+
+    def _note_room(self, queue: _Queue, alike: _Alike) -> None:
+        for number in alike.room or ():
+            self._rooms.setdefault(number, set()).add(queue.node.name)
 
     def wake(self, queue: str) -> None:
         """Unpark the workloads in the tree of a queue from which something left, and those that found no room."""
-        self._woken |= {self._tree.queues[queue].root().name, _ANY}
+        self._woken |= {self._tree.queues[queue].root().name, _ANY, _ROOM}
 
     def wake_all(self) -> None:
         """Unpark all workloads, since nodes came or went."""
         self._woken |= set(self._parked)
+        for name in self._parked.get(_ROOM, ()):
+            self._loose.add(name)
+            for alike in self._queues[name].alike.values():
+                alike.room = None
+        self._rooms.clear()
 
     def _wake(self, root: str, names: set[str]) -> None:
         """Unpark the workloads below a root in some of the queues.
@@ -202,6 +233,8 @@ class Waiting:
 
     def _helped(self, alike: _Alike) -> bool:
         """Return whether a retry may help: they were not refused before, or could now get what they need."""
+        if alike.room is not None:
+            return self._chances.hope(alike.room)
         if alike.placeless and alike.needs is not None and alike.homes is not None:
             return self._prospects.may_be_placed(alike.first, alike.needs, alike.homes)
         return alike.hope is None or self._prospects.allow(alike.hope)
@@ -224,8 +257,9 @@ class Waiting:
                     return self._asking[name]
                 alike.parked = current
                 queue.due += 1
+                self._note_room(queue, alike)
                 self._after.pop(name, None)
-                parked.add(_ANY if alike.placeless else queue.root.name)
+                parked.add(_ANY if alike.placeless else _ROOM if alike.room is not None else queue.root.name)
         else:
             queue.at = len(queue.order)
         self._note_parked(queue, parked)
@@ -273,10 +307,10 @@ class Waiting:
             self._loose.add(asking.queue)
             return
         alike = queue.alike[self._shapes[workload]]
-        alike.parked = queue.round
+        alike.parked, alike.room = queue.round, None
         alike.placeless = placeless and queue.reclaims_any
-        hope = alike.needs if (hopes or queue.reclaims_any) and root != _ANY else None
-        if hope is None:
+        hope = alike.needs if (hopes or queue.reclaims_any) and root not in (_ANY, _ROOM) else None
+        if hope is None and root != _ROOM:
             self._loose.add(asking.queue)
         if hope is not alike.hope:
             alike.hope = hope

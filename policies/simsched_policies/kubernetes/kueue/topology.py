@@ -168,12 +168,16 @@ class Domains:
         full = np.where(has > 0, has, 1)
         return np.where(has > 0, self._of(self.used, resource) / full, 1.0), np.where(has > 0, amount / full, 1.0)
 
+    def free(self, resource: str, leaf: int) -> int:
+        """Return what is free of a resource in a leaf."""
+        return int(self._of(self.has, resource)[leaf] - self._of(self.used, resource)[leaf])
+
     def more_pods(self, leaf: int, requests: Amounts, freed: Amounts) -> int:
         """Return how many more pods fit in a leaf once `freed` is released."""
         now, then = MANY, MANY
         for resource, amount in {**requests, PODS: 1}.items():
             if amount > 0:
-                free = int(self._of(self.has, resource)[leaf] - self._of(self.used, resource)[leaf])
+                free = self.free(resource, leaf)
                 now, then = min(now, free // amount), min(then, (free + freed.get(resource, 0)) // amount)
         return max(then, 0) - max(now, 0)
 

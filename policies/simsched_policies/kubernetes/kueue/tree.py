@@ -138,8 +138,9 @@ class QuotaTree:
         self.topologies: Mapping[str, Domains] = {}
         #: Whether flavours with the same hosts see each other's pods.
         self._shares_hosts = True
-        #: Queues in which workloads got or released quota since the last check.
+        #: Queues in which workloads got or released quota: since the last check, and since the last record.
         self.moved: set[str] = set()
+        self.unrecorded: set[str] = {queue.name for queue in queues}
         self.cohorts = {cohort.name: Node(cohort) for cohort in cohorts}
         self.queues = {queue.name: Node(queue) for queue in queues}
         for cohort in cohorts:
@@ -158,7 +159,7 @@ class QuotaTree:
         node = self.queues[workload.queue]
         node.held[workload.id] = workload
         node.note(workload)
-        self.moved.add(workload.queue)
+        self._note_moved(workload)
         self.count(workload)
 
     def release(self, workload: Workload) -> None:
@@ -166,9 +167,13 @@ class QuotaTree:
         node = self.queues[workload.queue]
         del node.held[workload.id]
         node.note(workload, -1)
-        self.moved.add(workload.queue)
+        self._note_moved(workload)
         self.count(workload, -1)
         node.root().releases += 1
+
+    def _note_moved(self, workload: Workload) -> None:
+        self.moved.add(workload.queue)
+        self.unrecorded.add(workload.queue)
 
     def mark_evicted(self, workload: Workload) -> Workload:
         """Mark a workload that still has its quota as about to leave; return it as marked."""
