@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from simsched_policies.kubernetes.kueue.cycle import Entry, Rules, run_cycle
 from simsched_policies.kubernetes.kueue.explain import message
 from simsched_policies.kubernetes.kueue.fair import Rule
 from simsched_policies.kubernetes.kueue.machines import Chances, Machines, Pods, allocation_of, grown, scaled
-from simsched_policies.kubernetes.kueue.model import Asking, FlavourResource, Setup, Stop, Workload
+from simsched_policies.kubernetes.kueue.model import Asking, FlavourResource, PodSet, Setup, Stop, Workload
 from simsched_policies.kubernetes.kueue.objects import Declared, declared
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
@@ -49,6 +49,8 @@ class Desk:
         self._unused = self.tree()
         #: Why workloads of a shape could never run, empty if they could.
         self._never: dict[object, str] = {}
+        #: By queue and kind: pods that fit.
+        self._fits: dict[Hashable, list[PodSet]] = {}
 
     def tree(self) -> QuotaTree:
         """Return the unused tree of quotas, and the topologies of the nodes as they are."""
@@ -182,10 +184,20 @@ class Desk:
                 continue
             shape = (asking.queue, asking.namespace, asking.invalid, tuple(pods.key for pods in asking.pod_sets))
             if shape not in self._never:
-                self._never[shape] = self._why_never(asking)
+                self._never[shape] = "" if self._smaller(asking) else self._why_never(asking)
             if self._never[shape]:
                 found[job.id] = self._never[shape]
         return found
+
+    def _smaller(self, asking: Asking) -> bool:
+        """Return whether pods of one set ask for no more than such that fit, all on the only flavour of their queue."""
+        if len(self._unused.queues[asking.queue].flavours) > 1 or len(asking.pod_sets) > 1:
+            return False
+        (pods,) = asking.pod_sets
+        return any(
+            pods.count <= one.count and all(one.requests.get(name, 0) >= n for name, n in pods.requests.items())
+            for one in self._fits.get(_of_kind(asking), ())
+        )
 
     def _why_never(self, asking: Asking) -> str:
         outcome = run_cycle(self._unused, [asking], self.rules(lambda asking: 0.0))
@@ -196,6 +208,7 @@ class Desk:
         if isinstance(found, str):
             return f"no room on nodes, even if nothing else is there: {found}"
         self._idle.give_back(found)
+        self._fits.setdefault(_of_kind(asking), []).append(asking.pod_sets[0])
         return ""
 
     def refuse(self, hopeless: Mapping[str, str]) -> InputError:
@@ -204,6 +217,13 @@ class Desk:
         problems = [Problem(f"workload {name}", f"can never run: {why}", remedy) for name, why in hopeless.items()]
         more = [Problem("", f"and {len(problems) - _MOST_NAMED} more")] if len(problems) > _MOST_NAMED else []
         return InputError(*problems[:_MOST_NAMED], *more)
+
+
+def _of_kind(asking: Asking) -> Hashable:
+    """Return a key shared by workloads of a queue that differ in the amounts and the number of their pods alone."""
+    pods = asking.pod_sets[0]
+    wish = None if pods.topology is None else (pods.topology, pods.count)
+    return (asking.queue, asking.namespace, asking.invalid, frozenset(pods.requests), pods.where, wish)
 
 
 def _made_up(cluster: Cluster, setup: Setup) -> Iterator[NodeFacts]:

@@ -133,7 +133,7 @@ class _Shapes:
 
     def __init__(self, domains: Domains) -> None:
         self.domains, self.rows, self._resources = domains, np.zeros(0, np.int64), [PODS]
-        self._asked = np.zeros((0, 1), np.int64)
+        self._asked = self._divisor = self._unasked = np.zeros((0, 1), np.int64)
         self._suits = np.zeros((0, len(domains.leaves)), np.bool_)
         self._kinds: dict[Constraints, int] = {}
         self._kind = np.zeros(0, np.int64)
@@ -144,6 +144,7 @@ class _Shapes:
         wider[:-1, : self._asked.shape[1]] = self._asked
         wider[-1] = [{**pods.requests, PODS: 1}.get(name, 0) for name in self._resources]
         self._asked, self.rows = wider, np.append(self.rows, row)
+        self._divisor, self._unasked = np.maximum(wider, 1), np.where(wider > 0, 0, MANY)
         if pods.where not in self._kinds:
             unsuited = self.domains.suited(pods.where)
             suits = [True] * len(self.domains.leaves) if unsuited is None else [not why for why in unsuited]
@@ -154,8 +155,8 @@ class _Shapes:
     def fitting(self, leaf: int) -> Counts:
         """Return for each shape how many pods fit on a host."""
         free = np.array([self.domains.free(name, leaf) for name in self._resources], np.int64)
-        most = np.where(self._asked > 0, free // np.maximum(self._asked, 1), MANY).min(axis=1)
-        return np.maximum(most, 0) * self._suits[self._kind, leaf]
+        most = np.maximum((free // self._divisor + self._unasked).min(axis=1), 0)
+        return np.asarray(most * self._suits[self._kind, leaf], np.int64)
 
 
 def _room(domains: Domains, pods: PodSet) -> Counts:

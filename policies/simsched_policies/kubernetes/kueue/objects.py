@@ -102,7 +102,7 @@ def declared(path: Path, allow: Collection[str] = ()) -> Declared:
 
 
 @lru_cache(maxsize=1)
-def _declared_in(path: Path, digest: bytes, allow: tuple[str, ...]) -> Declared:  # noqa: ARG001 - the digest is the key
+def _declared_in(path: Path, digest: bytes, allow: tuple[str, ...]) -> Declared:
     """Read a file once for the checks before a run and the run itself."""
     return declared_by(read_objects(path), allow)
 
