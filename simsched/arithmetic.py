@@ -150,11 +150,15 @@ def _exp_all(x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers that each hold for `step_s` seconds, the last one for ever; `source` is their file."""
+    """Numbers that each hold for `step_s` seconds, the last one for ever; `source` is their file.
+
+    Prices are paid for every begun `bill_s` seconds of a stay, or for 0 by the second.
+    """
 
     step_s: float
     values: Sequence[float]
     source: str = field(default="", compare=False)
+    bill_s: float = 0.0
 
     def between(self, start_s: float, end_s: float) -> float:
         """Return the integral of the numbers over an interval, in number-seconds."""

@@ -28,7 +28,12 @@ def costs_of(spec: ClusterSpec) -> dict[str, Any]:
     """Return the prices and the power of a cluster, if given."""
     prices = {"node_price_per_h": spec.node_price_per_h, "gpu_price_per_h": dict(spec.gpu_price_per_h) or None}
     market = market_of(spec)
-    costs: dict[str, Any] = {**prices, "power": spec.drawn_w(), "market": None if market is None else prices_of(market)}
+    costs: dict[str, Any] = {
+        **prices,
+        "power": spec.drawn_w(),
+        "market": None if market is None else prices_of(market),
+        "bill_s": spec.bill_s,
+    }
     return {name: cost for name, cost in costs.items() if cost is not None}
 
 

@@ -261,6 +261,13 @@ class ClusterSpec(Section):
     node_price_per_h: float | None = Field(
         default=None, ge=0, le=1e9, description="price of a node in dollars per hour; gives the metric 'cost'"
     )
+    bill_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=86400,
+        description="seconds of the steps for which groups with zones are paid, each begun one in whole; by default, "
+        "by the second",
+    )
     gpu_price_per_h: Prices = Field(
         default=(), description="GPU type -> its price in dollars per hour; gives the metric 'gpu_cost'"
     )
@@ -284,6 +291,8 @@ class ClusterSpec(Section):
             raise ValueError(message)
         if self.groups and len({bool(group.zone) for group in self.groups}) > 1:
             raise ValueError("either all groups have a 'zone', or none")
+        if self.bill_s is not None and not (self.groups and self.groups[0].zone):
+            raise ValueError("'bill_s' needs groups with a 'zone'")
         if self.groups and self.groups[0].zone and (self.gpu_price_per_h or self.node_price_per_h is not None):
             raise ValueError("groups with a 'zone' have their own prices; leave out the cluster's")
         if self.topology:

@@ -7,7 +7,9 @@ the energy is an upper estimate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -121,10 +123,28 @@ def _gpu_cost(tables: Tables) -> float | None:
     prices = tables.gpu_price_per_h
     if not any(isinstance(one, Series) for one in prices):
         return float((hours * np.asarray(prices)[nodes]).sum())
-    times = zip(intervals["start_s"], intervals["end_s"], hours, nodes, strict=True)
+    times: Iterable[Any] = zip(intervals["start_s"], intervals["end_s"], hours, nodes, strict=True)
+    if any(isinstance(one, Series) and one.bill_s for one in prices):
+        times = _billed(times, intervals["job_id"], prices)
     return float(
         sum(held * prices[node].between(start, end) / (end - start) for start, end, held, node in times if end > start)
     )
+
+
+def _billed(
+    times: Iterable[tuple[float, float, float, int]], jobs: Iterable[object], prices: Sequence[float | Series]
+) -> Iterator[tuple[float, float, float, int]]:
+    """Join the intervals of each stay on a node, and extend it by what is paid of its last step."""
+    stays: dict[tuple[object, int], list[tuple[float, float, float]]] = {}
+    for (start_s, end_s, hours, node), job in sorted(zip(times, jobs, strict=True), key=lambda row: row[0][0]):
+        own = stays.setdefault((job, node), [])
+        joined = own.pop() if own and own[-1][1] == start_s else (start_s, start_s, 0.0)
+        own.append((joined[0], end_s, joined[2] + hours))
+    for (_, node), own in stays.items():
+        for start_s, end_s, hours in own:
+            bill_s = getattr(prices[node], "bill_s", 0.0) or end_s - start_s
+            whole_s = max(ceil((end_s - start_s) / bill_s - 1e-9), 1) * bill_s if bill_s else 0.0
+            yield start_s, start_s + whole_s, hours * whole_s / max(end_s - start_s, 1e-9), node
 
 
 #: How well GPUs were used.

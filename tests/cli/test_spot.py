@@ -31,11 +31,12 @@ ZONES = ("us-a-1a", "eu-b-1a")
 def spot(simsched, tmp_path):
     """Run a policy on the market; returns the command's result and the cell's folder."""
 
-    def run(policy, command="run", *, notice=True, **texts):
+    def run(policy, command="run", *, notice=True, bill_s=None, **texts):
         for name, text in {"jobs": JOBS, "available": AVAILABLE, "prices": PRICES, **texts}.items():
             (tmp_path / f"{name}.csv").write_text(text)
         content = {
-            "name": "spot", "cluster": {"groups": [{**GROUP, "zone": zone, "notice": notice} for zone in ZONES]},
+            "name": "spot",
+            "cluster": {"groups": [GROUP | {"zone": zone, "notice": notice} for zone in ZONES], "bill_s": bill_s},
             "workload": {"path": "jobs.csv", "recipe": "replay", "deadline_factor": 2.25}, "policies": [policy],
             "engine": {"restart_delay_s": 300}, "report": {"plots": False},
         }  # fmt: skip
@@ -132,3 +133,14 @@ def test_without_notice_a_job_begins_again_where_the_market_takes_its_node(spot)
     assert done.exit_code == 0, done.output
     # from second 1800 on all of its 40 minutes after another restart
     assert json.loads((cell / "summary.json").read_text())["jct_mean_s"] == 1800 + 300 + 2400
+
+
+@pytest.mark.parametrize(
+    ("policy", "dollars"),
+    # a stay of 45 minutes; 20 minutes at 1 and 30 at 0.5 dollars
+    [("on-demand-only", 4), ("uniform-progress-s", 1 + 0.5)],
+)
+def test_begun_hours_are_paid_in_whole_where_the_experiment_says_so(spot, policy, dollars):
+    done, cell = spot(policy, bill_s=3600)
+    assert done.exit_code == 0, done.output
+    assert json.loads((cell / "summary.json").read_text())["gpu_cost"] == pytest.approx(dollars)

@@ -137,7 +137,7 @@ def _summary(folder: Path, about: Mapping[str, Any], at_hand: ResultTables = _NO
     sizes = [group["gpus_per_node"] for group in groups for _ in range(group["nodes"])]
     for one in about.get("market", ()):
         values = [price / sizes[len(by_node)] for price in one["values"]]
-        by_node += [Series(one["step_s"], values)] * one["nodes"]
+        by_node += [Series(one["step_s"], values, bill_s=about.get("bill_s", 0.0))] * one["nodes"]
     return summarise_folder(
         folder, gpus, node_price_per_h=price, power=power, gpu_price_per_h=by_node, groups=groups, at_hand=at_hand
     )
