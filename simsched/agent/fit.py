@@ -48,10 +48,10 @@ class Fits:
     def fit(self, profile: Profile, *, start: ThroughputParams | None = None) -> Fit:
         """Fit a profile, or return the cached fit of an equal one (same measurements in the same order)."""
         key = (start, *profile.items())
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = fit(profile, start=start)
-        return found
+        fitted = self._known.get(key)
+        if fitted is None:
+            fitted = self._known[key] = fit(profile, start=start)
+        return fitted
 
     def fit_across(self, profile: Profile, within: ThroughputParams) -> ThroughputParams:
         """Fit only the synchronisation across nodes, to a profile across levels above the nodes.
@@ -60,11 +60,11 @@ class Fits:
         3.2) foresees.
         """
         key = (within, None, *profile.items())
-        found = self._known.get(key)
-        if found is None:
+        fitted = self._known.get(key)
+        if fitted is None:
             known = {place: value for place, value in enumerate(astuple(within)) if place not in (_ALPHA_N, _BETA_N)}
-            found = self._known[key] = fit(profile, start=within, held=known)
-        return found.params
+            fitted = self._known[key] = fit(profile, start=within, held=known)
+        return fitted.params
 
 
 def fit(profile: Profile, *, start: ThroughputParams | None = None, held: Mapping[int, float] = _NONE_HELD) -> Fit:

@@ -350,12 +350,12 @@ _BATCHES = 6
 
 def offline_priors(application: Application, cluster: Cluster) -> dict[str, Prior]:
     """Profile an application on every GPU type of a cluster on which it can run; {} if it has no batch size."""
-    found = {
+    priors = {
         gpu_type: offline_prior(application, gpu_type, cluster.gpus_per_node(gpu_type))
         for gpu_type in cluster.gpu_types
         if application.gpu_types is None or gpu_type in application.gpu_types
     }
-    return {gpu_type: prior for gpu_type, prior in found.items() if prior is not None}
+    return {gpu_type: prior for gpu_type, prior in priors.items() if prior is not None}
 
 
 def offline_prior(application: Application, gpu_type: str, gpus_per_node: int) -> Prior | None:

@@ -110,10 +110,10 @@ _Key = TypeVar("_Key", int, Configuration)
 
 
 def _union(one: Mapping[_Key, Pooled], other: Mapping[_Key, Pooled]) -> dict[_Key, Pooled]:
-    found = {**other, **one}
+    merged = {**other, **one}
     for key in one.keys() & other.keys():
-        found[key] = _mean(one[key], other[key])
-    return dict(sorted(found.items()))
+        merged[key] = _mean(one[key], other[key])
+    return dict(sorted(merged.items()))
 
 
 def _mean(one: Pooled, other: Pooled) -> Pooled:

@@ -22,6 +22,7 @@ from simsched.experiment.physics import colocation_of, interleaves
 from simsched.knowledge import legend, marked
 from simsched.model import Application, ApplicationSource, Cluster, NodeGroup
 from simsched.policy import POLICIES, Policy, registry
+from simsched.policy.signals import known_by
 from simsched.results import Cell, Feature, Run, summarise
 from simsched.words import counted
 from simsched.workload import MOST_SECONDS
@@ -233,7 +234,7 @@ def results_of(simulation: Simulation) -> SimulationResults:
     jobs["jct_s"] = jobs["jct_s"].astype(float)
     metrics = summarise(jobs, intervals, tables["rounds"], simulation.cluster.total_gpus)
     return SimulationResults(
-        held_run(simulation.terms.name, tables, metrics, simulation.cluster, simulation.terms.knows)
+        held_run(simulation.terms.name, tables, metrics, simulation.cluster, known_by(simulation.terms.signals))
     )
 
 

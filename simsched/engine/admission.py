@@ -43,30 +43,30 @@ def check_jobs(
     before = -inf
     shapes: dict[NodeShape, str] = {}
     right: set[Any] = set()
-    told = values_of(jobs, "submit_time_s", "duration_s", "application", "num_gpus", "gpu_share", "shape")
-    for place, (submit_s, duration_s, *kind) in enumerate(told):
+    columns = values_of(jobs, "submit_time_s", "duration_s", "application", "num_gpus", "gpu_share", "shape")
+    for place, (submit_s, duration_s, *kind) in enumerate(columns):
         alike = (*kind, 0 < duration_s >= tick_s) if kind[0] == FIXED_DURATION else None
         if alike in right and before <= submit_s and not repeated:
             before = submit_s
             continue
         spec = jobs[place]
-        found = _faults(spec, cluster, applications, leave_out, rigid=rigid)
+        faults = _faults(spec, cluster, applications, leave_out, rigid=rigid)
         if 0 < spec.duration_s < tick_s:
             message = f"its duration is {spec.duration_s:g} s, and the engine counts ticks of {tick_s:g} s"
-            found.append((message, "round it up, or let ticks be shorter (engine.tick_s)"))
-        if spec.shape is not None and not found:
+            faults.append((message, "round it up, or let ticks be shorter (engine.tick_s)"))
+        if spec.shape is not None and not faults:
             if spec.shape not in shapes:
                 shapes[spec.shape] = _misfit(spec.shape, cluster, rigid=rigid)
-            found += [(shapes[spec.shape], "enlarge the cluster, or leave the job out")] if shapes[spec.shape] else []
+            faults += [(shapes[spec.shape], "enlarge the cluster, or leave the job out")] if shapes[spec.shape] else []
         if hash(spec.id) in repeated:
             if spec.id in seen:
-                found.append(("its id is used twice", "give each job an id of its own"))
+                faults.append(("its id is used twice", "give each job an id of its own"))
             seen.add(spec.id)
         if spec.submit_time_s < before:
-            found.append(("the jobs are not sorted by submit time", "sort them"))
+            faults.append(("the jobs are not sorted by submit time", "sort them"))
         before = max(before, spec.submit_time_s)
-        if found:
-            problems += [_problem(spec, fault) for fault in found]
+        if faults:
+            problems += [_problem(spec, fault) for fault in faults]
             if len(problems) >= _MOST_PROBLEMS:
                 break
         elif alike is not None:  # valid for one job with only GPUs and seconds, valid for others like it

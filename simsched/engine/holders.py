@@ -89,9 +89,9 @@ class Holders:
 
     def neighbours(self, job_id: str) -> tuple[str, ...]:
         """List the jobs that share a GPU with a job, in GPU order."""
-        found = dict.fromkeys(other for holders in self.sharers(job_id) for other in holders)
-        found.pop(job_id, None)
-        return tuple(found)
+        neighbours = dict.fromkeys(other for holders in self.sharers(job_id) for other in holders)
+        neighbours.pop(job_id, None)
+        return tuple(neighbours)
 
     def gpus(self, job_id: str) -> Mapping[int, Sequence[int]]:
         """Return the GPU indices of a job by node."""

@@ -221,15 +221,15 @@ class Contention(Lifecycle):
 
     def _around(self, job_id: str) -> dict[str, None]:
         """Return a job and all jobs on which its flow depends."""
-        found = {job_id: None}
+        around = {job_id: None}
         reached: set[Hashable] = set()
         for one in (todo := [job_id]):
             for link in (link for _, links in self._flows[one].across for link in links if link not in reached):
                 reached.add(link)
-                new = [other for other in self._users[link] if other not in found]
-                found |= dict.fromkeys(new)
+                new = [other for other in self._users[link] if other not in around]
+                around |= dict.fromkeys(new)
                 todo += new
-        return found
+        return around
 
 
 def flow_of(job: JobState, cluster: Cluster) -> Flow:

@@ -14,7 +14,6 @@ from simsched.agent import AgentFactory
 from simsched.model.colocation import Colocation
 from simsched.model.outages import Market, Outage, OutageCause
 from simsched.policy import Decision, Policy, Signal, Triggers, View
-from simsched.policy.signals import known_by
 
 #: Called occasionally with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
@@ -172,11 +171,6 @@ class Terms:
     signals: Collection[Signal] = frozenset()
     rigid: bool = True
     longest_pause_s: float = 0.0
-
-    @property
-    def knows(self) -> dict[str, str]:
-        """Return how a real scheduler would obtain each signal, by name."""
-        return known_by(self.signals)
 
     @classmethod
     def of(cls, policy: Policy) -> Terms:

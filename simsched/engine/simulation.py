@@ -14,7 +14,6 @@ from typing import Any, Unpack
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.enactment import Enactment
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Failures, Nodes
 from simsched.engine.fork import copy_of
@@ -37,7 +36,7 @@ from simsched.engine.records import (
 from simsched.engine.sharing import Neighbourhood, TruePairs
 from simsched.engine.stalls import StallDetector
 from simsched.engine.state import ClusterState, JobState, Leasing
-from simsched.engine.validate import NO_CHANGES
+from simsched.engine.validate import NO_CHANGES, Enactment
 from simsched.errors import input_error
 from simsched.model import ApplicationSource, Cluster, JobSpec
 from simsched.model.application import facts_of

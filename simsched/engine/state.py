@@ -161,18 +161,18 @@ class ClusterState:
         key = self.cluster.nodes[node].gpu_type, shape
         if key not in self._sites or (self.cluster.levels and allocation[1:]):
             self._sites[key] = site_of(self.cluster, allocation), sum(shape), len(shape)
-        found = self._sites[key]
+        site = self._sites[key]
         self.running_jobs += 1
         self.job_starts += 1
         if self.occupancy is not None:
             short = self.occupancy.take(job_id, allocation, beside, onto)
             assert short is None, short  # the decision was checked before
             self._recount(allocation)
-            return found
-        self.allocated_gpus += found[1]
+            return site
+        self.allocated_gpus += site[1]
         for node, gpus in allocation:
             self.free[node] -= gpus
-        return found
+        return site
 
     def count_beside(self, shape: NodeShape, allocation: Allocation, sign: int) -> None:
         """Take, or with a `sign` of -1 give back, the cores and memory of a shape for its GPUs."""

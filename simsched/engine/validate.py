@@ -1,15 +1,22 @@
-"""Checks a decision against cluster and jobs, never repairing it."""
+"""Checks a decision against cluster and jobs, never repairing it, and carries it out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any
 
+from simsched.engine.clock import Clock
+from simsched.engine.errors import EngineError, InfeasibleDecisionError
+from simsched.engine.failures import Nodes
 from simsched.engine.holders import Holders
+from simsched.engine.ledger import Ledger
+from simsched.engine.lifecycles import Watches
+from simsched.engine.options import Terms
+from simsched.engine.records import CANCELLED, Moves
 from simsched.engine.state import ClusterState, JobState, gpu_type_of
 from simsched.model import Allocation, NodeShape
 from simsched.model.capacity import beside_of, cores_of
@@ -17,7 +24,7 @@ from simsched.model.cluster import Level
 from simsched.model.colocation import Guarantee
 from simsched.model.placement import NOTHING, describe
 from simsched.model.topology import Route
-from simsched.policy import Action, Cancel, Decision, Onto, Place, Stop
+from simsched.policy import Action, Cancel, Decision, Decline, Onto, Place, Stop
 from simsched.words import counted
 
 #: What `Place.more` may hold.
@@ -330,3 +337,82 @@ def _malformed(allocation: Allocation, cluster: ClusterState, least: int) -> lis
     elif nodes and gpu_type_of(cluster.cluster, allocation) is None:
         reasons.append(f"GPU types are mixed in {allocation}")
     return reasons
+
+
+@dataclass(eq=False)
+class Enactment:
+    """Applies decisions to the `active` jobs through the ledger, nodes and watches."""
+
+    _terms: Terms
+    _clock: Clock
+    _cluster: ClusterState
+    _active: Mapping[str, JobState]
+    _ledger: Ledger
+    _nodes: Nodes
+    _watches: Watches
+
+    def check(self, decision: Decision) -> Changes:
+        """Return what a decision changes; raises `InfeasibleDecisionError` if it is infeasible."""
+        changes = plain_changes(decision, self._active, self._cluster)
+        if changes is not None and decision.wake_at_s is None and not decision.watch:
+            return changes
+        self._refuse(wish_faults(decision, self._active, self._cluster.size, self._clock.now_s))
+        if changes is not None:
+            return changes
+        changes = changes_of(decision, self._active)
+        self._refuse(change_faults(changes, self._active, self._cluster, rigid=self._terms.rigid))
+        if decision.nodes is not None:
+            self._refuse(leaving_faults(decision.nodes, changes.gpus, self._active))
+        return changes
+
+    def _refuse(self, faults: Iterable[str]) -> None:
+        reasons = list(faults)
+        if reasons:
+            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, reasons)
+
+    def carry_out(self, changes: Changes, decision: Decision) -> Moves:
+        """Carry out a checked decision; raises `InfeasibleDecisionError` if jobs do not fit on the GPUs they share."""
+        for job_id, action in changes.actions.items() if changes.actions else ():
+            if isinstance(action, Decline):
+                self._active[job_id].declined = True
+            elif isinstance(action, Place) and action.more:
+                self._ledger.agree(self._active[job_id], action)
+        try:
+            moves = self._move(changes)
+            if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:
+                self._ledger.set_speeds()
+        except EngineError as error:
+            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
+        if decision.nodes is not None:
+            self._nodes.provision(set(decision.nodes))
+        if decision.watch:
+            self._ledger.tell(self._watches, first=True)
+            for job_id, attained_gpu_s in decision.watch.items():
+                self._watches.watch(self._active[job_id], attained_gpu_s)
+        return moves
+
+    def _move(self, changes: Changes) -> Moves:
+        active, ledger = self._active, self._ledger
+        placed = held = moved = 0
+        for job_id, allocation in changes.gpus.items():
+            job = active[job_id]
+            if job.allocation:
+                held += 1
+                if allocation:
+                    moved += 1
+                if changes.actions and not changes.saves(job_id):
+                    ledger.begin_anew(job)
+                else:
+                    ledger.release(job)
+        for job_id in changes.cancelled if changes.actions else ():
+            ledger.complete(active[job_id], CANCELLED)
+        for job_id, allocation in changes.gpus.items():
+            named = changes.actions.get(job_id) if changes.actions else None
+            if not allocation:
+                continue
+            placed += 1
+            if named is not None and isinstance(named, Place):
+                ledger.place(active[job_id], allocation, named.beside, host_of(named), named.plan)
+            else:
+                ledger.place(active[job_id], allocation)
+        return placed - moved, held - moved, moved

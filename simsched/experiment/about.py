@@ -14,6 +14,7 @@ from simsched.experiment.policy_params import full_params, input_files
 from simsched.experiment.task import Chosen, Task, digest_of
 from simsched.model import Cluster
 from simsched.policy import Policy
+from simsched.policy.signals import known_by
 from simsched.results.rows import SCHEMA_VERSION
 from simsched.sources import code, content_of, plugin_code
 
@@ -71,7 +72,7 @@ def about_task(task: Task, made: Policy, plugins: Sequence[Choice], digests: Map
         "policy": {name: policy.about[name] for name in ("name", "class", "params")},
         "policy_source": policy.about["source"],
         "policy_needs": sorted(signal.name for signal in made.signals),
-        "policy_knows": made.knows,
+        "policy_knows": known_by(made.signals),
         "policy_rigid": made.rigid,
         "diagnostics": list(task.policy.diagnostics),
         "cluster": groups_of(task.cluster),

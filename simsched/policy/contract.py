@@ -14,7 +14,7 @@ from simsched.keys import INFINITE as INFINITE, INPUT_FILE as INPUT_FILE
 from simsched.model import ApplicationFacts, Cluster, JobRequest
 from simsched.policy.decision import Decision
 from simsched.policy.physics import Wants
-from simsched.policy.signals import Signal, known_by
+from simsched.policy.signals import Signal
 from simsched.policy.view import JobView, View
 
 
@@ -127,11 +127,6 @@ class Policy(Protocol):
     def own_agents(self) -> bool:
         """Return whether the policy talks to its own agents, so that an experiment cannot name others."""
         return False
-
-    @property
-    def knows(self) -> dict[str, str]:
-        """Return how a real scheduler would obtain each signal that this instance reads, by name."""
-        return known_by(self.signals)
 
     @property
     def follows(self) -> str:

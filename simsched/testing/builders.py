@@ -249,14 +249,14 @@ def fresh_view(
     Returns the view and its jobs by id, which may be modified.
     """
     policy.begin(cluster)
-    found: dict[str, FakeJob] = {}
+    fakes: dict[str, FakeJob] = {}
     views: dict[str, JobView] = {}
     for spec in jobs:
         app = applications.for_job(spec.request, spec.truth)
         agent = policy.agent(spec.request, facts_of(app, spec.shape))
-        found[spec.id] = FakeJob(spec, app, agent, cluster)
-        views[spec.id] = fake_job_view(found[spec.id], policy.signals)
-    return FakeView(cluster, views, arrived=list(views.values())), found
+        fakes[spec.id] = FakeJob(spec, app, agent, cluster)
+        views[spec.id] = fake_job_view(fakes[spec.id], policy.signals)
+    return FakeView(cluster, views, arrived=list(views.values())), fakes
 
 
 def random_jobs(rng: np.random.Generator, count: int, *, most_gpus: int, application: str = "toy") -> list[JobSpec]:

@@ -54,8 +54,8 @@ class _Guarded:
     def __getattr__(self, name: str) -> Any:
         if name in self._secret and self._guard.inside:
             raise LeakError(f"it reads '{name}' of {self._what}, which it does not declare in its needs")
-        found = getattr(self._inner, name)
-        return _Guarded(found, self._guard, self._secret, self._what) if isinstance(found, JobTruth) else found
+        value = getattr(self._inner, name)
+        return _Guarded(value, self._guard, self._secret, self._what) if isinstance(value, JobTruth) else value
 
 
 def guarded_jobs(jobs: Sequence[JobSpec], guard: Guard, policy: Policy) -> list[JobSpec]:

@@ -8,7 +8,7 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.policy import Becomes, JobView, Policy, Quantum, Reasons, Triggers, Why
-from simsched.policy.signals import EARLIER_RUNS, GOODPUT, STEPS
+from simsched.policy.signals import EARLIER_RUNS, GOODPUT, STEPS, known_by
 
 
 def test_slices_begin_at_multiples_of_the_quantum():
@@ -84,5 +84,5 @@ def test_a_policy_tells_how_a_real_scheduler_would_come_by_what_it_reads():
         def signals(self):
             return self.traits.needs - {EARLIER_RUNS}
 
-    assert list(Told().knows.items()) == [("goodput", "learnt"), ("steps", "oracle")]
+    assert list(known_by(Told().signals).items()) == [("goodput", "learnt"), ("steps", "oracle")]
     assert [one.oracle for one in (GOODPUT, STEPS)] == [False, True]
