@@ -1,4 +1,6 @@
-"""Play the campaigns and write their table into a page: `python -m tests.campaigns TRIES [--write PAGE] [-k ATTACK]`.
+"""Play the campaigns and write their table into a page: `python -m tests.campaigns TRIES [--write PAGE]`.
+
+`--only settings` takes the attacks of one module, `-k` those of a name, as all other options of pytest.
 
 Exit code 1 if a try breaks something or none was made.
 """
@@ -46,14 +48,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__)
     parser.add_argument("tries", type=int, help="how many tries of each attack")
     parser.add_argument("--write", type=Path, help="a page in which the table stands")
+    parser.add_argument("--only", default="", help="the module of the attacks, such as settings")
     given, more = parser.parse_known_args()
+    attacks = HERE / f"test_{given.only}.py" if given.only else HERE
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         variables = {"SIMSCHED_TESTS": "whole", "SIMSCHED_TRIES": str(given.tries)}
-        subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *more, str(HERE)],
-            env={**os.environ, **variables}, check=False,
-        )  # fmt: skip
+        options = ["-q", "-o", "junit_family=xunit1", f"--junitxml={report}", *more]
+        command = [sys.executable, "-m", "pytest", *options, str(attacks)]
+        subprocess.run(command, env={**os.environ, **variables}, check=False)
         rows, tried, broke = table(report)
     sys.stdout.write("\n".join([*rows.values(), f"{tried:,} tries, {broke} of them broke something\n"]))
     if given.write:
