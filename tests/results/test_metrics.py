@@ -9,7 +9,7 @@ import pytest
 
 from simsched.engine.records import AllocationRecord, DecisionRecord, JobRecord
 from simsched.errors import InputError
-from simsched.report.figures.pair_map import pair_figures, pairs_map
+from simsched.report.figures.purposes import pair_figures, pairs_map
 from simsched.results.analyses import pair_speeds
 from simsched.results.fairness import summarise_rho, summarise_rho_without
 from simsched.results.metric import NodeMake, Power, Tables

@@ -19,7 +19,7 @@ from .operators import (
     wait_comparison as wait_comparison,
 )
 from .output import save as save
-from .pair_map import pairs_map as pairs_map
+from .purposes import pairs_map as pairs_map
 from .style import Drawn as Drawn, Figure as Figure
 
 FIGURES: collections.abc.Mapping[str, str]

@@ -28,9 +28,9 @@ from simsched.report.figures.over_time import (
     trials_data,
     trials_over_time,
 )
-from simsched.report.figures.pair_map import pair_figures
 from simsched.report.figures.purposes import (
     compares_agents,
+    pair_figures,
     purpose_figures,
     type_bars,
     type_metrics,
