@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from simsched.cli.application_types import compared_types, draw_types, print_ratios, show_rates
+from simsched.cli.application_types import compared_types, draw_types, pairs, print_ratios, show_rates
 from simsched.cli.output import json_option, print_json, say_figures, table, write_file
-from simsched.cli.pairs import pairs
 from simsched.cli.plans import fit_plans, plans, predict_plans
 from simsched.errors import input_error, nearest
 

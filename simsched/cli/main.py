@@ -29,7 +29,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Start": {
         "run": "run", "new": "new", "validate": "output", "list": "show", "show": "show", "report": "report",
     },
-    "Look closer": {"plot": "report", "compare": "compare", "why": "why", "step": "why", "export": "export"},
+    "Look closer": {"plot": "report", "compare": "compare", "why": "why", "step": "why", "export": "report"},
     "My cluster": {"calibrate": "gate", "what-if": "what_if", "capacity": "capacity", "forecast": "forecast",
                    "admit": "admit", "anonymise": "admit"},
     "My policy": {"check": "check", "learn": "check", "league": "league", "bound": "bound"},

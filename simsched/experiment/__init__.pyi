@@ -6,7 +6,6 @@ from . import (
     physics as physics,
     published as published,
 )
-from .about import groups_of as groups_of
 from .fairness import run_with_fairness as run_with_fairness
 from .grid import Grid as Grid, GridCell as GridCell, look_into as look_into
 from .inputs import CellInputs as CellInputs
@@ -18,7 +17,7 @@ from .policy_params import (
 )
 from .results_name import find_experiment as find_experiment, shipped_experiments as shipped_experiments
 from .spec import ExperimentSpec as ExperimentSpec, SharingSpec as SharingSpec, json_schema as json_schema
-from .task import Task as Task, key_of as key_of
+from .task import Task as Task, groups_of as groups_of, key_of as key_of
 from .validation import (
     check_experiment as check_experiment,
     check_workload as check_workload,

@@ -9,21 +9,22 @@ from typing import Any
 
 from simsched.applications import ApplicationsOptions, with_speeds
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.experiment.about import Choice, about_task, costs_of
 from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.checks import Checks, Conditions, lacking
 from simsched.experiment.cluster import ClusterSpec, check_horizon, market_of
 from simsched.experiment.failures import failure_options
-from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large
+from simsched.experiment.inputs import CellInputs, Gathered, leave_out_large, offered_load
 from simsched.experiment.physics import colocation_of, engine_options, interleaves
-from simsched.experiment.promises import offered_load
 from simsched.experiment.spec import ExperimentSpec, PolicySpec, WorkloadSpec
 from simsched.experiment.task import (
     AgentChoice,
+    Choice,
     Chosen,
     PolicyChoice,
     ProcessChoice,
     Task,
+    about_task,
+    costs_of,
     digest_by_name,
     digest_of,
     key_of,

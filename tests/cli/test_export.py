@@ -19,7 +19,7 @@ from simsched.workload.readers import read_trace
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "exports.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "look-closer.md").read_text(encoding="utf-8")
 #: Names of metrics that MLflow takes, by its documentation of `log_metric`.
 MLFLOW_NAME = re.compile(r"[/\w.\- ]{1,250}")
 RUN = ("run", "tiny.yaml", "-o", "seeds=1", "-j", "1", "--no-plots")
@@ -157,8 +157,8 @@ def test_the_page_hands_every_metric_to_mlflow_under_a_name_that_it_takes(simsch
         start_run=lambda run_name: nullcontext(), log_params=parameters.append, log_metrics=logged.append
     )
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(code, "exports.md", "exec"), {})
+    (code,) = (one for one in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "import mlflow" in one)
+    exec(compile(code, "look-closer.md", "exec"), {})
     assert parameters == [{"policy": "fifo", "seed": 1}, {"policy": "tiresias", "seed": 1}]
     assert all(MLFLOW_NAME.fullmatch(name) for metrics in logged for name in metrics)
     assert all(metrics["finished_jobs"] == 10 and "jct_mean_s/fixed-duration" in metrics for metrics in logged)

@@ -7,7 +7,7 @@ import pytest
 from simsched.applications import ApplicationsOptions, catalogue, with_speeds
 from simsched.errors import InputError
 from simsched.experiment import CellInputs, check_workload
-from simsched.experiment.promises import offered_load, with_offered_load
+from simsched.experiment.inputs import offered_load, with_offered_load
 from simsched.model import Cluster, JobSpec, Node
 
 APPLICATIONS = catalogue(ApplicationsOptions())

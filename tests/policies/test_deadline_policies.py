@@ -8,7 +8,7 @@ from simsched_policies.deadlines.elasticflow import ElasticFlow
 
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
-from simsched.experiment.promises import with_deadlines, with_guarantees
+from simsched.experiment.inputs import with_deadlines, with_guarantees
 from simsched.experiment.spec import WorkloadSpec
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec

@@ -7,13 +7,6 @@ from .cell import (
 )
 from .limits import Limits as Limits
 from .prepared import Progress as Progress, apart_if_foreign as apart_if_foreign, prepare_grid as prepare_grid
-from .removal import (
-    SHARDS as SHARDS,
-    Removal as Removal,
-    remove as remove,
-    runs_below as runs_below,
-    why_not_ours as why_not_ours,
-)
 from .reproduce import reproduction_of as reproduction_of
 from .runner import (
     Failure as Failure,
@@ -22,5 +15,12 @@ from .runner import (
     Silence as Silence,
     run_grid as run_grid,
 )
-from .store import Store as Store
+from .store import (
+    SHARDS as SHARDS,
+    Removal as Removal,
+    Store as Store,
+    remove as remove,
+    runs_below as runs_below,
+    why_not_ours as why_not_ours,
+)
 from .worker import LONGEST_MESSAGE as LONGEST_MESSAGE, begin_loading as begin_loading, end as end, start as start

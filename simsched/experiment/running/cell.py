@@ -25,7 +25,7 @@ from simsched.engine import EngineError, features_of, simulate
 from simsched.errors import InputError, safe_text, said
 from simsched.experiment.physics import colocation_of
 from simsched.experiment.running.limits import Limits, TimedPolicy, limited_memory
-from simsched.experiment.running.store import Store
+from simsched.experiment.running.store import OWN_FILES, Store
 from simsched.experiment.task import Task
 from simsched.experiment.tuning import TrialApplications, Tuner
 from simsched.model import Application, ApplicationSource, JobSpec
@@ -33,19 +33,15 @@ from simsched.model.application import LossCurve
 from simsched.model.job import values_of
 from simsched.plugins import place_of, quiet_stdout
 from simsched.policy import Policy
-from simsched.results import TABLES, Feature, TableWriter, summarise_folder
-from simsched.results.integrity import MANIFEST_FILE, SUMMARY_FILE, seal
+from simsched.results import Feature, TableWriter, summarise_folder
+from simsched.results.integrity import SUMMARY_FILE, seal
 from simsched.results.metric import LossTable, Power
-from simsched.results.quality import LOSSES_FILE, write_losses
-from simsched.results.sheets import TRIALS_FILE, write_trials
+from simsched.results.quality import write_losses
+from simsched.results.sheets import write_trials
 from simsched.results.writer import json_text
 from simsched.stops import exit_code_of
 
 NO_LIMITS = Limits()
-#: The files that simsched writes into a cell's folder; a policy may add others.
-OWN_FILES = frozenset(
-    {MANIFEST_FILE, SUMMARY_FILE, TRIALS_FILE, LOSSES_FILE, *(table.file for table in TABLES.values())}
-)
 #: Result tables by name, as the writer holds them.
 ResultTables = Mapping[str, Any]
 _NO_TABLES: ResultTables = MappingProxyType({})

@@ -17,10 +17,9 @@ from simsched.errors import InputError
 from simsched.experiment.cells import Lazy
 from simsched.experiment.cuts import Cuts, Shard
 from simsched.experiment.grid import GridCell
-from simsched.experiment.running.cell import OWN_FILES, CellError, Filled, Outcome, outcome_of, table_writer, write_cell
+from simsched.experiment.running.cell import CellError, Filled, Outcome, outcome_of, table_writer, write_cell
 from simsched.experiment.running.manifest import describe_environment
-from simsched.experiment.running.removal import JOBS, SHARDS, why_not_ours
-from simsched.experiment.running.store import Store
+from simsched.experiment.running.store import JOBS, OWN_FILES, SHARDS, Store, why_not_ours
 from simsched.experiment.stored_jobs import StoredJobs
 from simsched.experiment.task import Task, key_of
 from simsched.model import JobSpec
