@@ -43,15 +43,6 @@ def test_rounds_follow_shares():
     assert turns.count(A) == 30
 
 
-def test_priority_is_share_over_the_fraction_received():
-    rounds = started({A: [0.5], B: [0.5], C: [0.0]})
-    rounds.receive(A, "v100", 100)
-    # 50 s of credit for each of three, and 100 s more for A.
-    assert rounds.priority(A, "v100") == pytest.approx(0.5 / (150 / 250))
-    assert rounds.priority(B, "v100") == pytest.approx(0.5 / (50 / 250))
-    assert rounds.priority(C, "v100") == 0
-
-
 def test_without_credit_whoever_never_ran_comes_first():
     rounds = started({A: [0.9], B: [0.1]}, credit_s=0.0)
     rounds.receive(A, "v100", 100)
@@ -67,39 +58,10 @@ def test_parts_of_a_second_count_as_received():
     assert rounds.priority(A, "v100") == pytest.approx(1.5)
 
 
-def test_what_does_not_fit_is_skipped():
-    rounds = started({A: [0.9], B: [0.5], C: [0.1]}, {A: 2, B: 4, C: 1})
-    assert rounds.choose({"v100": 3}, ONE) == [Grant(A, "v100", 2, True), Grant(C, "v100", 1, True)]
-
-
-def test_a_type_of_which_nothing_is_free_is_given_to_nobody():
-    rounds = started({A: [0.5, 0.5]}, types=("p100", "v100"))
-    assert rounds.choose({}, ("v100", "p100")) == []
-    assert rounds.choose({"v100": 0}, ("v100",)) == []
-    assert rounds.choose({"v100": 1}, ("k80", "v100")) == [Grant(A, "v100", 1, True)], "there are no k80"
-
-
 def test_a_job_runs_on_one_type_and_types_are_filled_in_order():
     rounds = started({A: [0.5, 0.5], B: [0.2, 0.8]}, types=("p100", "v100"))
     grants = rounds.choose({"v100": 1, "p100": 1}, ("v100", "p100"))
     assert [(grant.unit, grant.gpu_type) for grant in grants] == [(B, "v100"), (A, "p100")]
-
-
-def test_a_pair_excludes_its_jobs():
-    pair = ("a", "b")
-    rounds = started({A: [0.1], B: [0.3], pair: [0.9]}, dict.fromkeys((A, B, pair), 1))
-    assert units(rounds.choose({"v100": 2}, ONE)) == [pair]
-    rounds.remove("a")
-    assert rounds.units == (B,)
-
-
-def test_ties_go_by_deficit_then_by_arrival():
-    rounds = started({A: [0.5], B: [0.5]})
-    assert units(rounds.choose({"v100": 1}, ONE)) == [A]
-    rounds.receive(A, "v100", 100)
-    rounds.reset(1000.0, {A: [0.5], B: [0.5]}, {A: 1, B: 1})
-    assert (rounds.deficit_s(A, "v100"), rounds.deficit_s(B, "v100")) == (400, 500)
-    assert units(rounds.choose({"v100": 1}, ONE)) == [B]
 
 
 @pytest.mark.parametrize(("blocks", "runs"), [(True, [B, C]), (False, [B])])
@@ -127,14 +89,6 @@ def test_resets_wait():
     rounds.ask_reset()
     assert not rounds.due(1049.0)
     assert rounds.due(1050.0)
-
-
-def test_time_received_starts_over_at_a_reset():
-    rounds = started({A: [1.0]})
-    rounds.receive(A, "v100", 70)
-    assert rounds.received_s(A, "v100") == 120
-    rounds.reset(1000.0, {A: [1.0]}, {A: 1})
-    assert rounds.received_s(A, "v100") == 50
 
 
 @pytest.mark.parametrize("wrong", [{"round_s": 0}, {"min_reset_s": -1}, {"credit_s": float("nan")}])
