@@ -257,7 +257,7 @@ class PolicyCard:
 def policy_card(name: str) -> PolicyCard:
     """Return the card of a policy by name; raises `InputError` for an unknown one."""
     policy = registry.load(name)
-    read = signals_read(policy)
+    read, made = signals_read(policy), _default(policy)
     answers = set(_answers(policy, read))
     title, parts = _documented(policy)
     return PolicyCard(
@@ -270,17 +270,23 @@ def policy_card(name: str) -> PolicyCard:
         tuple(_parameters(policy)),
         tuple(_evidence(policy)),
         frozenset(answers),
-        policy.traits.follows,
-        policy.traits.features,
+        "" if made is None else made.follows,
+        getattr(policy, "features", {}),
     )
 
 
 def signals_read(policy: type[Policy]) -> frozenset[Signal]:
     """Return the signals a policy reads with default parameters, or may read if it has no defaults."""
+    made = _default(policy)
+    return frozenset(policy.traits.needs) if made is None else made.signals
+
+
+def _default(policy: type[Policy]) -> Policy | None:
+    """Return a policy with default parameters, None if it has none."""
     try:
-        return make_policy(policy, {}).signals
+        return make_policy(policy, {})
     except (TypeError, ValueError):
-        return frozenset(policy.traits.needs)
+        return None
 
 
 def _answers(policy: type[Policy], read: frozenset[Signal]) -> Iterator[str]:

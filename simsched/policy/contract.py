@@ -54,10 +54,9 @@ class Traits:
     `needs` are the signals that it always reads; its view lacks all others. `wants` is the physics that it counts on,
     with what it becomes without. A `rigid` policy gives a job exactly the GPUs that it asked for, or none. A
     `type_aware` one weighs GPU types against each other, at least with some parameters; for others each type is a
-    separate pool. No job gets GPUs of two types. One
-    that `scales` starts and stops nodes (`Decision.nodes`). One that `forgets` restarts whenever no job is active:
-    neither completed jobs nor random draws affect its later decisions, so a trace can be cut there. One that models a
-    released scheduler `follows` a version of it, whose switches are `features` with their defaults.
+    separate pool. No job gets GPUs of two types. One that `scales` starts and stops nodes (`Decision.nodes`). One that
+    `forgets` restarts whenever no job is active: neither completed jobs nor random draws affect its later decisions, so
+    a trace can be cut there.
 
     Four traits concern parameters: one that `reads_tenants` has a parameter `tenants`, filled by the experiment's
     section of that name; `interval`, `quantum` and `diagnostics` name the parameters that hold the seconds between its
@@ -75,8 +74,6 @@ class Traits:
     interval: str = ""
     quantum: str = ""
     diagnostics: str = ""
-    follows: str = ""
-    features: Mapping[str, bool] = field(default_factory=dict)
 
 
 #: Traits that a class may also set as attributes, as in `rigid = False`.
@@ -130,8 +127,8 @@ class Policy(Protocol):
 
     @property
     def follows(self) -> str:
-        """Return the version of a scheduler that this instance models, and the conditions that it adds."""
-        return self.traits.follows
+        """Return the version of a released scheduler that this instance models, and the conditions that it adds."""
+        return ""
 
     @property
     def longest_pause_s(self) -> float:

@@ -96,7 +96,6 @@ class Kai(Policy):
             JOBS_OF_TENANTS: Becomes("has one queue for all jobs"),
         },
         reads_tenants=True,
-        follows="KAI-Scheduler v0.13",
     )
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
@@ -171,6 +170,11 @@ class Kai(Policy):
             remedy = "take 'exclusive' out of the job's shape, or another policy"
             raise input_error(f"job {request.id}", "wants nodes to itself, and kai has no such request", remedy)
         return super().agent(request, facts)
+
+    @property
+    def follows(self) -> str:
+        """Return the release of KAI that is modelled."""
+        return "KAI-Scheduler v0.13"
 
     def check_jobs(self, jobs: Sequence[JobView], cluster: Cluster) -> None:
         """Refuse a job that its queue can never admit: above a limit, or guaranteed and above what is deserved."""

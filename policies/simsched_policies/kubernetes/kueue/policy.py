@@ -39,7 +39,7 @@ from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.kubernetes.kueue.cycle import Entry, Pending, Rules, admit, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.desk import Desk
 from simsched_policies.kubernetes.kueue.explain import Record, said_of
-from simsched_policies.kubernetes.kueue.gates import DEFAULTS, FIXED, RELEASES, SWITCHES, VERSION
+from simsched_policies.kubernetes.kueue.gates import DEFAULTS, FIXED, RELEASES, SWITCHES
 from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, Terms, allocation_of, quotas_of
 from simsched_policies.kubernetes.kueue.model import Asking, Mode, PodSet, Reclaim, Within, Workload
 from simsched_policies.kubernetes.kueue.objects import declared_by
@@ -92,9 +92,9 @@ class Kueue(Policy):
         wants={QUOTAS: Becomes("has one queue for all jobs, which owns the cluster")},
         reads_tenants=True,
         diagnostics="diagnostics",
-        follows=f"Kueue {VERSION}",
-        features={**SWITCHES, **FIXED},
     )
+    #: The switches of the release, with their defaults.
+    features: ClassVar[Mapping[str, bool]] = {**SWITCHES, **FIXED}
 
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "lower-priority"
