@@ -158,7 +158,7 @@ class ApplicationCatalogue:
             from simsched.applications.plans import shipped_llms
 
             return _planned(self.planned.get(name) or shipped_llms()[name], request, truth)
-        from simsched.applications.tensor_models import shipped_models
+        from simsched.applications.published import shipped_models
 
         model = shipped_models().get(name)
         if model is None:
@@ -178,7 +178,7 @@ class ApplicationCatalogue:
         if name == FIXED_DURATION or name in self.applications or name in self.tabulated:
             return False
         from simsched.applications.plans import shipped_llms
-        from simsched.applications.tensor_models import shipped_models
+        from simsched.applications.published import shipped_models
 
         if name in shipped_models():
             return False

@@ -1,17 +1,25 @@
-"""Published data on the six applications of Pollux beyond their measurements.
+"""Published facts: the six applications of Pollux beyond their measurements, and models described by their tensors.
 
-Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI'21, Table 1, and
-the artifact published with it (petuum/adaptdl, branch osdi21-artifact, Apache-2.0).
+Sources: Qiao et al., "Pollux", OSDI'21, Table 1, and the artifact published with it (petuum/adaptdl, branch
+osdi21-artifact, Apache-2.0); for the tensors the file `workloads/models/tiresias-models.yaml`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from simsched.applications.file_sections import Count, NotNegative, Positive
+from simsched.documents import Section, read_section
 from simsched.model.measured import Bounds
+from simsched.model.tensors import TensorModel
+from simsched.paths import data_folder
 
 SOURCE = "Pollux (Qiao et al., OSDI'21), Table 1 and the published artifact (petuum/adaptdl, branch osdi21-artifact)"
 
@@ -83,3 +91,41 @@ POLLUX: Mapping[str, Bounds] = MappingProxyType(
 #: Published bounds by the name that an experiment gives; a folder's name never selects any.
 POLLUX_BOUNDS = "pollux-osdi21"
 BOUNDS: Mapping[str, Mapping[str, Bounds]] = MappingProxyType({POLLUX_BOUNDS: POLLUX})
+
+
+class ModelSection(Section):
+    """A model: megabytes of all tensors and of the largest, costs in seconds, and its slow-down when spread."""
+
+    name: str = Field(min_length=1)
+    size_mb: Positive
+    largest_mb: Positive
+    checkpoint_s: NotNegative
+    resume_s: NotNegative
+    spread_penalty: NotNegative
+
+
+class ModelsDocument(Section):
+    """The file of the table."""
+
+    source: str = ""
+    gpus_per_node: Count = Field(description="GPUs per node when the durations were measured")
+    models: Annotated[list[ModelSection], Field(min_length=1)]
+
+
+def models_file() -> Path:
+    """Return the path of the shipped table."""
+    return data_folder("workloads") / "models" / "tiresias-models.yaml"
+
+
+@lru_cache(maxsize=1)
+def shipped_models() -> Mapping[str, TensorModel]:
+    """Read the shipped table, by name of the model."""
+    return read_models(models_file())
+
+
+def read_models(path: Path) -> Mapping[str, TensorModel]:
+    """Read a table of models; raises `InputError` with every problem by line."""
+    table = read_section(path, ModelsDocument)
+    return MappingProxyType(
+        {one.name: TensorModel(**one.model_dump(), gpus_per_node=table.gpus_per_node) for one in table.models}
+    )

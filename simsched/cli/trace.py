@@ -137,8 +137,7 @@ def generate(
     force: bool,
 ) -> None:
     """Generate a trace like Philly's from its published statistics."""
-    from simsched.workload import write_trace_csv
-    from simsched.workload.generator import GeneratorOptions, generate_from_seed
+    from simsched.workload import GeneratorOptions, generate_from_seed, write_trace_csv
 
     path = out or target
     if path is None or (out and target):

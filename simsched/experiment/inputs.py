@@ -27,8 +27,16 @@ from simsched.experiment.task import digest_of
 from simsched.experiment.tuning import TuningOptions, require_optuna, template_jobs
 from simsched.model import FIXED_DURATION, Application, ApplicationSource, Cluster, JobRequest, JobSpec
 from simsched.model.job import JobTruth, values_of
-from simsched.workload import GENERATED, RECIPES, Drawn, WorkloadOptions, drawn_in_parts, drawn_workload, extreme_jobs
-from simsched.workload.generator import STRETCH_DAYS
+from simsched.workload import (
+    GENERATED,
+    RECIPES,
+    STRETCH_DAYS,
+    Drawn,
+    WorkloadOptions,
+    drawn_in_parts,
+    drawn_workload,
+    extreme_jobs,
+)
 from simsched.workload.readers import head_of, is_workload, workload_files
 from simsched.workload.recipes import PUBLISHED_JOBS, Configurations
 

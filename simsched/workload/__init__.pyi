@@ -1,4 +1,9 @@
 from .estimates import with_estimates as with_estimates
+from .generator import (
+    STRETCH_DAYS as STRETCH_DAYS,
+    GeneratorOptions as GeneratorOptions,
+    generate_from_seed as generate_from_seed,
+)
 from .outages import (
     merged as merged,
     read_fault_trace as read_fault_trace,
@@ -9,11 +14,10 @@ from .philly_statistics import (
     LEVELS as LEVELS,
     BatchSizes as BatchSizes,
     PhillyStatistics as PhillyStatistics,
-    bucket_name as bucket_name,
 )
 from .places import located as located
 from .pods import read_nodes as read_nodes, read_pods as read_pods
-from .recipes.recipe import HOUR_S as HOUR_S, MAX_GPU_TIME_S as MAX_GPU_TIME_S, size_class_of as size_class_of
+from .recipes.recipe import HOUR_S as HOUR_S, size_class_of as size_class_of
 from .shapes import SHAPE_COLUMNS as SHAPE_COLUMNS, kinds_of as kinds_of, shapes_of as shapes_of
 from .source import (
     GENERATED as GENERATED,
@@ -28,7 +32,6 @@ from .source import (
     make_workload as make_workload,
 )
 from .summary import (
-    batch_numbers as batch_numbers,
     demand_on as demand_on,
     describe as describe,
     trace_statistics as trace_statistics,

@@ -18,7 +18,7 @@ from simsched.agent.fit_loss import (
     minimise,
     points_of,
 )
-from simsched.applications.calibration.fit_accuracy import KINDS, compare, compare_folder
+from simsched.applications.calibration.application_fit import KINDS, compare, compare_folder
 from simsched.errors import InputError
 from simsched.model.application import BatchLimits, StepTime
 from simsched.model.fitted import FittedApplication, NoiseCurve, Training

@@ -16,7 +16,7 @@ from simsched_policies.queues.tiresias import Tiresias
 from simsched_policies.queues.tiresias_g import TiresiasG
 
 from simsched.applications.catalogue import ApplicationCatalogue
-from simsched.applications.tensor_models import shipped_models
+from simsched.applications.published import shipped_models
 from simsched.engine.options import EngineOptions
 from simsched.errors import InputError
 from simsched.model.cluster import Cluster

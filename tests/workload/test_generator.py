@@ -6,8 +6,18 @@ import pytest
 
 from simsched.errors import InputError
 from simsched.paths import data_folder
-from simsched.workload.generator import MONDAY, STRETCH_DAYS, GeneratorOptions, generate_from_seed, stretch_of
-from simsched.workload.generator.trace import MEMORY_WEEKS, NOISE, WEEK_H, stream, wander
+from simsched.workload.generator import (
+    MEMORY_WEEKS,
+    MONDAY,
+    NOISE,
+    STRETCH_DAYS,
+    WEEK_H,
+    GeneratorOptions,
+    generate_from_seed,
+    stream,
+    stretch_of,
+    wander,
+)
 from simsched.workload.philly_statistics import (
     BUCKETS,
     LEVELS,

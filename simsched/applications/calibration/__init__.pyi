@@ -1,5 +1,10 @@
-from .application_fit import fit_folder as fit_folder, write_documents as write_documents
-from .fit_accuracy import KINDS as KINDS, Truth as Truth, compare_folder as compare_folder
+from .application_fit import (
+    KINDS as KINDS,
+    Truth as Truth,
+    compare_folder as compare_folder,
+    fit_folder as fit_folder,
+    write_documents as write_documents,
+)
 from .plan_fit import (
     ModelErrors as ModelErrors,
     PlanFit as PlanFit,
