@@ -133,16 +133,16 @@ class _Shapes:
 
     def __init__(self, domains: Domains) -> None:
         self.domains, self.rows, self._resources = domains, np.zeros(0, np.int64), [PODS]
-        self._asked = self._divisor = self._unasked = np.zeros((0, 1), np.int64)
+        self._asked = self._divisor = self._unasked = np.zeros((1, 0), np.int64)
         self._suits = np.zeros((0, len(domains.leaves)), np.bool_)
         self._kinds: dict[Constraints, int] = {}
         self._kind = np.zeros(0, np.int64)
 
     def add(self, row: int, pods: PodSet) -> None:
         self._resources += [name for name in pods.requests if name not in self._resources]
-        wider = np.zeros((len(self.rows) + 1, len(self._resources)), np.int64)
-        wider[:-1, : self._asked.shape[1]] = self._asked
-        wider[-1] = [{**pods.requests, PODS: 1}.get(name, 0) for name in self._resources]
+        wider = np.zeros((len(self._resources), len(self.rows) + 1), np.int64)
+        wider[: len(self._asked), :-1] = self._asked
+        wider[:, -1] = [{**pods.requests, PODS: 1}.get(name, 0) for name in self._resources]
         self._asked, self.rows = wider, np.append(self.rows, row)
         self._divisor, self._unasked = np.maximum(wider, 1), np.where(wider > 0, 0, MANY)
         if pods.where not in self._kinds:
@@ -155,7 +155,7 @@ class _Shapes:
     def fitting(self, leaf: int) -> Counts:
         """Return for each shape how many pods fit on a host."""
         free = np.array([self.domains.free(name, leaf) for name in self._resources], np.int64)
-        most = np.maximum((free // self._divisor + self._unasked).min(axis=1), 0)
+        most = np.maximum((free[:, None] // self._divisor + self._unasked).min(axis=0), 0)
         return np.asarray(most * self._suits[self._kind, leaf], np.int64)
 
 

@@ -195,8 +195,8 @@ class Waiting:
     def _roomy(self) -> set[str]:
         """Return the queues in which a workload may find the room that it waits for."""
         found = set(self._loose)
-        for number in self._chances.hopeful() if self._rooms else ():
-            found |= self._rooms.pop(number, set())
+        for number in self._rooms.keys() & set(self._chances.hopeful()):
+            found |= self._rooms.pop(number)
         return found
 
     def _note_room(self, queue: _Queue, alike: _Alike) -> None:
