@@ -122,7 +122,7 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
     said = dict.fromkeys(f"Left out: {words}." for one in bounds for words in one.relaxed)
     said |= dict.fromkeys(f"No bound for {_place(one)}: {one.refused}." for one in bounds if one.refused)
     known = [one for one in bounds if not one.refused]
-    priced = any(one.gpu_cost is not None for one in known)
+    priced, loose = any(one.gpu_cost is not None for one in known), any(one.loose for one in known)
     unit = shown_unit("s", (one.makespan_s for one in known))
 
     def time(seconds: float | None) -> str:
@@ -131,9 +131,11 @@ def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> No
     rows = tuple(
         (_place(one), f"{one.jobs}", time(one.mean_jct_s), time(one.mean_wait_s), time(one.makespan_s))
         + (("-" if one.gpu_cost is None else f"{one.gpu_cost:.2f}",) if priced else ())
+        + (("loose: physics relaxed" if one.loose else "of the same physics",) if loose else ())
         for one in known
     )
-    headers = ("cells", "jobs", *map(unit.title, ("mean JCT", "mean wait", "makespan")), *["GPU cost ($)"] * priced)
+    headers = ("cells", "jobs", *map(unit.title, ("mean JCT", "mean wait", "makespan")), *["GPU cost ($)"] * priced,
+               *["bounds are"] * loose)  # fmt: skip
     notes = ("No scheduler can do better than these.", *said, *[_COST_NOTE] * priced)
     print_table(TextTable(f"{name}: lower bounds", headers, rows, notes, 1))
     if not beside:

@@ -238,7 +238,7 @@ def forecast_moment(
     for number in range(draws if waiting else 0):
         if progress is not None:
             progress(f"draw {number + 1} of {draws}")
-        for name, at in _starts(moment, durations, rng).items():
+        for name, at in _starts(moment, durations.again(rng), rng).items():
             if name in waits:
                 waits[name].append(at)
     return [_when(moment, one, waits[one.workload.id], draws) for one in waiting]

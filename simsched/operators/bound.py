@@ -15,7 +15,7 @@ from simsched.documents import yaml_lines, yaml_text
 from simsched.errors import InputError, input_error
 from simsched.experiment import Grid, GridCell, Task, key_of
 from simsched.experiment.running import Store, make_cell, prepare_grid
-from simsched.operators.relaxed import FITTED, Relaxed, least_gpu_cost, refuse_processes, relaxed
+from simsched.operators.relaxed import FITTED, HARMLESS, Relaxed, least_gpu_cost, refuse_processes, relaxed
 from simsched.results import Cell, Run, read_json
 from simsched.results.integrity import SUMMARY_FILE, seal
 from simsched.results.writer import json_text
@@ -53,6 +53,11 @@ class Bound:
     relaxed: tuple[str, ...] = ()
     refused: str = ""
     certificate: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def loose(self) -> bool:
+        """Whether physics are relaxed that may leave the bounds far from any schedule."""
+        return not HARMLESS.issuperset(self.relaxed)
 
 
 @dataclass(frozen=True)

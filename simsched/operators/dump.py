@@ -31,6 +31,7 @@ from simsched.words import counted
 _ENOUGH = 12
 #: How often a duration is drawn until it is longer than a job has run.
 _TRIES = 100
+_NONE = (np.zeros(0), np.zeros(0))
 #: The taint that Kubernetes gives to nodes that take no new pods.
 _CLOSED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
@@ -45,10 +46,11 @@ class Likeness(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A job that has run: what it was like, and its duration in seconds."""
+    """A job that has run: what it was like, and for how many seconds until it ended, or until now."""
 
     like: Likeness
     seconds: float
+    ended: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Dump:
         """Say what was read."""
         running = sum(one.ran_s >= 0 for one in self.standing)
         at = datetime.fromtimestamp(self.now_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        waiting = len(self.standing) - running
-        return f"{self.path}: at {at} {running} workloads ran and {waiting} waited; {len(self.past)} had ended"
+        waiting, ended = len(self.standing) - running, sum(one.ended for one in self.past)
+        return f"{self.path}: at {at} {running} workloads ran and {waiting} waited; {ended} had ended"
 
 
 def read_dump(path: Path, *, now_s: float | None = None, known: Mapping[str, float] | None = None) -> Dump:
@@ -112,6 +114,7 @@ def read_dump(path: Path, *, now_s: float | None = None, known: Mapping[str, flo
         unsaid += admission is None and bool(one.queue) and "startTime" in one.owner.part("status")
         ran_s = _elapsed_s(admission, now_s) if admission is not None and runs else -1.0
         parked = admission is not None and admission.tried and (one.namespace, like.queue) not in strict
+        past += [Past(like, ran_s, ended=False)] if runs else []
         standing.append(Standing(one, like, ran_s, _known(one, known or {}), parked and not runs))
     if unsaid:
         tell(path, f"{counted(unsaid, 'workload')} ran, and no Workload object says what they hold: they count as "
@@ -273,29 +276,46 @@ def _slim(one: Object, hosts: Mapping[tuple[str, str, str], Mapping[str, Mapping
 
 @dataclass(frozen=True)
 class Durations:
-    """Durations of past jobs, by what jobs are like: the more alike the better, as soon as there are enough."""
+    """Durations of past jobs, by what jobs are like: the more alike the better, as soon as there are enough.
 
-    groups: Mapping[tuple[Any, ...], np.ndarray]
+    Each group has durations in order and the probability of each. Jobs that still run say that theirs are longer, so
+    that long ones are not missed (Kaplan and Meier, J. Am. Stat. Assoc. 1958); what is left to 1 is longer than all.
+    """
+
+    groups: Mapping[tuple[Any, ...], tuple[np.ndarray, np.ndarray]]
     other: Callable[[], float] | None = None
 
     @classmethod
     def of(cls, past: Iterable[Past], other: Callable[[], float] | None = None) -> Durations:
         """Collect them; `other` draws those of jobs that resemble none."""
-        groups: dict[tuple[Any, ...], list[float]] = {}
+        groups: dict[tuple[Any, ...], list[tuple[float, bool]]] = {}
         for one in past:
             for key in _alike(one.like):
-                groups.setdefault(key, []).append(one.seconds)
-        return cls({key: np.sort(values) for key, values in groups.items()}, other)
+                groups.setdefault(key, []).append((one.seconds, not one.ended))
+        found = {key: _weighed(sorted(values)) for key, values in groups.items()}
+        return cls({key: one for key, one in found.items() if len(one[0])}, other)
+
+    def again(self, rng: np.random.Generator) -> Durations:
+        """Return the same durations with probabilities as uncertain as their number leaves them (Rubin 1981)."""
+        drawn = {}
+        for key, (seconds, shares) in self.groups.items():
+            masses = np.append(shares, max(1.0 - shares.sum(), 0.0)) * rng.exponential(size=len(shares) + 1)
+            drawn[key] = (seconds, masses[:-1] / masses.sum())
+        return Durations(drawn, self.other)
 
     def draw(self, like: Likeness, elapsed_s: float, rng: np.random.Generator) -> float | None:
         """Draw the whole duration of a job that has run for some time; None if nothing resembles it."""
         for key in _alike(like):
-            seconds = self.groups.get(key)
-            if seconds is None or (len(seconds) < _ENOUGH and key):
+            seconds, shares = self.groups.get(key, _NONE)
+            if not len(seconds) or (len(seconds) < _ENOUGH and key):
                 continue
             first = int(np.searchsorted(seconds, elapsed_s, side="right"))
             if first < len(seconds):
-                return float(seconds[first + int(rng.random() * (len(seconds) - first))])
+                upto = np.cumsum(shares[first:])
+                mass = rng.random() * (upto[-1] + max(1.0 - float(np.sum(shares)), 0.0))
+                if mass < upto[-1]:
+                    return float(seconds[first + int(np.searchsorted(upto, mass, side="right"))])
+                return float(seconds[-1]) * (1 + float(rng.exponential()))
         if self.other is not None:
             drawn = [self.other() for _ in range(_TRIES if elapsed_s else 1)]
             longer = next((seconds for seconds in drawn if seconds > elapsed_s), None)
@@ -304,6 +324,18 @@ class Durations:
         if not self.groups and self.other is None:
             return None
         return elapsed_s * (1 + float(rng.exponential())) + 1  # longer than all others
+
+
+def _weighed(values: Sequence[tuple[float, bool]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the durations of ended jobs and their probabilities; the mass of those that run goes to longer ones."""
+    seconds, shares, mass = list[float](), list[float](), 1.0 / len(values)
+    for place, (value, runs) in enumerate(values):
+        if not runs:
+            seconds.append(value)
+            shares.append(mass)
+        elif place + 1 < len(values):
+            mass *= 1 + 1 / (len(values) - place - 1)
+    return np.array(seconds), np.array(shares)
 
 
 def _alike(like: Likeness) -> Iterator[tuple[Any, ...]]:

@@ -41,6 +41,8 @@ FITTED = "a trained job always has the best batch and placement, and gains from 
 _PLANS = "a large model always trains with the fastest plan that fits its GPUs' memory, as if they were in one node"
 _SHARING = "GPUs together do {sum:g} times the work that they do unshared, the most that sharing jobs do on one"
 _SHORTER = "jobs are shorter by half a tick for each epoch, as completions are rounded to ticks"
+#: What is left out without making bounds loose.
+HARMLESS = frozenset((_ALWAYS, _SHORTER))
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ SAID_BY_HAND = [
 def shortened(words: list[str], drawn: Sequence[str] = ()) -> list[str]:
     """Let backfill look every ten minutes, draw one queue twice, and draw no figures of what is `drawn` already.
 
-    Where everything is played, and for `calibrate`, nothing is changed.
+    Where everything is played nothing is changed.
     """
-    if WHOLE or words[0] == "calibrate":
+    if WHOLE:
         return words
     few = ("--moments", "1", "--draws", "2") if words[0] == "forecast" else ()
     return [*words, *SELDOM, *few, *(("--no-plots",) if words[0] in drawn else ())]
@@ -69,7 +69,7 @@ def answered(
 ) -> Iterator[dict[str, Result]]:
     """Bring the log and ask the page's questions in one folder, the last first; return what was said by question.
 
-    Unless everything is played, only `calibrate` runs as it stands, and invariants are left to the replays of others.
+    Unless everything is played, invariants are left to the replays of others.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))

@@ -28,6 +28,8 @@ from simsched.bounds import (
 from simsched.bounds.check import proved
 from simsched.cli.main import cli
 from simsched.errors import InputError
+from simsched.operators import Bound
+from simsched.operators.relaxed import FITTED, HARMLESS
 from simsched.policy import registry
 from tests.campaigns import played
 
@@ -367,3 +369,9 @@ def test_the_least_cost_is_that_of_the_cheapest_choice_for_each_tick(seed: int) 
     work_s, restart_s = float(rng.integers(5, 40)), float(rng.integers(0, 16))
     best = min(paid(kinds, work_s, restart_s, prices) for kinds in product((-1, 0, 1), repeat=6))
     assert least_cost(work_s, restart_s, 10, prices) == pytest.approx(best)
+
+
+def test_bounds_are_loose_only_where_physics_are_relaxed() -> None:
+    where: dict[str, Any] = {"point": {}, "seed": 1, "workload": "w", "policies": ()}
+    assert not Bound(**where, relaxed=tuple(HARMLESS)).loose
+    assert Bound(**where, relaxed=(*HARMLESS, FITTED)).loose
