@@ -128,3 +128,8 @@ def and_alike(lines: Sequence[int], word: str = "line") -> str:
         return ""
     shown = ", ".join(rest[:_MOST_LINES]) + (", ..." if len(rest) > _MOST_LINES else "")
     return f", and so in {len(rest):,} more {word}{'s' * (len(rest) > 1)} ({shown})"
+
+
+def extra(name: str) -> str:
+    """Return how to install the libraries of an extra: simsched is on no package index."""
+    return f"pip install -e '.[{name}]' in a checkout, or pip install 'FILE.whl[{name}]' with the wheel"

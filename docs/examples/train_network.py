@@ -1,6 +1,6 @@
 """Train MaskablePPO (Stable-Baselines3) to start jobs, and save the network as a policy file of simsched.
 
-pip install 'simsched[rl]'
+pip install -e '.[rl]'
 python docs/examples/train_network.py --experiment learning/episodes --minutes 5 --out network.py
 """
 

@@ -200,11 +200,11 @@ def learn(
     jobs take on held-out ones. Evaluate the policy on yet others. The experiment's policies are ignored. Needs the
     extra `gym`.
     """
-    from simsched.errors import input_error
+    from simsched.errors import extra, input_error
     from simsched.files import write_text
 
     if find_spec("gymnasium") is None:
-        raise input_error("learn", "the package 'gymnasium' is not installed", "pip install 'simsched[gym]'")
+        raise input_error("learn", "the package 'gymnasium' is not installed", extra("gym"))
     from simsched.gym import Evolution, evolve, policy_text
 
     module = path.name.removesuffix(".py")

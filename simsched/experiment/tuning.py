@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from simsched.engine import JobRecord, Site, stream
-from simsched.errors import input_error
+from simsched.errors import extra, input_error
 from simsched.keys import key
 from simsched.model import Application, ApplicationSource, JobRequest, JobSpec
 from simsched.model.application import ScaledApplication
@@ -101,8 +101,7 @@ class TuningOptions:
 def require_optuna() -> None:
     """Raise `InputError` if optuna is not installed."""
     if find_spec("optuna") is None:
-        remedy = "install it with: pip install 'simsched[hpo]'"
-        raise input_error("tuning", "hyper-parameter tuning needs the package 'optuna'", remedy)
+        raise input_error("tuning", "hyper-parameter tuning needs the package 'optuna'", extra("hpo"))
 
 
 def template_jobs(spec: TuningOptions) -> tuple[JobSpec, ...]:

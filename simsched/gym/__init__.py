@@ -7,6 +7,8 @@ from importlib.util import find_spec
 
 import lazy_loader
 
+from simsched.errors import extra
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 if find_spec("gymnasium") is not None:
@@ -17,5 +19,5 @@ else:
 
     def __getattr__(name: str) -> object:
         """Explain how to install what the environment needs."""
-        message = f"simsched.gym.{name} needs the package 'gymnasium'; install it with pip install 'simsched[gym]'"
+        message = f"simsched.gym.{name} needs the package 'gymnasium'; install it: {extra('gym')}"
         raise ImportError(message)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 needs_gymnasium = pytest.mark.skipif(
-    importlib.util.find_spec("gymnasium") is None, reason="gymnasium is not installed (pip install 'simsched[gym]')"
+    importlib.util.find_spec("gymnasium") is None, reason="gymnasium is not installed (extra gym)"
 )
 FEW = ["-o", "workload.jobs=6", "-o", "workload.days=2", "--generations", "1", "--population", "4", "--episodes", "1",
        "--seeds", "101-102"]  # fmt: skip
@@ -65,7 +65,7 @@ def test_what_cannot_be_learnt_is_refused(simsched, tmp_path, monkeypatch, optio
 def test_without_gymnasium_it_is_said_how_to_get_it(simsched, monkeypatch):
     monkeypatch.setattr("simsched.cli.check.find_spec", lambda name: None)
     done = simsched("learn", "learning/episodes")
-    assert (done.exit_code, "pip install 'simsched[gym]'" in done.output) == (2, True)
+    assert (done.exit_code, "pip install -e '.[gym]'" in done.output) == (2, True)
     script = (
         "import importlib.util as util; real = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'gymnasium' else real(name, *rest)\n"

@@ -182,7 +182,7 @@ def test_trials_of_an_unknown_application_are_refused_before_anything_runs(read)
 
 def test_without_optuna_the_message_says_how_to_install_it(read, monkeypatch):
     monkeypatch.setattr(hpo, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'simsched\[hpo\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[hpo\]'"):
         make_grid(read())
 
 

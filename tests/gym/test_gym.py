@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-pytest.importorskip("gymnasium", reason="gymnasium is not installed (pip install 'simsched[gym]')")
+pytest.importorskip("gymnasium", reason="gymnasium is not installed (extra gym)")
 
 import gymnasium
 from gymnasium.utils.env_checker import check_env

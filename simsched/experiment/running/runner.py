@@ -16,7 +16,7 @@ from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Protocol
 
-from simsched.errors import input_error
+from simsched.errors import extra, input_error
 from simsched.experiment.grid import MOST_KEPT, Grid, GridCell
 from simsched.experiment.running.cell import NO_LIMITS, Outcome, run_to_outcome, say_nothing
 from simsched.experiment.running.limits import Limits
@@ -47,8 +47,7 @@ def run_on_dask(
     try:
         from distributed import Client, as_completed
     except ImportError:
-        remedy = "install it with pip install 'simsched[dask]'"
-        raise input_error("--dask", "the package 'distributed' is not installed", remedy) from None
+        raise input_error("--dask", "the package 'distributed' is not installed", extra("dask")) from None
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
