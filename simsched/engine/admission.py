@@ -44,6 +44,7 @@ def check_jobs(
     shapes: dict[NodeShape, str] = {}
     right: set[Any] = set()
     columns = values_of(jobs, "submit_time_s", "duration_s", "application", "num_gpus", "gpu_share", "shape")
+    nodes, idle = cluster.nodes, None
     for place, (submit_s, duration_s, *kind) in enumerate(columns):
         alike = (*kind, 0 < duration_s >= tick_s) if kind[0] == FIXED_DURATION else None
         if alike in right and before <= submit_s and not repeated:
@@ -56,7 +57,8 @@ def check_jobs(
             faults.append((message, "round it up, or let ticks be shorter (engine.tick_s)"))
         if spec.shape is not None and not faults:
             if spec.shape not in shapes:
-                shapes[spec.shape] = _misfit(spec.shape, cluster, rigid=rigid)
+                idle = idle or Capacity(nodes, [True] * len(nodes), [node.gpus for node in nodes])
+                shapes[spec.shape] = _misfit(spec.shape, cluster, idle, rigid=rigid)
             faults += [(shapes[spec.shape], "enlarge the cluster, or leave the job out")] if shapes[spec.shape] else []
         if hash(spec.id) in repeated:
             if spec.id in seen:
@@ -113,12 +115,11 @@ def _faults(
     return faults + _batch_faults(spec, app, rigid=rigid)
 
 
-def _misfit(shape: NodeShape, cluster: Cluster, *, rigid: bool) -> str:
-    """Explain why a shape never fits the empty cluster; empty if it does."""
+def _misfit(shape: NodeShape, cluster: Cluster, idle: Capacity, *, rigid: bool) -> str:
+    """Explain why a shape never fits the empty cluster, all of which is `idle`; empty if it does."""
     types = shape.gpu_types
     if types is not None and not any(kind in types for kind in cluster.gpus_by_type):
         return f"it asks for GPUs of type {' or '.join(types)}, of which the cluster has none"
-    idle = Capacity(cluster.nodes, [True] * len(cluster.nodes), [node.gpus for node in cluster.nodes])
     if not rigid or idle.place_of(shape) is not None:
         return ""
     return f"it asks for {shape.said}, for which the empty cluster has no room"
