@@ -124,7 +124,7 @@ metadata:
   name: train
   creationTimestamp: "2026-01-31T12:00:00Z"
   labels: {kueue.x-k8s.io/queue-name: main, kueue.x-k8s.io/max-exec-time-seconds: "7200"}
-  annotations: {simsched/duration-s: "3600", simsched/submit-s: "60", kueue.x-k8s.io/job-min-parallelism: "1"}
+  annotations: {simsched/duration-s: "3600", simsched/submit-s: "60"}
 spec:
   parallelism: 2
   completions: 2
@@ -144,6 +144,11 @@ MOMENTS = (
     "yesterday",
     "2026-01-31T12:00:00.5Z",
 )
+
+
+def test_the_manifests_run_unchanged(tmp_path):
+    (tmp_path / "m.yaml").write_text(MANIFEST, encoding="utf-8")
+    assert here(tmp_path, "run", "m.yaml", "--in-process", "--no-plots").returncode == 0
 
 
 @tries(8, 300)
