@@ -112,7 +112,7 @@ EVIDENCE: Mapping[str, tuple[Evidence, ...]] = {
     "horus": (Evidence("cases", _HAND, "tests/policies/test_sharing_policies.py"),),
     "isolated": (_QUEUES,),
     "kai": (
-        Evidence("cases", "all 81 cases of the test tables of KAI-Scheduler that are at hand", "docs/kai.md"),
+        Evidence("cases", "all 81 cases at hand of the test tables of KAI-Scheduler", "docs/how-to/kubernetes.md"),
         Evidence("cases", "rounds worked by hand from its rules", "tests/kubernetes/test_kai_round.py"),
     ),
     "kueue": (

@@ -16,7 +16,7 @@ from simsched.workload.readers import ClusterLog
 Numbers = npt.NDArray[np.float64]
 
 DAY_S = 86400
-#: The thresholds; docs/trust.md argues for them.
+#: The thresholds; docs/operators.md argues for them.
 LEAST_SKILL, MOST_OFF, MOST_OFF_GROUP = 0.4, 0.25, 0.35
 #: A group of jobs with a smaller share of all recorded waiting is shown but cannot close the gate.
 LEAST_SHARE = 0.05
