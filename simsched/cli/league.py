@@ -1,18 +1,25 @@
-"""`simsched league`: compare all schedulers under the same physics."""
+"""`simsched league` and `simsched score`: all schedulers on the same jobs and physics, and one number for one's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from simsched.cli.output import json_option, print_json
-from simsched.words import counted
 
 if TYPE_CHECKING:
     from simsched.results.league import LeagueTable
+
+_division = click.option("--division", default="closed", show_default=True, metavar="NAME", help="Division to play.")
+_seeds = click.option("--seeds", metavar="N|FILE", help="The first N seeds, or a JSON file with a list of your own, "
+                      "whose jobs are drawn as the league's were. [default: the division's]")  # fmt: skip
+_out = click.option("--out", default="results", show_default=True, type=click.Path(path_type=Path), metavar="DIR",
+                    help="Folder for the results.")  # fmt: skip
+_workers = click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N",
+                        help="Processes. [default: all processors]")  # fmt: skip
 
 
 @click.command()
@@ -22,66 +29,41 @@ if TYPE_CHECKING:
 @click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="RESULTS",
               help="Compare with the policies in these results of the league. [default with --policy: the shipped "
                    "results, if any]")  # fmt: skip
-@click.option("--division", default="", metavar="NAME", help="Play only this division of the league.")
-@click.option("--smoke", "division", flag_value="smoke", help="Play the division 'smoke', which takes minutes.")
-@click.option("--seeds", type=click.IntRange(min=2), metavar="N", help="Seeds. [default: the league's]")
-@click.option("--data", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
-              help="Folder of traces that do not ship: philly.csv, itp2021/cluster*.csv.")  # fmt: skip
-@click.option("--out", default="results", show_default=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder for the results of all runs.")  # fmt: skip
-@click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
-@click.option("--no-bounds", is_flag=True, help="Do not compute the best possible results of the contests.")
+@_division
+@click.option("--smoke", "division", flag_value="smoke", help="Play the division 'smoke', which takes a minute.")
+@_seeds
+@click.option("--verify", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="ENTRY",
+              help="Play a submission again, compare its cells to the byte; exit code 1 if they differ.")  # fmt: skip
+@_out
+@_workers
 @json_option
 def league(
     name: str,
     policies: tuple[str, ...],
     against: Path | None,
     division: str,
-    seeds: int | None,
-    data: Path | None,
+    seeds: str | None,
+    verify: Path | None,
     out: Path,
     workers: int | None,
-    no_bounds: bool,
     as_json: bool,
 ) -> None:
-    """Play a league: run every shipped policy, with its defaults, wherever it can run.
+    """Play a division of a league: every policy on the same lists of jobs, beside the best possible.
 
-    LEAGUE is a shipped league (2026) or a file. With --policy but without --division, the command plays the division
-    with shipped results, if any, so that it ranks the policy among the others without running these. A policy's class
-    depends on the information that it reads; a policy that cannot run somewhere is listed with the reason. Finished
-    cells of earlier calls are reused. Writes a page, tables for a paper (Markdown, LaTeX), figures, a CSV and
-    league.json, which --against reads.
+    LEAGUE is a shipped league (2026) or a file. With --policy only that policy is run, and stands beside the shipped
+    results. A policy that cannot run somewhere is listed with the reason. Finished cells of earlier calls are reused.
+    Writes a page, tables for a paper (Markdown, LaTeX), a figure, a CSV and league.json, which --against reads.
     """
-    from simsched.api import progress_listener
-    from simsched.cli.run import processors
-    from simsched.experiment.league import read_league, shipped_results
     from simsched.files import write_text
-    from simsched.operators import play
     from simsched.report.page import write_league
-    from simsched.results.league import LEAGUE_FILE, league_text, read_league_table
+    from simsched.results.league import LEAGUE_FILE, league_text
 
-    spec = read_league(name, division)
-    if policies and against is None:
-        of_divisions = (read_league(name, one) for one in reversed(spec.divisions))
-        spec = next((one for one in (spec, *of_divisions) if shipped_results(one)), spec)
-        against = shipped_results(spec)
-        if against is not None:
-            click.echo(f"with the shipped results of {spec.name}", err=True)
-    stored = None if against is None else read_league_table(against)
-    folder = out / spec.name
-    with progress_listener() as listener:
-        table = play(
-            spec,
-            folder,
-            policies=policies or None,
-            against=stored,
-            seeds=seeds,
-            data=data,
-            workers=workers or processors(),
-            listener=listener,
-            began=_say,
-            bounds=not no_bounds,
-        )
+    if verify is not None:
+        _verify(verify, out, workers, as_json=as_json)
+        return
+    rows = [{"name": one} for one in policies] or None
+    table, stored = _play(name, division, out, rows, against, seeds, workers)
+    folder = out / f"{table.name}-{division}"
     write_text(folder / LEAGUE_FILE, league_text(table))
     paths = [folder / LEAGUE_FILE, *write_league(table, folder, _evidence(table))]
     if as_json:
@@ -91,6 +73,132 @@ def league(
         for path in paths:
             click.echo(path)
     if policies and not _say_failures(table, stored):
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("policy")
+@_division
+@_seeds
+@click.option("--unseen", metavar="FILE", help="A JSON file with as many seeds that the policy was not tuned on: tells "
+              "how much less it covers of them.")  # fmt: skip
+@click.option("--isolated/--here", default=True, help="Keep the policy in a process of its own, with no way to the "
+              "network, to files or to what it does not declare; or in this one. [default: isolated]")  # fmt: skip
+@_out
+@_workers
+@json_option
+def score(
+    policy: str,
+    division: str,
+    seeds: str | None,
+    unseen: str | None,
+    isolated: bool,
+    out: Path,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Score a policy: the share of the way from FIFO to the certified bound that it covers, over a division.
+
+    1 is optimal, 0 is FIFO, below 0 is worse. Prints the number with its interval, its parts, the time of a decision,
+    and the jobs that lost most.
+    """
+    from simsched.operators.score import score as scored
+
+    found = scored(policy, division=division, seeds=_listed(seeds), unseen=_listed(unseen), isolated=isolated, out=out,
+                   workers=workers or _processors())  # fmt: skip
+    if as_json:
+        print_json(found)
+        return
+    low, high = found["interval"] or (None, None)
+    interval = "no interval" if low is None else f"95 % interval {low:.3f} to {high:.3f}"
+    click.echo(f"{found['score']:.3f} of the way from FIFO to the bound ({interval}, {found['seeds']} seeds)")
+    for name, share in found["contests"].items():
+        click.echo(f"  {name}: {share:.3f}")
+    click.echo(f"a decision takes at most {1000 * found['decision_p99_s']:.2f} ms (99th percentile)")
+    for said in (*found["overfits"], *found["told"], *found["lost_most"]):
+        click.echo(said)
+
+
+def _processors() -> int:
+    from simsched.cli.run import processors
+
+    return processors()
+
+
+def _play(
+    name: str,
+    division: str,
+    out: Path,
+    rows: Sequence[Mapping[str, Any]] | None,
+    against: Path | None,
+    seeds: str | None,
+    workers: int | None,
+) -> tuple[LeagueTable, LeagueTable | None]:
+    from simsched.api import progress_listener
+    from simsched.experiment.league import read_league, shipped_results
+    from simsched.operators import play
+    from simsched.results.league import read_league_table
+
+    spec, few = read_league(name, division)
+    chosen = _listed(seeds)
+    if rows is not None and against is None and not isinstance(chosen, list):
+        against = shipped_results(spec, division)
+        if against is not None:
+            click.echo(f"with the shipped results of {spec.name}, {division}", err=True)
+    stored = None if against is None else read_league_table(against)
+    own = chosen if isinstance(chosen, list) else list(range(1, (chosen or few.seeds) + 1))
+    if stored is not None and chosen is None:
+        own = list(stored.seeds)
+    with progress_listener() as listener:
+        table = play(
+            name, spec, few, out, name=division, rows=rows, against=stored, seeds=own,
+            workers=workers or _processors(), listener=listener,
+            began=lambda contest: click.echo(f"contest {contest}", err=True),
+        )  # fmt: skip
+    return table, stored
+
+
+def _listed(seeds: str | None) -> int | list[int] | None:
+    """Return the number of seeds, or the seeds of a file; raises `InputError` for others."""
+    from simsched.errors import input_error
+    from simsched.reading import read_json
+
+    if seeds is None:
+        return None
+    if seeds.isdigit():
+        if int(seeds) < 1:
+            raise input_error("--seeds", "at least one seed is needed", "give a number of seeds or a file")
+        return int(seeds)
+    found = read_json(Path(seeds), "write a list of whole numbers, such as [9001, 9002]")
+    good = isinstance(found, list) and found and all(type(one) is int and one >= 0 for one in found)
+    if not good or len(set(found)) < len(found):
+        raise input_error(seeds, "is no list of different seeds", "write whole numbers, such as [9001, 9002]")
+    return list(found)
+
+
+def _verify(path: Path, out: Path, workers: int | None, *, as_json: bool) -> None:
+    """Play a submission again; the first time, write the digest of its cells into it."""
+    from simsched.errors import input_error
+    from simsched.experiment.league import read_entry
+    from simsched.results.league import cells_digest
+
+    made = read_entry(path)
+    entry, label = made.entry, str(made.row["label"])
+    table, _ = _play(entry.league, entry.division, out, [made.row], None, f"{entry.seeds}", workers)
+    failed = next((one for one in table.entries if one.policy == label and one.reason), None)
+    if failed is not None:
+        raise input_error(path, f"it cannot run at {failed.contest}: {failed.reason}", "mend the policy")
+    digest = cells_digest(table, label)
+    if not entry.cells:
+        made.with_cells(digest)
+    same = entry.cells in ("", digest)
+    if as_json:
+        print_json({"entry": label, "cells": digest, "reproduced": same})
+    else:
+        new = "its digest is written down" if not entry.cells else "as submitted" if same else "not as submitted"
+        click.echo(f"{label}: cells {digest[:16]}, {new}")
+        _print(table)
+    if not same:
         raise click.exceptions.Exit(1)
 
 
@@ -106,7 +214,7 @@ def _evidence(table: LeagueTable) -> list[tuple[str, Sequence[tuple[str, str, st
 
 def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:
     """Report where the newly played policies did not run, given `stored` results; return whether any of them ran."""
-    known = {entry.policy for entry in stored.entries} if stored is not None else set()
+    known = {entry.policy for entry in stored.entries} if stored is not None else {"fifo"}
     ran: dict[str, bool] = {}
     for entry in table.entries:
         if entry.policy not in known:
@@ -116,26 +224,16 @@ def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:
     return not ran or any(ran.values())
 
 
-def _say(contest: str, number: int, of: int) -> None:
-    click.echo(f"contest {number} of {of}: {contest}", err=True)
-
-
 def _print(table: LeagueTable) -> None:
     from simsched.cli.output import print_table
-    from simsched.report import classes, places_of, standings_table, unable_table
+    from simsched.report import standings_table, unable_table
 
-    for league_class in classes(table):
-        where = next(iter(places_of(table, league_class)), "")
-        shown = standings_table(table, league_class, where, brief=True)
+    for oracles in (False, True):
+        shown = standings_table(table, oracles=oracles)
         if shown is not None:
             print_table(shown)
             click.echo()
     for said in table.told:
         click.echo(said)
-    unable = unable_table(table)
-    missing = [place for place in table.contests if place.missing]
-    if unable is not None:
-        policies = counted(len({row[0] for row in unable.rows}), "policy", "policies")
-        click.echo(f"{policies} cannot run everywhere; the page lists where and why.")
-    for place in {one.workload: one for one in missing}.values():
-        click.echo(f"{place.workload} was not run: {place.missing}")
+    if (cannot := unable_table(table)) is not None:
+        click.echo(f"{len({row[0] for row in cannot.rows})} cannot run everywhere; the page lists where and why.")

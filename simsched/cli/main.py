@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Look closer": {"plot": "report", "compare": "compare", "why": "why", "step": "why", "export": "report"},
     "My cluster": {"calibrate": "gate", "what-if": "what_if", "capacity": "capacity", "forecast": "forecast",
                    "admit": "admit", "anonymise": "admit"},
-    "My policy": {"check": "check", "learn": "check", "league": "league", "bound": "bound"},
+    "My policy": {"check": "check", "learn": "check", "league": "league", "score": "league", "bound": "bound"},
     "Jobs and models": {"trace": "trace", "workload": "trace", "application": "application", "pack": "pack"},
     "Upkeep": {"clean": "clean", "verify": "clean", "schema": "output"},
 }  # fmt: skip

@@ -1,127 +1,120 @@
-"""The declaration of a league: workloads and conditions that are fixed before any policy runs on them."""
+"""The declaration of a league: contests with frozen lists of jobs, divisions, and entries that others submit."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from simsched.documents import Document, Section, draft_of, read_section, yaml_lines
 from simsched.engine import SEMANTICS
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.task import digest_of
 from simsched.experiment.validation import check_experiment
+from simsched.files import write_text, written_aside
+from simsched.model import JobSpec
+from simsched.model.shape import Amount, NodeShape
 from simsched.paths import data_folder
 from simsched.policy import registry
-from simsched.sources import code, plugin_code
+from simsched.reading import parse_json, read_text
+from simsched.sources import content_of, plugin_code
+from simsched.version import __version__
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=40)]
 #: Dotted keys of an experiment and their values.
 Keys = dict[str, Any]
+#: Jobs of a contest by seed.
+Lists = Mapping[int, Sequence[JobSpec]]
+#: Fields of jobs that are not in a frozen list: the workload's key gives the first, their order the second.
+_DERIVED = ("speedup", "id")
+#: The rooms whose code decides what a policy's cells hold.
+_DECIDE = ("agent", "applications", "engine", "model", "policy", "toolkit")
 
 
-class LeagueWorkload(Section):
-    """The jobs of some contests; jobs from `data` (a file, or a pattern for several) need a folder that holds it.
+class ContestSpec(Section):
+    """The jobs of a contest, other keys of its experiment, and `good`, what a good policy must do in it.
 
-    `keys` are other keys of an experiment that these jobs need, `only` the conditions that apply to them (all, if
-    empty), and `without` the excluded conditions with the reasons.
+    `lists` is the digest of its frozen lists; without it they are drawn when it is played.
     """
 
     about: str = Field(min_length=1)
+    good: str = Field(min_length=1)
     workload: Keys = Field(default_factory=dict)
-    data: str = ""
     keys: Keys = Field(default_factory=dict)
-    only: list[str] = Field(default_factory=list)
-    without: dict[str, str] = Field(default_factory=dict)
+    lists: str = ""
 
 
 class LeagueRow(Section):
-    """A policy with parameters that takes part in addition to those with their defaults."""
+    """A policy that takes part, with its defaults unless `params` says otherwise."""
 
     name: str
-    label: str
+    label: str | None = None
     params: dict[str, Any] = Field(default_factory=dict)
 
 
-class TunedRow(Section):
-    """A policy with the best parameters of a grid."""
-
-    name: str
-    label: str
-    grid: dict[str, list[Any]] = Field(min_length=1)
-
-    def candidates(self) -> list[dict[str, Any]]:
-        """Return the rows of the grid, each labelled by its parameters."""
-        points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
-        return [{"name": self.name, "label": f"{self.label} {json.dumps(one)}", "params": one} for one in points]
-
-
-class Tuning(Section):
-    """Rows to tune before a league is played, on seeds other than the league's.
-
-    Each row gets the parameters of its grid with the least geometric mean of mean JCTs, over the workloads that all of
-    its candidates ran under the usual condition.
-    """
-
-    seeds: list[int] = Field(min_length=2, max_length=100)
-    rows: list[TunedRow] = Field(min_length=1)
-
-
 class Division(Section):
-    """A part of a league that can be played alone: some workloads, each under some of the conditions.
-
-    `instead` has keys that replace the league's.
-    """
+    """A table of its own: contests, how many seeds, who takes part, and who does not and why."""
 
     about: str = Field(min_length=1)
     seeds: int = Field(ge=2, le=1000)
-    contests: dict[str, list[str]] = Field(min_length=1)
-    instead: Keys = Field(default_factory=dict)
+    contests: list[str] = Field(min_length=1)
+    policies: list[LeagueRow] = Field(min_length=1)
+    left_out: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, data: Any) -> Any:
+        rows = data.get("policies") if isinstance(data, dict) else None
+        if not isinstance(rows, list):
+            return data
+        return data | {"policies": [{"name": one} if isinstance(one, str) else one for one in rows]}
 
 
 class LeagueSpec(Section):
-    """A league: each workload under each condition is a contest; the first condition is the usual one."""
+    """A league: of each list of `jobs` the shares `warm_up` and `tail`, by submission, run but do not count.
 
-    format: Literal["simsched-league/1"]
+    Submissions are spread in time so that FIFO's mean wait is about `wait` of its mean JCT, and within `between`.
+    """
+
+    format: Literal["simsched-league/2"]
     name: Name
     description: str = ""
-    seeds: int = Field(ge=2, le=1000)
+    jobs: int = Field(ge=10)
+    warm_up: float = Field(default=0.1, ge=0, lt=0.5)
+    tail: float = Field(default=0.1, ge=0, lt=0.5)
+    wait: float = Field(default=0.45, gt=0, lt=1)
+    between: tuple[float, float] = (0.2, 0.66)
     usual: Keys = Field(default_factory=dict)
-    workloads: dict[Name, LeagueWorkload] = Field(min_length=1)
-    conditions: dict[Name, Keys] = Field(min_length=1)
-    rows: list[LeagueRow] = Field(default_factory=list)
-    tuning: Tuning | None = None
-    divisions: dict[Name, Division] = Field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Contest:
-    """One workload under one condition: an experiment without policies, or why its jobs are not available."""
-
-    workload: str
-    condition: str
-    about: str
-    keys: Mapping[str, Any]
-    missing: str = ""
+    contests: dict[Name, ContestSpec] = Field(min_length=1)
+    divisions: dict[Name, Division] = Field(min_length=1)
 
     @property
-    def name(self) -> str:
-        """Name the contest, and the folder of its run."""
-        return f"{self.workload}.{self.condition}"
+    def counted(self) -> tuple[int, int]:
+        """The places, by submission, of the first job that counts and of the first after these."""
+        return round(self.warm_up * self.jobs), self.jobs - round(self.tail * self.jobs)
 
-    def document(self, policies: Sequence[Mapping[str, Any]], seeds: Sequence[int], league: str) -> Document:
-        """Return its experiment with these policies and seeds."""
-        begun = {"name": f"{league}.{self.name}", "policies": list(policies), "seeds": list(seeds)}
-        text = json.dumps(begun | {"report": {"plots": False}})
-        draft = draft_of(yaml_lines.parse(text, f"{league}, {self.name}"), ())
-        for key, value in self.keys.items():
-            draft.set(key, value, league)
+    def document(self, contest: str, rows: Sequence[Mapping[str, Any]]) -> Document:
+        """Return a contest's experiment with these policies and its jobs as drawn for seed 1."""
+        begun = {"name": f"{self.name}.{contest}", "policies": list(rows), "seeds": [1], "report": {"plots": False}}
+        draft = draft_of(yaml_lines.parse(json.dumps(begun), f"{self.name}, {contest}"), ())
+        one = self.contests[contest]
+        usual = {key: value for key, value in self.usual.items() if key not in one.keys}
+        for key, value in {**usual, "workload": one.workload, **one.keys}.items():
+            draft.set(key, value, self.name)
         return replace(draft.document, data=draft.data)
+
+    def digest(self, contests: Sequence[str]) -> str:
+        """Return the digest of contests and of how the simulator understands them; equal ones may be compared."""
+        told = {name: self.contests[name].model_dump(exclude={"about", "good"}) for name in contests}
+        rest = self.model_dump(exclude={"description", "contests", "divisions", "name"})
+        return digest_of((SEMANTICS, rest, told))[:16]
 
 
 def find_league(name: str) -> Path:
@@ -136,116 +129,85 @@ def find_league(name: str) -> Path:
     return shipped[key]
 
 
-def read_league(name: str, division: str = "") -> LeagueSpec:
-    """Read a league, or a division of it; raises `InputError` with every problem."""
+def read_league(name: str, division: str) -> tuple[LeagueSpec, Division]:
+    """Read a league and one of its divisions; raises `InputError` with every problem."""
     path = find_league(name)
     spec = read_section(path, LeagueSpec)
-    _check_tuning(path, spec)
-    if not division:
-        return spec
     if division not in spec.divisions:
         raise input_error(path, f"does not declare a division '{division}'", nearest(division, spec.divisions))
-    few = spec.divisions[division]
-    for workload, conditions in few.contests.items():
-        where = f"divisions.{division}.contests"
-        for one, known in ((workload, spec.workloads.keys()), *((one, spec.conditions.keys()) for one in conditions)):
-            if one not in known:
-                raise input_error(path, f"{where}: there is no '{one}'", nearest(one, known))
-    part: dict[str, Any] = {
-        "name": f"{spec.name}-{division}",
-        "description": f"{few.about} {spec.description}".strip(),
-        "seeds": few.seeds,
-        "workloads": {
-            name: one.model_copy(update={"only": conditions, "keys": {**one.keys, **few.instead}})
-            for name, conditions in few.contests.items()
-            for one in (spec.workloads[name],)
-        },
-        "divisions": {},
-    }
-    return spec.model_copy(update=part)
+    for one in spec.divisions[division].contests:
+        if one not in spec.contests:
+            raise input_error(path, f"divisions.{division}.contests: there is no '{one}'", nearest(one, spec.contests))
+    return spec, spec.divisions[division]
 
 
-def _check_tuning(path: Path, spec: LeagueSpec) -> None:
-    most = max([spec.seeds, *(one.seeds for one in spec.divisions.values())])
-    shared = [] if spec.tuning is None else [seed for seed in spec.tuning.seeds if seed <= most]
-    if shared:
-        message = f"tuning.seeds: {shared[0]} is a seed of the league itself"
-        raise input_error(path, message, f"tune on seeds above {most}")
+def lists_file(league: str, contest: str) -> Path:
+    """Return the file of a contest's frozen lists, beside the file of its league."""
+    return find_league(league).parent / "lists" / f"{contest}.json.gz"
 
 
-def digest_of_league(spec: LeagueSpec) -> str:
-    """Return the digest of a league's declaration and the simulator's code; equal digests may be joined."""
-    return digest_of((SEMANTICS, spec.model_dump(exclude={"description", "rows", "tuning", "divisions"})))[:16]
+def write_lists(league: str, contest: str, lists: Lists) -> str:
+    """Freeze the lists of a contest, and return the digest to declare; raises `InputError` if they come out otherwise.
+
+    Their file names the version of simsched that drew them.
+    """
+    content = {str(seed): {"jobs": len(jobs), "columns": _plain(jobs)} for seed, jobs in lists.items()}
+    text = json.dumps({"simsched": __version__, "seeds": content}, separators=(",", ":"))
+    path = lists_file(league, contest)
+    with written_aside(path) as aside:
+        aside.write_bytes(gzip.compress(text.encode(), mtime=0))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    for seed, jobs in read_lists(league, contest, digest).items():
+        if jobs != [replace(job, speedup=None) for job in lists[seed]]:
+            raise input_error(path, f"the jobs of seed {seed} cannot be frozen", "they have fields of other kinds")
+    return digest
 
 
-def contests(spec: LeagueSpec, data: Path | None = None) -> Iterator[Contest]:
-    """Yield the contests in order; a contest without its data below the folder `data` says so."""
-    for name, one in spec.workloads.items():
-        for label, path, missing in _places(name, one, data):
-            for condition in one.only or spec.conditions:
-                keys = spec.conditions[condition]
-                at = {"workload.path": str(path)} if path else {}
-                own = {f"workload.{key}": value for key, value in one.workload.items()}
-                why = missing or one.without.get(condition, "")
-                yield Contest(
-                    label, condition, one.about, {**_dotted(spec.usual), **own, **one.keys, **at, **keys}, why
-                )
+@cache
+def read_lists(league: str, contest: str, digest: str) -> Lists:
+    """Read the frozen lists of a contest; raises `InputError` unless they have the declared digest."""
+    path = lists_file(league, contest)
+    text = read_text(path)
+    found = hashlib.sha256(text.encode()).hexdigest()
+    if found != digest:
+        raise input_error(path, f"has the digest {found[:16]}, and the league declares {digest[:16]}",
+                          "restore the file that came with the league")  # fmt: skip
+    content: dict[str, Any] = parse_json(text, path)["seeds"]
+    return {int(seed): _jobs(one["jobs"], one["columns"]) for seed, one in content.items()}
 
 
-def _places(name: str, one: LeagueWorkload, data: Path | None) -> Iterator[tuple[str, Path | None, str]]:
-    """Yield the name, the file and any problem of each workload in a declaration."""
-    if not one.data:
-        yield name, None, ""
-        return
-    found = sorted(data.glob(one.data)) if data is not None else []
-    if not found:
-        yield name, None, f"{one.data} is not available: name the folder that holds it with --data"
-    for path in found:
-        yield (name if len(found) == 1 else f"{name}-{path.stem}"), path.resolve(), ""
+def _plain(jobs: Sequence[JobSpec]) -> dict[str, list[Any]]:
+    return {name: values for name, values in JobSpec.columns_of(jobs).items() if name not in _DERIVED}
 
 
-def _dotted(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys with those of the section `workload` separate, so that a workload can add its own."""
-    own = keys.get("workload")
-    rest = {key: value for key, value in keys.items() if key != "workload"}
-    return rest | ({f"workload.{key}": value for key, value in own.items()} if isinstance(own, dict) else {})
+def _jobs(number: int, columns: Mapping[str, list[Any]]) -> list[JobSpec]:
+    read = {"id": [f"job-{place}" for place in range(number)], **columns}
+    if "shape" in read:
+        read["shape"] = [None if one is None else _shape(*one) for one in read["shape"]]
+    return JobSpec.of_columns(number, read)
 
 
-def shipped_results(spec: LeagueSpec) -> Path | None:
-    """Return the shipped results of a league or a division; None if there are none."""
-    path = data_folder("leagues") / "results" / f"{spec.name}.json.gz"
+def _shape(nodes: int, each: Sequence[int], types: Sequence[str] | None, *rest: Any) -> NodeShape:
+    return NodeShape(nodes, Amount(*each), None if types is None else tuple(types), *rest)
+
+
+def shipped_results(spec: LeagueSpec, division: str) -> Path | None:
+    """Return the shipped results of a division; None if there are none."""
+    path = data_folder("leagues") / "results" / f"{spec.name}-{division}.json.gz"
     return path if path.is_file() else None
 
 
-@dataclass(frozen=True)
-class Entrants:
-    """The policies of a league as rows of its experiments, and those that cannot take part with the reasons."""
-
-    rows: tuple[Mapping[str, Any], ...]
-    unable: Mapping[str, str]
-
-
-def entrants(
-    spec: LeagueSpec, policies: Sequence[str] | None = None, tuned: Sequence[Mapping[str, Any]] = ()
-) -> Entrants:
-    """Return every shipped policy with its defaults, and the league's extra and `tuned` rows; or only `policies`.
-
-    A policy without working defaults is named with the reason.
-    """
-    names = [name for name in registry.names() if registry.POLICIES.is_shipped(name)] if policies is None else policies
-    rows: list[Mapping[str, Any]] = [{"name": name} for name in names]
-    if policies is None:
-        rows += [*(row.model_dump() for row in spec.rows), *tuned]
-    unable: dict[str, str] = {}
+def unable(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return why rows cannot take part anywhere, by label: their policies have no working parameters."""
+    found: dict[str, str] = {}
     for row in rows:
         if registry.POLICIES.is_foreign(row["name"]):
             continue  # loaded in a separate process
         try:
             check_experiment(yaml_lines.parse(json.dumps({"name": "league", "policies": [row]}), "league"))
         except InputError as error:
-            unable[str(row.get("label", row["name"]))] = reason_of(error.problems)
-    able = tuple(row for row in rows if row.get("label", row["name"]) not in unable)
-    return Entrants(able, unable)
+            found[str(row.get("label") or row["name"])] = reason_of(error.problems)
+    return found
 
 
 def reason_of(problems: Sequence[Problem]) -> str:
@@ -253,14 +215,61 @@ def reason_of(problems: Sequence[Problem]) -> str:
     return problems[0].message
 
 
-def code_of(manifest: Mapping[str, Any]) -> str:
-    """Return a digest of the code behind a cell from its manifest: the simulator's and its policy's."""
-    return digest_of((str(manifest["code_hash"]), sorted(manifest["policy_source"].items())))[:16]
+@cache
+def _deciding() -> str:
+    """Return a digest of the code of simsched that decides what a policy's cells hold."""
+    home = Path(__file__).resolve().parent.parent
+    return digest_of(tuple(content_of(home / room, "*.py") for room in _DECIDE))
+
+
+def code_of(policy_source: Mapping[str, str]) -> str:
+    """Return a digest of the code that decides: the engine's with what it uses, and the policy's, by module."""
+    return digest_of((_deciding(), sorted(policy_source.items())))[:16]
 
 
 def code_now(policy: str) -> str:
-    """Return what `code_of` would give for a new cell of this policy; empty for a policy that does not ship."""
-    if not registry.POLICIES.is_shipped(policy):
-        return ""
-    added = plugin_code(registry.load(policy)).modules
-    return code_of({"code_hash": code().digest, "policy_source": added})
+    """Return what `code_of` gives for a cell of this policy now; empty for a policy that does not ship."""
+    return code_of(plugin_code(registry.load(policy)).modules) if registry.POLICIES.is_shipped(policy) else ""
+
+
+class LeagueEntry(Section):
+    """A submission: a policy's file beside it with its digest, its division, and the digest of its cells."""
+
+    format: Literal["simsched-league-entry/1"]
+    league: str
+    division: str
+    policy: str = Field(description="FILE.py:Class, beside this file")
+    params: dict[str, Any] = Field(default_factory=dict)
+    sha256: str
+    seeds: int = Field(ge=2)
+    cells: str = ""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """An entry and the row that plays it."""
+
+    path: Path
+    entry: LeagueEntry
+    row: Mapping[str, Any]
+
+    def with_cells(self, digest: str) -> None:
+        """Write the digest of its cells into a submission that has none."""
+        text = self.path.read_text(encoding="utf-8").rstrip("\n")
+        write_text(self.path, f"{text}\ncells: {digest}\n")
+
+
+def read_entry(path: Path) -> Submission:
+    """Read a submission; raises `InputError` unless its policy's file has the digest that it declares."""
+    entry = read_section(path, LeagueEntry)
+    file, _, name = entry.policy.rpartition(":")
+    place = path.parent / file
+    if not place.is_file():
+        raise input_error(path, f"policy: there is no file '{file}' beside it", "name FILE.py:Class")
+    found = hashlib.sha256(place.read_bytes()).hexdigest()
+    if found != entry.sha256:
+        raise input_error(path, f"sha256: {file} has the digest {found}", "a changed policy is another entry")
+    if entry.params and entry.division != "open":
+        raise input_error(path, "params: only the division 'open' has parameters of one's own", "leave them out")
+    label = f"{path.stem}"
+    return Submission(path, entry, {"name": f"{place.resolve()}:{name}", "label": label, "params": entry.params})

@@ -18,6 +18,7 @@ from simsched.experiment.running import Store, make_cell, prepare_grid
 from simsched.operators.relaxed import FITTED, HARMLESS, Relaxed, least_gpu_cost, refuse_processes, relaxed
 from simsched.results import Cell, Run, read_json
 from simsched.results.integrity import SUMMARY_FILE, seal
+from simsched.results.league import share_of_way
 from simsched.results.writer import json_text
 
 #: The baseline for progress towards the bound.
@@ -78,19 +79,22 @@ class Distance:
     unknown: str = ""
 
 
+@dataclass(frozen=True)
 class BoundTask(Task):
-    """The search for bounds of a task's jobs, run and stored like a cell."""
+    """The search for bounds of a task's jobs, run and stored like a cell; see `lower_bound` for `quick`."""
+
+    quick: bool = False
 
 
-def bound_cells(grid: Grid) -> list[GridCell]:
+def bound_cells(grid: Grid, *, quick: bool = False) -> list[GridCell]:
     """Return the searches for bounds to run with an experiment's cells, without duplicates."""
     return [
-        GridCell("bound", "bound", cell.seed, cell.point, _search_for(cell.task))
+        GridCell("bound", "bound", cell.seed, cell.point, _search_for(cell.task, quick=quick))
         for cell in {_physics(cell.task): cell for cell in reversed(grid.wanted)}.values()
     ][::-1]
 
 
-def bounds_of(grid: Grid, kept: Path | None = None) -> list[Bound]:
+def bounds_of(grid: Grid, kept: Path | None = None, *, quick: bool = False) -> list[Bound]:
     """Return the bounds of an experiment's cells, once for equal jobs and physics.
 
     With `kept`, they are read from that folder of a run that included `bound_cells`. If nothing bounds a cell's
@@ -101,7 +105,8 @@ def bounds_of(grid: Grid, kept: Path | None = None) -> list[Bound]:
     for cell, labels in _groups(grid):
         what = _physics(cell.task)
         if what not in solved:
-            solved[what] = _solve(cell.task) if kept is None else _read(Store(kept), _search_for(cell.task).key)
+            key = _search_for(cell.task, quick=quick).key
+            solved[what] = _solve(cell.task, quick=quick) if kept is None else _read(Store(kept), key)
         found.append(Bound(dict(cell.point), cell.seed, _workload(cell), labels, **solved[what]))
     return found
 
@@ -165,18 +170,18 @@ def _groups(grid: Grid) -> list[tuple[GridCell, tuple[str, ...]]]:
     return [(cell, tuple(labels)) for cell, labels in found.values()]
 
 
-def _search_for(task: Task) -> BoundTask:
+def _search_for(task: Task, *, quick: bool) -> BoundTask:
     """Return the search for a task's bounds, which do not depend on its policy and seed."""
     own = dict.fromkeys(("policy", "agent", "seed", "losses", "costs"), "bound")
     values = {one.name: getattr(task, one.name) for one in fields(task)}
-    return BoundTask(**{**values, "key": key_of(task, own)})
+    return BoundTask(**{**values, "quick": quick, "key": key_of(task, {**own, "quick": f"{quick}"})})
 
 
 @make_cell.register
 def _(task: BoundTask, folder: Path, environment: Mapping[str, Any], *_: object) -> float:
     began_s = time.perf_counter()
     with Store(folder).staged(task.key) as path:
-        found = _solve(task)
+        found = _solve(task, quick=task.quick)
         summary = {name: value for name, value in found.items() if isinstance(value, float)}
         content = {_FILE: json_text(found).encode(), SUMMARY_FILE: json_text(summary).encode()}
         about = {"cell": task.key, "environment": dict(environment)}
@@ -210,12 +215,12 @@ def _cells(task: Task) -> list[dict[str, Any]]:
         return []
 
 
-def _solve(task: Task) -> dict[str, Any]:
+def _solve(task: Task, *, quick: bool = False) -> dict[str, Any]:
     try:
         ways = _ways(task)
     except InputError as error:
         return {"refused": "; ".join(f"{one.where} {one.message}" for one in error.problems), "jobs": len(task.jobs)}
-    way, found = max(((way, lower_bound(way.jobs)) for way in ways), key=lambda pair: _flow_s(*pair))
+    way, found = max(((way, lower_bound(way.jobs, quick=quick)) for way in ways), key=lambda pair: _flow_s(*pair))
     flow_s, cell = _flow_s(way, found), way.cell(_jobs_hash(task))
     cost = least_gpu_cost(task)
     wait_s = None if way.served_s is None else max(Fraction(0), flow_s - Fraction(way.served_s)) / way.count
@@ -320,5 +325,4 @@ def _with_way(one: Distance, means: Mapping[tuple[str, int, str], float]) -> Dis
     first_s = means.get((repr(dict(one.bound.point)), one.bound.seed, one.bound.workload))
     if first_s is None or one.jct is None or first_s <= one.bound.mean_jct_s:
         return one
-    way = (first_s - one.mean_jct_s) / (first_s - one.bound.mean_jct_s)
-    return replace(one, way=way)
+    return replace(one, way=share_of_way([one.mean_jct_s], [first_s], [one.bound.mean_jct_s]))

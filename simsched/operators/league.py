@@ -1,229 +1,307 @@
-"""Plays a league: runs every policy in every contest where it can run, and tunes rows on seeds of their own first."""
+"""Plays a league: every policy on the lists of jobs of every contest, with the time of its decisions, and bounds."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from simsched.experiment import Grid, GridCell, run_with_fairness
+import numpy as np
+
+from simsched.applications import catalogue, with_speeds
+from simsched.engine import MemoryRecorder, simulate
+from simsched.errors import input_error
+from simsched.experiment import Grid, GridCell, Task
+from simsched.experiment.canonical import digest_of
 from simsched.experiment.league import (
-    Contest,
+    Division,
     LeagueSpec,
+    Lists,
     code_now,
     code_of,
-    contests,
-    digest_of_league,
-    entrants,
+    read_lists,
     reason_of,
+    unable,
 )
-from simsched.experiment.running import Listener, RunResult, prepare_grid, run_grid
-from simsched.operators.bound import Bound, bound_cells, bounds_of
-from simsched.results import RUN_FILE, Cell, physics_of, read_run
-from simsched.results.league import CPU_S, MEASURES, ContestPlace, Entry, LeagueTable, joined, require_same_league
+from simsched.experiment.physics import colocation_of
+from simsched.experiment.running import Listener, Store, make_cell, prepare_grid, run_grid
+from simsched.experiment.running.cell import blamed
+from simsched.experiment.stored_jobs import HeldJobs
+from simsched.model import JobSpec
+from simsched.operators.bound import bound_cells, bounds_of
+from simsched.policy import Decision, Policy, View
+from simsched.results import read_json
+from simsched.results.integrity import SUMMARY_FILE, seal
+from simsched.results.league import ContestPlace, Entry, LeagueTable, joined
+from simsched.results.writer import json_text
 
-#: Receives the contest that begins, its number and the total.
-Began = Callable[[str, int, int], None]
-#: The policy that is rerun to check whether stored results of other code are still valid.
-_AGAIN = "fifo"
-#: The folder of tuning runs, below that of the league.
-_FOLDER = "tuning"
-#: The logarithms of the mean JCTs of the seeds, by candidate and contest.
-_Logs = dict[str, dict[str, list[float]]]
+#: The policy from which the way to the bound is measured, and which is run again beside results of other code.
+FIRST = "fifo"
+#: The file of a cell with what is measured.
+_FILE = "played.json"
+#: Simulations that look for the spread of submissions, and the error of the logarithm of FIFO's wait that is accepted.
+_MOST_TRIES, _NEAR = 14, 0.12
+#: Jobs that a cell lists as those that lost most.
+_MOST_LOST = 5
+
+
+@dataclass(frozen=True)
+class LeagueTask(Task):
+    """A cell of a league: only the jobs from place `first` to before `end`, by submission, count."""
+
+    first: int = 0
+    end: int = 0
+
+
+class _Timed:
+    """Delegates to a policy, and keeps the seconds of each decision."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.seconds: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def decide(self, view: View, rng: np.random.Generator) -> Decision:
+        """Decide."""
+        began_s = time.perf_counter()
+        made = self._policy.decide(view, rng)
+        self.seconds.append(time.perf_counter() - began_s)
+        return made
+
+
+@make_cell.register
+def _(task: LeagueTask, folder: Path, environment: Mapping[str, Any], *_: object) -> float:
+    began_s = time.perf_counter()
+    with Store(folder).staged(task.key) as path:
+        with blamed(task):
+            found = _played(task)
+        content = {_FILE: json_text(found).encode(), SUMMARY_FILE: b"{}\n"}
+        about = {"cell": task.key, "environment": dict(environment)}
+        seal(path, about, content)
+    return time.perf_counter() - began_s
+
+
+def _played(task: LeagueTask) -> dict[str, Any]:
+    """Return what a task's policy makes of its jobs: `values` follow from the code, `timing` from the machine too."""
+    policy, recorder, cpu_s = _Timed(task.policy.make()), MemoryRecorder(), time.process_time()
+    simulate(
+        task.cluster, tuple(task.jobs), with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster),
+        policy, task.engine, task.seed, recorder,  # type: ignore[arg-type]
+        agents=None if task.agent is None else task.agent.make(), colocation=colocation_of(task.sharing),
+        failures=task.failures,
+    )  # fmt: skip
+    cpu_s = time.process_time() - cpu_s
+    places = {job.id: place for place, job in enumerate(task.jobs)}
+    counted = [one for one in recorder.jobs if task.first <= places[one.job_id] < task.end]
+    if len(counted) != task.end - task.first:
+        raise input_error("league", f"{task.end - task.first - len(counted)} jobs did not run to their end")
+    worst = sorted(counted, key=lambda one: (-_lost_s(one), one.job_id))[:_MOST_LOST]
+    jct_s = [float(one.end_time_s - one.submit_time_s) for one in counted]
+    return {
+        "values": {
+            "jct_mean_s": sum(jct_s) / len(jct_s),
+            "wait_mean_s": sum(float(one.queueing_s) for one in counted) / len(counted),
+            "restarts": sum(one.restarts for one in counted) / len(counted),
+        },
+        "lost": [f"{one.job_id} ({one.num_gpus} GPUs, held {one.held_s:.0f} s) {_why(one)}" for one in worst],
+        "timing": {"decision_p99_s": float(np.quantile(policy.seconds, 0.99)), "cpu_s": cpu_s},
+    }
+
+
+def _lost_s(one: Any) -> float:
+    return float(one.end_time_s - one.submit_time_s - one.held_s + one.restart_s)
+
+
+def _why(one: Any) -> str:
+    """Say in what a finished job lost its time."""
+    before_s = one.start_time_s - one.submit_time_s
+    after_s = one.end_time_s - one.start_time_s - one.held_s
+    told = [f"waited {before_s:.0f} s for its first start"] if before_s else []
+    told += [f"{after_s:.0f} s while it was stopped"] if after_s > 0 else []
+    told += [f"{one.restart_s:.0f} s in {one.restarts} restarts"] if one.restarts else []
+    return ", ".join(told) or "lost nothing"
+
+
+def make_lists(spec: LeagueSpec, contest: str, seeds: Sequence[int]) -> Lists:
+    """Draw a contest's jobs for these seeds, each list spread so that FIFO waits as the league says."""
+    found: dict[int, Sequence[JobSpec]] = {}
+    for seed in seeds:
+        (cell,) = prepare_grid(spec.document(contest, [{"name": FIRST}]), seeds=(seed,)).cells
+        first_s = cell.task.jobs[0].submit_time_s
+        jobs = [replace(job, id=f"job-{place}", submit_time_s=job.submit_time_s - first_s, status="", duration_s=(
+            round(job.duration_s) if job.duration_s == int(job.duration_s) else job.duration_s))
+            for place, job in enumerate(cell.task.jobs)]  # fmt: skip
+        found[seed] = _spread(spec, cell.task, jobs, seed, f"{spec.name}, {contest}")
+    return found
+
+
+def _spread(spec: LeagueSpec, task: Task, jobs: Sequence[JobSpec], seed: int, where: str) -> Sequence[JobSpec]:
+    """Bisect for the factor on the times of submission; deadlines go with them."""
+    low, high, factor = 0.0, 0.0, 1.0
+    for _ in range(_MOST_TRIES):
+        made = [replace(job, submit_time_s=round(job.submit_time_s * factor)) for job in jobs]
+        values = _played(_task(task, made, seed, spec.counted))["values"]
+        share = values["wait_mean_s"] / values["jct_mean_s"]
+        if abs(np.log(max(share, 1e-9) / spec.wait)) < _NEAR and spec.between[0] <= share <= spec.between[1]:
+            return made
+        if share > spec.wait:
+            low = factor
+        else:
+            high = factor
+        factor = float(np.sqrt(low * high)) if low and high else factor * (1.25 if low else 0.8)
+    raise input_error(where, f"no spread of the jobs of seed {seed} lets FIFO wait {spec.wait:.0%} of its JCT",
+                      "declare other jobs")  # fmt: skip
+
+
+def _task(task: Task, jobs: Sequence[JobSpec], seed: int, counted: tuple[int, int]) -> LeagueTask:
+    held, digest = HeldJobs(jobs), digest_of(tuple(jobs))
+    about = {**task.about, "jobs_hash": digest, "jobs": len(jobs)}
+    told = {**vars(task), "jobs": held, "seed": seed, "about": about, "first": counted[0], "end": counted[1]}
+    return LeagueTask(**{**told, "key": digest_of((task.key, digest, seed, counted))[:20]})
+
+
+@dataclass(frozen=True)
+class _Contest:
+    """A prepared contest: its rows that can run, with one task each, the others with reasons, and its jobs."""
+
+    name: str
+    grid: Grid
+    lost: Mapping[str, str]
+    jobs: Lists
+
+    def cells(self, spec: LeagueSpec) -> Iterator[GridCell]:
+        """Yield the cells of all rows and seeds."""
+        for cell in self.grid.cells:
+            for seed, jobs in self.jobs.items():
+                task = _task(cell.task, jobs, seed, spec.counted)
+                yield replace(cell, label=f"{cell.label} at {self.name}", seed=seed, task=task)
+
+    def counted(self, spec: LeagueSpec) -> Grid:
+        """Return a cell for each seed with the jobs that count alone, which bound every schedule of all of them."""
+        first, end = spec.counted
+        cells = []
+        for seed, jobs in self.jobs.items() if self.grid.cells else ():
+            some = HeldJobs(jobs[first:end])
+            about = {**self.grid.cells[0].task.about, "jobs_hash": digest_of(tuple(some))}
+            task = replace(self.grid.cells[0].task, jobs=some, seed=seed, about=about)
+            cells.append(replace(self.grid.cells[0], seed=seed, task=task))
+        return replace(self.grid, cells=tuple(cells))
 
 
 def play(
+    league: str,
     spec: LeagueSpec,
+    division: Division,
     out: Path,
     *,
-    policies: Sequence[str] | None = None,
+    name: str = "",
+    rows: Sequence[Mapping[str, Any]] | None = None,
     against: LeagueTable | None = None,
-    seeds: int | None = None,
-    data: Path | None = None,
+    seeds: Sequence[int] | None = None,
     workers: int = 1,
     listener: Listener | None = None,
-    began: Began | None = None,
-    bounds: bool = True,
+    began: Callable[[str], None] | None = None,
 ) -> LeagueTable:
-    """Run a league into `out`, one results folder per contest, and return its entries; complete cells are reused.
+    """Play a division into `out` and return its entries; complete cells are reused.
 
-    Only `policies` take part, by default all shipped ones and the league's own rows. They are compared with `against`,
-    results of others in the same contests, which include the bounds. A contest without its data below `data` is named
-    with the reason, as is a policy that cannot run in it or fails. `bounds` adds the best possible to each contest.
-    Raises `InputError` if a contest is invalid, or `against` has other jobs or another semantics.
+    Only `rows` take part, by default the division's. They stand beside `against`, which includes the bounds: results of
+    others in the same contests. Without it, FIFO takes part too, and the contests are bounded. Lists of `seeds` that
+    are not frozen are drawn. Raises `InputError` for wrong rows, or if `against` has other jobs.
     """
-    told: tuple[str, ...] = ()
-    if against is not None:
-        require_same_league(against, digest_of_league(spec))
-        seeds = len(against.seeds) if seeds is None else seeds
-        changed = made_by_other_code(against)
-        if changed and policies is not None and _AGAIN in against.policies:
-            policies = list(dict.fromkeys((*policies, _AGAIN)))
-        told = _other_code(changed)
-    all_contests = list(contests(spec, data))
-    tuned = tune(spec, all_contests, out, workers, listener) if policies is None else {}
-    able = entrants(spec, policies, tuple(one.row for one in tuned.values() if one.row is not None))
-    chosen = tuple(range(1, (seeds or spec.seeds) + 1))
-    places: list[ContestPlace] = []
-    entries: list[Entry] = []
-    for number, contest in enumerate(all_contests, start=1):
-        if contest.missing:
-            places.append(ContestPlace(contest.workload, contest.condition, contest.about, missing=contest.missing))
-            continue
+    chosen = tuple(seeds or range(1, division.seeds + 1))
+    digest = spec.digest(division.contests)
+    own = [{"name": one} for one in (FIRST,)] if rows is not None and _needs_first(against) else []
+    given = [one.model_dump(exclude_none=True) for one in division.policies] if rows is None else [*rows, *own]
+    lost = unable(given)
+    able = [row for row in given if str(row.get("label") or row["name"]) not in lost]
+    contests = []
+    for contest in division.contests:
         if began is not None:
-            began(contest.name, number, len(all_contests))
-        grid = prepare_grid(contest.document(able.rows, chosen, spec.name), name=contest.name, leave_out=True)
-        bounded = grid.select([cell.label for cell in grid.cells[:1]]) if bounds and against is None else None
-        found = _run(grid, out, workers, listener, [] if bounded is None else bound_cells(bounded))
-        places.append(_place(contest, grid, [] if bounded is None else bounds_of(bounded, out / grid.folder_name)))
-        entries += found
-        entries += [Entry(contest.name, label, reason=reason) for label, reason in able.unable.items()]
-    told += tuple(one.said for one in tuned.values())
-    head = (spec.name, digest_of_league(spec), spec.description, chosen)
-    table = LeagueTable(*head, tuple(places), tuple(entries), told)
+            began(contest)
+        grid = prepare_grid(spec.document(contest, able), name=spec.name, leave_out=True)
+        refused = {label: reason_of(problems) for label, problems in grid.refused.items()}
+        contests.append(_Contest(contest, grid, lost | refused, _lists(league, spec, contest, chosen, grid)))
+    bounded = {one.name: one.counted(spec) for one in contests} if against is None else {}
+    cells = [cell for one in contests for cell in one.cells(spec)]
+    beside = [*cells, *(search for grid in bounded.values() for search in bound_cells(grid, quick=True))]
+    empty = replace(contests[0].grid, cells=(), results_name=spec.name)
+    beside.sort(key=lambda cell: cell.seed)  # so that a part of a run has whole seeds
+    result = run_grid(empty, out, workers, listener, beside=beside)
+    failures = {one.name.rpartition(", seed ")[0]: one.message for one in reversed(result.failures)}
+    store = Store(result.folder)
+    entries = [entry for one in contests for entry in _entries(spec, one, store, failures)]
+    places = tuple(_place(spec, one, bounded.get(one.name), result.folder) for one in contests)
+    head = (spec.name, name, digest, division.about, chosen)
+    table = LeagueTable(*head, places, tuple(entries), tuple(_told(division, against)))
     return table if against is None else joined(table, against)
 
 
-def made_by_other_code(table: LeagueTable) -> list[str]:
-    """List the policies of stored results, by label, whose code has changed since.
+def _needs_first(against: LeagueTable | None) -> bool:
+    return against is None or bool(made_by_other_code(against))
 
-    Ignores policies from users' files.
-    """
+
+def _told(division: Division, against: LeagueTable | None) -> Iterator[str]:
+    changed = made_by_other_code(against) if against is not None else []
+    if changed:
+        yield f"Other code than this version's made the rows of {', '.join(changed)}; {FIRST} came out the same again."
+    for reason in dict.fromkeys(division.left_out.values()):
+        names = ", ".join(one for one, why in division.left_out.items() if why == reason)
+        yield f"Not in this division: {names} ({reason})."
+
+
+def made_by_other_code(table: LeagueTable) -> list[str]:
+    """List the policies of stored results, by label, whose code has changed since; those of users' files have none."""
     codes = {one.policy_name: one.code for one in table.ran() if ":" not in one.policy_name}
     other = {name for name, code in codes.items() if code_now(name) != code}
     return list(dict.fromkeys(one.policy for one in table.ran() if one.policy_name in other))
 
 
-def _other_code(changed: Sequence[str]) -> tuple[str, ...]:
-    if not changed:
-        return ()
-    said = f"Other code than this version's made the rows of {', '.join(changed)}"
-    return (f"{said}; {_AGAIN} was run again and came out the same." if _AGAIN in changed else f"{said}.",)
+def _lists(league: str, spec: LeagueSpec, contest: str, seeds: Sequence[int], grid: Grid) -> Lists:
+    declared = spec.contests[contest].lists
+    frozen = read_lists(league, contest, declared) if declared else {}
+    drawn = make_lists(spec, contest, [seed for seed in seeds if seed not in frozen])
+    speedup = grid.cells[0].task.jobs[0].speedup if grid.cells else None
+    return {
+        seed: drawn[seed] if seed in drawn else [replace(job, speedup=speedup) for job in frozen[seed]]
+        for seed in seeds
+    }
 
 
-def _run(grid: Grid, out: Path, workers: int, listener: Listener | None, beside: Sequence[GridCell]) -> list[Entry]:
-    """Run a contest and return its entries; policies without results come last."""
-    contest = grid.folder_name
-    lost = {label: reason_of(problems) for label, problems in grid.refused.items()}
-    found: list[Entry] = []
-    if grid.cells:
-        result = run_with_fairness(grid, out, workers, listener, beside=beside)
-        wanted = {cell.label: cell for cell in grid.cells}
-        failed = _failures(result)
-        run = read_run(result.folder) if (result.folder / RUN_FILE).is_file() else None
-        cells = [] if run is None else [cell for cell in run.cells if cell.policy in wanted]
-        for label in wanted:
-            own = [cell for cell in cells if cell.policy == label]
-            if label in failed or not own:
-                lost[label] = failed.get(label, "it has no results")
-            else:
-                found.append(_entry(contest, own))
-    return found + [Entry(contest, label, reason=reason) for label, reason in lost.items()]
-
-
-def _failures(result: RunResult) -> Mapping[str, str]:
-    """Return why policies failed by label, for the first failed seed."""
-    return {one.name.rpartition(", seed ")[0]: one.message for one in reversed(result.failures)}
-
-
-def _entry(contest: str, cells: Sequence[Cell]) -> Entry:
-    first = cells[0]
-    values: dict[str, dict[str, float]] = {}
-    for cell in cells:
-        measured = {**cell.summary, CPU_S: float(cell.manifest.get("timing", {}).get("cpu_s", 0.0))}
-        for name in MEASURES:
-            if name in measured:
-                values.setdefault(name, {})[str(cell.seed)] = measured[name]
-    without: Mapping[str, Any] = first.manifest.get("without") or {}
-    return Entry(
-        contest=contest,
-        policy=first.policy,
-        policy_name=first.policy_name,
-        knows=first.knows,
-        rigid=bool(first.manifest.get("policy_rigid", True)),
-        becomes=tuple(str(one) for one in without.values()),
-        code=code_of(first.manifest),
-        jobs={str(cell.seed): str(cell.manifest.get("jobs_hash"))[:16] for cell in cells},
-        values=values,
-    )
-
-
-def _place(contest: Contest, grid: Grid, proved: Sequence[Bound]) -> ContestPlace:
-    """Describe a contest, with the bounds of its jobs if the physics allow any."""
-    loads = [float(load) for cell in grid.cells if (load := cell.task.about.get("offered_load")) is not None]
-    refused = next((bound.refused for bound in proved if bound.refused), "")
-    return ContestPlace(
-        contest.workload,
-        contest.condition,
-        contest.about,
-        offered_load=sum(loads) / len(loads) if loads else None,
-        physics=physics_of([cell.task.about for cell in grid.cells]),
-        bounds={} if refused else {str(bound.seed): bound.mean_jct_s for bound in proved},
-        unbounded=refused or ("" if proved else "no bound was requested"),
-    )
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """A row with its best parameters, None if no candidate ran, and a sentence on how they were found."""
-
-    row: Mapping[str, Any] | None
-    said: str
-
-
-def tune(
-    spec: LeagueSpec, contests: Sequence[Contest], out: Path, workers: int, listener: Listener | None
-) -> dict[str, Tuned]:
-    """Tune the rows of a league's `tuning`, by label; candidates that cannot run anywhere are left out."""
-    if spec.tuning is None:
-        return {}
-    usual = next(iter(spec.conditions))
-    found = {row.label: row.candidates() for row in spec.tuning.rows}
-    logs: _Logs = {}
-    for contest in contests:
-        if contest.condition != usual or contest.missing:
+def _entries(spec: LeagueSpec, contest: _Contest, store: Store, failures: Mapping[str, str]) -> Iterator[Entry]:
+    """Yield the entries of a contest; rows without results come last."""
+    lost = dict(contest.lost)
+    cells = list(contest.cells(spec))
+    for row in contest.grid.cells:
+        own = [cell for cell in cells if cell.label == f"{row.label} at {contest.name}"]
+        missing = [cell for cell in own if not store.has(cell.task.key)]
+        if missing:
+            lost[row.label] = failures.get(own[0].label, "it has no results")
             continue
-        document = contest.document([one for rows in found.values() for one in rows], spec.tuning.seeds, spec.name)
-        grid = prepare_grid(document, name=contest.name, leave_out=True)
-        if grid.cells:
-            result = run_grid(grid, out / _FOLDER, workers, listener)
-            _gather(logs, contest.name, result.folder, len(spec.tuning.seeds))
-    return {label: _tuned(label, rows, logs, spec.tuning.seeds) for label, rows in found.items()}
+        played = {str(cell.seed): read_json(store.cell(cell.task.key) / _FILE) for cell in own}
+        about = row.task.about
+        yield Entry(
+            contest.name, row.label, row.policy, about["policy"]["params"], about["policy_knows"],
+            code=code_of(about["policy_source"]),
+            jobs={seed: str(cell.task.about["jobs_hash"])[:16] for seed, cell in zip(played, own, strict=True)},
+            values=_by_name({seed: one["values"] for seed, one in played.items()}),
+            timing=_by_name({seed: one["timing"] for seed, one in played.items()}),
+            lost={seed: one["lost"] for seed, one in played.items()},
+        )  # fmt: skip
+    yield from (Entry(contest.name, label, reason=reason) for label, reason in lost.items())
 
 
-def _gather(logs: _Logs, contest: str, folder: Path, seeds: int) -> None:
-    if not (folder / RUN_FILE).is_file():
-        return
-    by_label: dict[str, list[float]] = {}
-    for cell in read_run(folder).cells:
-        by_label.setdefault(cell.policy, []).append(math.log(cell.summary["jct_mean_s"]))
-    for label, values in by_label.items():
-        if len(values) == seeds:
-            logs.setdefault(label, {})[contest] = values
+def _by_name(by_seed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    names = next(iter(by_seed.values()))
+    return {name: {seed: values[name] for seed, values in by_seed.items()} for name in names}
 
 
-def _tuned(label: str, rows: Sequence[Mapping[str, Any]], logs: _Logs, seeds: Sequence[int]) -> Tuned:
-    """Take the best candidate at the contests that all of them ran."""
-    able = [row for row in rows if row["label"] in logs]
-    ran = [logs[row["label"]] for row in able]
-    shared = [name for name in ran[0] if all(name in one for one in ran)] if ran else []
-    if not shared:
-        return Tuned(None, f"{label}: left out, as its candidates ran in no contest.")
-    means = [_mean(value for name in shared for value in one[name]) for one in ran]
-    best = able[means.index(min(means))]
-    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in best["params"].items())
-    unable = f" ({len(rows) - len(able)} more cannot run)" if len(able) < len(rows) else ""
-    said = (
-        f"{label}: {given}, the best of {len(able)}{unable} by the geometric mean of mean JCTs at {', '.join(shared)} "
-        f"on seeds {', '.join(map(str, seeds))}, not the league's; the worst took "
-        f"{math.exp(max(means) - min(means)):.2f} times as long."
-    )
-    return Tuned({**best, "label": label}, said)
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / len(found)
+def _place(spec: LeagueSpec, contest: _Contest, bounded: Grid | None, folder: Path) -> ContestPlace:
+    one = spec.contests[contest.name]
+    proved = bounds_of(bounded, folder, quick=True) if bounded is not None and bounded.cells else []
+    refused = next((bound.refused for bound in proved if bound.refused), "")
+    bounds = {} if refused else {str(bound.seed): bound.mean_jct_s for bound in proved}
+    return ContestPlace(contest.name, one.about, one.good, bounds, refused)

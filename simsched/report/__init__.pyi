@@ -1,7 +1,7 @@
 from .exports import batsim_jobs as batsim_jobs, write_perfetto as write_perfetto
 from .league import (
-    classes as classes,
-    places_of as places_of,
+    lost_most as lost_most,
+    share_text as share_text,
     standings_table as standings_table,
     unable_table as unable_table,
 )

@@ -1,20 +1,20 @@
 """The results of a league, one entry for each policy in each contest, and the ranks of its policies.
 
-A measure of two policies under the same seed is compared as the logarithm of the ratio, so that longer jobs give a
-workload no greater weight. The contests are fixed and the seeds random: for each seed the logarithms are averaged over
-the contests, and Student's t is applied to these averages.
+A policy's mean JCT in a contest is told as its ratio to the bound, below which no schedule comes. The contests are
+fixed and the seeds random: for each seed the ratios are averaged geometrically over the contests, so that no contest
+outweighs another, and `share_of_way` tells how much of the way from FIFO's average to 1 a policy's covers. Student's t
+is applied to one value for each seed, in which the luck of its jobs, which FIFO and the bound share, cancels out.
 
-- Pairs are separated by Holm's step-down procedure (Scand. J. Statist. 6, 1979) over all pairs of a
-  table at `LEVEL`: the probability of any false separation is at most that, whatever the dependence between the pairs,
-  which is strong here, and the procedure is at least as powerful as Bonferroni's.
-- The intervals shown are Bonferroni's over the same pairs, as Holm's procedure has no simple intervals. They hold
-simultaneously; Holm may separate a pair whose interval contains 1.
+Pairs of policies are separated by Holm's step-down procedure (Scand. J. Statist. 6, 1979) over all pairs of a table at
+`LEVEL`: the probability of any false separation is at most that, whatever the dependence between the pairs, and the
+procedure is at least as powerful as Bonferroni's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -25,64 +25,71 @@ import numpy.typing as npt
 
 from simsched.errors import input_error
 from simsched.knowledge import marked, told
-from simsched.results.metrics import METRICS
-from simsched.results.statistics import Estimate, student_t
+from simsched.results.statistics import Estimate, estimate
 from simsched.results.stored import Count, read_json
 from simsched.results.writer import json_text
 
 T = TypeVar("T")
 
 LEAGUE_FILE = "league.json"
+#: The policy at which the way to the bound begins.
+FIRST = "fifo"
+#: What is compared.
+HEADLINE = "jct_mean_s"
+#: The probability of any false separation in a table.
+LEVEL = 0.05
 _AGAIN = "run the league again, which repeats only what is missing"
-#: The measures of a league: those of the summaries, and the CPU time of a run with its decisions.
-CPU_S = "cpu_s"
-MEASURES = (
-    "jct_mean_s", "jct_median_s", "jct_p99_s", "makespan_s", "rho_max", "rho_jain", "queueing_mean_s",
-    "idle_gpu_hours", "restart_gpu_hours", "lost_gpu_hours", "energy_kwh", CPU_S,
-)  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+
+
+def share_of_way(own: Sequence[float], first: Sequence[float], bound: Sequence[float]) -> float:
+    """Return the share of the way from FIFO to the bound: 1 is optimal, 0 as FIFO, below 0 worse; NaN if there is none.
+
+    With one value for each contest, `own` and `first` are averaged as ratios to the bound, geometrically. Shares
+    themselves have no geometric mean, as some are below 0; these ratios are at least 1.
+    """
+    above, begins = (_above(values, bound) for values in (own, first))
+    return (begins - above) / (begins - 1) if begins > 1 else math.nan
+
+
+def _above(values: Sequence[float], bound: Sequence[float]) -> float:
+    return math.exp(math.fsum(math.log(value / least) for value, least in zip(values, bound, strict=True)) / len(bound))
 
 
 @dataclass(frozen=True)
 class ContestPlace:
-    """A workload under a condition: its jobs, their mean offered load, and why it was not run, if so.
+    """A contest: its jobs, what a good policy must do in it, and by seed a bound on the mean JCT of any schedule.
 
-    `physics` names the enabled physics. `bounds` has, by seed, a lower bound on the mean JCT of any schedule, in
-    seconds; `unbounded` is the reason why there is none.
+    `unbounded` is the reason why there is none.
     """
 
-    workload: str
-    condition: str
+    name: str
     about: str = ""
-    offered_load: float | None = None
-    physics: str = ""
-    missing: str = ""
+    good: str = ""
     bounds: Mapping[str, float] = field(default_factory=dict)
     unbounded: str = ""
-
-    @property
-    def name(self) -> str:
-        """Name the contest."""
-        return f"{self.workload}.{self.condition}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One policy in one contest: its measures and jobs by seed, or the `reason` why it has none.
+    """One policy in one contest, or the `reason` why it has no results.
 
-    `knows` and `rigid` determine its class, `becomes` is what it reduces to without the physics that it relies on, and
-    `code` is a digest of the code that produced it.
+    `knows` is what it was told, `code` a digest of the code that decides; `jobs` (digests), `values`, `timing` and
+    `lost` (the jobs that lost most) are by seed. `timing` alone depends on the machine.
     """
 
     contest: str
     policy: str
     policy_name: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
     knows: Mapping[str, str] = field(default_factory=dict)
-    rigid: bool = True
-    becomes: tuple[str, ...] = ()
     reason: str = ""
     code: str = ""
     jobs: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    timing: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def shown_policy(self) -> str:
@@ -90,19 +97,17 @@ class Entry:
         return marked(self.policy, self.knows)
 
     @property
-    def league_class(self) -> str:
-        """The class in which it competes."""
-        return f"{told(self.knows)}, {'rigid' if self.rigid else 'elastic'}"
+    def oracle(self) -> bool:
+        """Whether it reads what no real scheduler has."""
+        return told(self.knows) == "oracle"
 
 
 @dataclass(frozen=True)
 class LeagueTable:
-    """All entries of a league; `digest` covers its declaration and how the simulator interprets it.
-
-    `told` are remarks on some of its rows: how they were tuned, and that other code produced them.
-    """
+    """All entries of a division; `digest` covers its contests and how the simulator interprets them."""
 
     name: str
+    division: str
     digest: str
     description: str
     seeds: tuple[int, ...]
@@ -121,12 +126,9 @@ class LeagueTable:
 
 
 class _Contest(TypedDict):
-    workload: str
-    condition: str
+    name: str
     about: str
-    offered_load: float | None
-    physics: str
-    missing: str
+    good: str
     bounds: dict[str, float]
     unbounded: str
 
@@ -135,17 +137,19 @@ class _Entry(TypedDict):
     contest: str
     policy: str
     policy_name: str
+    params: dict[str, Any]
     knows: dict[str, str]
-    rigid: bool
-    becomes: list[str]
     reason: str
     code: str
     jobs: dict[str, str]
     values: dict[str, dict[str, float]]
+    timing: dict[str, dict[str, float]]
+    lost: dict[str, list[str]]
 
 
 class _League(TypedDict):
     name: str
+    division: str
     digest: str
     description: str
     seeds: list[Count]
@@ -159,6 +163,12 @@ def league_text(table: LeagueTable) -> str:
     return json_text(asdict(table))
 
 
+def cells_digest(table: LeagueTable, policy: str) -> str:
+    """Return the digest of all that a policy's cells hold but times of the machine."""
+    own = [(one.contest, dict(one.jobs), one.values, one.lost) for one in table.ran() if one.policy == policy]
+    return hashlib.sha256(json_text(own).encode()).hexdigest()
+
+
 def read_league_table(place: Path) -> LeagueTable:
     """Read the league of a results folder, or of its file; raises `InputError` if there is none."""
     path = place / LEAGUE_FILE if place.is_dir() else place
@@ -166,31 +176,27 @@ def read_league_table(place: Path) -> LeagueTable:
         raise input_error(place, f"holds no league: it has no {LEAGUE_FILE}", "name what `simsched league` wrote")
     content: dict[str, Any] = read_json(path, _League)
     contests = tuple(ContestPlace(**one) for one in content["contests"])
-    entries = tuple(Entry(**{**one, "becomes": tuple(one["becomes"])}) for one in content["entries"])
+    entries = tuple(Entry(**one) for one in content["entries"])
     known = {one.name for one in contests}
     strange = next((one.contest for one in entries if one.contest not in known), "")
     if strange:
         raise input_error(path, f"has an entry of the contest '{strange}', which it does not list", _AGAIN)
-    head = (content["name"], content["digest"], content["description"])
+    head = (content["name"], content["division"], content["digest"], content["description"])
     return LeagueTable(*head, tuple(content["seeds"]), contests, entries, tuple(content["told"]))
-
-
-def require_same_league(others: LeagueTable, digest: str) -> None:
-    """Raise `InputError` unless results are of the league of this digest."""
-    if others.digest != digest:
-        message = f"holds '{others.name}', which is another league than this one, or meant something else then"
-        raise input_error("--against", message, "run the league whose results these are, with the same version")
 
 
 def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
     """Merge a league's entries into those of another, replacing its own; with fewer seeds only these count.
 
-    Raises `InputError` unless both had the same jobs throughout, and the same results for what both ran.
+    Raises `InputError` unless both are of the same contests, had the same jobs throughout, and the same results for
+    what both ran.
     """
-    require_same_league(others, own.digest)
+    if others.digest != own.digest:
+        message = f"holds '{others.name}', which is another league than this one, or meant something else then"
+        raise input_error("--against", message, "run the league whose results these are, with the same version")
     if not set(own.seeds) <= set(others.seeds):
-        message = f"the results beside which this is played have {len(others.seeds)} seeds"
-        raise input_error("--seeds", message, "give no more, or leave it out")
+        message = f"the results beside which this is played have the seeds {', '.join(map(str, others.seeds))}"
+        raise input_error("--seeds", message, "give some of these, or leave --against out")
     jobs = {(one.contest, seed): digest for one in others.ran() for seed, digest in one.jobs.items()}
     theirs = {(one.contest, one.policy): one for one in others.entries}
     for one in own.ran():
@@ -201,14 +207,14 @@ def joined(own: LeagueTable, others: LeagueTable) -> LeagueTable:
         _require_alike(one, theirs.get((one.contest, one.policy)))
     taken = {(one.contest, one.policy) for one in own.entries}
     kept = tuple(_of_seeds(one, own.seeds) for one in others.entries if (one.contest, one.policy) not in taken)
-    told = tuple(dict.fromkeys((*others.told, *own.told)))
-    head = (own.name, own.digest, own.description, own.seeds, _contests(own, others))
-    return LeagueTable(*head, (*kept, *own.entries), told)
+    places = tuple(replace(one, bounds=_of(own.seeds, one.bounds)) for one in others.contests)
+    remarks = tuple(dict.fromkeys((*others.told, *own.told)))
+    return replace(own, contests=places, entries=(*kept, *own.entries), told=remarks)
 
 
 def _of_seeds(entry: Entry, seeds: Sequence[int]) -> Entry:
-    values = {metric: _of(seeds, known) for metric, known in entry.values.items()}
-    return replace(entry, values=values, jobs=_of(seeds, entry.jobs))
+    values, timing = ({name: _of(seeds, one) for name, one in known.items()} for known in (entry.values, entry.timing))
+    return replace(entry, values=values, timing=timing, jobs=_of(seeds, entry.jobs), lost=_of(seeds, entry.lost))
 
 
 def _of(seeds: Sequence[int], known: Mapping[str, T]) -> dict[str, T]:
@@ -221,73 +227,86 @@ def _require_alike(own: Entry, other: Entry | None) -> None:
         return
     if own.policy_name != other.policy_name:
         raise input_error("--against", f"has a policy called '{own.policy}' too", "give the new one another name")
-    for name in MEASURES:
-        for seed, value in own.values.get(name, {}).items():
-            if name != CPU_S and other.values.get(name, {}).get(seed, value) != value:
+    for name, values in own.values.items():
+        for seed, value in values.items():
+            if other.values.get(name, {}).get(seed, value) != value:
                 message = f"has another {name} of '{own.policy}' at {own.contest}, seed {seed}, than this version gives"
                 raise input_error("--against", message, "run the league with the same version of simsched")
 
 
-def _contests(own: LeagueTable, others: LeagueTable) -> tuple[ContestPlace, ...]:
-    known: Iterable[ContestPlace] = (*own.contests, *others.contests)  # which have the bounds
-    found = {one.name: replace(one, bounds=_of(own.seeds, one.bounds)) for one in known if not one.missing}
-    names = dict.fromkeys(one.name for one in (*others.contests, *own.contests))
-    missing = {one.name: one for one in own.contests if one.missing}
-    return tuple(found.get(name) or missing[name] for name in names if name in found or name in missing)
-
-
-#: The half-width of a ratio's logarithm beyond which an interval is uninformative: a factor of 1,000 either way.
-_WIDEST = math.log(1000)
-#: The probability of any false separation in a table.
-LEVEL = 0.05
-
-Logs = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class Standing:
-    """A policy's place in a table.
+    """A policy's place in a table: the share of the way from FIFO to the bound, and a rank between `best` and `worst`.
 
-    `ratio` is its measure over that of the first, with the simultaneous interval; its rank is between `best` and
-    `worst`, by the policies separated from it. `mean` is the geometric mean over contests and seeds.
+    These are the same unless policies are not separated from it; `shares` are by seed.
     """
 
     policy: str
-    mean: float
-    ratio: Estimate
+    share: Estimate
     best: int
     worst: int
-    beaten: tuple[str, ...]
+    shares: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Standings:
-    """The table of a class over some contests; `apart` are its separated pairs, the better first.
+    """The table of some contests, best first; `apart` are its separated pairs, the better first.
 
-    `elsewhere` are the policies of the class that did not run all of these contests, with the number that they ran.
+    `elsewhere` are policies that did not run all of these contests, with the number that they ran.
     """
 
-    league_class: str
-    metric: str
     contests: tuple[str, ...]
     rows: tuple[Standing, ...]
     apart: frozenset[tuple[str, str]]
     elsewhere: Mapping[str, int]
 
-    @property
-    def cliques(self) -> tuple[tuple[str, ...], ...]:
-        """The maximal runs of rows without a separated pair, for the bars of a critical-difference diagram."""
-        names = [row.policy for row in self.rows]
-        runs = []
-        for first in range(len(names)):
-            last = first
-            while last + 1 < len(names) and not any(
-                (one, names[last + 1]) in self.apart for one in names[first : last + 1]
-            ):
-                last += 1
-            runs.append((first, last))
-        longest = [one for one in runs if one[1] > one[0] and not any(a < one[0] and one[1] <= b for a, b in runs)]
-        return tuple(tuple(names[first : last + 1]) for first, last in longest)
+
+def standings(table: LeagueTable, contests: Sequence[str] = (), *, oracles: bool = False) -> Standings:
+    """Rank the policies that ran all of these contests (default: all with a bound); oracles among themselves."""
+    bounds = {one.name: one.bounds for one in table.contests if one.bounds and one.name in (contests or (one.name,))}
+    values: dict[str, dict[str, Mapping[str, float]]] = {}
+    for one in table.ran():
+        if one.contest in bounds:
+            values.setdefault(one.shown_policy, {})[one.contest] = one.values[HEADLINE]
+    oracle = {one.shown_policy for one in table.ran() if one.oracle}
+    whole = {name: found for name, found in values.items() if len(found) == len(bounds)}
+    first, seeds = whole.get(FIRST), [str(seed) for seed in table.seeds]
+    if first is None or not bounds:
+        return Standings(tuple(bounds), (), frozenset(), {})
+    own = {name: found for name, found in whole.items() if (name in oracle) == oracles}
+
+    def at(found: Mapping[str, Mapping[str, float]], seed: str) -> list[float]:
+        return [found[name][seed] for name in bounds]
+
+    shares = {
+        name: tuple(share_of_way(at(found, seed), at(first, seed), at(bounds, seed)) for seed in seeds)
+        for name, found in own.items()
+    }
+    logs = {name: np.log([_above(at(found, seed), at(bounds, seed)) for seed in seeds]) for name, found in own.items()}
+    apart = separated(logs)
+    names = sorted(own, key=lambda name: (-math.fsum(shares[name]), name))
+    rows = tuple(_standing(name, names, shares[name], apart) for name in names)
+    elsewhere = {
+        name: len(found) for name, found in values.items() if name not in whole and (name in oracle) == oracles
+    }
+    return Standings(tuple(bounds), rows, apart, elsewhere)
+
+
+def _standing(
+    name: str, names: Sequence[str], shares: tuple[float, ...], apart: frozenset[tuple[str, str]]
+) -> Standing:
+    better = sum((other, name) in apart for other in names)
+    worse = sum((name, other) in apart for other in names)
+    return Standing(name, estimate(shares), 1 + better, len(names) - worse, shares)
+
+
+def separated(logs: Mapping[str, Floats], level: float = LEVEL) -> frozenset[tuple[str, str]]:
+    """Return the pairs, lower first, whose values by seed Holm's procedure separates, over all pairs."""
+    pairs = list(combinations(sorted(logs), 2))
+    differences = [logs[one] - logs[other] for one, other in pairs]
+    rejected = holm([p_value(one) for one in differences], level)
+    found = zip(pairs, differences, rejected, strict=True)
+    return frozenset(pair if one.mean() < 0 else (pair[1], pair[0]) for pair, one, apart in found if apart)
 
 
 def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
@@ -303,7 +322,7 @@ def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
     return rejected
 
 
-def p_value(differences: Logs) -> float:
+def p_value(differences: Floats) -> float:
     """Return the two-sided p-value of Student's t that the mean of paired differences is 0.
 
     If all are equal it is 1 if they are 0, and 0 otherwise; a single difference has 1.
@@ -317,120 +336,3 @@ def p_value(differences: Logs) -> float:
     from scipy.special import stdtr  # slow to load
 
     return float(2 * stdtr(n - 1, -abs(mean) / (spread / math.sqrt(n))))
-
-
-def standings(table: LeagueTable, league_class: str, contests: Sequence[str], metric: str = "jct_mean_s") -> Standings:
-    """Rank the policies of a class that ran all of these contests, best first."""
-    own = [one for one in table.ran() if one.league_class == league_class and one.contest in contests]
-    by_policy: dict[str, dict[str, Entry]] = {}
-    for one in own:
-        by_policy.setdefault(one.shown_policy, {})[one.contest] = one
-    seeds = [str(seed) for seed in table.seeds]
-    logs = {
-        policy: np.mean([[math.log(entries[at].values[metric][seed]) for seed in seeds] for at in contests], axis=0)
-        for policy, entries in by_policy.items()
-        if all(at in entries and _positive(entries[at], metric, seeds) for at in contests)
-    }
-    if not _lower_is_better(metric):
-        logs = {policy: -values for policy, values in logs.items()}
-    elsewhere = {policy: len(entries) for policy, entries in by_policy.items() if policy not in logs}
-    apart = separated(logs)
-    names = sorted(logs, key=lambda name: (float(logs[name].mean()), name))
-    sign = 1 if _lower_is_better(metric) else -1
-    rows = tuple(_standing(name, names, logs, apart, sign) for name in names)
-    return Standings(league_class, metric, tuple(contests), rows, apart, elsewhere)
-
-
-def _standing(
-    name: str, names: Sequence[str], logs: Mapping[str, Logs], apart: frozenset[tuple[str, str]], sign: int
-) -> Standing:
-    beaten = tuple(other for other in names if (name, other) in apart)
-    better = sum((other, name) in apart for other in names)
-    ratio = _ratio(sign * (logs[name] - logs[names[0]]), len(names))
-    mean = math.exp(sign * float(logs[name].mean()))
-    return Standing(name, mean, ratio, 1 + better, len(names) - len(beaten), beaten)
-
-
-def _ratio(differences: Logs, rows: int) -> Estimate:
-    """Return the geometric mean ratio with an interval that holds simultaneously for all pairs of this many rows."""
-    n, mean = len(differences), float(differences.mean())
-    if n < 2:
-        return Estimate(math.exp(mean), n)
-    pairs = max(1, rows * (rows - 1) // 2)
-    half = student_t(n - 1, 1 - LEVEL / pairs) * float(differences.std(ddof=1)) / math.sqrt(n)
-    if half > _WIDEST:  # as of two seeds
-        return Estimate(math.exp(mean), n)
-    return Estimate(math.exp(mean), n, math.exp(mean - half), math.exp(mean + half))
-
-
-def separated(logs: Mapping[str, Logs], level: float = LEVEL) -> frozenset[tuple[str, str]]:
-    """Return the pairs, lower first, whose values by seed Holm's procedure separates, over all pairs."""
-    pairs = list(combinations(sorted(logs), 2))
-    differences = [logs[one] - logs[other] for one, other in pairs]
-    rejected = holm([p_value(one) for one in differences], level)
-    told = zip(pairs, differences, rejected, strict=True)
-    return frozenset(pair if found.mean() < 0 else (pair[1], pair[0]) for pair, found, apart in told if apart)
-
-
-def who_beats_whom(
-    table: LeagueTable, league_class: str, metric: str = "jct_mean_s"
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return for each pair of a class in how many contests the first is separated from the second, and of how many.
-
-    Only contests with both count. Error rates hold for each contest separately.
-    """
-    found: dict[tuple[str, str], tuple[int, int]] = {}
-    for place in table.contests:
-        here = standings(table, league_class, (place.name,), metric)
-        for one, other in _ordered_pairs([row.policy for row in here.rows]):
-            won, both = found.get((one, other), (0, 0))
-            found[one, other] = won + ((one, other) in here.apart), both + 1
-    return found
-
-
-def _ordered_pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for one, other in combinations(names, 2):
-        yield one, other
-        yield other, one
-
-
-def _positive(entry: Entry, metric: str, seeds: Sequence[str]) -> bool:
-    values = entry.values.get(metric, {})
-    return all(values.get(seed, 0) > 0 for seed in seeds)
-
-
-def _lower_is_better(metric: str) -> bool:
-    return metric == CPU_S or METRICS[metric].better != "higher"
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A policy relative to the best possible in a contest: an upper bound on the gap, and the covered way from FIFO.
-
-    Both are shares; `way` is None without FIFO, or if FIFO is at the bound.
-    """
-
-    contest: str
-    policy: str
-    league_class: str
-    above: float
-    way: float | None
-
-
-def beside_the_bound(table: LeagueTable, first_come: str = "fifo") -> list[Beside]:
-    """Compare the mean JCTs of all policies with the bounds of the contests that have them, summed over the seeds."""
-    found = []
-    for place in table.contests:
-        seeds = list(place.bounds)
-        entries = table.ran(place.name)
-        first = next((one for one in entries if one.policy == first_come), None)
-        for one in entries if seeds else ():
-            values = one.values.get("jct_mean_s", {})
-            if not all(seed in values for seed in seeds):
-                continue
-            least = sum(place.bounds[seed] for seed in seeds)
-            own = sum(values[seed] for seed in seeds)
-            from_first = None if first is None else sum(first.values["jct_mean_s"][seed] for seed in seeds)
-            way = (from_first - own) / (from_first - least) if from_first is not None and from_first > least else None
-            found.append(Beside(place.name, one.shown_policy, one.league_class, own / least - 1, way))
-    return found

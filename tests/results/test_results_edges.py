@@ -29,7 +29,7 @@ from simsched.results.compare import (
     plan,
 )
 from simsched.results.integrity import _SEAL, _seal_of, faults, problems_of, quick_fault, seal
-from simsched.results.league import p_value, standings
+from simsched.results.league import p_value
 from simsched.results.metric import Tables, integrals, means_by
 from simsched.results.metrics import HEADLINE, METRICS, summarise
 from simsched.results.reader import Cell, Run, read_cell, read_run, read_table
@@ -42,7 +42,6 @@ from simsched.results.usage_metrics import _takes_parts
 from simsched.results.what_was_run import _gpus
 from simsched.results.writer import Part, TableWriter, error_of_cutting, join_tables
 from tests.results.test_metrics import ALLOCATIONS, JOBS
-from tests.results.test_standings import entry, league
 
 
 def test_nodes_that_no_interval_shows_have_a_gpu():
@@ -114,15 +113,6 @@ def test_a_sealed_manifest_that_lists_no_files_is_told(tmp_path):
     assert manifest["files"]["summary.json"]["bytes"] == 2
 
 
-def test_intervals_of_standings_need_two_seeds_that_agree():
-    of_class = "non-clairvoyant, rigid"
-    one = league(entry("w.x", "a", [1]), entry("w.x", "b", [4]), seeds=1)
-    assert standings(one, of_class, ("w.x",)).rows[1].ratio == Estimate(4.0, 1)
-    # Two seeds of logarithms 0 and 2 give t(1) x 1 / 1 = 12.7 times that: a factor of e^12 either way says nothing.
-    two = league(entry("w.x", "a", [1, 1]), entry("w.x", "b", [1, np.exp(2)]), seeds=2)
-    assert standings(two, of_class, ("w.x",)).rows[1].ratio == Estimate(pytest.approx(np.e), 2)
-
-
 def test_json_is_read_packed_too(tmp_path):
     (tmp_path / "one.json.gz").write_bytes(gzip.compress(b'{"a": 1}'))
     assert read_json(tmp_path / "one.json.gz") == {"a": 1}
@@ -153,13 +143,6 @@ def test_a_type_that_nobody_held_worked_no_hours():
         "gpu_hours[t4]": 0, "gpu_utilisation[t4]": 0, "gpu_hours[v100]": 0.02, "gpu_utilisation[v100]": 0.36,
         "jct_mean_s[v100]": 100,
     }  # fmt: skip
-
-
-def test_what_nobody_can_tell_apart_is_one_clique():
-    noise = np.array([0.0, 1.0, -1.0, 0.5, -0.5])
-    table = league(*(entry("w.x", name, np.exp(noise * sign)) for name, sign in zip("abc", (1, -1, 1), strict=True)),
-                   seeds=5)  # fmt: skip
-    assert [set(clique) for clique in standings(table, "non-clairvoyant, rigid", ("w.x",)).cliques] == [set("abc")]
 
 
 def test_differences_that_are_all_but_alike_are_certain_only_by_rounding():

@@ -147,9 +147,16 @@ def _out_of_memory(limits: Limits) -> str:
 
 def _simulate(task: Task, temporary: Path, progress: ProgressCallback | None, limits: Limits) -> Filled:
     applications = with_speeds(catalogue(task.applications), task.gpu_speed, task.cluster)
+    with blamed(task):
+        return _simulated(task, applications, temporary, progress, limits)
+
+
+@contextlib.contextmanager
+def blamed(task: Task) -> Iterator[None]:
+    """Turn what a task's policy or the engine raises in the block into a `CellError` that names the place."""
     try:
         with quiet_stdout():
-            return _simulated(task, applications, temporary, progress, limits)
+            yield
     except (InputError, MemoryError):
         raise
     except EngineError as error:
