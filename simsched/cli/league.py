@@ -82,8 +82,6 @@ def league(
 @_seeds
 @click.option("--unseen", metavar="FILE", help="A JSON file with as many seeds that the policy was not tuned on: tells "
               "how much less it covers of them.")  # fmt: skip
-@click.option("--isolated/--here", default=True, help="Keep the policy in a process of its own, with no way to the "
-              "network, to files or to what it does not declare; or in this one. [default: isolated]")  # fmt: skip
 @_out
 @_workers
 @json_option
@@ -92,7 +90,6 @@ def score(
     division: str,
     seeds: str | None,
     unseen: str | None,
-    isolated: bool,
     out: Path,
     workers: int | None,
     as_json: bool,
@@ -104,7 +101,7 @@ def score(
     """
     from simsched.operators.score import score as scored
 
-    found = scored(policy, division=division, seeds=_listed(seeds), unseen=_listed(unseen), isolated=isolated, out=out,
+    found = scored(policy, division=division, seeds=_listed(seeds), unseen=_listed(unseen), out=out,
                    workers=workers or _processors())  # fmt: skip
     if as_json:
         print_json(found)
@@ -115,7 +112,7 @@ def score(
     for name, share in found["contests"].items():
         click.echo(f"  {name}: {share:.3f}")
     click.echo(f"a decision takes at most {1000 * found['decision_p99_s']:.2f} ms (99th percentile)")
-    for said in (*found["overfits"], *found["told"], *found["lost_most"]):
+    for said in (*found["overfits"], *found["lost_most"]):
         click.echo(said)
 
 

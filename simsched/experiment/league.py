@@ -19,8 +19,8 @@ from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.experiment.task import digest_of
 from simsched.experiment.validation import check_experiment
 from simsched.files import write_text, written_aside
-from simsched.model import JobSpec
-from simsched.model.shape import Amount, NodeShape
+from simsched.model import JobSpec, NodeShape
+from simsched.model.placement import Amount
 from simsched.paths import data_folder
 from simsched.policy import registry
 from simsched.reading import parse_json, read_text

@@ -24,7 +24,6 @@ def score(
     league: str = "2026",
     seeds: int | Sequence[int] | None = None,
     unseen: int | Sequence[int] | None = None,
-    isolated: bool = True,
     out: Path | None = None,
     workers: int = 1,
 ) -> dict[str, Any]:
@@ -33,7 +32,8 @@ def score(
     `score` is the share of the way from FIFO to the certified bound, with `interval` (None for one seed), `by_seed` and
     by `contests`; `decision_p99_s` the time of a decision, `lost_most` the jobs that lost most where it covers least.
     `seeds` are the first so many, or a list of one's own; as many `unseen` ones tell by how much less it covers of
-    those. `isolated` keeps the policy in a process without network and files. `out` keeps cells for the next call.
+    those. The policy runs in a worker process, not
+    behind a wall. `out` keeps cells for the next call.
     Raises `InputError` if it cannot run.
 
     >>> round(score("srtf", division="smoke", seeds=2)["score"], 1)  # doctest: +SKIP
@@ -41,15 +41,9 @@ def score(
     """
     if out is None:
         with TemporaryDirectory() as folder:
-            return score(policy, division=division, league=league, seeds=seeds, unseen=unseen, isolated=isolated,
+            return score(policy, division=division, league=league, seeds=seeds, unseen=unseen,
                          out=Path(folder), workers=workers)  # fmt: skip
-    told: list[str] = []
     row: dict[str, Any] = {"name": policy, "label": _MINE}
-    if isolated:
-        from simsched_policies.external.isolated import missing_walls
-
-        row = {"name": "isolated", "label": _MINE, "params": {"policy": policy}}
-        told += [f"not isolated by {one}" for one in missing_walls()]
     table, place = _played(league, division, row, seeds, out, workers)
     own = [one for one in table.ran() if one.policy == _MINE]
     found: dict[str, Any] = {
@@ -62,7 +56,6 @@ def score(
         "decision_p99_s": max(max(one.timing["decision_p99_s"].values()) for one in own),
         "lost_most": _lost_most(table),
         "overfits": [],
-        "told": told,
     }
     if unseen is not None:
         others, there = _played(league, division, row, unseen, out, workers)

@@ -43,19 +43,17 @@ seeds: 3
 report: {plots: false}
 """
 LEAGUE = """\
-format: simsched-league/1
+format: simsched-league/2
 name: small
-seeds: 2
-usual:
-  cluster: {nodes: 2, gpus_per_node: 4}
-  workload: {offered_load: 0.8}
-workloads:
+jobs: 200
+usual: {cluster: {nodes: 2, gpus_per_node: 4}}
+contests:
   drawn:
     about: some jobs
-    workload: {recipe: log-normal, jobs: 200, median_s: 200, mean_s: 900, mean_gpus: 2, widest: 8}
-conditions:
-  load-0.8: {}
-  load-1.1: {workload.offered_load: 1.1}
+    good: end soon
+    workload: {recipe: log-normal, jobs: 200, median_s: 200, mean_s: 900, mean_gpus: 2, widest: 8, offered_load: 0.9}
+divisions:
+  closed: {about: All., seeds: 2, contests: [drawn], policies: [fifo]}
 """
 NODES = "".join(
     f"NodeName=n{i} CPUTot=64 RealMemory=1000 Gres=gpu:a100:4 Partitions=batch State=IDLE\n" for i in range(4)

@@ -29,7 +29,7 @@ def way_to_the_bound(table: LeagueTable, *, title: str) -> Drawn | None:
         axes = figure.subplots()
         for place, (_, oracle, share, low, high) in enumerate(rows):
             colour = PALETTE[1] if oracle else PALETTE[0]
-            if low is not None:
+            if low is not None and high is not None:
                 axes.plot([low, high], [place, place], color=colour, linewidth=1)
             axes.plot([share], [place], "s" if oracle else "o", color=colour, markersize=4)
         axes.axvline(0, color="#888888", linewidth=0.8)
