@@ -99,9 +99,9 @@ def score(
     1 is optimal, 0 is FIFO, below 0 is worse. Prints the number with its interval, its parts, the time of a decision,
     and the jobs that lost most.
     """
-    from simsched.operators.score import score as scored
+    from simsched.operators import score as scoring
 
-    found = scored(policy, division=division, seeds=_listed(seeds), unseen=_listed(unseen), out=out,
+    found = scoring.score(policy, division=division, seeds=_listed(seeds), unseen=_listed(unseen), out=out,
                    workers=workers or _processors())  # fmt: skip
     if as_json:
         print_json(found)

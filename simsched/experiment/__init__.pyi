@@ -17,7 +17,8 @@ from .policy_params import (
 )
 from .results_name import find_experiment as find_experiment, shipped_experiments as shipped_experiments
 from .spec import ExperimentSpec as ExperimentSpec, SharingSpec as SharingSpec, json_schema as json_schema
-from .task import Task as Task, groups_of as groups_of, key_of as key_of
+from .stored_jobs import HeldJobs as HeldJobs
+from .task import Task as Task, digest_of as digest_of, groups_of as groups_of, key_of as key_of
 from .validation import (
     check_experiment as check_experiment,
     check_workload as check_workload,

@@ -13,8 +13,7 @@ import numpy as np
 from simsched.applications import catalogue, with_speeds
 from simsched.engine import MemoryRecorder, simulate
 from simsched.errors import input_error
-from simsched.experiment import Grid, GridCell, Task
-from simsched.experiment.canonical import digest_of
+from simsched.experiment import Grid, GridCell, HeldJobs, Task, digest_of
 from simsched.experiment.league import (
     Division,
     LeagueSpec,
@@ -26,9 +25,7 @@ from simsched.experiment.league import (
     unable,
 )
 from simsched.experiment.physics import colocation_of
-from simsched.experiment.running import Listener, Store, make_cell, prepare_grid, run_grid
-from simsched.experiment.running.cell import blamed
-from simsched.experiment.stored_jobs import HeldJobs
+from simsched.experiment.running import Listener, Store, blamed, make_cell, prepare_grid, run_grid
 from simsched.model import JobSpec
 from simsched.operators.bound import bound_cells, bounds_of
 from simsched.policy import Decision, Policy, View

@@ -23,6 +23,7 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from simsched.arithmetic import log
 from simsched.errors import input_error
 from simsched.knowledge import marked, told
 from simsched.results.statistics import Estimate, estimate
@@ -282,7 +283,7 @@ def standings(table: LeagueTable, contests: Sequence[str] = (), *, oracles: bool
         name: tuple(share_of_way(at(found, seed), at(first, seed), at(bounds, seed)) for seed in seeds)
         for name, found in own.items()
     }
-    logs = {name: np.log([_above(at(found, seed), at(bounds, seed)) for seed in seeds]) for name, found in own.items()}
+    logs = {name: log([_above(at(found, seed), at(bounds, seed)) for seed in seeds]) for name, found in own.items()}
     apart = separated(logs)
     names = sorted(own, key=lambda name: (-math.fsum(shares[name]), name))
     rows = tuple(_standing(name, names, shares[name], apart) for name in names)

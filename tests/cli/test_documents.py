@@ -46,7 +46,7 @@ PLACES = re.compile(
 #: Commands on a run or a log that takes long; they have tests of their own, and here their options are read.
 READERS = {
     "plot", "report", "export", "show", "compare", "why",
-    "calibrate", "capacity", "forecast", "what-if",
+    "calibrate", "capacity", "forecast", "what-if", "score",
 }  # fmt: skip
 #: Documents whose every question of what would change is asked by a test of theirs, and of Slurm's log by that of the
 #: operators' page: without the log's configuration, as one document has it, its windows are fitted first.
@@ -187,8 +187,7 @@ def _quick(words: list[str]) -> list[str]:
         few = ["--generations", "1", "--population", "4", "--episodes", "1", "--seeds", "101-101", "--force"]
         return [*words, *few, "-o", "workload.jobs=4", "-o", "workload.days=14"]
     if words[0] == "league":
-        few = ["--smoke", "--policy", "fifo", "--seeds", "2", "-j", "1"]
-        return ["league", *few] if WHOLE and "--against" not in words else ["league", "--help"]  # has tests of its own
+        return ["league", "--help"]  # has tests of its own
     if words[0] == "what-if":
         seldom = ["-o", "policy.backfill.interval_s=3600"] if "--cluster" in words else []  # manifests run under Kueue
         return [*words, *seldom, "--no-plots"]

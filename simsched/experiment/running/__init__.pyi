@@ -1,5 +1,6 @@
 from . import store as store
 from .cell import (
+    blamed as blamed,
     make_cell as make_cell,
     run_cell as run_cell,
     run_to_outcome as run_to_outcome,
