@@ -11,7 +11,7 @@ from simsched.errors import input_error
 from simsched.experiment.league import read_league, shipped_results
 from simsched.operators.league import FIRST, play
 from simsched.results import estimate
-from simsched.results.league import LeagueTable, Standing, read_league_table, standings
+from simsched.results.league import LeagueTable, Standing, lost_most, read_league_table, standings
 
 #: The label of the policy that is scored.
 _MINE = "mine"
@@ -54,7 +54,7 @@ def score(
         "contests": {one.contest: _place(table, (one.contest,)).share.mean for one in own},
         "restarts": sum(sum(one.values["restarts"].values()) / len(table.seeds) for one in own) / len(own),
         "decision_p99_s": max(max(one.timing["decision_p99_s"].values()) for one in own),
-        "lost_most": _lost_most(table),
+        "lost_most": lost_most(table, _MINE),
         "overfits": [],
     }
     if unseen is not None:
@@ -91,12 +91,6 @@ def _place(table: LeagueTable, contests: Sequence[str] = ()) -> Standing:
     mine = next(one.shown_policy for one in table.ran() if one.policy == _MINE)
     rows = [row for oracles in (False, True) for row in standings(table, contests, oracles=oracles).rows]
     return next(row for row in rows if row.policy == mine)
-
-
-def _lost_most(table: LeagueTable) -> list[str]:
-    from simsched.report import lost_most
-
-    return lost_most(table, _MINE)
 
 
 def _said(seen: Standing, unseen: Standing) -> str:

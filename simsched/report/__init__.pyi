@@ -1,6 +1,5 @@
 from .exports import batsim_jobs as batsim_jobs, write_perfetto as write_perfetto
 from .league import (
-    lost_most as lost_most,
     share_text as share_text,
     standings_table as standings_table,
     unable_table as unable_table,

@@ -9,7 +9,7 @@ from simsched.knowledge import legend
 from simsched.report.table import TextTable, csv_text
 from simsched.report.units import number
 from simsched.results import Estimate, estimate
-from simsched.results.league import LEVEL, Entry, LeagueTable, Standing, Standings, standings
+from simsched.results.league import LEVEL, Entry, LeagueTable, Standings, standings
 
 _LEVEL = f"the probability of any false separation in the table is at most {LEVEL:.0%}"
 _FEWEST = 2
@@ -121,21 +121,6 @@ def league_csv(table: LeagueTable) -> str:
                 [one.contest, one.policy, "oracle" if one.oracle else "", name, found.mean, *ends, found.n, ""]
             )
     return csv_text(["contest", "policy", "oracle", "metric", "mean", "low", "high", "seeds", "reason"], lines)
-
-
-def lost_most(table: LeagueTable, policy: str) -> list[str]:
-    """Say which jobs lost most under a policy at the contest and seed where it covers least of the way."""
-    own = [one for one in table.ran() if one.policy == policy]
-    worst = min(
-        ((row.shares[at], one, str(seed)) for one in own for row in _alone(table, one)
-         for at, seed in enumerate(table.seeds)), key=lambda found: (found[0], found[2]), default=None,
-    )  # fmt: skip
-    return [] if worst is None else [f"{worst[1].contest}, seed {worst[2]}: {said}" for said in worst[1].lost[worst[2]]]
-
-
-def _alone(table: LeagueTable, one: Entry) -> list[Standing]:
-    rows = standings(table, (one.contest,), oracles=one.oracle).rows
-    return [row for row in rows if row.policy == one.shown_policy]
 
 
 def _mean(entries: Sequence[Entry], name: str) -> float:

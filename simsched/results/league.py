@@ -337,3 +337,18 @@ def p_value(differences: Floats) -> float:
     from scipy.special import stdtr  # slow to load
 
     return float(2 * stdtr(n - 1, -abs(mean) / (spread / math.sqrt(n))))
+
+
+def lost_most(table: LeagueTable, policy: str) -> list[str]:
+    """Say which jobs lost most under a policy at the contest and seed where it covers least of the way."""
+    own = [one for one in table.ran() if one.policy == policy]
+    worst = min(
+        ((row.shares[at], one, str(seed)) for one in own for row in _alone(table, one)
+         for at, seed in enumerate(table.seeds)), key=lambda found: (found[0], found[2]), default=None,
+    )  # fmt: skip
+    return [] if worst is None else [f"{worst[1].contest}, seed {worst[2]}: {said}" for said in worst[1].lost[worst[2]]]
+
+
+def _alone(table: LeagueTable, one: Entry) -> list[Standing]:
+    rows = standings(table, (one.contest,), oracles=one.oracle).rows
+    return [row for row in rows if row.policy == one.shown_policy]

@@ -113,6 +113,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "simulation_throughputs.json").write_text(json.dumps(PAIRS))
     (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
     (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
+    (folder / "network.py").write_text("from simsched_policies.queues.by_key import Las as Network\n")
     for document in DOCUMENTS:
         text = (ROOT / document).read_text(encoding="utf-8")
         for name, block in re.findall(
@@ -222,6 +223,8 @@ def test_the_examples_of_the_reference_print_what_they_say(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = example.read_text(encoding="utf-8")
+    if "stable_baselines3" in text or "sb3_contrib" in text:
+        pytest.importorskip("sb3_contrib", reason="needs the extra rl")
     exec(compile(text, example.name, "exec"), {"__name__": "example"})
     printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert printed == [line.strip() for line in re.findall(r"^# > (.*)$", text, re.MULTILINE)]

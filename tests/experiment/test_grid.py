@@ -149,7 +149,7 @@ def test_an_unknown_policy_is_refused_before_a_cell_is_made(make):
     assert [cell.label for cell in swept.wanted] == ["tiresias", "tiresias"]
 
 
-AGENTS = "from simsched.agent.agent import FixedBatch\nclass Mine(FixedBatch):\n    name = 'mine'\n"
+AGENTS = "from simsched.agent.fixed_agent import FixedBatch\nclass Mine(FixedBatch):\n    name = 'mine'\n"
 
 
 def test_an_agent_named_by_its_file_is_looked_up_where_it_was_written(make, tmp_path, monkeypatch):

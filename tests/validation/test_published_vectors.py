@@ -8,13 +8,13 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from simsched.agent.agent import batch_for_target
 from simsched.agent.fit import fit
 from simsched.applications.calibration.application_fit import fit_application, fitted_efficiency, true_efficiency
 from simsched.applications.calibration.step_fit import Measured, step_errors
 from simsched.applications.catalogue import ApplicationCatalogue
 from simsched.applications.measurements import read_folder
 from simsched.model.application import BatchChoice, BatchLimits
+from simsched.model.batch import batch_for_target
 from simsched.model.goodput import GoodputModel
 from simsched.model.placement import Site, consolidated_shape
 from simsched.model.throughput import ThroughputParams
