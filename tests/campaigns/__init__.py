@@ -19,6 +19,9 @@ Case = TypeVar("Case")
 #: Marks tests of seconds whose subject quicker ones hold too.
 long = pytest.mark.skipif(not WHOLE, reason="takes long: SIMSCHED_TESTS=whole plays it")
 
+#: Marks attacks that take minutes, which only a campaign makes.
+campaign = pytest.mark.skipif("SIMSCHED_TRIES" not in os.environ, reason="python -m tests.campaigns plays it")
+
 
 def played(whole: Sequence[Case], cross_section: Sequence[Case]) -> Sequence[Case]:
     """Return the cases that are played; those of the cross-section are among the whole."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simsched.api import simulate
-from tests.campaigns import WHOLE, long, played, tries
+from tests.campaigns import campaign, tries
 from tests.campaigns.command import COMMAND, ended_well, environment, here, prepared, run, tables
 from tests.cli.test_hostile import ENDLESS, HOSTILE, written
 
@@ -42,12 +42,12 @@ ODD = {
     "hashes of strings": ((), {"PYTHONHASHSEED": "1234"}),
     "no home": ((), {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}),
 }  # fmt: skip
+#: Those that are tried by default.
+USUAL = ("python -O", "LC_ALL=C")
 
 
-@pytest.mark.parametrize("odd", played(list(ODD), ["python -O", "LC_ALL=C"]))
-@pytest.mark.parametrize(
-    "experiment", [EXPERIMENT, *([POLLUX] if WHOLE else [])], ids=["queues", "pollux"][: 1 + WHOLE]
-)
+@pytest.mark.parametrize("odd", [pytest.param(odd, marks=() if odd in USUAL else campaign) for odd in ODD])
+@pytest.mark.parametrize("experiment", [EXPERIMENT, pytest.param(POLLUX, marks=campaign)], ids=["queues", "pollux"])
 def test_odd_circumstances_change_no_byte(tmp_path: Path, odd: str, experiment: str) -> None:
     whole = prepared(tmp_path, "sweep", experiment)
     options, variables = ODD[odd]
@@ -59,9 +59,9 @@ def test_odd_circumstances_change_no_byte(tmp_path: Path, odd: str, experiment: 
     assert tables(tmp_path / "out/sweep") == tables(whole)
 
 
-@pytest.mark.parametrize("policy", played(["srtf", "las", "tiresias"], ["srtf"]))
+@pytest.mark.parametrize("policy", ["srtf", "las", "tiresias"])
 def test_many_jobs_in_one_second_all_end(policy: str) -> None:
-    count = 100_000 if WHOLE else 3_000
+    count = 100_000 if "SIMSCHED_TRIES" in os.environ else 3_000
     jobs = [{"num_gpus": 1 + i % 2, "duration_s": 60 + i % 7, "submit_time_s": 5} for i in range(count)]
     result = simulate(jobs=jobs, policy=policy, cluster=(count // 8, 8))
     assert len(result.jobs) == count
@@ -70,7 +70,7 @@ def test_many_jobs_in_one_second_all_end(policy: str) -> None:
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(100_000, 8), (1, 1_000_000), (100_000, 1)])
 @pytest.mark.parametrize("policy", ["fifo", "srtf", "tiresias"])
-@long
+@campaign
 def test_huge_clusters_run_or_are_refused_with_a_message(tmp_path: Path, nodes: int, gpus: int, policy: str) -> None:
     (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,8,100\n5,1,50\n9,1000,70\n")
     text = EXPERIMENT.replace("nodes: 2, gpus_per_node: 4", f"nodes: {nodes}, gpus_per_node: {gpus}")
@@ -79,7 +79,7 @@ def test_huge_clusters_run_or_are_refused_with_a_message(tmp_path: Path, nodes: 
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounts a small file system: needs root")
-@tries(1, 4)
+@tries(1, 1)
 def test_a_file_system_without_room_is_told_and_loses_nothing(tmp_path: Path, chance) -> None:
     whole = prepared(tmp_path, "sweep", EXPERIMENT)
     small = tmp_path / "out"
@@ -97,8 +97,8 @@ def test_a_file_system_without_room_is_told_and_loses_nothing(tmp_path: Path, ch
         subprocess.run(["umount", str(small)], check=True)
 
 
-@long
-@tries(0, 30)
+@campaign
+@tries(0, 0)
 def test_an_interrupt_while_shards_are_joined_loses_no_cell(tmp_path: Path, chance) -> None:
     trace = "submit_time,num_gpus,duration\n" + "".join(
         f"{30 * i},{1 + i % 4},{100 + i % 900}\n" for i in range(20_000)
@@ -125,7 +125,7 @@ def test_an_interrupt_while_shards_are_joined_loses_no_cell(tmp_path: Path, chan
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE.keys() - set(ENDLESS)))
-@long
+@campaign
 def test_a_league_goes_on_beside_a_hostile_policy(tmp_path: Path, name: str) -> None:
     from tests.campaigns.test_stops import LEAGUE
 

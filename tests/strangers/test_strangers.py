@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns import long
 from tests.cli.test_documents import ROOT, installed  # noqa: F401 -- a fixture
 
 STRANGERS = {
@@ -26,7 +25,7 @@ PLACE = re.compile(r"\b(JOB|DIR|RUN|FILE|FOLDER|NAME|DUMP)\b|\.\.\.")
 
 
 @pytest.mark.parametrize("document", STRANGERS.values(), ids=STRANGERS)
-@long
+@pytest.mark.skipif("SIMSCHED_STRANGERS" not in os.environ, reason="takes ten minutes: SIMSCHED_STRANGERS=1 plays it")
 def test_a_stranger_gets_what_the_page_says(document: str, installed: Path, tmp_path: Path) -> None:  # noqa: F811
     text = (ROOT / document).read_text(encoding="utf-8")
     for name, content in re.findall(r"save this as\s`([\w.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL | re.IGNORECASE):
