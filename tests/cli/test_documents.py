@@ -113,7 +113,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "simulation_throughputs.json").write_text(json.dumps(PAIRS))
     (folder / "pool.json").write_bytes((ROOT / "experiments" / "pollux" / "history-pool.json").read_bytes())
     (folder / "results" / "quickstart" / "cells").mkdir(parents=True)
-    (folder / "network.py").write_text("from simsched_policies.queues.by_key import Las as Network\n")
+    network = "from simsched_policies.queues.by_key import Las\n\nclass Network(Las):\n    name = 'network'\n"
+    (folder / "network.py").write_text(network)
     for document in DOCUMENTS:
         text = (ROOT / document).read_text(encoding="utf-8")
         for name, block in re.findall(
