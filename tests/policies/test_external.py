@@ -50,11 +50,9 @@ def test_a_client_on_a_socket_decides_too(tmp_path):
         with peer:
             subprocess.run([sys.executable, CLIENT], stdin=peer, stdout=peer, check=False)
 
-    server = threading.Thread(target=serve, daemon=True)
-    server.start()
+    threading.Thread(target=serve, daemon=True).start()
     given = {"jobs": workload(3, 40), "cluster": (2, 8)}
     found = sim.simulate(policy=External(connect=f"unix:{tmp_path}/s"), **given)
-    server.join()
     listener.close()
     assert same(found, sim.simulate(policy="srtf", **given))
 
