@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from simsched.applications import ApplicationsOptions, with_speeds
 from simsched.errors import InputError, Problem, input_error, nearest
-from simsched.experiment.cells import Lazy, Shape, spread
 from simsched.experiment.checks import Checks, Conditions, lacking
 from simsched.experiment.cluster import ClusterSpec, check_horizon, market_of
 from simsched.experiment.failures import failure_options
@@ -34,13 +34,11 @@ from simsched.model import ApplicationSource, Cluster
 from simsched.policy import Policy
 from simsched.results.stored import WORKLOAD_FILE
 
-#: Larger grids create cells on demand and check only a sample.
-MOST_KEPT = 10_000
+_MOST_CELLS = 1_000_000
+#: Most cells that a check creates.
 _MOST_CHECKED = 200
 #: Most cells whose workloads are drawn for a check if bounds are inconclusive.
 _MOST_DRAWN = 200
-#: Swept keys that may change the number of cells at a point.
-_SECTIONS = ("path", "source", "policies")
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,7 @@ class Grid:
 
 
 def _check_labels(experiment: Experiment, labels: Sequence[str]) -> None:
-    points = experiment.points if isinstance(experiment.points, tuple) else experiment.points[:1]
-    known = {policy.shown_as for point in points for policy in point.spec.policies}
+    known = {policy.shown_as for point in experiment.points for policy in point.spec.policies}
     unknown = [label for label in labels if label not in known]
     if unknown:
         message = f"no policy of this experiment is called '{unknown[0]}'"
@@ -116,35 +113,32 @@ def make_grid(
 ) -> Grid:
     """Create the cells of an experiment: read data, draw workloads, hash what determines results.
 
-    All cells are created, those of policies with other `labels` too. Above `MOST_KEPT` cells the grid is lazy and
-    checks only an evenly spread sample. `progress` receives the cells done and the total. Raises `InputError` for
-    unknown labels, unreadable data and jobs that can never run; with `leave_out` the policies that cannot run them are
-    left out instead, and named in `refused`.
+    All cells are created, those of policies with other `labels` too. `progress` receives the cells done and the total.
+    Raises `InputError` for unknown labels, unreadable data and jobs that can never run; with `leave_out` the policies
+    that cannot run them are left out instead, and named in `refused`.
     """
     _check_labels(experiment, labels)
     maker = _Maker(experiment, CellInputs(), Checks(failures=leave_out))
-    shape = maker.shape()
-    total = shape.total
-    lazy: Sequence[GridCell] = Lazy(total, lambda index: maker.cell(index, shape))
-    kept = total <= MOST_KEPT
-    chosen = spread(total, MOST_KEPT if kept else _MOST_CHECKED)
+    places = maker.places()
     made: list[GridCell] = []
     refused: dict[str, tuple[Problem, ...]] = {}
-    for index in chosen:
-        made.append(lazy[index])
+    for place in places:
+        made.append(maker.cell(place))
         if leave_out and maker.checks.problems:
             refused.setdefault(made[-1].label, maker.checks.problems)
             maker.checks = Checks(failures=True)
         if progress is not None:
-            progress(len(made), len(chosen))
+            progress(len(made), len(places))
     maker.checks.raise_problems()
-    if leave_out and not kept:
-        raise input_error(
-            "seeds", f"{total} cells are too many to find out which policies can run", f"make at most {MOST_KEPT}"
-        )
-    made = [cell for cell in made if cell.label not in refused]
-    cells = tuple(made) if kept else lazy
+    cells = tuple(cell for cell in made if cell.label not in refused)
     return Grid(experiment, cells, tuple(labels), refused=refused)
+
+
+def spread(length: int, most: int) -> list[int]:
+    """Pick at most `most` evenly spread indices below `length`, first and last included."""
+    if length <= most:
+        return list(range(length))
+    return sorted({round(step * (length - 1) / (most - 1)) for step in range(most)})
 
 
 def look_into(
@@ -159,38 +153,48 @@ def look_into(
     exception of a policy before its first decision.
     """
     maker = _Maker(experiment, CellInputs(alike=True), Checks(failures=True), with_sources=False)
-    shape = maker.shape()
+    places = maker.places()
     seeds = len(experiment.spec.seeds)
     drawn = experiment.spec.workload.file is None
-    step = seeds if drawn or shape.total > _MOST_CHECKED else 1
-    chosen = [step * index for index in spread(shape.total // step, _MOST_CHECKED)]
+    step = seeds if drawn or len(places) > _MOST_CHECKED else 1
+    chosen = [step * index for index in spread(len(places) // step, _MOST_CHECKED)]
     made: list[GridCell] = []
     for index in chosen:
-        made.append(maker.cell(index, shape))
+        made.append(maker.cell(places[index]))
         if progress is not None:
             progress(len(made), len(chosen))
     if drawn and maker.checks.problems:  # other jobs of a run need not have it
         maker = _Maker(experiment, CellInputs(), Checks(failures=True), with_sources=False)
-        made = [maker.cell(index, shape) for index in chosen]
+        made = [maker.cell(places[index]) for index in chosen]
     maker.checks.raise_problems()
     if drawn or step > 1:
-        _check_unseen(maker, shape, [index // seeds * seeds for index in chosen], seeds)
-    return shape.total, tuple(made)
+        firsts = [index // seeds * seeds for index in chosen]
+        _check_unseen(maker, [places[first : first + seeds] for first in firsts])
+    return len(places), tuple(made)
 
 
-def _check_unseen(maker: _Maker, shape: Shape, firsts: Sequence[int], seeds: int) -> None:
-    """Check the cells of seeds other than the `firsts` by bounds on what a seed may draw.
+def _check_unseen(maker: _Maker, groups: Sequence[Sequence[_Place]]) -> None:
+    """Check groups of cells that differ by seed, by bounds on what a seed may draw.
 
     If bounds are inconclusive, creates the cells as in a run, or raises the possible problems if there are too many.
     """
-    doubtful = {first: found for first in firsts if (found := maker.doubts(first, shape))}
-    if len(doubtful) * seeds > _MOST_DRAWN:
-        raise InputError(*dict.fromkeys(problem for found in doubtful.values() for problem in found))
+    doubtful = [(group, problems) for group in groups if (problems := maker.doubts(group[0]))]
+    if sum(len(group) for group, _ in doubtful) > _MOST_DRAWN:
+        raise InputError(*dict.fromkeys(problem for _, problems in doubtful for problem in problems))
     exact = _Maker(maker.experiment, CellInputs(), maker.checks, with_sources=False)
-    for first in doubtful:
-        for index in range(first, first + seeds):
-            exact.cell(index, shape)
+    for group, _ in doubtful:
+        for place in group:
+            exact.cell(place)
     exact.checks.raise_problems()
+
+
+class _Place(NamedTuple):
+    """A cell's place in the grid, with the file of a folder of workloads."""
+
+    point: Point
+    file: str
+    policy: PolicySpec
+    seed: int
 
 
 class _Maker:
@@ -203,58 +207,35 @@ class _Maker:
         self.checks = checks
         self._with_sources = with_sources
         self._inputs = inputs
-        self._point: tuple[int, Point, tuple[str, ...]] | None = None
         self._sources_of_applications: dict[object, ApplicationSource] = {}
         self._clusters: dict[ClusterSpec, tuple[Cluster, str]] = {}
         self._digests: dict[ApplicationsOptions, str] = {}
         self._choices: dict[str, Choice] = {}
         self._loads: dict[tuple[object, ...], float | None] = {}
 
-    def shape(self) -> Shape:
-        """Return the number of cells at each point; raises `InputError` if that requires creating them all."""
-        points = self.experiment.points
-        if len(points) > MOST_KEPT:
-            whole = [key for key in points[0].values if key.split(".")[-1] in _SECTIONS or key == "workload"]
-            if whole:
-                message = f"{len(points)} points are too many where '{whole[0]}' is swept"
-                raise input_error("sweep", message, f"make at most {MOST_KEPT} points of it")
-            return Shape([self._cells_at(0)], len(points))
-        return Shape([self._cells_at(number) for number in range(len(points))])
+    def places(self) -> list[_Place]:
+        """List the places of all cells; raises `InputError` if there are too many."""
+        at = [(point, self._inputs.workload_files(point.spec.workload)) for point in self.experiment.points]
+        total = sum(len(files) * len(point.spec.policies) * len(point.spec.seeds) for point, files in at)
+        if total > _MOST_CELLS:
+            message = f"these are {total} cells, more than the {_MOST_CELLS} that an experiment may have"
+            raise input_error("seeds", message, "take fewer seeds, or sweep fewer values")
+        return [
+            _Place(point, *rest)
+            for point, files in at
+            for rest in product(files, point.spec.policies, point.spec.seeds)
+        ]
 
-    def _cells_at(self, number: int) -> int:
-        spec, files = self._at(number)[1:]
-        return len(files) * len(spec.policies) * len(spec.seeds)
+    def cell(self, place: _Place) -> GridCell:
+        """Create the cell of a place."""
+        point, file, policy, seed = place
+        values = dict(point.values) | ({WORKLOAD_FILE: Path(file).stem} if file else {})
+        task = self._task(point.spec, policy, seed, file)
+        return GridCell(policy.shown_as, policy.name, seed, values, task, point.spec.own_conditions(policy))
 
-    def _at(self, number: int) -> tuple[Mapping[str, Any], ExperimentSpec, tuple[str, ...]]:
-        """Return the values, specification and workload files of a point, caching the last."""
-        if self._point is None or self._point[0] != number:
-            point = self.experiment.points[number]
-            self._point = (number, point, self._inputs.workload_files(point.spec.workload))
-        return self._point[1].values, self._point[1].spec, self._point[2]
-
-    def cell(self, index: int, shape: Shape) -> GridCell:
-        """Create a cell by its index in the grid."""
-        point, spec, policy, seed, file = self._place(index, shape)
-        values = dict(point) | ({WORKLOAD_FILE: Path(file).stem} if file else {})
-        return GridCell(
-            policy.shown_as,
-            policy.name,
-            seed,
-            values,
-            self._task(spec, policy, seed, file),
-            spec.own_conditions(policy),
-        )
-
-    def _place(self, index: int, shape: Shape) -> tuple[Mapping[str, Any], ExperimentSpec, PolicySpec, int, str]:
-        number, rest = shape.place(index)
-        point, spec, files = self._at(number)
-        rest, seed = divmod(rest, len(spec.seeds))
-        file, policy_number = divmod(rest, len(spec.policies))
-        return point, spec, spec.policies[policy_number], spec.seeds[seed], files[file]
-
-    def doubts(self, index: int, shape: Shape) -> tuple[Problem, ...]:
+    def doubts(self, place: _Place) -> tuple[Problem, ...]:
         """Return possible problems of a cell with other seeds, judged by the hardest jobs that any seed may draw."""
-        _, spec, policy, _, file = self._place(index, shape)
+        spec, file, policy = place.point.spec, place.file, place.policy
         workload = spec.workload_of(policy)
         if file or spec.tuning is not None or (workload.seed is not None and workload.file is not None):
             return ()

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,6 @@ from simsched.agent import AGENTS
 from simsched.documents import Document, Draft, KeyPath, draft_of, keys_at, problems_of, yaml_lines
 from simsched.engine import PROCESSES
 from simsched.errors import InputError, Problem, nearest, nearest_to_last
-from simsched.experiment.cells import Lazy, spread
 from simsched.experiment.checks import idle_keys, without_idle
 from simsched.experiment.policy_params import input_files, parameter_problems
 from simsched.experiment.spec import ExperimentSpec, with_first_seeds
@@ -42,9 +42,7 @@ _NOT_SWEPT = (
 
 
 #: The most points of a sweep.
-MOST_POINTS = 100_000_000
-_MOST_KEPT = 2_000
-_MOST_CHECKED = 200
+MOST_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -321,52 +319,28 @@ def _published_problems(draft: Draft, spec: ExperimentSpec, labels: Sequence[str
                     yield draft.problem(("published", name, metric), problem.message, problem.remedy)
 
 
-def _points(draft: Draft, found: _Plugins) -> tuple[Sequence[Point], list[Problem]]:
-    """Create the points of the sweep; report each value that does not fit.
-
-    Above `_MOST_KEPT` points only an evenly spread sample is created and checked, the others on access.
-    """
+def _points(draft: Draft, found: _Plugins) -> tuple[tuple[Point, ...], list[Problem]]:
+    """Create the points of the sweep, the last key varying fastest; report each value that does not fit."""
     sweep: dict[str, list[Any]] = draft.data.get("sweep") or {}
     problems = [problem for key in sweep for problem in _sweep_problems(draft, found, key, sweep[key])]
     if problems:
-        return [], problems
+        return (), problems
     total = math.prod(len(values) for values in sweep.values())
     if total > MOST_POINTS:
         message = f"these are {total} points, more than the {MOST_POINTS} that an experiment may have"
-        return [], [draft.problem(("sweep",), message, "sweep fewer values")]
-    kept = total <= _MOST_KEPT
+        return (), [draft.problem(("sweep",), message, "sweep fewer values")]
     points: list[Point] = []
-    for index in spread(total, _MOST_KEPT if kept else _MOST_CHECKED):
-        one, chosen = _drafted(draft, sweep, index)
+    for values in product(*sweep.values()):
+        chosen = dict(zip(sweep, values, strict=True))
+        one = draft.copy()
+        for key, value in chosen.items():
+            one.set(key, value, f"sweep of {key}")
         problems += [*_structural(one), *found.problems(one)]
         if not problems:
             spec = _validated(one)
             problems += _cross_problems(one, spec)
             points.append(Point(MappingProxyType(chosen), spec))
-    return tuple(points) if kept else Lazy(total, lambda index: _point(draft, found, sweep, index)), problems
-
-
-def _drafted(draft: Draft, sweep: Mapping[str, list[Any]], index: int) -> tuple[Draft, dict[str, Any]]:
-    """Put one point's values into a draft; the last key varies fastest."""
-    chosen: dict[str, Any] = {}
-    for key in reversed(list(sweep)):
-        index, place = divmod(index, len(sweep[key]))
-        chosen[key] = sweep[key][place]
-    chosen = dict(reversed(chosen.items()))
-    one = draft.copy()
-    for key, value in chosen.items():
-        one.set(key, value, f"sweep of {key}")
-    return one, chosen
-
-
-def _point(draft: Draft, found: _Plugins, sweep: Mapping[str, list[Any]], index: int) -> Point:
-    """Create a point of a lazy sweep; raises `InputError` if its values do not fit."""
-    one, chosen = _drafted(draft, sweep, index)
-    problems = [*_structural(one), *found.problems(one)]
-    spec = None if problems else _validated(one)
-    if spec is None or (problems := list(_cross_problems(one, spec))):
-        raise InputError(*_in_order(problems))
-    return Point(MappingProxyType(chosen), spec)
+    return tuple(points), problems
 
 
 def _sweep_problems(draft: Draft, found: _Plugins, key: str, values: Sequence[Any]) -> Iterator[Problem]:

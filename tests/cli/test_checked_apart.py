@@ -2,14 +2,12 @@
 
 import builtins
 import os
-from dataclasses import replace
 
 import pytest
 
 from simsched.api.checking import check, prepare
 from simsched.errors import InputError, InputWarning
-from simsched.experiment.cells import Lazy
-from simsched.experiment.running import prepared, reproduce
+from simsched.experiment.running import reproduce
 from simsched.experiment.running.runner import run_grid
 from simsched.operators.log_input import OperatorLog
 from simsched.operators.replays import ReplayPlan, run_replay
@@ -75,15 +73,6 @@ def test_cells_are_the_same_wherever_they_are_made(write):
         (cell.name, cell.task.key, cell.task.about) for cell in here.wanted
     ]
     assert [cell.task for cell in apart.wanted] == [cell.task for cell in here.wanted]
-
-
-def test_cells_that_are_made_whenever_they_are_asked_for_are_not_handed_over(write, monkeypatch):
-    write()
-    whole = prepare("apart.yaml", in_process=True)
-    monkeypatch.setattr(prepared, "_grid", lambda *_: whole)
-    assert prepared._kept_grid() == replace(whole, experiment=replace(whole.experiment, policies={}))
-    monkeypatch.setattr(prepared, "_grid", lambda *_: replace(whole, cells=Lazy(2, whole.cells.__getitem__)))
-    assert prepared._kept_grid() is None
 
 
 @pytest.mark.parametrize(

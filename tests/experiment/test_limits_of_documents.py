@@ -8,8 +8,7 @@ import pytest
 from simsched.documents.yaml_lines import parse
 from simsched.errors import InputError
 from simsched.experiment import grid as grid_module, validation
-from simsched.experiment.cells import Lazy, Shape, spread
-from simsched.experiment.grid import make_grid
+from simsched.experiment.grid import look_into, make_grid, spread
 from simsched.experiment.validation import read_experiment
 from simsched.policy import registry
 from simsched.sources import plugin_code
@@ -43,13 +42,9 @@ def test_a_document_has_limits(text, said):
         parse(text, "e.yaml")
 
 
-def test_lists_of_lazily_made_items():
-    items = Lazy(10, lambda number: number * number)
-    assert (len(items), items[-1], list(items[2:5]), list(items)[:3]) == (10, 81, [4, 9, 16], [0, 1, 4])
+def test_places_of_a_sample_are_spread_evenly():
     assert spread(10, 4) == [0, 3, 6, 9]
     assert spread(3, 4) == [0, 1, 2]
-    shape = Shape([2, 3], 2)
-    assert (shape.total, [shape.place(i) for i in (0, 2, 4, 5, 9)]) == (10, [(0, 0), (1, 0), (1, 2), (2, 0), (3, 2)])
 
 
 EXPERIMENT = """\
@@ -62,21 +57,30 @@ sweep: {engine.restart_delay_s: [%s], engine.interference: [0.1, 0.2]}
 """
 
 
-def test_a_large_grid_is_made_cell_by_cell(tmp_path, monkeypatch):
+def test_a_large_grid_is_checked_by_a_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(grid_module, "_MOST_CHECKED", 5)
-    monkeypatch.setattr(validation, "_MOST_CHECKED", 5)
-    monkeypatch.setattr(validation, "_MOST_KEPT", 100)
-    monkeypatch.setattr(grid_module, "MOST_KEPT", 100)
     (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,1,100\n")
     path = tmp_path / "e.yaml"
-    path.write_text(EXPERIMENT % ", ".join(map(str, range(60))))
+    path.write_text(EXPERIMENT % ", ".join(map(str, range(10))))
     told = []
-    grid = make_grid(read_experiment(path), lambda made, total: told.append((made, total)))
-    assert (len(grid.cells), told[-1]) == (240_000, (5, 5))
-    last = grid.cells[-1]
-    assert (last.label, last.seed) == ("srtf", 1000)
-    assert dict(last.point) == {"engine.restart_delay_s": 59, "engine.interference": 0.2}
-    assert last.task.engine.restart_delay_s == 59
+    total, made = look_into(read_experiment(path), lambda made, total: told.append((made, total)))
+    assert (total, len(made), told[-1]) == (40_000, 5, (5, 5))
+    last = made[-1]
+    assert last.label == "srtf"
+    assert dict(last.point) == {"engine.restart_delay_s": 9, "engine.interference": 0.2}
+    assert last.task.engine.restart_delay_s == 9
+
+
+@pytest.mark.parametrize(
+    ("place", "most", "said"), [(validation, "MOST_POINTS", "20 points"), (grid_module, "_MOST_CELLS", "40000 cells")]
+)
+def test_more_points_or_cells_than_anyone_can_run_are_refused(tmp_path, monkeypatch, place, most, said):
+    monkeypatch.setattr(place, most, 10)
+    (tmp_path / "jobs.csv").write_text("submit_time,num_gpus,duration\n0,1,100\n")
+    path = tmp_path / "e.yaml"
+    path.write_text(EXPERIMENT % ", ".join(map(str, range(10))))
+    with pytest.raises(InputError, match=f"these are {said}, more than the 10 "):
+        make_grid(read_experiment(path))
 
 
 def test_helpers_and_bases_of_a_policy_are_part_of_its_sources(tmp_path, monkeypatch):

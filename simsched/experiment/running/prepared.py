@@ -8,7 +8,6 @@ from multiprocessing import current_process
 from typing import Any, TypeVar
 
 from simsched.documents import Document
-from simsched.errors import input_error
 from simsched.experiment.grid import Grid, make_grid
 from simsched.experiment.results_name import results_name
 from simsched.experiment.validation import Experiment, check_experiment, foreign_code
@@ -39,7 +38,7 @@ def prepare_grid(
     """
     rest = (tuple(labels), name, leave_out, None if seeds is None else tuple(seeds))
     if not in_process:
-        found = apart_if_foreign(_kept_grid, document, overrides, *rest, progress=progress, limit_s=limit_s)
+        found = apart_if_foreign(_portable_grid, document, overrides, *rest, progress=progress, limit_s=limit_s)
         if found is not None:
             return found
     return _grid(document, overrides, *rest, progress, ahead=ahead)
@@ -63,18 +62,13 @@ def apart_if_foreign(
     return done_apart(work, document, tuple(overrides), *rest, whose=whose, progress=progress, limit_s=limit_s)
 
 
-def _kept_grid(*arguments: Any) -> Grid | None:
-    """Return a grid without the classes of its policies; None if it creates cells on access."""
+def _portable_grid(*arguments: Any) -> Grid:
+    """Return a grid without the classes of its policies."""
     grid = _grid(*arguments)
-    if not isinstance(grid.cells, tuple) or not isinstance(grid.experiment.points, tuple):
-        return None
     return replace(grid, experiment=replace(grid.experiment, policies={}))
 
 
 def _with_seeds(experiment: Experiment, seeds: tuple[int, ...]) -> Experiment:
-    if not isinstance(experiment.points, tuple):
-        message = f"{len(experiment.points)} points are too many to add seeds"
-        raise input_error("sweep", message, "list the seeds")
     points = tuple(replace(one, spec=one.spec.model_copy(update={"seeds": seeds})) for one in experiment.points)
     return replace(experiment, spec=experiment.spec.model_copy(update={"seeds": seeds}), points=points)
 

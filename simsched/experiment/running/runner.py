@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Protocol
 
 from simsched.errors import extra, input_error
-from simsched.experiment.grid import MOST_KEPT, Grid, GridCell
+from simsched.experiment.grid import Grid, GridCell
 from simsched.experiment.running.cell import NO_LIMITS, Outcome, run_to_outcome, say_nothing
 from simsched.experiment.running.limits import Limits
 from simsched.experiment.running.manifest import describe_environment, run_index
@@ -193,7 +193,6 @@ def run_grid(
     Results do not depend on `workers`. Raises `InputError` if nothing can be written.
     """
     heard = listener or Silence()
-    grid = replace(grid, cells=tuple(grid.cells))  # large grids create cells on each access
     store = Store(out / grid.folder_name)
     with store.in_use():
         return _run_grid(grid, store, workers, heard, dask, beside, limits, in_process=in_process)
@@ -226,8 +225,7 @@ def _run_grid(
         cut = [cell for cell in missing if cell.task.cuts is not None]
         _collect(run_in_shards(cut, store.folder, run), heard, outcomes)
     except BaseException:  # interrupted or failed: finished cells can be shown
-        if len(grid.cells) <= MOST_KEPT:
-            _write_index(grid, store, keys, missing, outcomes)
+        _write_index(grid, store, keys, missing, outcomes)
         raise
     failures = _write_index(grid, store, keys, missing, outcomes)
     return RunResult(store.folder, len(missing) - len(failures), reused, tuple(failures.values()))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from simsched.errors import InputError
-from simsched.experiment.cells import Lazy
 from simsched.experiment.cuts import Cuts, Shard
 from simsched.experiment.grid import GridCell
 from simsched.experiment.running.cell import CellError, Filled, Outcome, outcome_of, table_writer, write_cell
@@ -68,8 +67,8 @@ def _run_cut(cell: GridCell, folder: Path, beside: Path, run: Run) -> float:
         if cuts.warm_up_s:
             shards = cuts.shards
             *places, uncut = _done(cell, [*shards, cuts.uncut], store, run)
-            parts: Sequence[Part] = Lazy(len(shards), lambda at: _part_of(task.jobs, shards[at], places[at]))
-            found = error_of_cutting(parts[1], Part(uncut))
+            parts: Iterable[Part] = (_part_of(task.jobs, *one) for one in zip(shards, places, strict=True))
+            found = error_of_cutting(_part_of(task.jobs, shards[1], places[1]), Part(uncut))
             _refuse_if_wrong(found)
             told = {"warm_up_s": cuts.warm_up_s, "error": found}
         else:
