@@ -50,11 +50,10 @@ def read_admissions(objects: Sequence[Object], account: Account) -> dict[tuple[s
     Each is also found by no kind and its own name, which is that of a group of pods. `account` gets problems only: what
     is not read of a `Workload` follows from its job.
     """
-    found = {}
+    found: dict[tuple[str, str, str], Admission] = {}
     for one in chosen(objects, "Workload"):
         if one.group.endswith("kueue.x-k8s.io"):
-            for owner in _owners(one):
-                found[owner] = _admission(Fields(one, account))
+            found |= dict.fromkeys(_owners(one), _admission(Fields(one, account)))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class Account:
 
     problems: list[Problem] = field(default_factory=list)
     unread: dict[tuple[str, str], list[Object]] = field(default_factory=dict)
+    #: What was read of mappings without a problem, by reader and content, with their unread fields.
+    known: dict[tuple[object, str], tuple[Any, list[KeyPath]]] = field(default_factory=dict)
 
     _places: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
 
@@ -89,6 +92,8 @@ class Fields:
         self._data: Mapping[str, Any] = owner.data if not path else data
         self._read: set[str] = set()
         self._parts: dict[KeyPath, Fields] = {}
+        #: The unread fields of a mapping whose equal was read before.
+        self._left: list[KeyPath] | None = None
 
     def __contains__(self, name: str) -> bool:
         """Return whether a field is given (null is not)."""
@@ -263,8 +268,23 @@ class Fields:
         """Mark fields as read that do not affect the scheduling of workloads."""
         self._read.update(names)
 
+    def once(self, read: Callable[[Fields], _Value]) -> _Value:
+        """Return what `read` makes of this mapping; of equal mappings without a problem only the first is read."""
+        key, before = (read, json.dumps(self._data)), len(self.account.problems)
+        if key in self.account.known:
+            value, left = self.account.known[key]
+            self._left = [(*self.path, *way) for way in left]
+            return value  # type: ignore[no-any-return]
+        value = read(self)
+        if len(self.account.problems) == before:
+            self.account.known[key] = value, [path[len(self.path) :] for path in self.left()]
+        return value
+
     def left(self) -> Iterator[KeyPath]:
         """Yield the paths of the unread fields."""
+        if self._left is not None:
+            yield from self._left
+            return
         for name in self._data:
             if name not in self._read:
                 yield (*self.path, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,16 +91,21 @@ def marks_of(metadata: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     return marks if isinstance(marks, Mapping) else {}
 
 
+#: Fields without the metadata of anything.
+_WITHOUT = frozenset({"metadata", "containers", "initContainers", "status"})
+
+
 def _metadata(data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
     if isinstance(data, Mapping):
         if isinstance(own := data.get("metadata"), Mapping):
             yield (*path, "metadata"), own
         for key, value in data.items():
-            if key != "metadata":
+            if key not in _WITHOUT and isinstance(value, dict | list):
                 yield from _metadata(value, (*path, key))
     elif isinstance(data, list):
         for place, item in enumerate(data):
-            yield from _metadata(item, (*path, place))
+            if isinstance(item, dict | list):
+                yield from _metadata(item, (*path, place))
 
 
 def path_text(path: KeyPath) -> str:
@@ -140,7 +146,13 @@ def read_objects(path: Path) -> list[Object]:
     """
     files = [file for file in _files(path) if _begins(file)] if path.is_dir() else [path]
     counts: dict[tuple[str, str], int] = {}
-    found = [one for file in files for one in _objects_of(file, counts, copies=not path.is_dir())]
+    collects = gc.isenabled()
+    gc.disable()  # it would look through all that was read again and again, and there are no cycles in it
+    try:
+        found = [one for file in files for one in _objects_of(file, counts, copies=not path.is_dir())]
+    finally:
+        if collects:
+            gc.enable()
     if not found:
         raise input_error(path, "holds no Kubernetes object", "give YAML or JSON files with apiVersion and kind")
     kept = {one.key: one for one in reversed(found)}

@@ -71,6 +71,10 @@ class PodTemplate:
 
 def pod_template(template: Fields) -> PodTemplate:
     """Read a pod template, or a pod."""
+    return template.once(_template) if template.path else _template(template)
+
+
+def _template(template: Fields) -> PodTemplate:
     metadata, spec = template.part("metadata"), template.part("spec", needed=True)
     metadata.skip("labels", "name", "namespace", "creationTimestamp", "generateName")
     spec.skip(*_IDLE)

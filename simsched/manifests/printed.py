@@ -17,10 +17,12 @@ from simsched.documents import KeyPath, yaml_lines
 
 _HEAD = re.compile(r"apiVersion: \S+\nitems:\n(?=- )")
 _TAIL = re.compile(r"^(kind: \w*List\n(metadata:\n(  [^\n]*\n)*)?)\Z", re.MULTILINE)
+#: Where a field of an item begins.
+_FIELD = re.compile(r"\n  (?=[A-Za-z])")
 #: A line: blanks, dashes of items, and a key with or without a value, or a value alone.
 _LINE = re.compile(r"( *)((?:- )*)(?:([A-Za-z0-9_./-]+|\"[^\"\\]*\"):(?: (.+))?|(.+))")
 #: Scalars whose value is their text; others are quoted, a number, a truth value, null, or {} and [].
-_PLAIN = re.compile(r"[A-Za-z0-9/.$_(=<+][^#:\n'\"&*!|>%@`{}\[\],?]*(?:[:#][^ \n'\"&*!|>%@`{}\[\],?:#]+)*")
+_PLAIN = re.compile(r"(?:[A-Za-z0-9/.$_(=<+]|-(?=\S))(?:(?!: | #)[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff])*(?<![: ])")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")
 _QUOTED = re.compile(r"\"(?:[^\"\\\x00-\x1f]|\\[\"\\/nt])*\"")
 _SINGLE = re.compile(r"'((?:[^']|'')*)'")
@@ -76,19 +78,31 @@ def printed_items(text: str, file: str) -> Iterator[tuple[Any, Lines]] | None:
     head, tail = _HEAD.match(text), _TAIL.search(text[-4096:])
     if head is None or tail is None:
         return None
-    return _items(text[head.end() : len(text) - len(tail[0])], file)
+    return _items(text[head.end() : len(text) - len(tail[0])].removesuffix("\n"), file)
 
 
 def _items(body: str, file: str) -> Iterator[tuple[Any, Lines]]:
-    line, known = 3, dict[str, _Parts]()
-    for item in re.split(r"^(?=- )", body, flags=re.MULTILINE)[1:]:
-        lines = Lines(f" {item[1:]}", file, line)
-        line += item.count("\n")
+    line, known, blocks = 3, dict[str, _Parts](), dict[str, Mapping[str, Any]]()
+    for item in re.split(r"\n(?=- )", f"\n{body}")[1:]:
+        lines = Lines(f" {item[1:]}\n", file, line)
+        line += item.count("\n") + 1
         try:
-            yield _parsed(_FOLDED.sub(lambda text: re.sub(r" *\n +", " ", text[0]), item), known), lines
+            yield _joined(item, known, blocks), lines
         except _UnusualError:
             (document,) = yaml_lines.parse_stream(lines.text, file)
             yield document.data, lines
+
+
+def _joined(item: str, known: dict[str, _Parts], blocks: dict[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the value of an item; `blocks` holds the values of its fields' texts, which are often those of others."""
+    found: dict[str, Any] = {}
+    for text in _FIELD.split(item[2:]):
+        if text not in blocks:
+            blocks[text] = _parsed(_FOLDED.sub(lambda part: re.sub(r" *\n +", " ", part[0]), f"- {text}\n"), known)
+        if not isinstance(blocks[text], dict) or not found.keys().isdisjoint(blocks[text]):
+            raise _UnusualError
+        found |= blocks[text]
+    return found
 
 
 def _parsed(item: str, known: dict[str, _Parts]) -> Any:

@@ -181,6 +181,42 @@ def test_a_list_of_json_is_read_as_documents_are(tmp_path):
     assert (one.gpus, one.ready, one.taints[0].key, one.gpu_type) == (4, False, "k", "gpu")
 
 
+#: Values as kubectl prints them, and others that YAML allows there.
+_VALUES = (
+    "--epochs=10", "-x", "-1", "- a", "main=node-1*2", "a{b}, [c]", "f(x): y", "a #b", "a#b", "a:b", "a:", "~", "null",
+    "1e3", "010", "0x10", ".5", "+7", "'it''s'", '"a\\tb"', '"caf\\u00e9"', "café", "a\tb", "{a: 1}", "[1, 2]", "{}",
+    "|-\n      a\n      b",
+    "'two\n      lines'", "true", "Yes", "'1'", '""', "''", "<none>", "=", "$(A)",
+    "!tag x", "&a b", "*a", "%x", "@x", "a\x85b", "a b ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", _VALUES)
+def test_a_printed_list_holds_what_the_parser_reads(tmp_path, value):
+    item = (
+        f"- kind: Job\n  apiVersion: v1\n  metadata:\n    name: a\n  spec:\n    args:\n    - {value}\n    k: {value}\n"
+    )
+    again = item.replace("name: a", "name: b")  # most of it is known from the one before
+    text = f"apiVersion: v1\nitems:\n{item}{again}kind: List\n"
+    answers = []
+    for head in ("", "# not as printed\n"):
+        (tmp_path / "a.yaml").write_text(head + text, newline="")
+        try:
+            found = read_objects(tmp_path / "a.yaml")
+            answers.append([(one.data, one.problem(("spec", "k"), "").line - len(head.splitlines())) for one in found])
+        except InputError as error:
+            answers.append(len(error.problems))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("twice", ["  kind: Job\n", "  metadata:\n    name: c\n"])
+def test_a_printed_item_has_each_field_once(tmp_path, twice):
+    item = f"- apiVersion: v1\n  kind: Job\n  metadata:\n    name: a\n{twice}"
+    (tmp_path / "a.yaml").write_text(f"apiVersion: v1\nitems:\n{item}kind: List\n")
+    with pytest.raises(InputError, match="is given twice"):
+        read_objects(tmp_path / "a.yaml")
+
+
 def test_equal_nodes_beside_each_other_are_a_group_with_room_for_all_that_pods_may_ask():
     small = NodeFacts("a", {}, (), {"cpu": 7910, "memory": (1 << 30) + 1, "nvidia.com/gpu": 4})
     large = NodeFacts("b", {"gpu-type": "h"}, (), {"nvidia.com/gpu": 8})
