@@ -23,7 +23,6 @@ from simsched.policy import registry
 from simsched.policy.contract import Policy, Traits
 from simsched.policy.decision import Decision
 from simsched.testing.builders import Applications, run
-from tests.campaigns import WHOLE
 
 
 class OnItsOwnNode(Policy):
@@ -533,8 +532,8 @@ def closed_form(nodes, rate_per_s, restart_s, write_s, interval_s):
 
 
 def test_the_effective_training_time_of_16384_gpus_is_that_of_the_closed_form():
-    """2,048 nodes with 8 spares, failing as Llama 3's did: one in 3.1 h; two months of training, or a part."""
-    days = 60 if WHOLE else 6
+    """2,048 nodes with 8 spares, failing as Llama 3's did: one in 3.1 h; six days of training."""
+    days = 6
     failures = FailureOptions(
         gpu_mtbf_s=86_400 / 4.74e-4, repair_median_s=3600.0, hot_spares=8,
         checkpoint_interval_s="optimal", checkpoint_cost_s=30,

@@ -86,9 +86,6 @@ HABITS = [
     ("trace", {"stand_still": "none"}, 100, 99, "23861.2", 98),
     ("trace", {"stand_still": "full"}, 100, 99, "24404.8", 93),
     ("trace", {"spare_to": "none"}, 99, 81, "74414.9", None),
-    ("trace_busy", {"spare_to": "least-growth"}, 100, 100, "10847.5", None),
-    ("trace_busy", {"stand_still": "none"}, 100, 100, "12969.0", None),
-    ("trace_busy", {"stand_still": "full"}, 97, 94, "13070.6", None),
     ("trace_busy", {"renew_ends": True}, 97, 95, "12915.7", None),
 ]
 

@@ -27,7 +27,7 @@ def test_every_job_of_a_random_trace_ends_when_the_oracle_says(tmp_path, seed):
     assert_ends_agree(trace, tmp_path / "out", UNMATCHED)
 
 
-@pytest.mark.parametrize("seed", played(range(2), [1]))
+@pytest.mark.parametrize("seed", [1])
 def test_with_one_best_matching_every_job_ends_when_the_oracle_says(tmp_path, seed):
     trace = tmp_path / "trace.csv"
     cases.write_trace(random.Random(seed), trace, jobs=40, alike=False)
