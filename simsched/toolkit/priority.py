@@ -331,7 +331,8 @@ class PriorityScheduler:
         for kind in types:
             missing = entry.gpus - self._running[kind].budget
             yielding = self._pop_less_urgent(entry, kind, missing) if missing > 0 else []
-            self._running[kind].items.extend(reversed(yielding))
+            for item in yielding:
+                insort(self._running[kind].items, item)  # fresh keys may rise where a job moved to slower GPUs
             if yielding:
                 ranked.append((yielding[-1][:2], kind))
             elif missing <= 0:  # there is room, but not where the placer wants it
@@ -352,7 +353,8 @@ class PriorityScheduler:
             yielding += running[-1:]
             del running[-1]
         if missing > 0:
-            running += yielding[::-1]
+            for item in yielding:
+                insort(running, item)
             return []
         return yielding
 

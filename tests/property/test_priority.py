@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations, count
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import simsched as sim
 from simsched.agent.fixed_agent import fixed_agent
 from simsched.engine.options import EngineOptions
 from simsched.engine.records import MemoryRecorder
@@ -378,3 +380,17 @@ def test_nobody_is_evicted_for_a_job_that_still_does_not_fit() -> None:
     records = run_on(TWO, "srtf", jobs)
     assert {job.job_id: job.jct_s for job in records.jobs} == {"first": 30, "short": 75, "long": 900}
     assert all(job.restarts == 0 for job in records.jobs)
+
+
+@pytest.mark.parametrize("name", ["srtf", "srsf"])
+def test_jobs_whose_time_left_rises_as_they_move_to_slower_gpus_keep_their_order(name: str, tmp_path: Path) -> None:
+    speeds = {"t4": 1, "rtx": 1.59, "a100": 2.56}
+    groups = [
+        {"nodes": 1 + (kind == "t4"), "gpus_per_node": 2 if kind == "t4" else 4, "gpu_type": kind} for kind in speeds
+    ]
+    jobs = {"recipe": "log-normal", "jobs": 60, "median_s": 206, "mean_s": 6652, "mean_gpus": 2, "widest": 4}
+    spec = {"name": "rising", "cluster": {"groups": groups}, "policies": [name], "seeds": [4]}
+    run = sim.run(
+        {**spec, "workload": {**jobs, "offered_load": 1.5, "gpu_speed": speeds}}, out=tmp_path, in_process=True
+    )
+    assert run.jobs()["end_time_s"].notna().all()
