@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.operator_options import similar_options
-from simsched.cli.output import json_option, print_json
+from simsched.cli.operator_options import NOW, SIMILAR, USUAL_DURATION
+from simsched.cli.options import JSON, arg, command, opt
+from simsched.cli.output import print_json, write_file
+from simsched.errors import InputError, input_error
 from simsched.words import clock, counted
 
 if TYPE_CHECKING:
@@ -42,23 +44,18 @@ def dump_of(
     return dump, Durations.of([*past, *dump.past], draw)
 
 
-@click.command()
-@click.argument("job", metavar="JOB", type=click.Path(path_type=Path))
-@click.option("--cluster", required=True, metavar="DUMP", type=click.Path(path_type=Path), help="Its objects.")
-@similar_options
-@click.option("--allow", multiple=True, metavar="FIELD", help="Accept a field that is not modelled. Repeatable.")
-@click.option("--draws", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to say when; 0: none.")
-@json_option
+@command()
 def admit(
-    job: Path,
-    cluster: Path,
-    now: datetime | None,
-    durations: tuple[Path, ...],
-    duration: str,
-    allow: tuple[str, ...],
-    draws: int,
-    seed: int,
-    as_json: bool,
+    job: Path = arg("JOB"),
+    *,
+    cluster: Path = opt("Its objects.", metavar="DUMP"),
+    now: datetime | None = NOW,
+    durations: tuple[Path, ...] = SIMILAR,
+    duration: str = USUAL_DURATION,
+    seed: int = opt(default=1),
+    allow: tuple[str, ...] = opt("Accept a field that is not modelled. Repeatable.", metavar="FIELD"),
+    draws: int = opt("Runs to say when; 0: none.", type=click.IntRange(min=0), default=10),
+    as_json: bool = JSON,
 ) -> None:
     """Say whether Kueue would admit the workloads of JOB now, with what and at whose cost, or why not and when.
 
@@ -76,7 +73,8 @@ def admit(
     unknown = ""
     if draws and not all(one.admitted for one in answers):
         whens, unknown = _when(lambda: moment_of(dump, new=new, allow=allow, future=True), similar, draws, seed)
-        answers = [one if one.admitted else _with(one, whens) for one in answers]
+        starts = {when.workload: when for when in whens}
+        answers = [one if one.admitted else replace(one, when=starts.get(one.workload)) for one in answers]
     if as_json:
         print_json({"schema": SCHEMA, "now_s": dump.now_s, "workloads": [_plain(one) for one in answers]})
         return
@@ -86,7 +84,6 @@ def admit(
 
 def _when(moment: Callable[[], Moment], similar: Durations, draws: int, seed: int) -> tuple[list[When], str]:
     """Return the forecasts, or why there are none."""
-    from simsched.errors import InputError
     from simsched.operators.admit import forecast_moment
 
     try:
@@ -95,15 +92,9 @@ def _when(moment: Callable[[], Moment], similar: Durations, draws: int, seed: in
         return [], error.problems[0].message
 
 
-def _with(one: Admitted, whens: Sequence[When]) -> Admitted:
-    return replace(one, when=next((when for when in whens if when.workload == one.workload), None))
-
-
 def _plain(one: Admitted) -> dict[str, Any]:
-    plain = asdict(one)
-    plain["victims"] = [victim._asdict() for victim in one.victims]
-    plain["when"] = None if one.when is None else one.when._asdict()
-    return plain
+    victims, when = [victim._asdict() for victim in one.victims], one.when
+    return {**asdict(one), "victims": victims, "when": None if when is None else when._asdict()}
 
 
 def _lines(one: Admitted, unknown: str) -> list[str]:
@@ -130,18 +121,18 @@ def in_words(one: When) -> str:
     return f"in {times[0]} (80 % interval: {times[1]} to {times[2]})"
 
 
-@click.command()
-@click.argument("dump", metavar="DUMP", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="FILE", type=click.Path(path_type=Path), help="Where to write it, .json.")
-@click.option("--key", metavar="FILE", type=click.Path(path_type=Path), help="Also write what replaced what, for you.")
-def anonymise(dump: Path, out: Path, key: Path | None) -> None:
+@command()
+def anonymise(
+    dump: Path = arg("DUMP"),
+    *,
+    out: Path = opt("Where to write it, .json."),
+    key: Path | None = opt("Also write what replaced what, for you."),
+) -> None:
     """Write the objects of a Kubernetes cluster without names, so that they can be shared.
 
     Names, namespaces, images, labels and all other free text are replaced, the same text by the same word, in an order
     that leaves all decisions as they are. Kinds and fields that decide nothing are left out.
     """
-    from simsched.cli.output import write_file
-    from simsched.errors import input_error
     from simsched.manifests import objects_text, read_objects
     from simsched.operators.anonymise import anonymised
     from simsched.outlets import json_text

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.output import json_option, overrides_option, print_json
+from simsched.cli.options import JSON, OVERRIDES, arg, command, opt
+from simsched.cli.output import print_json, print_table
+from simsched.errors import input_error
+from simsched.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,17 +27,21 @@ _COST_NOTE = (
 )
 
 
-@click.command()
-@click.argument("what", metavar="EXPERIMENT_OR_RUN")
-@overrides_option
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write bounds and certificates as JSON.")
-@click.option("--check", is_flag=True, help="Check a file written by --out against the cells that it names; exit code 1"
-              " if a certificate does not prove its bounds.")  # fmt: skip
-@click.option(
-    "--of", metavar="EXPERIMENT_OR_RUN", help="--check: compare with these cells. [default: named in the file]"
-)
-@json_option
-def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, of: str | None, as_json: bool) -> None:
+@command()
+def bound(
+    what: str = arg("EXPERIMENT_OR_RUN"),
+    overrides: tuple[str, ...] = OVERRIDES,
+    *,
+    out: Path | None = opt("Write bounds and certificates as JSON."),
+    check: bool = opt(
+        "Check a file written by --out against the cells that it names; exit code 1 if a certificate does not "
+        "prove its bounds."
+    ),
+    of: str | None = opt(
+        "--check: compare with these cells. [default: named in the file]", metavar="EXPERIMENT_OR_RUN"
+    ),
+    as_json: bool = JSON,
+) -> None:
     """Show lower bounds on mean JCT, makespan, mean wait and spot cost for any scheduler, with a proof.
 
     The bounds hold for every schedule, including clairvoyant ones that move jobs at no cost. For the folder of a run,
@@ -53,8 +60,6 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
     content: dict[str, Any] = {"experiment": grid.experiment.spec.name, "of": place, "overrides": list(overrides)}
     content["bounds"] = [asdict(one) for one in bounds]
     if out is not None:
-        from simsched.files import write_text
-
         write_text(out, json_text(content))
     if as_json:
         for one in content["bounds"]:
@@ -67,7 +72,6 @@ def bound(what: str, overrides: tuple[str, ...], out: Path | None, check: bool, 
 
 
 def _check(file: Path, of: str | None, overrides: tuple[str, ...], *, as_json: bool) -> None:
-    from simsched.errors import input_error
     from simsched.operators.bound import problems_of
     from simsched.reading import read_json
 
@@ -97,7 +101,6 @@ def _check(file: Path, of: str | None, overrides: tuple[str, ...], *, as_json: b
 def _grid(what: str, overrides: tuple[str, ...]) -> tuple[Grid, Run | None]:
     """Return the cells of an experiment, or of a run."""
     from simsched.api import grid_progress, prepare
-    from simsched.errors import input_error
     from simsched.operators import grid_of
     from simsched.results import RUN_FILE, read_run
 
@@ -116,7 +119,6 @@ def _plain(one: Distance) -> Mapping[str, Any]:
 
 
 def _print(name: str, bounds: Sequence[Bound], beside: Sequence[Distance]) -> None:
-    from simsched.cli.output import print_table
     from simsched.report import TextTable, shown_unit
 
     said = dict.fromkeys(f"Left out: {words}." for one in bounds for words in one.relaxed)

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from simsched.cli.gate import trust_option
-from simsched.cli.operator_options import answer_plans, manifest_options, operator_options
-from simsched.cli.output import json_option, print_json
+from simsched.cli.gate import LOG, print_answer, publish_answer, tried
+from simsched.cli.operator_options import NO_PAGE, NODE_PRICE, TRUST_ANYWAY, LogOptions, Manifests, answer_plans
+from simsched.cli.options import COUNT, JSON, command, opt
 
 if TYPE_CHECKING:
     from simsched.operators import Answer, Calibration, Target
     from simsched.report import TextTable
+    from simsched.report.page import Section
 
 
-@click.command()
-@operator_options()
-@click.option("--target", required=True, metavar="METRIC<=X", help="What to reach, e.g. 'queueing_p90_h<=1'.")
-@click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Price of a node per hour.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each size.")
-@manifest_options
-@trust_option
-@click.option("--no-plots", is_flag=True, help="Do not draw a figure or write a page.")
-@json_option
+@command()
 def capacity(
-    target: str, node_price: float | None, seeds: int, trust_anyway: bool, no_plots: bool, as_json: bool, **options: Any
+    log: Path = LOG,
+    *,
+    how: LogOptions,
+    target: str = opt("What to reach, e.g. 'queueing_p90_h<=1'.", metavar="METRIC<=X"),
+    node_price: float | None = NODE_PRICE,
+    seeds: int = opt("Runs of each size.", type=COUNT, default=1),
+    manifests: Manifests,
+    trust_anyway: bool = TRUST_ANYWAY,
+    no_plots: bool = NO_PAGE,
+    as_json: bool = JSON,
 ) -> None:
     """Find how many nodes of each type a log needs to meet a target, with the other types unchanged.
 
@@ -39,64 +39,55 @@ def capacity(
     LOG may be a folder of Kubernetes manifests: added nodes are copies of their kind, rack by rack, and the quotas of
     their flavors grow with them. Manifests do not record waits, so such an answer carries a caveat.
     """
-    from simsched.cli.gate import publish_verdict, refused, tried, verdict_json
     from simsched.operators import Target, calibrate, find_capacity
 
     wanted = Target.parse(target)
-    plan, _ = answer_plans(options, node_price_per_h=node_price, seeds=seeds, grows=True)
+    plan, _ = answer_plans(log, how, manifests, node_price_per_h=node_price, seeds=seeds, grows=True)
     found = calibrate(plan, progress=tried)
     groups = range(len(plan.groups)) if found.verdict.is_open or trust_anyway or plan.unrecorded else ()
     answers = [find_capacity(found, wanted, group=group, progress=tried) for group in groups]
-    paths: list[Path] = []
-    if not no_plots:
-        if not plan.unrecorded:
-            publish_verdict(found)
-        paths = _publish(found, answers, target, wanted)
-    if as_json:
-        shown = {"gate": verdict_json(found), "answers": [asdict(answer) for answer in answers]}
-        print_json({**shown, "figures": [str(path) for path in paths]})
-    elif not answers:
-        refused(found, plan, "recommendation", paths)
-    else:
-        _print(found, answers, target, wanted, paths)
+    section = _section(answers, target, wanted)
+    paths = [] if no_plots else _published(found, section, answers, target, wanted)
+    content = {"answers": [asdict(answer) for answer in answers], "figures": [str(path) for path in paths]}
+    print_answer(found, section, paths, content, what="recommendation", as_json=as_json)
 
 
-def _print(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target, paths: Sequence[Path]) -> None:
-    from simsched.cli.gate import marked, say
-    from simsched.cli.output import print_table
-
-    click.echo(found.verdict.said())
-    for answer in answers:
-        print_table(marked(_table(answer, target, wanted.metric), found.verdict))
-    say(paths)
-
-
-def _publish(found: Calibration, answers: Sequence[Answer], target: str, wanted: Target) -> list[Path]:
-    from simsched.cli.gate import marked, publish, titled, under_banner
-    from simsched.report.figures import capacity_curve
-    from simsched.report.page import Section
+def _label(wanted: Target) -> str:
     from simsched.results import find_metric
 
     reading = find_metric(wanted.metric)
-    label = f"{reading.title} ({reading.unit})" if reading.unit else reading.title
-    said = f"Target: {label} {wanted.sign} {wanted.bound:g}."
-    heading, verdict = "How many nodes are needed?", found.verdict
+    return f"{reading.title} ({reading.unit})" if reading.unit else reading.title
+
+
+def _section(answers: Sequence[Answer], target: str, wanted: Target) -> Section:
+    from simsched.report.page import Section
+
+    heading, goal = "How many nodes are needed?", f"Target: {_label(wanted)} {wanted.sign} {wanted.bound:g}."
+    tables = [_table(answer, target, wanted.metric) for answer in answers]
+    findings = [table.notes[0] for table in tables]
+    none = "No recommendation: the replay does not match this log, as shown above."
+    sentence = " ".join([goal, *findings] if tables else [none, goal])
+    words = [*findings, goal] if tables else [goal, none]
+    return Section("capacity", heading, words, tables, question=target, sentence=sentence)
+
+
+def _published(
+    found: Calibration, section: Section, answers: Sequence[Answer], target: str, wanted: Target
+) -> list[Path]:
+    from simsched.report.figures import capacity_curve
+
     if not answers:
-        words = [said, "No recommendation: the replay does not match this log, as shown above."]
-        none = Section("capacity", heading, words, trusted=False, question=target, sentence=" ".join(reversed(words)))
-        return publish(found.plan, none)
+        return publish_answer(found, section)
     curves = {
         f"nodes of {answer.gpu_type}": [(one.nodes, one.value, one.cost_per_month) for one in answer.points]
         for answer in answers
     }
-    title = titled(f"Capacity for {target}", verdict)
-    drawn = capacity_curve(curves, metric=label, bound=wanted.bound, title=title)
-    tables = [_table(answer, target, wanted.metric) for answer in answers]
-    words = under_banner([*(table.notes[0] for table in tables), said], verdict)
-    marked_tables = [marked(table, verdict) for table in tables]
-    sentence = titled(f"{said} {' '.join(table.notes[0] for table in tables)}", verdict)
-    section = Section("capacity", heading, words, marked_tables, [drawn], verdict.is_open, target, sentence)
-    return publish(found.plan, section)
+    return publish_answer(
+        found,
+        section,
+        f"Capacity for {target}",
+        lambda title: capacity_curve(curves, metric=_label(wanted), bound=wanted.bound, title=title),
+    )
 
 
 def _table(answer: Answer, target: str, metric: str) -> TextTable:
@@ -109,22 +100,15 @@ def _table(answer: Answer, target: str, metric: str) -> TextTable:
         + ((f"{one.cost_per_month:,.0f}",) if one.cost_per_month is not None else ())
         for one in answer.points
     )
-    found = "no number tried is enough" if answer.nodes is None else f"{answer.nodes} nodes are enough"
-    found += f" ({answer.now} today)"
+    finding = "no number tried is enough" if answer.nodes is None else f"{answer.nodes} nodes are enough"
+    finding += f" ({answer.now} today)"
     if answer.cost_per_month is not None:
-        found += f", and the whole cluster then costs ${answer.cost_per_month:,.0f} a month (730 hours)"
-    notes = [f"Nodes of {answer.gpu_type}: {found}."]
-    if not answer.monotone:
-        notes.append("More nodes were worse at some point; the answer holds for all larger numbers tried.")
-    notes.append(
-        "With misfit: the replay's value times today's ratio of recorded to replayed, if worse; (log): recorded."
+        finding += f", and the whole cluster then costs ${answer.cost_per_month:,.0f} a month (730 hours)"
+    notes = (
+        f"Nodes of {answer.gpu_type}: {finding}.",
+        *["More nodes were worse at some point; the answer holds for all larger numbers tried."]
+        * (not answer.monotone),
+        "With misfit: the replay's value times today's ratio of recorded to replayed, if worse; (log): recorded.",
     )
-    headers = (
-        "nodes",
-        "GPUs in all",
-        f"{metric}, replayed",
-        "with misfit",
-        "met",
-        *(("cost of the cluster ($/month)",) if priced else ()),
-    )
-    return TextTable(target, headers, rows, tuple(notes), 0)
+    headers = ("nodes", "GPUs in all", f"{metric}, replayed", "with misfit", "met")
+    return TextTable(target, headers + ("cost of the cluster ($/month)",) * priced, rows, notes, 0)

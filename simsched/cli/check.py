@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.output import experiment_argument, json_option, overrides_option, print_json
-from simsched.errors import InputError, Problem
+from simsched.cli.new import class_name, refuse_to_overwrite
+from simsched.cli.options import ABOVE_ZERO, COUNT, EXPERIMENT, FORCE, JSON, OVERRIDES, arg, command, opt
+from simsched.cli.output import debugging, print_json
+from simsched.errors import InputError, Problem, extra, input_error
+from simsched.files import write_text
+from simsched.words import counted
 
 if TYPE_CHECKING:
     from simsched.plugins import Kind
@@ -33,63 +37,47 @@ def check() -> None:
     """Check your own policies, agents and processes."""
 
 
-def _checking(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the name and the options of a check."""
-    options = (
-        click.argument("name"),
-        click.option(
-            "--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Random workloads per cluster."
-        ),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            default=600.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time after which the process of the kit is killed.",
-        ),
-        click.option("--in-process", is_flag=True, help="Run in this process, for a debugger; without a time limit."),
-        json_option,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def _show(noun: str, name: str, seeds: int, timeout: float, in_process: bool, as_json: bool) -> None:
     shown, failures = _checked(noun, name, seeds) if in_process else _checked_apart(noun, name, seeds, timeout)
-    debug = click.get_current_context().find_root().params.get("debug")
     if as_json:
-        print_json(
-            {
-                noun: name,
-                "failures": [{"check": one.check, "reason": one.reason, "place": one.place} for one in failures],
-            }
-        )
+        rows = [{"check": one.check, "reason": one.reason, "place": one.place} for one in failures]
+        print_json({noun: name, "failures": rows})
     else:
         for same in _by_reason(failures):
-            click.echo(f"FAILED {_together(same)}")
-            if debug:
+            others = [one.check for one in same[1:]]
+            click.echo(f"FAILED {same[0]}" + (f" (so also: {'; '.join(others)})" if others else ""))
+            if debugging():
                 click.echo(same[0].traceback, err=True)
-        count = f"{len(failures)} {'check' if len(failures) == 1 else 'checks'} failed"
-        click.echo(f"{shown}: {count if failures else 'conforms'}")
+        failed = f"{counted(len(failures), 'check')} failed"
+        click.echo(f"{shown}: {failed if failures else 'conforms'}")
     if failures:
         click.get_current_context().exit(_NOT_CONFORMING)
 
 
-for _noun, _what in (
-    ("policy", "a policy"),
-    ("agent", "agents, which pick the batches of jobs"),
-    ("process", "a process, which runs beside the cluster"),
-):
-    check.command(
-        _noun,
-        help=f"""Run the conformance kit on {_what}; the exit code is 1 if a check fails.
+def _add_check(noun: str, what: str) -> None:
+    def run(
+        name: str = arg(),
+        *,
+        seeds: int = opt("Random workloads per cluster.", type=COUNT, default=3),
+        timeout: float = opt(
+            "Time after which the process of the kit is killed.", type=ABOVE_ZERO, metavar="SECONDS", default=600.0
+        ),
+        in_process: bool = opt("Run in this process, for a debugger; without a time limit."),
+        as_json: bool = JSON,
+    ) -> None:
+        _show(noun, name, seeds, timeout, in_process, as_json)
 
-        Each failure is shown with its file and line; `simsched --debug check {_noun}` adds the traceback.
+    about = f"""Run the conformance kit on {what}; the exit code is 1 if a check fails.
 
-        NAME is a registered name, package.module:NAME or path/to/file.py:NAME.""",
-    )(_checking(partial(_show, _noun)))
+        Each failure is shown with its file and line; `simsched --debug check {noun}` adds the traceback.
+
+        NAME is a registered name, package.module:NAME or path/to/file.py:NAME."""
+    command(check, noun, help=about)(run)
+
+
+_add_check("policy", "a policy")
+_add_check("agent", "agents, which pick the batches of jobs")
+_add_check("process", "a process, which runs beside the cluster")
 
 
 def _checked(noun: str, name: str, seeds: int) -> tuple[str, list[Failure]]:
@@ -154,44 +142,28 @@ def _by_reason(failures: list[Failure]) -> list[list[Failure]]:
     return list(groups.values())
 
 
-def _together(same: list[Failure]) -> str:
-    others = [one.check for one in same[1:]]
-    return f"{same[0]}" + (f" (so also: {'; '.join(others)})" if others else "")
-
-
 #: Characters of the longest bar of the curve.
 _BAR = 40
 
 
-@click.command()
-@experiment_argument
-@overrides_option
-@click.option("--out", "path", type=click.Path(path_type=Path), default=Path("learnt.py"), show_default=True,
-              metavar="FILE", help="The policy file, whose name gives that of the class.")  # fmt: skip
-@click.option("--feature", "features", multiple=True, metavar="NAME", help="Weigh this feature instead of the usual"
-              " ones. Repeatable.")  # fmt: skip
-@click.option("--seeds", default="101-124", show_default=True, metavar="FIRST-LAST", help="Seeds of the workloads.")
-@click.option("--held-out", default="201-206", show_default=True, metavar="FIRST-LAST", help="Seeds of workloads that"
-              " show after each generation how well unseen ones go.")  # fmt: skip
-@click.option("--generations", type=click.IntRange(min=1), default=12, show_default=True, metavar="N")
-@click.option("--population", type=click.IntRange(min=4), default=24, show_default=True, metavar="N", help="Candidates"
-              " per generation.")  # fmt: skip
-@click.option("--episodes", type=click.IntRange(min=1), default=6, show_default=True, metavar="N", help="Workloads"
-              " per candidate.")  # fmt: skip
-@click.option("-j", "--workers", type=click.IntRange(min=1), default=1, show_default=True, metavar="N")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@command()
 def learn(
-    experiment: str,
-    overrides: tuple[str, ...],
-    path: Path,
-    features: tuple[str, ...],
-    seeds: str,
-    held_out: str,
-    generations: int,
-    population: int,
-    episodes: int,
-    workers: int,
-    force: bool,
+    experiment: str = EXPERIMENT,
+    overrides: tuple[str, ...] = OVERRIDES,
+    *,
+    out: Path = opt("The policy file, whose name gives that of the class.", default=Path("learnt.py")),
+    feature: tuple[str, ...] = opt("Weigh this feature instead of the usual ones. Repeatable.", metavar="NAME"),
+    seeds: str = opt("Seeds of the workloads.", metavar="FIRST-LAST", default="101-124"),
+    held_out: str = opt(
+        "Seeds of workloads that show after each generation how well unseen ones go.",
+        metavar="FIRST-LAST",
+        default="201-206",
+    ),
+    generations: int = opt(type=COUNT, default=12),
+    population: int = opt("Candidates per generation.", type=click.IntRange(min=4), default=24),
+    episodes: int = opt("Workloads per candidate.", type=COUNT, default=6),
+    workers: int = opt(None, "-j", "--workers", type=COUNT, default=1),
+    force: bool = FORCE,
 ) -> None:
     """Learn an order of jobs in simulations of EXPERIMENT, and write it as a policy.
 
@@ -200,18 +172,14 @@ def learn(
     jobs take on held-out ones. Evaluate the policy on yet others. The experiment's policies are ignored. Needs the
     extra `gym`.
     """
-    from simsched.errors import extra, input_error
-    from simsched.files import write_text
-
     if find_spec("gymnasium") is None:
         raise input_error("learn", "the package 'gymnasium' is not installed", extra("gym"))
     from simsched.gym import Evolution, evolve, policy_text
 
-    module = path.name.removesuffix(".py")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", module) or path.suffix != ".py":
-        raise input_error("--out", f"'{path.name}' cannot name a policy", "use small letters and _, as in learnt.py")
-    if path.exists() and not force:
-        raise input_error(path, "already exists", "give --force to overwrite it, or another --out")
+    module = out.name.removesuffix(".py")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", module) or out.suffix != ".py":
+        raise input_error("--out", f"'{out.name}' cannot name a policy", "use small letters and _, as in learnt.py")
+    refuse_to_overwrite(out, force)
     drawn, unseen = _range("--seeds", seeds), _range("--held-out", held_out)
     search = Evolution(generations, population, episodes, drawn, workers, unseen)
     longest = 0.0
@@ -226,17 +194,15 @@ def learn(
             err=True,
         )
 
-    weights = evolve(experiment, changes_of(overrides), features=features, search=search, heard=heard)
-    write_text(path, policy_text(module.replace("_", "-"), weights, experiment, search))
-    kind = "".join(part.capitalize() for part in module.split("_"))
-    click.echo(f"{path}: try `simsched run {experiment} -o 'policies=[{{name: \"{path}:{kind}\"}}, {{name: fifo}}]'`")
+    weights = evolve(experiment, changes_of(overrides), features=feature, search=search, heard=heard)
+    write_text(out, policy_text(module.replace("_", "-"), weights, experiment, search))
+    policies = f'[{{name: "{out}:{class_name(module)}"}}, {{name: fifo}}]'
+    click.echo(f"{out}: try `simsched run {experiment} -o 'policies={policies}'`")
 
 
 def _range(option: str, seeds: str) -> range:
     ends = re.fullmatch(r"(\d{1,9})-(\d{1,9})", seeds)
     if ends is None:
-        from simsched.errors import input_error
-
         raise input_error(option, f"is '{seeds}'", "give the first and the last, as in 101-124")
     return range(int(ends[1]), int(ends[2]) + 1)
 

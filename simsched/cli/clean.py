@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.output import json_option, print_json
+from simsched.cli.options import JSON, RUN_FOLDER, arg, command, opt
+from simsched.cli.output import print_json
 from simsched.errors import input_error
 from simsched.words import counted
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from simsched.experiment.running import Removal
 
 
-yes_option = click.option("--yes", is_flag=True, help="Remove without asking.")
+_YES = opt("Remove without asking.")
 
 
 def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
@@ -38,11 +39,13 @@ def remove_asked(cells: Sequence[Path], *, yes: bool) -> Removal:
     return done
 
 
-@click.command()
-@click.argument("folder", metavar="DIR", default="results", type=click.Path(path_type=Path))
-@click.option("--remove", is_flag=True, help="Remove the cells instead of only listing them.")
-@yes_option
-def clean(folder: Path, remove: bool, yes: bool) -> None:
+@command()
+def clean(
+    folder: Path = arg("DIR", default=Path("results")),
+    *,
+    remove: bool = opt("Remove the cells instead of only listing them."),
+    yes: bool = _YES,
+) -> None:
     """List or remove the cells below DIR that no run uses, such as those of abandoned settings or unfinished shards.
 
     DIR is the folder of one or several runs. A cell is used if the run.json next to it names it. Files that simsched
@@ -76,8 +79,7 @@ def _unused(run: Path) -> list[Path]:
         return shards
     content = read_json(run / RUN_FILE)
     used = {str(entry.get("cell")) for entry in content.get("cells", []) if isinstance(entry, dict)}
-    fairness = content.get("fairness")
-    if fairness:  # solo runs are not in the index
+    if content.get("fairness"):  # solo runs are not in the index
         return shards
     candidates = [cell for cell in sorted((run / "cells").iterdir()) if cell.name not in used]
     reasons = {cell: why_not_ours(cell) for cell in candidates if not cell.name.startswith(".")}
@@ -90,18 +92,19 @@ def _unused(run: Path) -> list[Path]:
 _DAMAGED = 1
 
 
-@click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--remove", is_flag=True, help="Remove damaged cells, so that the next run repeats them.")
-@yes_option
-@json_option
-def verify(folder: Path, remove: bool, yes: bool, as_json: bool) -> None:
+@command()
+def verify(
+    folder: Path = RUN_FOLDER,
+    *,
+    remove: bool = opt("Remove damaged cells, so that the next run repeats them."),
+    yes: bool = _YES,
+    as_json: bool = JSON,
+) -> None:
     """Compare every file of a run with the hashes in its cells' manifests.
 
     The exit code is 0 if all are as written, and 1 otherwise. The command removes only what simsched has written, never
     targets of links, and nothing while a run uses the folder.
     """
-    from simsched.errors import input_error
     from simsched.results.integrity import problems_of
 
     if not (folder / "cells").is_dir():
@@ -114,12 +117,8 @@ def verify(folder: Path, remove: bool, yes: bool, as_json: bool) -> None:
             click.echo(str(problem))
     done = remove_asked(damaged, yes=yes) if remove and damaged else None
     if as_json:
-        said = {"cells": len(cells), "damaged": [str(path) for path in damaged]}
-        removal = (
-            {} if done is None else {"removed": [str(path) for path in done.removed],
-                                     "left": {str(path): reason for path, reason in done.left.items()}}
-        )  # fmt: skip
-        print_json({**said, "problems": [str(problem) for problem in problems], **removal})
+        content = {"cells": len(cells), "damaged": damaged, "problems": problems}
+        print_json(content | ({} if done is None else {"removed": done.removed, "left": done.left}))
     else:
         removed = "" if done is None else f", {len(done.removed)} removed"
         click.echo(f"{len(cells)} cells, {len(damaged)} of them damaged{removed}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.output import json_option, print_json, table
+from simsched.cli.options import JSON, LAYOUT, METRICS, RUN_FOLDER, arg, command, opt
+from simsched.cli.output import print_json, print_table, table
 from simsched.errors import input_error, nearest
 
 if TYPE_CHECKING:
@@ -17,27 +18,10 @@ if TYPE_CHECKING:
     from simsched.results import Estimate, Row, Run
     from simsched.results.compare import DifferenceRow, Pair, TwoRuns
     from simsched.results.expected_times import Agreement
+    from simsched.results.metrics import Reading
 
 _DIFFERENT = 1
 _MOST_LISTED = 10
-
-metrics_option = click.option(
-    "-m", "--metric", "metrics", multiple=True, metavar="NAME",
-    help="Show this metric (see `simsched list metrics`; makespan_h asks for hours). Repeatable.",
-)  # fmt: skip
-
-
-def layout_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option to print tables for other programs."""
-    for layout, told in (
-        ("latex", "LaTeX (booktabs)"),
-        ("markdown", "Markdown"),
-        ("csv", "CSV, one row per metric"),
-    ):
-        command = click.option(f"--{layout}", "layout", flag_value=layout, help=f"Print as {told}.")(command)
-    return command
-
-
 #: The options of each form of the command; the first compares the policies of one run.
 _OPTIONS_OF = {
     "RUN alone": {"--reference", "--metric", "--latex, --markdown and --csv"},
@@ -47,23 +31,26 @@ _OPTIONS_OF = {
 }
 
 
-@click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.argument("other", metavar="[OTHER]", required=False, type=click.Path(path_type=Path))
-@click.option("--reference", metavar="LABEL", help="Policy to compare the others with. [default: the first]")
-@click.option("--expected", metavar="CSV", type=click.Path(path_type=Path),
-              help="Compare every job's completion time with this list (workload,job,jct_s).")  # fmt: skip
-@click.option("--policy", metavar="LABEL", help="With --expected: check only the cells of this policy.")
-@click.option("--plan-seeds", is_flag=True, help="Compute how many seeds it takes to distinguish the policies.")
-@click.option("--difference", type=click.FloatRange(min=0, max=10, min_open=True), metavar="SHARE",
-              help="With --plan-seeds: the relative difference of two means to detect. [default: 0.05]")  # fmt: skip
-@metrics_option
-@layout_options
-@json_option
+@command()
 def compare(
-    folder: Path, other: Path | None, reference: str | None, expected: Path | None, policy: str | None,
-    plan_seeds: bool, difference: float | None, metrics: tuple[str, ...], layout: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    folder: Path = RUN_FOLDER,
+    other: Path | None = arg("[OTHER]"),
+    *,
+    reference: str | None = opt("Policy to compare the others with. [default: the first]", metavar="LABEL"),
+    expected: Path | None = opt(
+        "Compare every job's completion time with this list (workload,job,jct_s).", metavar="CSV"
+    ),
+    policy: str | None = opt("With --expected: check only the cells of this policy.", metavar="LABEL"),
+    plan_seeds: bool = opt("Compute how many seeds it takes to distinguish the policies."),
+    difference: float | None = opt(
+        "With --plan-seeds: the relative difference of two means to detect. [default: 0.05]",
+        metavar="SHARE",
+        type=click.FloatRange(min=0, max=10, min_open=True),
+    ),
+    metrics: tuple[str, ...] = METRICS,
+    layout: str | None = LAYOUT,
+    as_json: bool = JSON,
+) -> None:
     """Compare the policies of a run with a reference, seed by seed.
 
     With OTHER, a run of the same policies on the same workloads, shows how each policy's metrics differ, and whether
@@ -90,11 +77,7 @@ def compare(
     else:
         from simsched.results import read_run
 
-        run = read_run(folder)
-        if as_json:
-            print_json(comparison_json(run, reference))
-        else:
-            print_comparison(run, reference, metrics, layout)
+        show_comparison(read_run(folder), reference, metrics, layout, as_json=as_json)
 
 
 def _check_form(forms: Mapping[str, object], options: Mapping[str, object]) -> None:
@@ -148,15 +131,10 @@ def _plan_seeds(folder: Path, metrics: tuple[str, ...], difference: float, *, as
         print_json([asdict(row) for row in plans])
         return
     rows = [
-        (
-            f"{row.row} / {row.reference}",
-            str(row.seeds),
-            "-" if row.ratio is None else f"{row.ratio.mean:.3f}",
-            "-" if row.spread is None else f"{row.spread:.3f}",
-            "-" if row.needed is None else f"{row.needed:,}",
-        )
+        (f"{row.row} / {row.reference}", str(row.seeds), "-" if row.ratio is None else f"{row.ratio.mean:.3f}",
+         "-" if row.spread is None else f"{row.spread:.3f}", "-" if row.needed is None else f"{row.needed:,}")
         for row in plans
-    ]
+    ]  # fmt: skip
     headers = ("comparison", "pilot's seeds", f"ratio of {metrics[0]}", "sd of its logarithm", "seeds needed")
     click.echo(table(headers, rows))
     if all(row.needed for row in plans):
@@ -166,29 +144,32 @@ def _plan_seeds(folder: Path, metrics: tuple[str, ...], difference: float, *, as
         click.echo("- if the pilot has a single seed, a value of 0 or less, or far too large a spread.")
 
 
-def print_comparison(
+def show_comparison(
     run: Run,
     reference: str | None,
     metrics: tuple[str, ...] = (),
     layout: str | None = None,
     *,
     differences: bool = True,
+    as_json: bool = False,
 ) -> None:
-    """Print a run's metrics, and differences from the reference if there are several policies."""
-    from simsched.cli.output import print_table
+    """Print a run's metrics, and differences from the reference if there are several policies; or all as JSON."""
     from simsched.report import comparison_table, difference_table, to_csv
     from simsched.results import comparison
 
+    if as_json:
+        print_json(comparison_json(run, reference))
+        return
     rows = comparison(run, run.replicated_over)
     if layout == "csv":
         click.echo(to_csv(rows, metrics or None, run.lost), nl=False)
         return
     own = run.name if run.folder.name.startswith(run.name) else f"{run.folder.name} ({run.name})"
-    shown = [_with_source(comparison_table(rows, metrics or None, title=own, run=run), run)]
-    found = _differences(rows, reference) if differences else []
-    if found:
-        shown.append(difference_table(found, metrics or None))
-    for number, one in enumerate(whole.pivoted() for whole in shown):
+    tables = [_with_source(comparison_table(rows, metrics or None, title=own, run=run), run)]
+    pairs = _differences(rows, reference) if differences else []
+    if pairs:
+        tables.append(difference_table(pairs, metrics or None))
+    for number, one in enumerate(whole.pivoted() for whole in tables):
         if number:
             click.echo()
         if layout is None:
@@ -198,8 +179,6 @@ def print_comparison(
 
 
 def _with_source(shown: TextTable, run: Run) -> TextTable:
-    from dataclasses import replace
-
     source = run.experiment.get("published_source")
     return replace(shown, notes=(*shown.notes, f"Published: {source}.")) if source and run.published else shown
 
@@ -246,9 +225,7 @@ def comparison_json(run: Run, reference: str | None) -> dict[str, Any]:
 
 
 def _estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
-    if estimate is None:
-        return None
-    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+    return None if estimate is None else {name: getattr(estimate, name) for name in ("mean", "low", "high", "n")}
 
 
 def _print_runs(found: TwoRuns, knows: Mapping[str, Mapping[str, str]]) -> None:
@@ -256,62 +233,51 @@ def _print_runs(found: TwoRuns, knows: Mapping[str, Mapping[str, str]]) -> None:
     from simsched.knowledge import legend, marked
 
     rows = [
-        (
-            marked(line.policy, knows[line.policy]),
-            line.metric.title + (f" ({line.metric.unit})" if line.metric.unit else ""),
-            *_pair_cells(line.mean),
-            f"{100 * line.largest:+.1f}",
-        )
+        (marked(line.policy, knows[line.policy]), _with_unit(line.metric), *_pair_cells(line.mean),
+         f"{100 * line.largest:+.1f}")
         for line in found.lines
-    ]
+    ]  # fmt: skip
     click.echo(table(("policy", "mean over workloads", "RUN", "OTHER", "%", "largest %"), rows, left=2))
     click.echo()
-    policies = list(dict.fromkeys(line.policy for line in found.lines))
     first = found.lines[0].metric
     lines = {line.policy: line for line in found.lines if line.metric == first}
-    headers = ["workload"] + [
-        text for policy in policies for text in (f"{marked(policy, knows[policy])}\nRUN", "\nOTHER", "\n%")
-    ]
-    rows_of = [
+    headers = [text for policy in lines for text in (f"{marked(policy, knows[policy])}\nRUN", "\nOTHER", "\n%")]
+    by_workload = [
         (
-            ranking.workload,
-            *(text for policy in policies for text in _pair_or_dashes(lines[policy].by_workload.get(ranking.workload))),
-            " < ".join(ranking.one)
-            if ranking.same
-            else f"{' < '.join(ranking.one)}, OTHER {' < '.join(ranking.other)}",
+            one.workload,
+            *(text for line in lines.values() for text in _pair_cells(line.by_workload.get(one.workload))),
+            " < ".join(one.one) + ("" if one.same else f", OTHER {' < '.join(one.other)}"),
         )
-        for ranking in found.rankings
+        for one in found.rankings
     ]
-    click.echo(f"{first.title}{f' ({first.unit})' if first.unit else ''} by workload, and the policies by mean JCT")
-    click.echo(table((*headers, "ranking"), rows_of))
-    same = sum(ranking.same for ranking in found.rankings)
+    click.echo(f"{_with_unit(first)} by workload, and the policies by mean JCT")
+    click.echo(table(("workload", *headers, "ranking"), by_workload))
+    same = sum(one.same for one in found.rankings)
     click.echo(f"Same ranking on {same} of {len(found.rankings)} workloads. 'largest' is that of any one workload.")
-    for note in legend({policy: knows[policy] for policy in policies}):
+    for note in legend({policy: knows[policy] for policy in lines}):
         click.echo(note)
 
 
-def _pair_cells(pair: Pair) -> tuple[str, str, str]:
+def _with_unit(metric: Reading) -> str:
+    return f"{metric.title} ({metric.unit})" if metric.unit else metric.title
+
+
+def _pair_cells(pair: Pair | None) -> tuple[str, str, str]:
+    if pair is None:
+        return "-", "-", "-"
     return f"{pair.one:.4g}", f"{pair.other:.4g}", f"{100 * pair.relative:+.1f}"
 
 
-def _pair_or_dashes(pair: Pair | None) -> tuple[str, str, str]:
-    return ("-", "-", "-") if pair is None else _pair_cells(pair)
+def _pair_json(pair: Pair) -> dict[str, float | None]:
+    return {"run": pair.one, "other": pair.other, "relative": pair.relative}
 
 
 def _runs_json(found: TwoRuns) -> dict[str, Any]:
     return {
         "policies": [
             {
-                "policy": line.policy,
-                "metric": line.metric.key,
-                "unit": line.metric.unit,
-                "run": line.mean.one,
-                "other": line.mean.other,
-                "relative": line.mean.relative,
-                "workloads": {
-                    name: {"run": pair.one, "other": pair.other, "relative": pair.relative}
-                    for name, pair in line.by_workload.items()
-                },
+                "policy": line.policy, "metric": line.metric.key, "unit": line.metric.unit, **_pair_json(line.mean),
+                "workloads": {name: _pair_json(pair) for name, pair in line.by_workload.items()},
             }
             for line in found.lines
         ],
@@ -319,36 +285,23 @@ def _runs_json(found: TwoRuns) -> dict[str, Any]:
             {"workload": one.workload, "run": list(one.one), "other": list(one.other), "same": one.same}
             for one in found.rankings
         ],
-    }
+    }  # fmt: skip
 
 
 def _agreement_json(one: Agreement) -> dict[str, Any]:
-    return {
-        "policy": one.cell.policy,
-        "workload": one.workload,
-        "seed": one.cell.seed,
-        "equal": one.equal,
-        "different": [{"job": job.job, "expected_s": job.expected_s, "found_s": job.found_s} for job in one.different],
-        "largest_difference_s": one.largest_difference_s,
-        "expected_mean_s": one.expected_mean_s,
-        "found_mean_s": one.found_mean_s,
-    }
+    counts = ("workload", "equal", "largest_difference_s", "expected_mean_s", "found_mean_s")
+    different = [{"job": job.job, "expected_s": job.expected_s, "found_s": job.found_s} for job in one.different]
+    own = {name: getattr(one, name) for name in counts}
+    return {"policy": one.cell.policy, "seed": one.cell.seed, "different": different, **own}
 
 
-def _print_agreements(found: list[Agreement]) -> None:
+def _print_agreements(found: Sequence[Agreement]) -> None:
     headers = ("policy", "workload", "equal", "different", "largest (s)", "mean (s)", "expected (s)")
     rows = [
-        (
-            one.cell.policy,
-            one.workload,
-            str(one.equal),
-            str(len(one.different)),
-            str(one.largest_difference_s),
-            f"{one.found_mean_s:.2f}",
-            f"{one.expected_mean_s:.2f}",
-        )
+        (one.cell.policy, one.workload, str(one.equal), str(len(one.different)), str(one.largest_difference_s),
+         f"{one.found_mean_s:.2f}", f"{one.expected_mean_s:.2f}")
         for one in found
-    ]
+    ]  # fmt: skip
     click.echo(table(headers, rows, left=2))
     jobs = sum(one.equal + len(one.different) for one in found)
     click.echo(f"{sum(one.equal for one in found)} of {jobs} jobs equal")

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.gate import tried, trust_option
-from simsched.cli.operator_options import log_option, make_plan, operator_options, similar_options
-from simsched.cli.output import json_option, print_json
+from simsched.cli.admit import dump_of
+from simsched.cli.gate import marked, print_answer, publish_answer, publish_verdict, tried, verdict_json
+from simsched.cli.operator_options import NOW, SIMILAR, TRUST_ANYWAY, USUAL_DURATION, LogOptions, make_plan
+from simsched.cli.options import COUNT, JSON, arg, command, opt
+from simsched.cli.output import hours, print_json, print_table
+from simsched.errors import input_error
 
 if TYPE_CHECKING:
-    from simsched.operators import ReplayPlan, Verdict
     from simsched.operators.live import Backtest, Queue, Start
     from simsched.report import TextTable
 
@@ -23,35 +25,24 @@ if TYPE_CHECKING:
     _Answer = tuple[list[str], TextTable, dict[str, Any]]
 
 
-@click.command()
-@click.argument("dump", metavar="[DUMP]", required=False, type=click.Path(path_type=Path))
-@operator_options(log_option)
-@click.option("--queue", metavar="FILE", type=click.Path(path_type=Path), help="Output of `squeue --json` now.")
-@click.option(
-    "--backtest", "tests", is_flag=True, help="Forecast at past moments of the log, and compare with the actual starts."
-)
-@click.option("--moments", type=click.IntRange(min=1), default=8, show_default=True, help="Number of past moments.")
-@click.option("--draws", type=click.IntRange(min=2), default=20, show_default=True, help="Runs of each queue.")
-@similar_options
-@click.option("--allow", multiple=True, metavar="FIELD", help="Kubernetes: accept a field that is not modelled.")
-@trust_option
-@click.option("--no-plots", is_flag=True, help="Write no page.")
-@json_option
+@command()
 def forecast(
-    dump: Path | None,
-    queue: Path | None,
-    now: datetime | None,
-    tests: bool,
-    moments: int,
-    draws: int,
-    seed: int,
-    durations: tuple[Path, ...],
-    duration: str,
-    allow: tuple[str, ...],
-    trust_anyway: bool,
-    no_plots: bool,
-    as_json: bool,
-    **options: Any,
+    dump: Path | None = arg("[DUMP]"),
+    *,
+    log: Path | None = opt("The log."),
+    how: LogOptions,
+    queue: Path | None = opt("Output of `squeue --json` now."),
+    backtest: bool = opt("Forecast at past moments of the log, and compare with the actual starts."),
+    moments: int = opt("Number of past moments.", type=COUNT, default=8),
+    draws: int = opt("Runs of each queue.", type=click.IntRange(min=2), default=20),
+    now: datetime | None = NOW,
+    durations: tuple[Path, ...] = SIMILAR,
+    duration: str = USUAL_DURATION,
+    seed: int = opt(default=1),
+    allow: tuple[str, ...] = opt("Kubernetes: accept a field that is not modelled.", metavar="FIELD"),
+    trust_anyway: bool = TRUST_ANYWAY,
+    no_plots: bool = opt("Write no page."),
+    as_json: bool = JSON,
 ) -> None:
     """Forecast when each waiting job will start, from the jobs that run and wait now.
 
@@ -66,51 +57,44 @@ def forecast(
     --durations.
     """
     if dump is not None:
-        if queue is not None or tests:
+        if queue is not None or backtest:
             raise click.UsageError("--queue and --backtest are for Slurm's logs, not for the objects of a cluster.")
-        files = (*durations, *([options["log"]] if options["log"] else []))
+        files = (*durations, *([log] if log else []))
         _of_dump(dump, now, files, duration, seed, draws, allow, as_json=as_json)
         return
-    if options["log"] is None:
+    if log is None:
         raise click.UsageError("give --log FILE, or the objects of a Kubernetes cluster.")
-    from simsched.cli.gate import marked, publish_verdict, refused, verdict_json
-    from simsched.errors import input_error
-    from simsched.operators import calibrate
-    from simsched.operators.live import backtest, forecast_starts, read_queue
-
-    if queue is None and not tests:
+    if queue is None and not backtest:
         raise input_error("--queue", "is missing", "give the output of `squeue --json`, or --backtest")
-    plan = make_plan(**options)
+    from simsched.operators import calibrate, live
+    from simsched.report.page import Section
+
+    plan = make_plan(log, how)
     now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
-    queues = [] if queue is None else [read_queue(queue, now_s=now_s)]
+    queues = [] if queue is None else [live.read_queue(queue, now_s=now_s)]
     found = calibrate(plan, progress=tried)
     plan = found.plan  # with the fitted settings
+    heading = "When will waiting jobs start?"
     if not (found.verdict.is_open or trust_anyway):
         paths = [] if no_plots else publish_verdict(found)
-        if as_json:
-            print_json({"gate": verdict_json(found), "starts": []})
-        else:
-            refused(found, plan, "forecast", paths)
+        print_answer(found, Section("forecast", heading, [""]), paths, {"starts": []}, what="forecast", as_json=as_json)
         return
-    if tests:
-        said, table, shown = _tested(backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed))
+    if backtest:
+        words, table, content = _tested(live.backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed))
     else:
-        said, table, shown = _forecast(queues[0], *forecast_starts(plan, queues, draws=draws, seed=seed))
-    said, table = [found.verdict.said(), *said], marked(table, found.verdict)
-    if not no_plots:
-        publish_verdict(found)
-    path = None if no_plots else _publish(plan, said, table, found.verdict)
+        words, table, content = _forecast(queues[0], *live.forecast_starts(plan, queues, draws=draws, seed=seed))
+    words = [found.verdict.said(), *words]
+    section = Section("forecast", heading, words, [table], question=words[1], sentence=words[1])
+    paths = [] if no_plots else publish_answer(found, section)[-1:]
     if as_json:
-        print_json({"gate": verdict_json(found), **shown})
+        print_json({"gate": verdict_json(found), **content})
         return
-    from simsched.cli.output import print_table
-
-    for line in said:
+    for line in words:
         click.echo(line)
-    if not tests:
-        print_table(table)
-    if path is not None:
-        click.echo(f"{path}")
+    if not backtest:
+        print_table(marked(table, found.verdict))
+    for path in paths:
+        click.echo(path)
 
 
 def _of_dump(
@@ -124,8 +108,6 @@ def _of_dump(
     *,
     as_json: bool,
 ) -> None:
-    from simsched.cli.admit import dump_of
-    from simsched.cli.output import print_table
     from simsched.operators.admit import forecast_moment, moment_of
     from simsched.operators.live import Start
 
@@ -142,33 +124,32 @@ def _of_dump(
 def _forecast(queue: Queue, starts: Sequence[Start]) -> _Answer:
     moment = datetime.fromtimestamp(queue.now_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     running = int((queue.jobs["start_s"] >= 0).sum())
-    said = [f"At {moment} {running} jobs ran and {len(starts)} waited."]
-    shown = {"now_s": queue.now_s, "starts": [asdict(one) for one in starts]}
-    return said, _starts_table(starts, "When waiting jobs will start"), shown
+    words = [f"At {moment} {running} jobs ran and {len(starts)} waited."]
+    content = {"now_s": queue.now_s, "starts": [asdict(one) for one in starts]}
+    return words, _starts_table(starts, "When waiting jobs will start"), content
 
 
 def _tested(score: Backtest) -> _Answer:
-    shown = {"backtest": {**asdict(score), "starts": [asdict(one) for one in score.starts]}}
-    return _score_words(score), _starts_table(score.starts, "Forecasts at past moments"), shown
+    table = _starts_table(score.starts, "Forecasts at past moments")
+    return _score_words(score), table, {"backtest": asdict(score)}
 
 
 def _score_words(score: Backtest) -> list[str]:
     said = [
         f"{len(score.starts)} forecasts at {score.moments} moments: {100 * score.coverage:.0f} % of the starts fell "
-        f"within the 80 % intervals; half of the forecasts were off by less than {score.error_s / 3600:.2f} h, "
-        f"guesses of the usual remaining wait by {score.guess_error_s / 3600:.2f} h."
+        f"within the 80 % intervals; half of the forecasts were off by less than {hours(score.error_s)} h, "
+        f"guesses of the usual remaining wait by {hours(score.guess_error_s)} h."
     ]
     if score.slurm_error_s is None or score.same_error_s is None:
         return [*said, "Neither log nor queue has Slurm's estimates (start_time of waiting jobs in squeue --json)."]
     return [
         *said,
-        f"For jobs with an estimate by Slurm, Slurm was off by {score.slurm_error_s / 3600:.2f} h, and the "
-        f"forecast by {score.same_error_s / 3600:.2f} h.",
+        f"For jobs with an estimate by Slurm, Slurm was off by {hours(score.slurm_error_s)} h, and the "
+        f"forecast by {hours(score.same_error_s)} h.",
     ]
 
 
 def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
-    from simsched.cli.show import hours
     from simsched.report import TextTable
 
     ordered = sorted(starts, key=lambda one: (one.median_s, one.job_id))
@@ -187,13 +168,3 @@ def _starts_table(starts: Sequence[Start], title: str) -> TextTable:
     return TextTable(
         title, headers, rows, ("Between: nine of ten start after its lower end, nine of ten before its upper end.",), 3
     )
-
-
-def _publish(plan: ReplayPlan, said: Sequence[str], table: TextTable, verdict: Verdict) -> Path:
-    from simsched.cli.gate import publish, under_banner
-    from simsched.report.page import Section
-
-    heading, words = "When will waiting jobs start?", under_banner(said, verdict)
-    return publish(
-        plan, Section("forecast", heading, words, [table], trusted=verdict.is_open, question=said[1], sentence=said[1])
-    )[-1]

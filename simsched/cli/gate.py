@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.operator_options import make_plan, operator_options
-from simsched.cli.output import json_option, print_json
+from simsched.cli.operator_options import NO_PAGE, LogOptions, make_plan
+from simsched.cli.options import JSON, NOT_NEGATIVE, arg, command, opt
+from simsched.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from simsched.operators import Calibration, GateRow, Interval, ReplayPlan, Verdict
     from simsched.report import TextTable
+    from simsched.report.figures import Drawn
     from simsched.report.page import Section
 
 #: Marks every table, page and figure of an answer that was requested against the verdict.
 BANNER = "NOT TRUSTED, the replay does not match this log"
 _UNJUDGED = "NOT JUDGED, no waits are recorded"
-
-trust_option: Callable[..., Any] = click.option(
-    "--trust-anyway", is_flag=True, help="Answer even if the replay does not match the log, with a banner everywhere."
-)
+LOG = arg("LOG")
 
 
-def tried(said: str) -> None:
+def tried(attempt: str) -> None:
     """Tell on stderr what is being tried."""
-    click.echo(said, err=True)
-
-
-def banner(verdict: Verdict) -> str:
-    """Return the banner of an answer if the gate is closed."""
-    return BANNER if verdict.rows else _UNJUDGED
+    click.echo(attempt, err=True)
 
 
 def titled(title: str, verdict: Verdict) -> str:
     """Put the banner before a title if the gate is closed."""
-    return title if verdict.is_open else f"{banner(verdict)}: {title}"
-
-
-def under_banner(words: Sequence[str], verdict: Verdict) -> list[str]:
-    """Put the banner before a text if the gate is closed."""
-    return [*words] if verdict.is_open else [f"{banner(verdict)}.", *words]
+    return title if verdict.is_open else f"{BANNER if verdict.rows else _UNJUDGED}: {title}"
 
 
 def marked(table: TextTable, verdict: Verdict) -> TextTable:
@@ -103,43 +92,39 @@ def publish_verdict(found: Calibration) -> list[Path]:
 
     plan, verdict = found.plan, found.verdict
     title = titled(f"Waits of {plan.folder.name}: recorded, and simulated under {plan.policy}", verdict)
-    drawn = wait_comparison(found.jobs, title=title)
-    tables = [marked(verdict_table(verdict), verdict)]
-    section = Section(
-        "calibrate",
-        "Can these answers be trusted?",
-        verdict_words(found),
-        tables,
-        [drawn],
-        verdict.is_open,
-        sentence=verdict.said(),
+    return _publish(
+        plan,
+        Section(
+            "calibrate",
+            "Can these answers be trusted?",
+            verdict_words(found),
+            [marked(verdict_table(verdict), verdict)],
+            [wait_comparison(found.jobs, title=title)],
+            verdict.is_open,
+            sentence=verdict.said(),
+        ),
     )
-    return publish(plan, section)
 
 
-def verdict_json(found: Calibration) -> dict[str, Any]:
-    """Return the verdict for `--json`."""
-    return {**asdict(found.verdict), "open": found.verdict.is_open, "said": found.verdict.said(), "odd": found.odd}
+def publish_answer(
+    found: Calibration, section: Section, title: str = "", draw: Callable[[str], Drawn] | None = None
+) -> list[Path]:
+    """Put an answer below the verdict on the log's page, under the banner if the gate is closed; return its files.
+
+    `draw` makes the figure with a title. An answer without tables tells that there is none.
+    """
+    verdict, words = found.verdict, [*section.words]
+    if not found.plan.unrecorded:
+        publish_verdict(found)
+    if section.tables and not verdict.is_open:
+        words = [f"{titled('', verdict).removesuffix(': ')}.", *words]
+    drawn = [] if draw is None else [draw(titled(title, verdict))]
+    tables = [marked(table, verdict) for table in section.tables]
+    return _publish(found.plan, replace(section, words=words, tables=tables, drawn=drawn, trusted=verdict.is_open))
 
 
-def print_verdict(found: Calibration) -> None:
-    """Print the verdict in words and its table."""
-    from simsched.cli.output import print_table
-
-    for line in verdict_words(found):
-        click.echo(line)
-    print_table(verdict_table(found.verdict))
-
-
-def refused(found: Calibration, plan: ReplayPlan, what: str, paths: Sequence[Path]) -> None:
-    """Answer only with the misfit."""
-    print_verdict(found)
-    click.echo(f"No {what}. --trust-anyway answers nevertheless, with a banner.")
-    say(paths)
-
-
-def publish(plan: ReplayPlan, section: Section) -> list[Path]:
-    """Save an answer's figures and add it to the log's page; returns the files written."""
+def _publish(plan: ReplayPlan, section: Section) -> list[Path]:
+    """Save an answer's figures and add it to the log's page; return the files written."""
     from simsched.report.figures import save
     from simsched.report.page import answer_name, write_answer
 
@@ -150,20 +135,51 @@ def publish(plan: ReplayPlan, section: Section) -> list[Path]:
     return [*paths, write_answer(section, plan.folder, f"Waiting for GPUs: {plan.folder.name}")]
 
 
-def say(paths: Iterable[Path]) -> None:
-    """Print paths."""
+def print_answer(
+    found: Calibration,
+    section: Section,
+    paths: list[Path],
+    content: Mapping[str, Any],
+    *,
+    what: str = "answer",
+    as_json: bool = False,
+) -> None:
+    """Print the verdict and an answer's tables; without tables, the misfit and its question; or `content` as JSON."""
+    if as_json:
+        print_json({"gate": verdict_json(found), **content})
+        return
+    if section.tables:
+        click.echo(found.verdict.said())
+    else:
+        print_verdict(found)
+        click.echo(f"{section.words[0]} No {what}. --trust-anyway answers nevertheless, with a banner.")
+    for table in section.tables:
+        print_table(marked(table, found.verdict))
     for path in paths:
-        click.echo(f"{path}")
+        click.echo(path)
 
 
-@click.command()
-@operator_options()
-@click.option(
-    "--skip-h", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Hours to leave out as warm-up."
-)
-@click.option("--no-plots", is_flag=True, help="Do not draw a figure or write a page.")
-@json_option
-def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> None:
+def verdict_json(found: Calibration) -> dict[str, Any]:
+    """Return the verdict for `--json`."""
+    return {**asdict(found.verdict), "open": found.verdict.is_open, "said": found.verdict.said(), "odd": found.odd}
+
+
+def print_verdict(found: Calibration) -> None:
+    """Print the verdict in words and its table."""
+    for line in verdict_words(found):
+        click.echo(line)
+    print_table(verdict_table(found.verdict))
+
+
+@command()
+def calibrate(
+    log: Path = LOG,
+    *,
+    how: LogOptions,
+    skip_h: float = opt("Hours to leave out as warm-up.", type=NOT_NEGATIVE, default=0.0),
+    no_plots: bool = NO_PAGE,
+    as_json: bool = JSON,
+) -> None:
     """Replay a log under its original policy, and judge the replay by the recorded waits.
 
     LOG is `sacct -P` output or a table of jobs with submission, start and end (docs/operators.md). The verdict, which
@@ -171,10 +187,11 @@ def calibrate(skip_h: float, no_plots: bool, as_json: bool, **options: Any) -> N
     """
     from simsched.operators import calibrate as replay
 
-    found = replay(make_plan(**options), skip_h=skip_h, progress=tried)
+    found = replay(make_plan(log, how), skip_h=skip_h, progress=tried)
     paths = [] if no_plots else publish_verdict(found)
     if as_json:
         print_json({**verdict_json(found), "figures": [str(path) for path in paths]})
         return
     print_verdict(found)
-    say(paths)
+    for path in paths:
+        click.echo(path)

@@ -8,45 +8,47 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.output import json_option, print_json
+from simsched.cli.options import JSON, WORKERS, arg, command, opt
+from simsched.cli.output import print_json, print_table, processors
+from simsched.errors import input_error
 
 if TYPE_CHECKING:
     from simsched.results.league import LeagueTable
 
-_division = click.option("--division", default="closed", show_default=True, metavar="NAME", help="Division to play.")
-_seeds = click.option("--seeds", metavar="N|FILE", help="The first N seeds, or a JSON file with a list of your own, "
-                      "whose jobs are drawn as the league's were. [default: the division's]")  # fmt: skip
-_out = click.option("--out", default="results", show_default=True, type=click.Path(path_type=Path), metavar="DIR",
-                    help="Folder for the results.")  # fmt: skip
-_workers = click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N",
-                        help="Processes. [default: all processors]")  # fmt: skip
+_SEEDS = opt(
+    "The first N seeds, or a JSON file with a list of your own, whose jobs are drawn as the league's were. "
+    "[default: the division's]",
+    metavar="N|FILE",
+)
+_OUT = opt("Folder for the results.", metavar="DIR", default=Path("results"))
 
 
-@click.command()
-@click.argument("name", metavar="[LEAGUE]", default="2026")
-@click.option("--policy", "policies", multiple=True, metavar="NAME",
-              help="Run only this policy, e.g. mine.py:Mine. Repeatable.")  # fmt: skip
-@click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="RESULTS",
-              help="Compare with the policies in these results of the league. [default with --policy: the shipped "
-                   "results, if any]")  # fmt: skip
-@_division
-@click.option("--smoke", "division", flag_value="smoke", help="Play the division 'smoke', which takes a minute.")
-@_seeds
-@click.option("--verify", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="ENTRY",
-              help="Play a submission again, compare its cells to the byte; exit code 1 if they differ.")  # fmt: skip
-@_out
-@_workers
-@json_option
+@command()
 def league(
-    name: str,
-    policies: tuple[str, ...],
-    against: Path | None,
-    division: str,
-    seeds: str | None,
-    verify: Path | None,
-    out: Path,
-    workers: int | None,
-    as_json: bool,
+    name: str = arg("[LEAGUE]", default="2026"),
+    *,
+    policies: tuple[str, ...] = opt("Run only this policy, e.g. mine.py:Mine. Repeatable.", "--policy", metavar="NAME"),
+    against: Path | None = opt(
+        "Compare with the policies in these results of the league. [default with --policy: the shipped results, "
+        "if any]",
+        metavar="RESULTS",
+        type=click.Path(path_type=Path, exists=True),
+    ),
+    division: str = opt(
+        "Division to play.",
+        metavar="NAME",
+        default="closed",
+        switches={"--smoke": ("smoke", "Play the division 'smoke', which takes a minute.")},
+    ),
+    seeds: str | None = _SEEDS,
+    verify: Path | None = opt(
+        "Play a submission again, compare its cells to the byte; exit code 1 if they differ.",
+        metavar="ENTRY",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    ),
+    out: Path = _OUT,
+    workers: int | None = WORKERS,
+    as_json: bool = JSON,
 ) -> None:
     """Play a division of a league: every policy on the same lists of jobs, beside the best possible.
 
@@ -76,23 +78,19 @@ def league(
         raise click.exceptions.Exit(1)
 
 
-@click.command()
-@click.argument("policy")
-@_division
-@_seeds
-@click.option("--unseen", metavar="FILE", help="A JSON file with as many seeds that the policy was not tuned on: tells "
-              "how much less it covers of them.")  # fmt: skip
-@_out
-@_workers
-@json_option
+@command()
 def score(
-    policy: str,
-    division: str,
-    seeds: str | None,
-    unseen: str | None,
-    out: Path,
-    workers: int | None,
-    as_json: bool,
+    policy: str = arg(),
+    *,
+    division: str = opt("Division to play.", metavar="NAME", default="closed"),
+    seeds: str | None = _SEEDS,
+    unseen: str | None = opt(
+        "A JSON file with as many seeds that the policy was not tuned on: tells how much less it covers of them.",
+        metavar="FILE",
+    ),
+    out: Path = _OUT,
+    workers: int | None = WORKERS,
+    as_json: bool = JSON,
 ) -> None:
     """Score a policy: the share of the way from FIFO to the certified bound that it covers, over a division.
 
@@ -102,7 +100,7 @@ def score(
     from simsched.operators import score as scoring
 
     found = scoring.score(policy, division=division, seeds=_listed(seeds), unseen=_listed(unseen), out=out,
-                   workers=workers or _processors())  # fmt: skip
+                   workers=workers or processors())  # fmt: skip
     if as_json:
         print_json(found)
         return
@@ -114,12 +112,6 @@ def score(
     click.echo(f"a decision takes at most {1000 * found['decision_p99_s']:.2f} ms (99th percentile)")
     for said in (*found["overfits"], *found["lost_most"]):
         click.echo(said)
-
-
-def _processors() -> int:
-    from simsched.cli.run import processors
-
-    return processors()
 
 
 def _play(
@@ -149,7 +141,7 @@ def _play(
     with progress_listener() as listener:
         table = play(
             name, spec, few, out, name=division, rows=rows, against=stored, seeds=own,
-            workers=workers or _processors(), listener=listener,
+            workers=workers or processors(), listener=listener,
             began=lambda contest: click.echo(f"contest {contest}", err=True),
         )  # fmt: skip
     return table, stored
@@ -157,7 +149,6 @@ def _play(
 
 def _listed(seeds: str | None) -> int | list[int] | None:
     """Return the number of seeds, or the seeds of a file; raises `InputError` for others."""
-    from simsched.errors import input_error
     from simsched.reading import read_json
 
     if seeds is None:
@@ -175,7 +166,6 @@ def _listed(seeds: str | None) -> int | list[int] | None:
 
 def _verify(path: Path, out: Path, workers: int | None, *, as_json: bool) -> None:
     """Play a submission again; the first time, write the digest of its cells into it."""
-    from simsched.errors import input_error
     from simsched.experiment.league import read_entry
     from simsched.results.league import cells_digest
 
@@ -222,7 +212,6 @@ def _say_failures(table: LeagueTable, stored: LeagueTable | None) -> bool:
 
 
 def _print(table: LeagueTable) -> None:
-    from simsched.cli.output import print_table
     from simsched.report import standings_table, unable_table
 
     for oracles in (False, True):

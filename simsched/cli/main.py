@@ -170,25 +170,22 @@ def _safe(stream: TextIO) -> Any:
 
 
 def _report(error: BaseException) -> int:
-    if isinstance(error, InputError):
-        for problem in error.problems:
-            click.echo(f"simsched: {problem}", err=True)
-        return _INPUT_IS_WRONG
+    """Tell an error on stderr, and return the exit code."""
     from simsched.engine import EngineError
 
-    if isinstance(error, EngineError):
-        click.echo(f"simsched: {error}", err=True)
-        return _RUN_FAILED
-    if isinstance(error, OSError) and error.errno is not None:
-        place = f"{error.filename}: " if error.filename else ""
-        click.echo(f"simsched: {place}{error.strerror}", err=True)
-        return _RUN_FAILED
-    if isinstance(error, MemoryError):
-        click.echo("simsched: out of memory", err=True)
-        return _RUN_FAILED
-    click.echo(f"simsched: internal error: {type(error).__name__}: {error}", err=True)
-    click.echo("simsched: please report this with the output of 'simsched --debug ...'", err=True)
-    return _RUN_FAILED
+    lines = [str(error)]
+    if isinstance(error, InputError):
+        lines = [*map(str, error.problems)]
+    elif isinstance(error, OSError) and error.errno is not None:
+        lines = [f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}"]
+    elif isinstance(error, MemoryError):
+        lines = ["out of memory"]
+    elif not isinstance(error, EngineError):
+        report = "please report this with the output of 'simsched --debug ...'"
+        lines = [f"internal error: {type(error).__name__}: {error}", report]
+    for line in lines:
+        click.echo(f"simsched: {line}", err=True)
+    return _INPUT_IS_WRONG if isinstance(error, InputError) else _RUN_FAILED
 
 
 @click.group(cls=SimschedGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from simsched.cli.options import FORCE, arg, command
 from simsched.errors import input_error
 from simsched.files import write_text
 
@@ -148,47 +149,37 @@ def new() -> None:
     """
 
 
-force_option = click.option("--force", is_flag=True, help="Overwrite an existing file.")
+_NAME = arg()
 
 
-@new.command()
-@click.argument("name")
-@force_option
-def policy(name: str, force: bool) -> None:
-    """Write NAME.py with a conforming policy; edit it, then run `simsched check policy NAME.py:Class`."""
-    _plugin("policy", _POLICY, name, force)
+def _add_plugin(noun: str, made: str, template: str, named: str) -> None:
+    """Add the command that writes a template of a plugin; `named` is what its check calls it in the file."""
+
+    def run(name: str = _NAME, *, force: bool = FORCE) -> None:
+        module = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+        kind = class_name(module)
+        if not kind.isidentifier() or iskeyword(module):
+            raise input_error("NAME", f"'{name}' cannot name a class", f"begin with a letter, as in my-{noun}")
+        path = Path(f"{module}.py")
+        _write(path, template.format(name=module.replace("_", "-"), kind=kind, module=module), force)
+        click.echo(f"{path}: try `simsched check {noun} {path}:{module if noun == 'process' else kind}`")
+
+    about = f"Write NAME.py with {made}; edit it, then run `simsched check {noun} NAME.py:{named}`."
+    command(new, noun, help=about)(run)
 
 
-@new.command()
-@click.argument("name")
-@force_option
-def agent(name: str, force: bool) -> None:
-    """Write NAME.py with conforming agents; edit it, then run `simsched check agent NAME.py:Class`."""
-    _plugin("agent", _AGENT, name, force)
+_add_plugin("policy", "a conforming policy", _POLICY, "Class")
+_add_plugin("agent", "conforming agents", _AGENT, "Class")
+_add_plugin("process", "a conforming process", _PROCESS, "NAME")
 
 
-@new.command()
-@click.argument("name")
-@force_option
-def process(name: str, force: bool) -> None:
-    """Write NAME.py with a conforming process; edit it, then run `simsched check process NAME.py:NAME`."""
-    _plugin("process", _PROCESS, name, force)
+def class_name(module: str) -> str:
+    """Return the name of the class in a module of a plugin: MyPolicy in my_policy."""
+    return "".join(part.capitalize() for part in module.split("_"))
 
 
-def _plugin(noun: str, template: str, name: str, force: bool) -> None:
-    module = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    kind = "".join(part.capitalize() for part in module.split("_"))
-    if not kind.isidentifier() or iskeyword(module):
-        raise input_error("NAME", f"'{name}' cannot name a class", f"begin with a letter, as in my-{noun}")
-    path = Path(f"{module}.py")
-    _write(path, template.format(name=module.replace("_", "-"), kind=kind, module=module), force)
-    click.echo(f"{path}: try `simsched check {noun} {path}:{module if noun == 'process' else kind}`")
-
-
-@new.command()
-@click.argument("name")
-@force_option
-def experiment(name: str, force: bool) -> None:
+@command(new)
+def experiment(name: str = _NAME, *, force: bool = FORCE) -> None:
     """Write NAME.yaml with a small experiment; edit it, then run `simsched run NAME.yaml`."""
     name = name.removesuffix(".yaml")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -198,48 +189,39 @@ def experiment(name: str, force: bool) -> None:
     click.echo(f"{path}: try `simsched run {path}`")
 
 
-folder_argument = click.argument("folder", default=".", type=click.Path(path_type=Path))
+def _add_sample(noun: str, usual: str, about: str) -> None:
+    """Add the command that writes a shipped sample into a folder."""
+
+    def run(folder: Path = arg(default=Path(usual)), *, force: bool = FORCE) -> None:
+        from simsched.paths import data_folder
+        from simsched.reading import read_text
+
+        shipped = data_folder("traces") / f"{'slurm' if noun == 'log' else noun}-sample"
+        for source in sorted(path for path in shipped.rglob("*") if path.is_file()):
+            path = folder / source.relative_to(shipped).with_name(source.name.removesuffix(".gz"))
+            _write(path, read_text(source), force)
+            click.echo(f"{path}")
+
+    command(new, noun, help=about)(run)
 
 
-@new.command()
-@folder_argument
-@force_option
-def log(folder: Path, force: bool) -> None:
-    """Write a sample log of a small Slurm cluster, its configuration and its queue into FOLDER."""
-    _sample("slurm-sample", folder, force)
+_add_sample("log", ".", "Write a sample log of a small Slurm cluster, its configuration and its queue into FOLDER.")
+_add_sample(
+    "kubernetes", ".", "Write sample manifests into FOLDER: nodes in racks, queues of Kueue and thirty workloads."
+)
+_add_sample(
+    "measurements",
+    "measured",
+    "Write sample measurements of an application into FOLDER/mynet, for `simsched application fit FOLDER`.",
+)
 
 
-@new.command()
-@folder_argument
-@force_option
-def kubernetes(folder: Path, force: bool) -> None:
-    """Write sample manifests into FOLDER: nodes in racks, queues of Kueue and thirty workloads."""
-    _sample("kubernetes-sample", folder, force)
-
-
-@new.command()
-@click.argument("folder", default="measured", type=click.Path(path_type=Path))
-@force_option
-def measurements(folder: Path, force: bool) -> None:
-    """Write sample measurements of an application into FOLDER/mynet, for `simsched application fit FOLDER`."""
-    _sample("measurements-sample", folder, force)
-
-
-def _sample(name: str, folder: Path, force: bool) -> None:
-    from simsched.paths import data_folder
-    from simsched.reading import read_text
-
-    shipped = data_folder("traces") / name
-    for source in sorted(path for path in shipped.rglob("*") if path.is_file()):
-        path = folder / source.relative_to(shipped).with_name(source.name.removesuffix(".gz"))
-        _write(path, read_text(source), force)
-        click.echo(f"{path}")
-
-
-def refuse_to_overwrite(path: Path, force: bool) -> None:
+def refuse_to_overwrite(
+    path: Path, force: bool, remedy: str = "name another file, or overwrite it with --force"
+) -> None:
     """Raise `InputError` if a file exists, unless forced."""
     if path.exists() and not force:
-        raise input_error(path, "already exists", "name another file, or overwrite it with --force")
+        raise input_error(path, "already exists", remedy)
 
 
 def _write(path: Path, text: str, force: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from simsched.cli.operator_options import experiment_of, refuse_manifest_options, run_manifest_options, takes_manifests
+from simsched.cli.operator_options import RunManifests, experiment_of, refuse_manifest_options, takes_manifests
+from simsched.cli.options import EXPERIMENT, JSON, OVERRIDES, command, opt
 from simsched.errors import input_error
 from simsched.files import write_text
 from simsched.outlets import json_text, one_line, plain_stream, shortened, visible
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 #: The default width, and the longest cell; longer names lose their middle.
 _PAGE, _LONGEST = 100, 80
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
-
 
 def write_file(path: Path, text: str) -> None:
     """Write a file that the user named; raises `InputError` if it cannot be written."""
@@ -34,6 +33,21 @@ def write_file(path: Path, text: str) -> None:
         write_text(path, text)
     except OSError as error:
         raise input_error(path, f"cannot be written: {error.strerror}", "name another place") from error
+
+
+def processors() -> int:
+    """Return the number of processors available to this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def debugging() -> bool:
+    """Return whether the command shows tracebacks."""
+    return bool(click.get_current_context().find_root().params.get("debug"))
+
+
+def hours(seconds: float | None, digits: int = 2) -> str:
+    """Format seconds as hours, None as a dash."""
+    return "-" if seconds is None else f"{seconds / 3600:.{digits}f}"
 
 
 def say_figures(paths: Iterable[Path], word: str = "Figure") -> None:
@@ -52,17 +66,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | bool | int | None):
         return value
     if isinstance(value, Mapping):
-        return {_key(key): _plain(part) for key, part in value.items()}
+        return {
+            key if isinstance(key, str | int | float) else str(_plain(key)): _plain(part) for key, part in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return _plain(value.item()) if hasattr(value, "item") else str(value)
-
-
-def _key(key: Any) -> Any:
-    plain = _plain(key)
-    return plain if isinstance(plain, str | bool | int | float | None) else str(key)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, folded: bool = False) -> str:
@@ -105,33 +116,14 @@ def _print_framed(block: TextTable) -> None:
     Console(file=plain_stream(sys.stdout)).print(framed)
 
 
-overrides_option = click.option(
-    "-o", "--override", "overrides", multiple=True, metavar="KEY=VALUE",
-    help="Change a key, e.g. -o workload.jobs=20 or -o policies.pollux.params.fairness=1. Repeatable.",
-)  # fmt: skip
-
-
-def complete_experiment(context: click.Context, argument: click.Argument, begun: str) -> list[CompletionItem]:
-    """Complete shipped experiments and files."""
-    from simsched.experiment import shipped_experiments
-
-    names = [name for name in shipped_experiments() if name.startswith(begun)]
-    return [CompletionItem(begun, type="file"), *(CompletionItem(name) for name in names)]
-
-
-experiment_argument = click.argument("experiment", shell_complete=complete_experiment)
-
-
-@click.command()
-@experiment_argument
-@overrides_option
-@click.option(
-    "--policy", "policies", multiple=True, metavar="NAME", help="Manifests only: the policy. [default: kueue]"
-)
-@run_manifest_options
-@json_option
+@command()
 def validate(
-    experiment: str, overrides: tuple[str, ...], policies: tuple[str, ...], as_json: bool, **manifests: Any
+    experiment: str = EXPERIMENT,
+    overrides: tuple[str, ...] = OVERRIDES,
+    *,
+    manifests: RunManifests,
+    policy: tuple[str, ...] = opt("Manifests only: the policy. [default: kueue]", metavar="NAME"),
+    as_json: bool = JSON,
 ) -> None:
     """Check an experiment, its data and its jobs, without running it.
 
@@ -147,39 +139,31 @@ def validate(
     from simsched.api import check, grid_progress
     from simsched.experiment import find_experiment
     from simsched.results import what_policies_become
-
-    if experiment != "-" and not takes_manifests(Path(experiment)):
-        refuse_manifest_options(experiment, {"policy": policies})
-    with scratch_folder() as folder:
-        path = find_experiment(experiment_of(experiment, folder, policies, **manifests))
-        found = check(path, overrides, grid_progress())
-    path = Path(experiment) if path.is_relative_to(folder) else path
-    total, looked_into = found.total, found.cells
-    whole = len(looked_into) == total
-    without = what_policies_become((cell.label, cell.task.about["without"]) for cell in looked_into)
-    distinct = len({cell.task.key for cell in looked_into})
-    said = {
-        "experiment": found.name,
-        "file": str(path),
-        "count": total,
-        "looked_into": len(looked_into),
-        "without": without,
-    }
-    if as_json:
-        cells = [{"policy": cell.label, "seed": cell.seed, "point": cell.point} for cell in looked_into]
-        print_json(said | {"cells": cells, "distinct": distinct} if whole else said)
-        return
     from simsched.words import counted
 
-    jobs = sorted({len(cell.task.jobs) for cell in looked_into})
+    if experiment != "-" and not takes_manifests(Path(experiment)):
+        refuse_manifest_options(experiment, {"policy": policy})
+    with scratch_folder() as folder:
+        path = find_experiment(experiment_of(experiment, folder, policy, manifests))
+        checked = check(path, overrides, grid_progress())
+    path = Path(experiment) if path.is_relative_to(folder) else path
+    cells, whole = checked.cells, len(checked.cells) == checked.total
+    without = what_policies_become((cell.label, cell.task.about["without"]) for cell in cells)
+    distinct = len({cell.task.key for cell in cells})
+    if as_json:
+        content = {"experiment": checked.name, "file": str(path), "count": checked.total, "looked_into": len(cells)}
+        rows = [{"policy": cell.label, "seed": cell.seed, "point": cell.point} for cell in cells]
+        print_json(content | {"without": without} | ({"cells": rows, "distinct": distinct} if whole else {}))
+        return
+    jobs = sorted({len(cell.task.jobs) for cell in cells})
     number = f"{jobs[0]} jobs" if len(jobs) == 1 else f"{jobs[0]} to {jobs[-1]} jobs"
-    rest = "" if whole else f", {len(looked_into)} of them checked"
-    click.echo(f"{path}: valid; {counted(distinct if whole else total, 'cell')} of {number}{rest}")
+    rest = "" if whole else f", {len(cells)} of them checked"
+    click.echo(f"{path}: valid; {counted(distinct if whole else checked.total, 'cell')} of {number}{rest}")
     for sentence in without:
         click.echo(sentence)
 
 
-@click.command()
+@command()
 def schema() -> None:
     """Print the JSON Schema of experiment files, for editors that complete and check YAML."""
     from simsched.experiment import json_schema

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.output import json_option, print_json
+from simsched.cli.options import JSON, arg, command, figures, opt
+from simsched.cli.output import print_json, print_table
 from simsched.errors import input_error
 from simsched.toolkit.packing import NODE_ORDERS, RULES, NodeOrder
 
@@ -22,43 +23,26 @@ _Found = Mapping[str, Mapping[str, "Packed"]]
 _Published = Mapping[tuple[str, str], float]
 
 
-@click.command()
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, metavar="[PODS... NODES]")
-@click.option("--example", is_flag=True, help="Use the small, synthetic lists that ship.")
-@click.option("--rule", "rules", type=click.Choice(RULES), multiple=True, help="Only this rule; may be repeated.")
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 1000),
-    default=3,
-    show_default=True,
-    help="Number of arrivals and orders of the nodes.",
-)
-@click.option(
-    "--node-order", type=click.Choice(NODE_ORDERS), default=NODE_ORDERS[0], show_default=True,
-    help="Break ties by an order of nodes drawn for each seed, or by name.",
-)  # fmt: skip
-@click.option(
-    "--demand", type=click.FloatRange(1, 1000), default=130, show_default=True, metavar="PERCENT",
-    help="Total requests, in per cent of the cluster's GPUs.",
-)  # fmt: skip
-@click.option("--published", type=click.Path(path_type=Path), help="CSV of published means for comparison.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("results/packing"), show_default=True,
-    help="Folder for the figures.",
-)  # fmt: skip
-@click.option("--no-plots", is_flag=True, help="Do not draw figures.")
-@json_option
+@command()
 def pack(
-    files: tuple[Path, ...],
-    example: bool,
-    rules: tuple[str, ...],
-    seeds: int,
-    node_order: NodeOrder,
-    demand: float,
-    published: Path | None,
-    out: Path,
-    no_plots: bool,
-    as_json: bool,
+    files: tuple[Path, ...] = arg("[PODS... NODES]"),
+    *,
+    example: bool = opt("Use the small, synthetic lists that ship."),
+    rules: tuple[str, ...] = opt("Only this rule; may be repeated.", "--rule", type=click.Choice(RULES)),
+    seeds: int = opt("Number of arrivals and orders of the nodes.", type=click.IntRange(1, 1000), default=3),
+    node_order: NodeOrder = opt(
+        "Break ties by an order of nodes drawn for each seed, or by name.", default=NODE_ORDERS[0]
+    ),
+    demand: float = opt(
+        "Total requests, in per cent of the cluster's GPUs.",
+        metavar="PERCENT",
+        type=click.FloatRange(1, 1000),
+        default=130,
+    ),
+    published: Path | None = opt("CSV of published means for comparison."),
+    out: Path = figures("results/packing"),
+    no_plots: bool = opt("Do not draw figures."),
+    as_json: bool = JSON,
 ) -> None:
     """Fill a cluster with pods drawn from a list, and show what each rule allocates.
 
@@ -76,8 +60,10 @@ def pack(
     chosen = tuple(dict.fromkeys(rules)) or RULES
     found: dict[str, Mapping[str, Packed]] = {}
     for name, listed in pods.items():
-        tell = partial(_tell, name)
-        found[name] = run_all(nodes, listed, chosen, seeds, demand / 100, node_order=node_order, progress=tell)
+        found[name] = run_all(
+            nodes, listed, chosen, seeds, demand / 100, node_order=node_order,
+            progress=partial(_tell, name),
+        )  # fmt: skip
     homeless = {name: count for name, listed in pods.items() if (count := fit_nowhere(nodes, listed))}
     figures = [] if no_plots else _draw(found, seeds, out)
     if as_json:
@@ -111,6 +97,7 @@ def _tell(name: str, rule: str) -> None:
     click.echo(f"{name}, {rule}", err=True)
 
 
+#: Where a tie goes.
 _ORDER_TOLD: Mapping[NodeOrder, str] = {
     "shuffled": "an order drawn once for each seed.",
     "names": "the order of their names.",
@@ -144,29 +131,23 @@ def _draw(found: _Found, seeds: int, out: Path) -> list[Path]:
 
 
 def _print(found: _Found, beside: _Published, source: Path | None, notes: Sequence[str]) -> None:
-    from simsched.cli.output import print_table
     from simsched.report import TextTable, estimate_text
 
     def percent(value: float) -> str:
         return f"{value * 100:.2f}"
 
     rows = []
-    for name, packs in found.items():
-        for rule, packed in packs.items():
-            mean, known = packed.allocated.mean, beside.get((name, rule))
-            against = (percent(known), f"{(mean - known) * 100:+.2f}") if known is not None else ("-", "-")
-            spreads = (packed.spread_arrivals, packed.spread_orders)
-            rows.append(
-                (
-                    name,
-                    rule,
-                    estimate_text(packed.allocated, 100, lambda value: f"{value:.2f}"),
-                    *(against if source else ()),
-                    *("-" if one is None else percent(one) for one in spreads),
-                    estimate_text(packed.unusable, 100),
-                    estimate_text(packed.refused),
-                )
+    for name, rule, packed in ((name, rule, packed) for name, packs in found.items() for rule, packed in packs.items()):
+        mean, known = packed.allocated.mean, beside.get((name, rule))
+        against = ("-", "-") if known is None else (percent(known), f"{(mean - known) * 100:+.2f}")
+        spreads = (packed.spread_arrivals, packed.spread_orders)
+        rows.append(
+            (
+                name, rule, estimate_text(packed.allocated, 100, lambda value: f"{value:.2f}"),
+                *(against if source else ()), *("-" if one is None else percent(one) for one in spreads),
+                estimate_text(packed.unusable, 100), estimate_text(packed.refused),
             )
+        )  # fmt: skip
     columns = (
         "pods", "rule", "GPUs allocated (%)", *(("published (%)", "difference (points)") if source else ()),
         "spread over arrivals (points)", "over orders (points)", "of the free, unusable (%)", "pods refused",

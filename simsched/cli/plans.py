@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.output import json_option, print_json, say_figures, table, write_file
+from simsched.cli.options import JSON, NO_PLOTS, arg, command, opt
+from simsched.cli.output import print_json, say_figures, table, write_file
 from simsched.errors import InputError, input_error, nearest
 from simsched.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from simsched.applications.calibration import ModelErrors
     from simsched.applications.plans import HardwareDocument, MeasuredSteps
     from simsched.model import Cluster
     from simsched.model.plans import ModelShape, Plan, PlannedModel, PlanSpace
     from simsched.operators.training import PlanAnswer, Question
 
-hardware_option = click.option(
-    "--hardware", "name", metavar="NAME", required=True, help="A shipped hardware profile, or the YAML file of one."
-)
+_STEPS = arg("CSV")
+_HARDWARE = opt("A shipped hardware profile, or the YAML file of one.", "--hardware", metavar="NAME")
 
 
-@click.command("fit-plans")
-@click.argument("path", metavar="CSV", type=click.Path(path_type=Path))
-@hardware_option
-@click.option(
-    "--out", metavar="FILE", default="hardware.yaml", show_default=True, type=click.Path(path_type=Path),
-    help="The profile written.",
-)  # fmt: skip
-@json_option
-def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
+@command(name="fit-plans")
+def fit_plans(
+    path: Path = _STEPS,
+    *,
+    hardware: str = _HARDWARE,
+    out: Path = opt("The profile written.", default=Path("hardware.yaml")),
+    as_json: bool = JSON,
+) -> None:
     """Fit a hardware profile to measured steps; report errors by model, also with each model left out in turn.
 
     The fit starts from the profile's expectations for its `fitted` parameters.
@@ -42,15 +40,15 @@ def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
     from simsched.applications.calibration import errors_by_model, fit_profile
     from simsched.applications.plans import find_hardware, hardware_text
 
-    begun = find_hardware(name)
+    begun = find_hardware(hardware)
     steps = _read(path, begun)
-    found, predicted, left_out = fit_profile(begun, steps.rows)
+    fitted, predicted, left_out = fit_profile(begun, steps.rows)
     inside = errors_by_model(steps.rows, predicted)
     outside = [] if left_out is None else errors_by_model(steps.rows, left_out)
-    write_file(out, hardware_text(found))
-    numbers = {number: getattr(found.profile, number) for number in found.fitted}
+    write_file(out, hardware_text(fitted))
+    numbers = {number: getattr(fitted.profile, number) for number in fitted.fitted}
     if as_json:
-        print_json({"numbers": numbers, "errors": [_plain(one) for one in inside], "left_out": [*map(_plain, outside)]})
+        print_json({"numbers": numbers, "errors": [*map(asdict, inside)], "left_out": [*map(asdict, outside)]})
         return
     click.echo("Errors of the fitted steps, in per cent:")
     _print_errors(inside)
@@ -61,12 +59,14 @@ def fit_plans(path: Path, name: str, out: Path, as_json: bool) -> None:
     click.echo(out)
 
 
-@click.command("predict-plans")
-@click.argument("path", metavar="CSV", type=click.Path(path_type=Path))
-@hardware_option
-@click.option("--rows", "show_rows", is_flag=True, help="Also print the prediction of each row.")
-@json_option
-def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None:
+@command(name="predict-plans")
+def predict_plans(
+    path: Path = _STEPS,
+    *,
+    hardware: str = _HARDWARE,
+    show_rows: bool = opt("Also print the prediction of each row.", "--rows"),
+    as_json: bool = JSON,
+) -> None:
     """Predict measured steps from a hardware profile that was not fitted to them; report errors by model.
 
     The command warns about rows outside the range of the measured models and plans.
@@ -74,17 +74,17 @@ def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None
     from simsched.applications.calibration import errors_by_model, predict
     from simsched.applications.plans import find_hardware
 
-    document = find_hardware(name)
-    steps = _read(path, document)
-    predicted = predict(document.profile, steps.rows)
-    found = errors_by_model(steps.rows, predicted)
+    document = find_hardware(hardware)
+    steps = _read(path, document).rows
+    predicted = predict(document.profile, steps)
+    errors = errors_by_model(steps, predicted)
     rows = [
         {"line": step.line, "model": step.model, "plan": str(step.plan), "seconds": step.seconds, "predicted": seconds}
-        for step, seconds in zip(steps.rows, predicted.tolist(), strict=True)
+        for step, seconds in zip(steps, predicted.tolist(), strict=True)
     ]
-    _say_beyond(document, [(step.shape, step.plan) for step in steps.rows])
+    _say_beyond(document, [(step.shape, step.plan) for step in steps])
     if as_json:
-        print_json({"errors": [_plain(one) for one in found], "rows": rows})
+        print_json({"errors": [*map(asdict, errors)], "rows": rows})
         return
     if show_rows:
         cells = [
@@ -94,38 +94,32 @@ def predict_plans(path: Path, name: str, show_rows: bool, as_json: bool) -> None
         ]  # fmt: skip
         click.echo(table(("model", "plan", "measured s", "predicted s", "%"), cells, left=2) + "\n")
     click.echo("Errors in per cent:")
-    _print_errors(found)
+    _print_errors(errors)
 
 
-@click.command("plans")
-@click.argument("model")
-@hardware_option
-@click.option("--gpus", required=True, type=click.IntRange(min=1), help="GPUs of the job.")
-@click.option("--global-batch", type=click.IntRange(min=1), help="Sequences per step. [default: the model's]")
-@click.option("--plan", "asked", metavar="PLAN", help="One plan, such as 't8 p4 d16 b1 v2 sp zero1'.")
-@click.option("--tokens", type=click.FloatRange(min=1), default=1e12, show_default=True, help="Tokens to train on.")
-@click.option(
-    "--experiment", metavar="FILE", type=click.Path(path_type=Path), help="Take cluster and tiers from an experiment."
-)
-@click.option("--across", metavar="LEVEL", help="Show the cost of straddling two domains of a level of that cluster.")
-@click.option(
-    "--weak-scaling",
-    "doublings",
-    metavar="N",
-    type=click.IntRange(0, 16),
-    default=0,
-    help="Show the fastest plan as GPUs and global batch double together this many times.",
-)
-@click.option("--top", default=5, show_default=True, type=click.IntRange(1, 100), help="Plans to show.")
-@click.option("--unmeasured", is_flag=True, help="Also consider kinds of plans that were never measured.")
-@click.option("--out", metavar="DIR", default="figures", show_default=True, type=click.Path(path_type=Path))
-@click.option("--no-plots", is_flag=True, help="Draw no figure.")
-@json_option
+@command()
 def plans(
-    model: str, name: str, gpus: int, global_batch: int | None, asked: str | None, tokens: float,
-    experiment: Path | None, across: str | None, doublings: int, top: int, unmeasured: bool, out: Path, no_plots: bool,
-    as_json: bool,
-) -> None:  # fmt: skip
+    model: str = arg(),
+    *,
+    hardware: str = _HARDWARE,
+    gpus: int = opt("GPUs of the job.", type=click.IntRange(min=1)),
+    global_batch: int | None = opt("Sequences per step. [default: the model's]", type=click.IntRange(min=1)),
+    plan: str | None = opt("One plan, such as 't8 p4 d16 b1 v2 sp zero1'.", metavar="PLAN"),
+    tokens: float = opt("Tokens to train on.", type=click.FloatRange(min=1), default=1e12),
+    experiment: Path | None = opt("Take cluster and tiers from an experiment."),
+    across: str | None = opt("Show the cost of straddling two domains of a level of that cluster.", metavar="LEVEL"),
+    weak_scaling: int = opt(
+        "Show the fastest plan as GPUs and global batch double together this many times.",
+        type=click.IntRange(0, 16),
+        show_default=False,
+        default=0,
+    ),
+    top: int = opt("Plans to show.", type=click.IntRange(1, 100), default=5),
+    unmeasured: bool = opt("Also consider kinds of plans that were never measured."),
+    out: Path = opt(metavar="DIR", default=Path("figures")),
+    no_plots: bool = NO_PLOTS,
+    as_json: bool = JSON,
+) -> None:
     """Show how long a model trains on some GPUs with the fastest plans, and how a step's time is spent.
 
     MODEL is a shipped one, or the YAML file of one.
@@ -134,22 +128,21 @@ def plans(
     from simsched.model.plans import EVERYTHING
     from simsched.operators.training import Question, tight_site
 
-    document = find_hardware(name)
-    known = _model(model)
+    document, known = find_hardware(hardware), _model(model)
     question = Question(known.shape, document.profile, gpus, global_batch or known.global_batch)
     cluster = None if experiment is None else _cluster(experiment)
-    site = tight_site(question, cluster)
-    space = EVERYTHING if unmeasured else None
-    if asked is not None:
-        found = [question.of_plan(_parsed(asked), site.tiers)]
+    site, space = tight_site(question, cluster), EVERYTHING if unmeasured else None
+    if plan is not None:
+        found = [question.of_plan(_parsed(plan), site.tiers)]
     else:
         found = question.fastest(site.tiers, top, space)
     if not found:
         raise _nothing_fits(question, model)
     beside = [] if across is None else _apart(question, cluster, across, found[0].plan, space)
-    beside = beside[:1] if asked is not None else beside
-    grown = [replace(question, gpus=gpus << k, global_batch=question.global_batch << k) for k in range(doublings + 1)]
-    scaled = [(one, _fastest(one, cluster, model, space)) for one in (grown if doublings else [])]
+    beside = beside if plan is None else beside[:1]
+    doubled = range(weak_scaling + 1) if weak_scaling else ()
+    grown = [replace(question, gpus=gpus << k, global_batch=question.global_batch << k) for k in doubled]
+    scaled = [(one, _fastest(one, cluster, model, space)) for one in grown]
     answers = [*found, *(one for _, one in beside), *(one for _, one in scaled)]
     _say_beyond(document, [(known.shape, one.plan) for one in answers])
     if as_json:
@@ -317,12 +310,6 @@ def _say_beyond(document: HardwareDocument, asked: Sequence[tuple[ModelShape, Pl
     beyond = document.errors and document.errors.beyond(asked)
     if beyond:
         click.echo(f"simsched: {beyond}", err=True)
-
-
-def _plain(errors: ModelErrors) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return asdict(errors)
 
 
 def _print_errors(found: Sequence[ModelErrors]) -> None:

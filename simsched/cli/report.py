@@ -8,12 +8,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from simsched.cli.compare import metrics_option
-from simsched.cli.run import processors
+from simsched.cli.options import METRICS, RUN_FOLDER, WORKERS, arg, command, opt
+from simsched.cli.output import processors
 from simsched.errors import InputError, Problem, input_error, nearest
 from simsched.files import absolute
 
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 _LEAST_EACH = 3
 
 
-@click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="The page. [default: DIR/report.html]")
-@click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
-def report(folder: Path, out: Path | None, workers: int | None) -> None:
+@command()
+def report(
+    folder: Path = arg("DIR"),
+    *,
+    out: Path | None = opt("The page. [default: DIR/report.html]"),
+    workers: int | None = WORKERS,
+) -> None:
     """Gather results into one HTML page, to read on a phone, at a desk or on paper.
 
     DIR is the folder of a run, or a folder of runs (such as results/). The page is self-contained: it has tables with
@@ -47,9 +49,8 @@ def report(folder: Path, out: Path | None, workers: int | None) -> None:
     try:
         write_report(parts, title, path, partial(_composed, workers or processors()))
     except OSError as error:
-        raise input_error(
-            path, f"cannot be written ({error.strerror or error})", "name another file with --out"
-        ) from error
+        message = f"cannot be written ({error.strerror or error})"
+        raise input_error(path, message, "name another file with --out") from error
     click.echo(path)
 
 
@@ -68,25 +69,21 @@ def run_folders(folder: Path) -> list[Path]:
 
 def _parts(folders: list[Path]) -> list[Part]:
     """Read all runs; raise all their errors at once."""
+    from simsched.experiment.running import reproduction_of
+    from simsched.report.page import Part
+    from simsched.results import read_run
+
     parts: list[Part] = []
     problems: list[Problem] = []
     for folder in folders:
         try:
-            parts.append(_part(folder))
+            run = read_run(folder)
+            parts.append(Part(run, reproduction_of(run), run.replicated_over))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(*problems)
     return parts
-
-
-def _part(folder: Path) -> Part:
-    from simsched.experiment.running import reproduction_of
-    from simsched.report.page import Part
-    from simsched.results import read_run
-
-    run = read_run(folder)
-    return Part(run, reproduction_of(run), run.replicated_over)
 
 
 def _composed(workers: int, wanted: Sequence[Wanted]) -> list[str]:
@@ -129,54 +126,38 @@ def complete_figure(context: click.Context, option: click.Option, begun: str) ->
     return [name for name in FIGURES if name.startswith(begun) and not name.endswith("-KEY")]
 
 
-@click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder. [default: RUN/figures]")
-@click.option("--job", "job_id", metavar="ID", help="Draw the timeline of this job.")
-@click.option("--seed", type=int, metavar="N", help="Seed whose job is drawn. [default: the first]")
-@click.option(
-    "--figure",
-    "figure",
-    metavar="NAME",
-    help="Draw only this figure (see `simsched list figures`).",
-    shell_complete=complete_figure,
-)
-@click.option(
-    "--style",
-    type=click.Choice(["page", "one-column", "two-columns"]),
-    default="page",
-    show_default=True,
-    help="Use the width of one or two columns of a paper (3.33 or 7 in), no title, and write the LaTeX to include it.",
-)
-@metrics_option
+@command()
 def plot(
-    folder: Path,
-    out: Path | None,
-    job_id: str | None,
-    seed: int | None,
-    figure: str | None,
-    style: str,
-    metrics: tuple[str, ...],
+    folder: Path = RUN_FOLDER,
+    *,
+    out: Path | None = opt("Folder. [default: RUN/figures]", metavar="DIR"),
+    job: str | None = opt("Draw the timeline of this job.", metavar="ID"),
+    seed: int | None = opt("Seed whose job is drawn. [default: the first]"),
+    figure: str | None = opt(
+        "Draw only this figure (see `simsched list figures`).", metavar="NAME", shell_complete=complete_figure
+    ),
+    style: Literal["page", "one-column", "two-columns"] = opt(
+        "Use the width of one or two columns of a paper (3.33 or 7 in), no title, and write the LaTeX to include it.",
+        default="page",
+    ),
+    metrics: tuple[str, ...] = METRICS,
 ) -> None:
     """Redraw the figures of a run, one of them, or the timeline of one job, and print their paths.
 
     With -m, bars and sweeps show these metrics. Fonts are embedded in PDF; lines also differ by dashes.
     """
+    from simsched.report.figures import draw_figure, draw_run, save
     from simsched.results import read_run
 
     run = read_run(folder)
     where = out or folder / "figures"
     if figure is not None or metrics:
-        from simsched.report.figures import draw_figure, save
-
         name = figure or "bars"
         paths = save(*draw_figure(run, name, run.replicated_over, metrics), where, name, style=style)
-    elif job_id is None:
-        from simsched.report.figures import draw_run
-
+    elif job is None:
         paths = draw_run(run, where, run.replicated_over, style=style)
     else:
-        paths = _draw_job(run, job_id, seed, where, style)
+        paths = _draw_job(run, job, seed, where, style)
     for path in paths:
         click.echo(path)
 
@@ -187,18 +168,11 @@ def _draw_job(run: Run, job_id: str, seed: int | None, folder: Path, style: str)
     from simsched.results.compare import row_name
 
     chosen = run.cells[0].seed if seed is None else seed
-    cells = {row_name(cell.policy, cell.point): cell for cell in run.cells if cell.seed == chosen}
-    if not cells:
-        seeds = ", ".join(str(one) for one in sorted({cell.seed for cell in run.cells}))
-        raise input_error(run.folder, f"has no seed {chosen}", f"its seeds are {seeds}")
-    known: set[str] = set()
-    lives = {}
-    for name, cell in cells.items():
-        ids = set(cell.table("jobs", ["job_id"])["job_id"])
-        known |= ids
-        if job_id in ids:
-            lives[name] = (cell.jobs, cell.allocations)
+    cells = {row_name(cell.policy, cell.point): cell for cell in _chosen(run, None, chosen)}
+    ids = {name: set(cell.table("jobs", ["job_id"])["job_id"]) for name, cell in cells.items()}
+    lives = {name: (cell.jobs, cell.allocations) for name, cell in cells.items() if job_id in ids[name]}
     if not lives:
+        known = set().union(*ids.values())
         raise input_error(run.folder, f"no job is called '{job_id}' with seed {chosen}", _some(job_id, known))
     title = f"{run.name}: {job_id} (seed {chosen})"
     return save(*job_timeline(lives, job_id, title=title), folder, f"job-{job_id}", style=style)
@@ -253,13 +227,15 @@ _FORMATS: Mapping[str, tuple[str, Callable[[Cell, Path], str]]] = MappingProxyTy
 )
 
 
-@click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--to", "layout", required=True, type=click.Choice(list(_FORMATS)), help="Format of the files.")
-@click.option("--policy", metavar="LABEL", help="Only the cells of this policy.")
-@click.option("--seed", type=int, metavar="N", help="Only the cells of this seed.")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder. [default: RUN/exports]")
-def export(folder: Path, layout: str, policy: str | None, seed: int | None, out: Path | None) -> None:
+@command()
+def export(
+    folder: Path = RUN_FOLDER,
+    *,
+    to: str = opt("Format of the files.", type=click.Choice(list(_FORMATS))),
+    policy: str | None = opt("Only the cells of this policy.", metavar="LABEL"),
+    seed: int | None = opt("Only the cells of this seed."),
+    out: Path | None = opt("Folder. [default: RUN/exports]", metavar="DIR"),
+) -> None:
     """Write the schedules or jobs of a run for other tools, one file per cell, and print their paths.
 
     perfetto: trace events, for ui.perfetto.dev or chrome://tracing (a process per node, a thread per GPU, a slice per
@@ -270,7 +246,7 @@ def export(folder: Path, layout: str, policy: str | None, seed: int | None, out:
     from simsched.results.compare import row_name
 
     run = read_run(folder)
-    ending, write = _FORMATS[layout]
+    ending, write = _FORMATS[to]
     where = out or folder / "exports"
     for cell in _chosen(run, policy, seed):
         path = where / f"{file_name(f'{row_name(cell.policy, cell.point)}-seed-{cell.seed}')}{ending}"

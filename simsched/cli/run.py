@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cProfile
 import inspect
-import os
 import pstats
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.operator_options import experiment_of, run_manifest_options
-from simsched.cli.output import experiment_argument, json_option, overrides_option, print_json, table
+from simsched.cli.operator_options import RunManifests, experiment_of
+from simsched.cli.options import ABOVE_ZERO, COUNT, EXPERIMENT, JSON, NO_PLOTS, OVERRIDES, WORKERS, command, opt
+from simsched.cli.output import debugging, print_json, processors, table
 from simsched.stops import scratch_folder
 from simsched.words import counted
 
@@ -30,67 +30,32 @@ _QUICK = ("png",)
 _LARGE_ERROR = 0.01
 
 
-def processors() -> int:
-    """Return the number of processors available to this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@click.command()
-@experiment_argument
-@overrides_option
-@click.option("--out", default="results", show_default=True, metavar="DIR", help="Folder for the results of all runs.")
-@click.option("--workers", "-j", type=click.IntRange(min=1), metavar="N", help="Processes. [default: all processors]")
-@click.option("--dask", metavar="ADDRESS", help="Run the cells on this dask scheduler instead (see docs/results.md).")
-@click.option("--policy", "labels", multiple=True, metavar="LABEL", help="Run only this policy. Repeatable.")
-@click.option("--diagnostics", multiple=True, metavar="NAME", help="Record extra diagnostics, e.g. gap. Repeatable.")
-@click.option("--explain", is_flag=True, help="Record why each job waits, for `simsched why`: engine.reasons=true.")
-@click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut the jobs of each cell into N parts.")
-@click.option(
-    "--memory-per-cell", type=click.IntRange(min=1), metavar="MIB", help="Most memory that a cell may allocate."
-)
-@click.option(
-    "--timeout-per-decision",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Time limit of one decision of a policy. [default: no limit]",
-)
-@click.option(
-    "--timeout-per-cell",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Time after which the process of a cell is killed. [default: no limit]",
-)
-@click.option(
-    "--in-process",
-    is_flag=True,
-    help="Run policies in this process, for a debugger; one that ends the process ends the run.",
-)
-@click.option("--name", metavar="NAME", help="Folder of the run. [default: the experiment's name and the changes]")
-@click.option("--profile", is_flag=True, help="Print a time profile of the first cell on stderr; this cell runs twice.")
-@click.option("--dry-run", is_flag=True, help="List the cells to run, and stop.")
-@click.option("--no-plots", is_flag=True, help="Draw no figures.")
-@run_manifest_options
-@json_option
+@command()
 def run(
-    experiment: str,
-    overrides: tuple[str, ...],
-    out: str,
-    workers: int | None,
-    dask: str | None,
-    labels: tuple[str, ...],
-    diagnostics: tuple[str, ...],
-    explain: bool,
-    shards: int | None,
-    memory_per_cell: int | None,
-    timeout_per_decision: float | None,
-    timeout_per_cell: float | None,
-    in_process: bool,
-    name: str | None,
-    profile: bool,
-    dry_run: bool,
-    no_plots: bool,
-    as_json: bool,
-    **manifests: Any,
+    experiment: str = EXPERIMENT,
+    overrides: tuple[str, ...] = OVERRIDES,
+    *,
+    out: Path = opt("Folder for the results of all runs.", metavar="DIR", default=Path("results")),
+    workers: int | None = WORKERS,
+    dask: str | None = opt("Run the cells on this dask scheduler instead (see docs/results.md).", metavar="ADDRESS"),
+    labels: tuple[str, ...] = opt("Run only this policy. Repeatable.", "--policy", metavar="LABEL"),
+    diagnostics: tuple[str, ...] = opt("Record extra diagnostics, e.g. gap. Repeatable.", metavar="NAME"),
+    explain: bool = opt("Record why each job waits, for `simsched why`: engine.reasons=true."),
+    shards: int | None = opt("Cut the jobs of each cell into N parts.", type=COUNT),
+    memory_per_cell: int | None = opt("Most memory that a cell may allocate.", metavar="MIB", type=COUNT),
+    timeout_per_decision: float | None = opt(
+        "Time limit of one decision of a policy. [default: no limit]", metavar="SECONDS", type=ABOVE_ZERO
+    ),
+    timeout_per_cell: float | None = opt(
+        "Time after which the process of a cell is killed. [default: no limit]", metavar="SECONDS", type=ABOVE_ZERO
+    ),
+    in_process: bool = opt("Run policies in this process, for a debugger; one that ends the process ends the run."),
+    name: str | None = opt("Folder of the run. [default: the experiment's name and the changes]", metavar="NAME"),
+    profile: bool = opt("Print a time profile of the first cell on stderr; this cell runs twice."),
+    dry_run: bool = opt("List the cells to run, and stop."),
+    no_plots: bool = NO_PLOTS,
+    manifests: RunManifests,
+    as_json: bool = JSON,
 ) -> None:
     """Run an experiment and compare its policies.
 
@@ -107,7 +72,7 @@ def run(
     from simsched.experiment import run_with_fairness
     from simsched.experiment.running import Limits
 
-    experiment = experiment_of(experiment, Path(out), labels, **manifests)
+    experiment = experiment_of(experiment, out, labels, manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
     overrides += (f"diagnostics=[{', '.join(diagnostics)}]",) * bool(diagnostics)
@@ -117,20 +82,19 @@ def run(
     ahead = not (in_process or dask or dry_run)
     grid = prepare(experiment, overrides, name=name, progress=grid_progress(), ahead=ahead, **how)
     if dry_run:
-        _print_plan(grid, Path(out), as_json)
+        _print_plan(grid, out, as_json)
         return
     if profile:
         click.echo(profiled(grid), err=True)
-
     processes = 1 if in_process else workers or processors()
     with progress_listener() as listener:
         grid, result, added = run_to_decision(
             grid,
             lambda one: run_with_fairness(
-                one, Path(out), processes, listener, dask=dask, limits=limits, in_process=in_process
+                one, out, processes, listener, dask=dask, limits=limits, in_process=in_process
             ),
             lambda seeds, folder: prepare(experiment, overrides, name=folder, seeds=seeds, **how),
-            lambda said: click.echo(said, err=True),
+            lambda progress: click.echo(progress, err=True),
         )
     plots = grid.experiment.spec.report.plots and not no_plots
     undrawn = _report(grid, result, plots=plots, as_json=as_json, added=added)
@@ -141,34 +105,26 @@ def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
     from simsched.experiment.running import Store
 
     store = Store(out / grid.folder_name)
-    cells = [
-        {
-            "cell": cell.task.key,
-            "policy": cell.label,
-            "seed": cell.seed,
-            "point": dict(cell.point),
-            "jobs": len(cell.task.jobs),
-            "done": store.has(cell.task.key),
-        }
-        for cell in grid.wanted
-    ]
+    cells = [(cell, store.has(cell.task.key)) for cell in grid.wanted]
     if as_json:
-        print_json({"experiment": grid.experiment.spec.name, "folder": str(store.folder), "cells": cells})
+        rows = [
+            {"cell": cell.task.key, "policy": cell.label, "seed": cell.seed, "point": dict(cell.point),
+             "jobs": len(cell.task.jobs), "done": done}
+            for cell, done in cells
+        ]  # fmt: skip
+        print_json({"experiment": grid.experiment.spec.name, "folder": str(store.folder), "cells": rows})
         return
-    rows = [
-        (cell.task.key, cell.name, str(len(cell.task.jobs)), "done" if store.has(cell.task.key) else "to run")
-        for cell in grid.wanted
-    ]
-    click.echo(table(("folder", "cell", "jobs", ""), rows, left=2))
+    lines = [(cell.task.key, cell.name, f"{len(cell.task.jobs)}", "done" if done else "to run") for cell, done in cells]
+    click.echo(table(("folder", "cell", "jobs", ""), lines, left=2))
     to_run = sum(not store.has(task.key) for task in grid.tasks)
     click.echo(
-        f"{counted(len(grid.wanted), 'cell')}, {len(grid.tasks)} of them distinct, {to_run} to run, into {store.folder}"
+        f"{counted(len(cells), 'cell')}, {len(grid.tasks)} of them distinct, {to_run} to run, into {store.folder}"
     )
 
 
 def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added: AddedSeeds | None = None) -> str:
     """Print a run's tables and the paths of its figures; returns why figures failed, if they did."""
-    from simsched.cli.compare import comparison_json, print_comparison
+    from simsched.cli.compare import comparison_json, show_comparison
     from simsched.results import RUN_FILE, read_run
 
     if (result.failures and not result.ran + result.reused) or not (result.folder / RUN_FILE).is_file():
@@ -191,7 +147,7 @@ def _report(grid: Grid, result: RunResult, *, plots: bool, as_json: bool, added:
         told = {} if added is None else {"seeds_added": asdict(added)}
         print_json({**content, "cells": counts, "figures": [str(path) for path in paths], **told})
         return undrawn
-    print_comparison(found, reference)
+    show_comparison(found, reference)
     for line in () if added is None else ("", *added.lines()):
         click.echo(line)
     for cell in found.cells:
@@ -235,10 +191,9 @@ def _explain(failures: Sequence[Failure], undrawn: str) -> None:
         click.echo(f"simsched: {undrawn}", err=True)
     if not failures and not undrawn:
         return
-    debug = click.get_current_context().find_root().params.get("debug")
     for failure in failures:
         click.echo(f"simsched: {failure.name}: {failure.message}", err=True)
-        if debug:
+        if debugging():
             click.echo(failure.traceback, err=True)
     click.get_current_context().exit(_FAILED)
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
-from simsched.cli.compare import comparison_json, layout_options, metrics_option, print_comparison
-from simsched.cli.output import json_option, print_json, table
+from simsched.cli.compare import show_comparison
+from simsched.cli.options import JSON, LAYOUT, METRICS, arg, command, opt
+from simsched.cli.output import hours, print_json, print_table, table
 from simsched.errors import input_error
 from simsched.files import write_text
 from simsched.outlets import json_text
@@ -29,17 +31,15 @@ if TYPE_CHECKING:
     from simsched.results.analyses import By, Groups
 
 
-@click.command()
-@click.argument("folder", metavar="RUN_OR_CELL|policy", type=click.Path(path_type=Path))
-@click.argument("name", required=False, metavar="[POLICY]")
-@metrics_option
-@click.option(
-    "--by", type=click.Choice(["tenant", "queue", "user", "size"]), help="Show waits and usage by group instead."
-)
-@layout_options
-@json_option
+@command()
 def show(
-    folder: Path, name: str | None, metrics: tuple[str, ...], by: str | None, layout: str | None, as_json: bool
+    folder: Path = arg("RUN_OR_CELL|policy"),
+    name: str | None = arg("[POLICY]"),
+    *,
+    metrics: tuple[str, ...] = METRICS,
+    by: Literal["tenant", "queue", "user", "size"] | None = opt("Show waits and usage by group instead."),
+    layout: str | None = LAYOUT,
+    as_json: bool = JSON,
 ) -> None:
     """Show the results of a run or of one of its cells; `simsched show policy NAME` describes a policy."""
     if name is not None:
@@ -51,11 +51,7 @@ def show(
     from simsched.results import RUN_FILE, read_cell, read_run
 
     if (folder / RUN_FILE).is_file() or not (folder / "manifest.json").is_file():
-        run = read_run(folder)
-        if as_json:
-            print_json(comparison_json(run, None))
-        else:
-            print_comparison(run, None, metrics, layout, differences=False)
+        show_comparison(read_run(folder), None, metrics, layout, differences=False, as_json=as_json)
         return
     cell = read_cell(folder)
     if as_json:
@@ -101,31 +97,27 @@ def _print_cell(cell: Cell, metrics: tuple[str, ...]) -> None:
 
 def _show_groups(folder: Path, by: str, *, as_json: bool) -> None:
     """Print a table for each policy of a run (first seed), or for a cell."""
-    from simsched.cli.output import print_table
     from simsched.knowledge import legend
     from simsched.results import RUN_FILE, read_cell, read_run
     from simsched.results.analyses import by_group
     from simsched.results.compare import row_name
 
     cells = read_run(folder).cells if (folder / RUN_FILE).is_file() else (read_cell(folder),)
+    chosen = {row_name(cell.policy, cell.point): cell for cell in reversed(cells)}  # those of the first seed
     found: dict[str, Groups] = {}
-    told: dict[str, Cell] = {}
-    for cell in cells:
-        name = row_name(cell.policy, cell.point)
+    for name, cell in reversed(chosen.items()):
         if by == "queue" and "queue" not in cell.jobs:
             raise input_error(folder, "its jobs name no queue", "group by tenant, user or size")
         if cell.jobs.empty:
             raise input_error(cell.folder, "it has no finished jobs", "run the experiment with more jobs or more time")
-        if name not in found:
-            found[name] = by_group(cell.jobs, cast("By", by))
-            told[name] = cell
+        found[name] = by_group(cell.jobs, cast("By", by))
     if as_json:
         print_json({name: asdict(groups) for name, groups in found.items()})
         return
     for number, (name, groups) in enumerate(found.items()):
         if number:
             click.echo()
-        cell = told[name]
+        cell = chosen[name]
         shown = groups_table(groups, title=row_name(cell.shown_policy, cell.point))
         print_table(replace(shown, notes=(*shown.notes, *legend({cell.policy: cell.knows}))))
 
@@ -149,34 +141,23 @@ def groups_table(groups: Groups, *, title: str) -> TextTable:
     return TextTable(title, headers, rows, (note,))
 
 
-def hours(seconds: float | None) -> str:
-    """Format seconds as hours, None as a dash."""
-    return "-" if seconds is None else f"{seconds / 3600:.2f}"
-
-
-_KINDS = ("policies", "agents", "applications", "traces", "experiments", "metrics", "figures")
+_Rows = Sequence[Sequence[str]]
 #: The least width of the last column on a terminal.
 _NARROWEST = 40
-_Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
-@click.command("list")
-@click.argument("kind", type=click.Choice(_KINDS), metavar="KIND")
-@json_option
-def list_(kind: str, as_json: bool) -> None:
+@command(name="list")
+def list_(
+    kind: Literal["policies", "agents", "applications", "traces", "experiments", "metrics", "figures"] = arg("KIND"),
+    *,
+    as_json: bool = JSON,
+) -> None:
     """List policies, agents, applications, traces, experiments, metrics or figures.
 
     KIND is one of these words. Nothing is cut: on a terminal long lines wrap, elsewhere each entry is a line.
     """
-    headers, rows = {
-        "policies": _policies,
-        "agents": _agents,
-        "applications": _applications,
-        "traces": _traces,
-        "experiments": _experiments,
-        "metrics": _metrics,
-        "figures": _figures,
-    }[kind]()
+    headers, rows_of = _KINDS[kind]
+    rows = rows_of()
     if as_json:
         print_json([dict(zip(headers, row, strict=True)) for row in rows])
         return
@@ -189,36 +170,23 @@ def list_(kind: str, as_json: bool) -> None:
 
 
 def _policies() -> _Rows:
+    """Return the policies; as it takes a second to load them all, they are kept until their code changes."""
     from simsched.policy import POLICIES, registry
 
-    key, place = _key_of_code(POLICIES.group, registry.names()), _kept_list()
-    rows = None if place is None else _kept(place, key)
-    if rows is None:
-        from simsched.experiment import policy_card
-
-        rows = [(card.name, card.group, _title(card)) for card in map(policy_card, registry.names())]
-        if place is not None:
-            with contextlib.suppress(OSError):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                write_text(place, json_text({"key": key, "rows": rows}))
-    return ("policy", "class", "what it does (more: simsched show policy NAME)"), rows
-
-
-def _kept_list() -> Path | None:
-    """Return where the list of policies is kept, as it takes a second to load them all; None without a home."""
-    with contextlib.suppress(RuntimeError):
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simsched" / "policies.json"
-    return None
-
-
-def _kept(place: Path, key: str) -> list[tuple[str, ...]] | None:
-    """Read the list of policies if it is that of this code."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        held = json.loads(place.read_text(encoding="utf-8"))
-        rows = [tuple(map(str, row)) for row in held["rows"]]
-        if held["key"] == key and all(len(row) == 3 for row in rows):
+    key, place = _key_of_code(POLICIES.group, registry.names()), Path()
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):  # without a home, nothing is kept
+        place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simsched" / "policies.json"
+        kept = json.loads(place.read_text(encoding="utf-8"))
+        rows = [tuple(map(str, row)) for row in kept["rows"]]
+        if kept["key"] == key and all(len(row) == 3 for row in rows):
             return rows
-    return None
+    from simsched.experiment import policy_card
+
+    rows = [(card.name, card.group, _title(card)) for card in map(policy_card, registry.names())]
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(place, json_text({"key": key, "rows": rows}))
+    return rows
 
 
 def _key_of_code(group: str, names: Sequence[str]) -> str:
@@ -230,7 +198,7 @@ def _key_of_code(group: str, names: Sequence[str]) -> str:
     specs = [find_spec(name) for name in sorted({"simsched", *(point.partition(".")[0] for point in points)})]
     folders = [Path(folder) for spec in specs if spec for folder in spec.submodule_search_locations or ()]
     files = [(str(file), file.stat()) for folder in folders for file in sorted(folder.rglob("*.py"))]
-    listed = [names, points, sys.version, [(name, found.st_mtime_ns, found.st_size) for name, found in files]]
+    listed = [names, points, sys.version, [(name, stat.st_mtime_ns, stat.st_size) for name, stat in files]]
     return hashlib.sha256(repr(listed).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -240,20 +208,17 @@ def _title(card: PolicyCard) -> str:
     return _after_name(card.title) + release
 
 
-def _agents() -> _Rows:
-    import inspect
-
-    from simsched.agent import registry
-
-    rows = [(name, (inspect.getdoc(registry.load(name)) or "").split("\n")[0]) for name in registry.names()]
-    return ("agent", "what it does (agent: {name: ...} of a policy)"), rows
-
-
 def _after_name(title: str) -> str:
     """Remove the name at the start of a title."""
     name, colon, rest = title.partition(": ")
-    said = rest if colon and len(name) < 30 else title
-    return said[:1].upper() + said[1:]
+    text = rest if colon and len(name) < 30 else title
+    return text[:1].upper() + text[1:]
+
+
+def _agents() -> _Rows:
+    from simsched.agent import registry
+
+    return [(name, (inspect.getdoc(registry.load(name)) or "").split("\n")[0]) for name in registry.names()]
 
 
 def _applications() -> _Rows:
@@ -265,9 +230,7 @@ def _applications() -> _Rows:
         limits = application.limits
         batches = f"{limits.init_batch_size} to {limits.max_batch_size}" if limits else "-"
         rows.append((name, batches, str(application.max_gpus or "-"), str(application.epochs)))
-    for name, model in shipped_llms().items():
-        rows.append((name, f"{model.global_batch} sequences", "-", "1"))
-    return ("application", "batch size", "max GPUs", "epochs"), rows
+    return rows + [(name, f"{model.global_batch} sequences", "-", "1") for name, model in shipped_llms().items()]
 
 
 def _traces() -> _Rows:
@@ -276,27 +239,36 @@ def _traces() -> _Rows:
 
     files = sorted(path for path in data_folder("traces").iterdir() if ".csv" in path.suffixes)
     rows = [(path.name.split(".")[0], "shipped", str(path)) for path in files]
-    return ("trace", "kind", "where"), [*rows, (GENERATED, "generated", "generated for each seed")]
+    return [*rows, (GENERATED, "generated", "generated for each seed")]
 
 
 def _experiments() -> _Rows:
     from simsched.documents import yaml_lines
     from simsched.experiment import shipped_experiments
 
-    rows = []
-    for name, path in shipped_experiments().items():
-        rows.append((name, " ".join(str(yaml_lines.load(path).data.get("description", "")).split())))
-    return ("experiment", "what it shows"), rows
+    found = {name: yaml_lines.load(path).data for name, path in shipped_experiments().items()}
+    return [(name, " ".join(str(data.get("description", "")).split())) for name, data in found.items()]
 
 
 def _metrics() -> _Rows:
     from simsched.results import METRICS
 
-    rows = [(metric.name, metric.unit or "-", " ".join(metric.meaning.split())) for metric in METRICS.values()]
-    return ("metric", "unit", "meaning"), rows
+    return [(metric.name, metric.unit or "-", " ".join(metric.meaning.split())) for metric in METRICS.values()]
 
 
 def _figures() -> _Rows:
     from simsched.report.figures import FIGURES
 
-    return ("figure", "what it shows"), list(FIGURES.items())
+    return list(FIGURES.items())
+
+
+#: What can be listed: the headers, and the function that returns the rows.
+_KINDS: Mapping[str, tuple[Sequence[str], Callable[[], _Rows]]] = {
+    "policies": (("policy", "class", "what it does (more: simsched show policy NAME)"), _policies),
+    "agents": (("agent", "what it does (agent: {name: ...} of a policy)"), _agents),
+    "applications": (("application", "batch size", "max GPUs", "epochs"), _applications),
+    "traces": (("trace", "kind", "where"), _traces),
+    "experiments": (("experiment", "what it shows"), _experiments),
+    "metrics": (("metric", "unit", "meaning"), _metrics),
+    "figures": (("figure", "what it shows"), _figures),
+}

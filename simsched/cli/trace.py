@@ -5,21 +5,24 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from simsched.cli.new import force_option, refuse_to_overwrite
-from simsched.cli.output import json_option, print_json, say_figures, table, write_file
+from simsched.cli.new import refuse_to_overwrite
+from simsched.cli.options import ABOVE_ZERO, COUNT, FORCE, JSON, SEED, arg, command, figures, opt
+from simsched.cli.output import print_json, say_figures, table, write_file
+from simsched.errors import InputError, Problem
+from simsched.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from simsched.model import JobSpec
     from simsched.workload import Trace
 
 _MOST_TENANTS = 8
 _VALUE_WIDTH = 76
+_SOURCE = arg("TRACE")
+_FORMAT = opt("Layout of the file. [default: detected]", "--format", metavar="NAME", default="auto")
 
 
 @click.group()
@@ -27,37 +30,33 @@ def trace() -> None:
     """Inspect, convert and generate cluster traces."""
 
 
-format_option = click.option(
-    "--format", "layout", default="auto", show_default=True, metavar="NAME",
-    help="Layout of the file. [default: detected]",
-)  # fmt: skip
-
-
-@trace.command()
-@click.argument("source", metavar="TRACE")
-@format_option
-@click.option("--out", metavar="DIR", default="figures", show_default=True, help="Folder for the figure.")
-@click.option(
-    "--cluster", metavar="FILE", type=click.Path(path_type=Path),
-    help="Compare with these nodes: `scontrol show node`, `sinfo -N`, YAML, or a published list of nodes (.csv).",
-)  # fmt: skip
-@click.option("--strict", is_flag=True, help="Reject a log with invalid jobs.")
-@click.option("--no-plots", is_flag=True, help="Do not draw figures.")
-@json_option
-def info(source: str, layout: str, out: str, cluster: Path | None, strict: bool, no_plots: bool, as_json: bool) -> None:
+@command(trace)
+def info(
+    source: str = _SOURCE,
+    *,
+    layout: str = _FORMAT,
+    out: Path = figures("figures"),
+    cluster: Path | None = opt(
+        "Compare with these nodes: `scontrol show node`, `sinfo -N`, YAML, or a published list of nodes (.csv)."
+    ),
+    strict: bool = opt("Reject a log with invalid jobs."),
+    no_plots: bool = opt("Do not draw figures."),
+    as_json: bool = JSON,
+) -> None:
     """Print statistics of a trace and draw a figure of it.
 
     TRACE is a file, a folder of CSV files, or the name of a shipped trace.
     """
+    from simsched.api import find_trace
     from simsched.operators import nodes_of
     from simsched.workload import demand_on, trace_statistics
 
-    found = _read(source, layout)
+    found = find_trace(source, layout)
     if strict:
         _refuse(found)
     statistics = trace_statistics(found)
     demand = None if cluster is None else demand_on(found, nodes_of(cluster))
-    paths = [] if no_plots else _draw(found, Path(out))
+    paths = [] if no_plots else _draw(found, out)
     if as_json:
         print_json({**statistics, **({"demand": demand} if demand else {}), "figures": [str(path) for path in paths]})
         return
@@ -67,33 +66,29 @@ def info(source: str, layout: str, out: str, cluster: Path | None, strict: bool,
     say_figures(paths, "Picture")
 
 
-@trace.command()
-@click.argument("source", metavar="TRACE")
-@click.argument("target", metavar="OUT.csv|OUT.swf", type=click.Path(path_type=Path))
-@format_option
-@click.option(
-    "--to",
-    type=click.Choice(["csv", "swf"]),
-    help="Format to write. [default: swf if the name ends with .swf or .swf.gz, else csv]",
-)
-@click.option(
-    "--processors-per-gpu",
-    "processors",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Count N processors of the trace as one GPU.",
-)
-@force_option
-def convert(source: str, target: Path, layout: str, to: str | None, processors: int, force: bool) -> None:
+@command(trace)
+def convert(
+    source: str = _SOURCE,
+    target: Path = arg("OUT.csv|OUT.swf"),
+    *,
+    layout: str = _FORMAT,
+    to: Literal["csv", "swf"] | None = opt(
+        "Format to write. [default: swf if the name ends with .swf or .swf.gz, else csv]"
+    ),
+    processors_per_gpu: int = opt(
+        "Count N processors of the trace as one GPU.", type=COUNT, show_default=False, default=1
+    ),
+    force: bool = FORCE,
+) -> None:
     """Convert a trace to a plain trace CSV or to the Standard Workload Format.
 
     The file is compressed if its name ends with .gz.
     """
+    from simsched.api import find_trace
     from simsched.workload import in_gpus, swf_jobs, write_swf, write_trace_csv
 
     refuse_to_overwrite(target, force)
-    found = in_gpus(_read(source, layout), processors)
+    found = in_gpus(find_trace(source, layout), processors_per_gpu)
     if to == "swf" or (to is None and target.name.endswith((".swf", ".swf.gz"))):
         write_swf(swf_jobs(found), target, origin=found.origin)
     else:
@@ -101,10 +96,8 @@ def convert(source: str, target: Path, layout: str, to: str | None, processors: 
     click.echo(f"{target}: {len(found)} jobs")
 
 
-@trace.command()
-@click.argument("source", metavar="FAULTS.json", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
-def outages(source: Path, target: Path) -> None:
+@command(trace)
+def outages(source: Path = arg("FAULTS.json"), target: Path = arg("OUT.csv")) -> None:
     """Convert a published trace of faults (InfiniteHBD-Trace) to a list of outages, for `failures.outages_path`."""
     from simsched.workload import merged, read_fault_trace, write_outages
 
@@ -113,28 +106,18 @@ def outages(source: Path, target: Path) -> None:
     click.echo(f"{target}: {len(found)} outages of {len({one.node for one in found})} nodes")
 
 
-@trace.command()
-@click.argument("target", metavar="[OUT.csv]", required=False, type=click.Path(path_type=Path))
-@click.option("--out", metavar="OUT.csv", type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
-@click.option("--days", type=click.IntRange(1, 366), default=7, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=1), help="End after this many jobs, instead of --days.")
-@click.option(
-    "--scale", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Factor on load."
-)
-@click.option("--statuses", type=click.Choice(["pass", "all"]), default="pass", show_default=True)
-@force_option
-@click.option("--cron/--no-cron", default=True, show_default=True, help="Include Philly's ten-minute job.")
+@command(trace)
 def generate(
-    target: Path | None,
-    out: Path | None,
-    seed: int,
-    days: int,
-    jobs: int | None,
-    scale: float,
-    statuses: str,
-    cron: bool,
-    force: bool,
+    target: Path | None = arg("[OUT.csv]"),
+    *,
+    out: Path | None = opt("The file to write.", metavar="OUT.csv"),
+    seed: int = SEED,
+    days: int = opt(type=click.IntRange(1, 366), default=7),
+    jobs: int | None = opt("End after this many jobs, instead of --days.", type=COUNT),
+    scale: float = opt("Factor on load.", type=ABOVE_ZERO, default=1.0),
+    statuses: Literal["pass", "all"] = opt(default="pass"),
+    force: bool = FORCE,
+    cron: bool = opt("Include Philly's ten-minute job.", "--cron/--no-cron", default=True),
 ) -> None:
     """Generate a trace like Philly's from its published statistics."""
     from simsched.workload import GeneratorOptions, generate_from_seed, write_trace_csv
@@ -149,22 +132,15 @@ def generate(
     click.echo(f"{path}: {len(made)} jobs")
 
 
-def _read(source: str, layout: str) -> Trace:
-    from simsched.api import find_trace
-
-    return find_trace(source, layout)
-
-
 def _refuse(found: Trace) -> None:
     """Raise `InputError` with every reason for leaving out jobs, except those harmless in a log."""
-    from simsched.errors import InputError, Problem
     from simsched.workload.readers import HARMLESS
 
     reasons = [reason for reason in found.dropped if reason in found.examples and reason not in HARMLESS]
     if reasons:
-        said = _reasons({reason: found.dropped[reason] for reason in reasons}, found.examples).split("\n")
+        texts = _reasons({reason: found.dropped[reason] for reason in reasons}, found.examples).split("\n")
         lines = [found.examples[reason][0][0] for reason in reasons]
-        raise InputError(*(Problem(found.name, text, line=line) for text, line in zip(said, lines, strict=True)))
+        raise InputError(*(Problem(found.name, text, line=line) for text, line in zip(texts, lines, strict=True)))
 
 
 def _draw(found: Trace, folder: Path) -> list[Path]:
@@ -223,7 +199,7 @@ def _print_demand(found: Mapping[str, Any]) -> None:
     click.echo("\nGPUs that the jobs ask for, as a share of those there; at once and busy as if no job waited:")
     click.echo(table(head, rows))
     for row in found["never"]:
-        jobs = f"{row['jobs']:,} {'job' if row['jobs'] == 1 else 'jobs'}"
+        jobs = counted(row["jobs"], "job")
         named = ", ".join(row["examples"]) + (", ..." if row["jobs"] > len(row["examples"]) else "")
         click.echo(f"warning: {jobs} can never have run on these nodes: {row['wants']} ({named})", err=True)
 
@@ -264,8 +240,7 @@ def _reasons(counts: Mapping[str, int], examples: Mapping[str, Sequence[tuple[in
     lines = []
     for reason, count in counts.items():
         named = ", ".join(f"line {line}: {job}" for line, job in examples.get(reason, ()))
-        jobs = "job" if count == 1 else "jobs"
-        lines.append(f"{count:,} {jobs}: {reason} ({named})" if named else f"{count:,} {reason}")
+        lines.append(f"{counted(count, 'job')}: {reason} ({named})" if named else f"{count:,} {reason}")
     return "\n".join(lines)
 
 
@@ -275,10 +250,10 @@ def _counts(values: Mapping[str, int]) -> str:
     return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)
 
 
-options_option = click.option(
-    "-o", "--option", "options", multiple=True, metavar="KEY=VALUE",
-    help="A key of an experiment's 'workload', e.g. -o jobs=80, or of another part, e.g. -o applications.path=DIR.",
-)  # fmt: skip
+_OPTIONS = opt(
+        "A key of an experiment's 'workload', e.g. -o jobs=80, or of another part, e.g. -o applications.path=DIR.",
+        "-o", "--option", metavar="KEY=VALUE",
+    )  # fmt: skip
 
 
 @click.group()
@@ -286,12 +261,10 @@ def workload() -> None:
     """Make and describe workloads, the job lists that experiments run."""
 
 
-@workload.command()
-@click.argument("target", metavar="OUT.csv", type=click.Path(path_type=Path))
-@options_option
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
-@force_option
-def make(target: Path, options: tuple[str, ...], seed: int, force: bool) -> None:
+@command(workload)
+def make(
+    target: Path = arg("OUT.csv"), *, options: tuple[str, ...] = _OPTIONS, seed: int = SEED, force: bool = FORCE
+) -> None:
     """Write the jobs that an experiment with these workload options would run."""
     from simsched.workload import write_workload_csv
 
@@ -301,34 +274,25 @@ def make(target: Path, options: tuple[str, ...], seed: int, force: bool) -> None
     click.echo(f"{target}: {len(jobs)} jobs")
 
 
-@workload.command()
-@click.argument("source", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
-@options_option
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
-@json_option
-def describe(source: Path | None, options: tuple[str, ...], seed: int, as_json: bool) -> None:
+@command(workload)
+def describe(
+    source: Path | None = arg("[FILE]"), *, options: tuple[str, ...] = _OPTIONS, seed: int = SEED, as_json: bool = JSON
+) -> None:
     """Count the jobs of a workload CSV, or of the workload of these options, by request."""
-    from simsched.workload import describe as counted
+    from simsched.workload import describe as counted_by_request
 
-    given = options if source is None else (*options, f"path={source}")
-    found = counted(_jobs(given, seed))
+    requests = counted_by_request(_jobs(options if source is None else (*options, f"path={source}"), seed))
+    rows = requests.to_dict("records")
     if as_json:
-        print_json(found.to_dict("records"))
+        print_json(rows)
         return
-    rows = [
-        (
-            row["application"],
-            str(row["num_gpus"]),
-            str(row["batch_size"] or "-"),
-            str(row["jobs"]),
-            f"{100 * row['share']:.1f}",
-            str(row["first_submit_s"]),
-            str(row["last_submit_s"]),
-        )
-        for row in found.to_dict("records")
-    ]
-    click.echo(table(("application", "GPUs", "batch size", "jobs", "%", "first submit (s)", "last submit (s)"), rows))
-    click.echo(f"{int(found['jobs'].sum())} jobs")
+    lines = [
+        (row["application"], str(row["num_gpus"]), str(row["batch_size"] or "-"), str(row["jobs"]),
+         f"{100 * row['share']:.1f}", str(row["first_submit_s"]), str(row["last_submit_s"]))
+        for row in rows
+    ]  # fmt: skip
+    click.echo(table(("application", "GPUs", "batch size", "jobs", "%", "first submit (s)", "last submit (s)"), lines))
+    click.echo(f"{int(requests['jobs'].sum())} jobs")
 
 
 def _jobs(options: tuple[str, ...], seed: int) -> Sequence[JobSpec]:

@@ -5,41 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
-import click
-
-from simsched.cli.gate import trust_option
-from simsched.cli.operator_options import answer_plans, manifest_options, operator_options, takes_manifests
-from simsched.cli.output import json_option, print_json
+from simsched.cli.gate import LOG, print_answer, publish_answer, titled, tried
+from simsched.cli.operator_options import (
+    NO_PAGE,
+    NODE_PRICE,
+    TRUST_ANYWAY,
+    LogOptions,
+    Manifests,
+    answer_plans,
+    takes_manifests,
+)
+from simsched.cli.options import JSON, command, opt
+from simsched.cli.output import hours
 
 if TYPE_CHECKING:
-    from simsched.operators import Change, Effect, Forecast, ReplayPlan, Verdict
+    from simsched.operators import Calibration, Change, Effect, Forecast, Verdict
     from simsched.report import TextTable
+    from simsched.report.page import Section
 
 #: The most groups shown of a kind.
 _MOST = 12
 
 
-@click.command("what-if")
-@operator_options()
-@click.option("--change", "changes", multiple=True, required=True, metavar="KEY=VALUE", help="A change. Repeatable.")
-@click.option(
-    "--by", multiple=True, type=click.Choice(["tenant", "queue", "user", "size", "type"]), help="Only these groups."
-)
-@click.option("--node-price", type=click.FloatRange(min=0), metavar="DOLLARS", help="Price of a node per hour.")
-@manifest_options
-@trust_option
-@click.option("--no-plots", is_flag=True, help="Do not draw a figure or write a page.")
-@json_option
+@command(name="what-if")
 def what_if(
-    changes: tuple[str, ...],
-    by: tuple[str, ...],
-    node_price: float | None,
-    trust_anyway: bool,
-    no_plots: bool,
-    as_json: bool,
-    **options: Any,
+    log: Path = LOG,
+    *,
+    how: LogOptions,
+    change: tuple[str, ...] = opt("A change. Repeatable.", metavar="KEY=VALUE", required=True),
+    by: tuple[Literal["tenant", "queue", "user", "size", "type"], ...] = opt("Only these groups."),
+    node_price: float | None = NODE_PRICE,
+    manifests: Manifests,
+    trust_anyway: bool = TRUST_ANYWAY,
+    no_plots: bool = NO_PAGE,
+    as_json: bool = JSON,
 ) -> None:
     """Replay a log with and without a change, and show who gains and who loses.
 
@@ -52,48 +53,22 @@ def what_if(
 
     The result goes to the page answers.html of the log's results.
     """
-    from simsched.cli.gate import publish_verdict, refused, tried, verdict_json
     from simsched.operators import ALL_KINDS, is_change_of_objects, what_if as compare
 
-    told = [one for one in changes if takes_manifests(options["log"]) and is_change_of_objects(one)]
-    plan, after = answer_plans(options, told, node_price_per_h=node_price)
-    kinds = [kind for kind in ALL_KINDS if not by or kind in by]
-    keys = [one for one in changes if one not in told]
-    answer = compare(plan, keys, by=kinds, trust_anyway=trust_anyway, changed=after if told else None, progress=tried)
-    effects, verdict = answer.effects, answer.calibration.verdict
-    paths: list[Path] = [] if no_plots or plan.unrecorded else publish_verdict(answer.calibration)
-    shown = _shown(effects) if effects else []
-    said = [str(one) for one in answer.changed]
-    if not no_plots:
-        paths = _publish(plan, answer, shown)
-    if as_json:
-        rows = [{**asdict(effect), "verdict": effect.verdict} for effect in effects]
-        values = [asdict(one) for one in answer.changed]
-        print_json({"gate": verdict_json(answer.calibration), "changes": values, "effects": rows})
-    elif not effects:
-        click.echo(f"Change: {', '.join(said)}.")
-        refused(answer.calibration, plan, "answer", paths)
-    else:
-        _print(shown, len(effects) - len(shown), said, verdict, paths)
-
-
-def _print(
-    shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict, paths: Sequence[Path]
-) -> None:
-    from simsched.cli.gate import say
-    from simsched.cli.output import print_table
-
-    click.echo(verdict.said())
-    for table in _tables(shown, hidden, changes, verdict):
-        print_table(table)
-    say(paths)
-
-
-def _tables(shown: Sequence[Effect], hidden: int, changes: Sequence[str], verdict: Verdict) -> list[TextTable]:
-    from simsched.cli.gate import marked
-
-    forecasts = [_forecasts(shown, changes)] if shown[-1].forecast is not None else []
-    return [marked(table, verdict) for table in (*forecasts, _table(shown, hidden, changes), _usage(shown))]
+    of_objects = [one for one in change if takes_manifests(log) and is_change_of_objects(one)]
+    plan, after = answer_plans(log, how, manifests, of_objects, node_price_per_h=node_price)
+    answer = compare(
+        plan, [one for one in change if one not in of_objects], by=[kind for kind in ALL_KINDS if not by or kind in by],
+        trust_anyway=trust_anyway, changed=after if of_objects else None, progress=tried,
+    )  # fmt: skip
+    found, shown = answer.calibration, _shown(answer.effects) if answer.effects else []
+    section = _section(answer, shown)
+    paths = [] if no_plots else _published(found, section, shown)
+    content = {
+        "changes": [asdict(one) for one in answer.changed],
+        "effects": [{**asdict(effect), "verdict": effect.verdict} for effect in answer.effects],
+    }
+    print_answer(found, section, paths, content, as_json=as_json)
 
 
 def _shown(effects: Sequence[Effect]) -> list[Effect]:
@@ -107,11 +82,7 @@ def _shown(effects: Sequence[Effect]) -> list[Effect]:
     return [*kept, next(effect for effect in effects if effect.before.group == "all")]
 
 
-def _publish(plan: ReplayPlan, answer: Change, shown: Sequence[Effect]) -> list[Path]:
-    import pandas as pd
-
-    from simsched.cli.gate import publish, titled, under_banner
-    from simsched.report.figures import wait_changes
+def _section(answer: Change, shown: Sequence[Effect]) -> Section:
     from simsched.report.page import Section
 
     effects, verdict = answer.effects, answer.calibration.verdict
@@ -121,21 +92,30 @@ def _publish(plan: ReplayPlan, answer: Change, shown: Sequence[Effect]) -> list[
     if not shown:
         words = [change, "No answer: the replay does not match this log, as shown above."]
         none = f"{asked}: no answer, as the replay does not match this log."
-        return publish(plan, Section("what-if", heading, words, trusted=False, question=change, sentence=none))
+        return Section("what-if", heading, words, question=change, sentence=none)
+    forecasts = [_forecasts(shown, changes)] if shown[-1].forecast is not None else []
+    tables = [*forecasts, _table(shown, len(effects) - len(shown), changes), _usage(shown)]
+    words = [_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])]
+    sentence = titled(f"{asked}: {_sentence(effects)}", verdict)
+    compared = _compared(changes, shown, verdict)
+    return Section("what-if", heading, words, tables, question=change, sentence=sentence, compared=compared)
+
+
+def _published(found: Calibration, section: Section, shown: Sequence[Effect]) -> list[Path]:
+    import pandas as pd
+
+    from simsched.report.figures import wait_changes
+
+    if not shown:
+        return publish_answer(found, section)
     rows = [
         (one.by, one.before.group, one.before.mean_wait_s / 3600, one.after.mean_wait_s / 3600, one.verdict)
         for one in shown
     ]
     data = pd.DataFrame(rows, columns=["by", "group", "before_h", "after_h", "verdict"])
     data.loc[data["group"] == "all", ["by", "group"]] = ["all", "jobs"]
-    drawn = wait_changes(data, title=titled("Who gains and who loses, in the replays", verdict))
-    tables = _tables(shown, len(effects) - len(shown), changes, verdict)
-    words = under_banner([_answer(shown[-1]), change, *_winners(effects), _cut(shown[-1])], verdict)
-    said = titled(f"{asked}: {_sentence(effects)}", verdict)
-    section = Section(
-        "what-if", heading, words, tables, [drawn], verdict.is_open, change, said, _compared(changes, shown, verdict)
-    )
-    return publish(plan, section)
+    title = "Who gains and who loses, in the replays"
+    return publish_answer(found, section, title, lambda titled: wait_changes(data, title=titled))
 
 
 def _sentence(effects: Sequence[Effect]) -> str:
@@ -145,13 +125,10 @@ def _sentence(effects: Sequence[Effect]) -> str:
     most = max(known, key=lambda one: one.before.jobs * one.forecast.change_s if one.forecast else 0, default=whole)
     who = "jobs wait" if most.before.group == "all" else f"the queue {most.before.group} waits"
     if most.forecast is None:
-        return f"in the replays {who} {_h(most.after.mean_wait_s)} h instead of {_h(most.before.mean_wait_s)}."
-    low, high = _h(most.forecast.low_s), _h(most.forecast.high_s)
-    return f"{who} {_h(most.forecast.mean_s)} h instead of {_h(most.forecast.now_s)} [{low} to {high}]."
-
-
-def _h(seconds: float) -> str:
-    return f"{seconds / 3600:.1f}"
+        after, before = (hours(one.mean_wait_s, 1) for one in (most.after, most.before))
+        return f"in the replays {who} {after} h instead of {before}."
+    mean, now, low, high = (hours(getattr(most.forecast, f"{name}_s"), 1) for name in ("mean", "now", "low", "high"))
+    return f"{who} {mean} h instead of {now} [{low} to {high}]."
 
 
 def _compared(changes: Sequence[str], shown: Sequence[Effect], verdict: Verdict) -> dict[str, str]:
@@ -160,7 +137,7 @@ def _compared(changes: Sequence[str], shown: Sequence[Effect], verdict: Verdict)
     for one in reversed(shown):
         if one.before.group == "all" or one.by == "queue":
             who = "all jobs" if one.before.group == "all" else one.before.group
-            waits = _interval(one.forecast) if one.forecast is not None else f"{one.after.mean_wait_s / 3600:.2f} h"
+            waits = _interval(one.forecast) if one.forecast is not None else f"{hours(one.after.mean_wait_s)} h"
             found[f"{who} (h)"] = waits.replace(" h", "")
     return found | {"replay": "matches" if verdict.is_open else "does not match" if verdict.rows else "not judged"}
 
@@ -170,13 +147,13 @@ def _answer(every: Effect) -> str:
     if found is None:
         return ""
     return (
-        f"A job waited {found.now_s / 3600:.2f} h on average, and will wait {_interval(found)}. "
+        f"A job waited {hours(found.now_s)} h on average, and will wait {_interval(found)}. "
         f"{100 * every.sooner:.0f} % of the jobs wait less than before, {100 * every.later:.0f} % more."
     )
 
 
 def _interval(found: Forecast) -> str:
-    return f"{found.mean_s / 3600:.2f} h [{found.low_s / 3600:.2f}, {found.high_s / 3600:.2f}]"
+    return f"{hours(found.mean_s)} h [{hours(found.low_s)}, {hours(found.high_s)}]"
 
 
 def _cut(every: Effect) -> str:
@@ -188,7 +165,7 @@ def _forecasts(shown: Sequence[Effect], changes: Sequence[str]) -> TextTable:
 
     rows = tuple(
         ("" if one.before.group == "all" else one.by, one.before.group, f"{one.before.jobs}",
-         f"{one.forecast.now_s / 3600:.2f}", _interval(one.forecast).replace(" h", ""), one.forecast.direction)
+         hours(one.forecast.now_s), _interval(one.forecast).replace(" h", ""), one.forecast.direction)
         for one in shown
         if one.forecast is not None
     )  # fmt: skip
@@ -247,7 +224,6 @@ def _winners(effects: Sequence[Effect]) -> list[str]:
 
 
 def _table(shown: Sequence[Effect], hidden: int, changes: Sequence[str]) -> TextTable:
-    from simsched.cli.show import hours
     from simsched.report import TextTable
 
     headers = (

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from simsched.cli.output import experiment_argument, json_option, overrides_option, print_json
+from simsched.cli.options import EXPERIMENT, JSON, OVERRIDES, RUN_FOLDER, SEED, command, opt
+from simsched.cli.output import print_json
 from simsched.errors import input_error, nearest
 from simsched.words import clock
 
@@ -18,20 +19,17 @@ if TYPE_CHECKING:
     from simsched.results import Cell
 
 
-@click.command()
-@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--job", metavar="ID", help="Show the history of this job.")
-@click.option("--at", "at_s", type=float, metavar="SECOND", help="Show only the state at this second of the workload.")
-@click.option(
-    "--workload", "name", metavar="NAME", help="Manifests only: namespace and name, or a part of them. [default: all]"
-)
-@click.option("--policy", metavar="LABEL", help="Policy, if a run has several.")
-@click.option("--seed", type=int, metavar="N", help="Seed, if a run has several.")
-@json_option
+@command()
 def why(
-    folder: Path, job: str | None, at_s: float | None, name: str | None, policy: str | None, seed: int | None,
-    as_json: bool,
-) -> None:  # fmt: skip
+    folder: Path = RUN_FOLDER,
+    *,
+    job: str | None = opt("Show the history of this job.", metavar="ID"),
+    at: float | None = opt("Show only the state at this second of the workload.", metavar="SECOND"),
+    workload: str | None = opt("Manifests only: namespace and name, or a part of them. [default: all]", metavar="NAME"),
+    policy: str | None = opt("Policy, if a run has several.", metavar="LABEL"),
+    seed: int | None = opt("Seed, if a run has several."),
+    as_json: bool = JSON,
+) -> None:
     """Show the history of a job: when it waited and why, where it ran, and when it was stopped.
 
     While a job waits, there is no room for it, or not on a single node, or the policy does not use the room for it.
@@ -42,14 +40,14 @@ def why(
     scheduler's words. RUN is then the folder of a run of manifests, or of an experiment run with --diagnostics reasons.
     A workload that keeps waiting for the same reason is not repeated.
     """
-    if job is None and at_s is not None:
+    if job is None and at is not None:
         raise input_error("--at", "needs a job", "name one with --job")
-    if job is not None and name is not None:
+    if job is not None and workload is not None:
         raise input_error("--workload", "cannot be combined with --job", "leave one of them out")
     if job is None:
-        _print_reasons(_of_workload(_recorded(folder, policy, seed), name, folder), as_json=as_json)
+        _print_reasons(_of_workload(_recorded(folder, policy, seed), workload, folder), as_json=as_json)
     else:
-        _print_story(_cell(folder, policy, seed), job, at_s, as_json=as_json)
+        _print_story(_cell(folder, policy, seed), job, at, as_json=as_json)
 
 
 def _print_reasons(rows: Sequence[ReasonRow], *, as_json: bool) -> None:
@@ -154,12 +152,14 @@ def _cell(folder: Path, policy: str | None, seed: int | None) -> Cell:
 _HELP = "Enter: next decision; a number: to that second; the id of a job: to its next placement; q: quit"
 
 
-@click.command()
-@experiment_argument
-@overrides_option
-@click.option("--policy", metavar="LABEL", help="Policy to run. [default: the first]")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, metavar="N")
-def step(experiment: str, overrides: tuple[str, ...], policy: str | None, seed: int) -> None:
+@command()
+def step(
+    experiment: str = EXPERIMENT,
+    overrides: tuple[str, ...] = OVERRIDES,
+    *,
+    policy: str | None = opt("Policy to run. [default: the first]", metavar="LABEL"),
+    seed: int = SEED,
+) -> None:
     """Step through a simulation interactively; show queue and cluster after each decision.
 
     At the prompt, Enter shows the next decision, a number skips to the first decision at or after that second, the id

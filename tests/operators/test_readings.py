@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from simsched.cli.operator_options import make_plan
+from simsched.cli.operator_options import LogOptions, make_plan
 from simsched.operators import Calibration, calibrate
 from tests.operators.clusters import Cluster, Rules, draw, write_log
 
@@ -18,8 +17,8 @@ def calibrated(folder: Path, rules: Rules, *settings: str, load: float = 0.8, ho
     """Replay ten days of a cluster under EASY backfill, whose reservations are said to hold nodes."""
     cluster = Cluster(12, 6, rules)
     log, described = write_log(folder, cluster, cluster.run(draw(cluster, 1, 10, load, hopeful=hopeful)))
-    options: dict[str, Any] = {"layout": "auto", "time_zone": "UTC", "strict": False, "out": folder, "workers": 1}
-    return calibrate(make_plan(log, None, described, ("policy.backfill.kind=easy", *settings), **options))
+    settings = ("policy.backfill.kind=easy", *settings)
+    return calibrate(make_plan(log, LogOptions(cluster=described, settings=settings, out=folder)))
 
 
 def test_a_cluster_that_follows_the_rules_needs_no_reading(tmp_path: Path) -> None:

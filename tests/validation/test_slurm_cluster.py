@@ -11,7 +11,7 @@ from simsched_policies.production.slurm import options as rules
 from simsched_policies.production.slurm.policy import SlurmBackfill
 
 from simsched import model
-from simsched.cli.operator_options import make_plan
+from simsched.cli.operator_options import LogOptions, make_plan
 from simsched.engine.options import EngineOptions
 from simsched.model.placement import Amount
 from simsched.operators.readings import with_readings
@@ -199,9 +199,8 @@ def test_what_the_pages_leave_open_is_fitted_to_a_log(tmp_path: Path) -> None:
     site = replace(SMALLEST, rules=Rules(offset_s=23))
     jobs = [one for one in draw_jobs(site, 1, 2, {"a100": 0.9, "v100": 0.9, "debug": 0.1}) if one.nodes <= 2]
     write_all(tmp_path, site, jobs, 2, warm_days=0)
-    options = {"layout": "auto", "time_zone": "UTC", "strict": False, "out": tmp_path, "workers": 1}
     conf = (tmp_path / "slurm.conf", tmp_path / "qos.txt")
-    plan = make_plan(tmp_path / "log.txt", None, tmp_path / "cluster.txt", (), conf=conf, **options)
+    plan = make_plan(tmp_path / "log.txt", LogOptions(cluster=tmp_path / "cluster.txt", conf=conf, out=tmp_path))
     log = plan.recorded
     fitted, taken = with_readings(plan, log, float(log.table["submit_s"].min()), log.last_s)
     assert taken.reading == {"backfill.interval_s": 60, "backfill.offset_s": 23}
