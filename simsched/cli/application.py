@@ -256,9 +256,16 @@ def _show_rates(model: TabulatedModel, gpu_type: str | None, out: Path | None) -
 _HEADERS = {"gpus": "GPUs", "batch_size": "batch size"}
 
 
-def _print_pivoted(data: pd.DataFrame, index: str | list[str], columns: str, values: str, form: str) -> None:
+def _print_pivoted(
+    data: pd.DataFrame,
+    index: str | list[str],
+    columns: str,
+    values: str,
+    form: str,
+    how: Literal["mean", "median"] = "mean",
+) -> None:
     """Print a table of values, a row for each `index` and a column for each value of `columns`; - where it has none."""
-    wide = data.pivot_table(values, index, columns)
+    wide = data.pivot_table(values, index, columns, how)
     names = [_HEADERS[str(name)] for name in wide.index.names]
     rows = [
         (*(str(part or "-") for part in (key if isinstance(key, tuple) else (key,))),
@@ -275,8 +282,7 @@ def _print_ratios(data: pd.DataFrame, types: Sequence[str]) -> None:
     wide = data.pivot_table("throughput", ["gpus", "batch_size"], "gpu_type")[list(types)]
     ratios = wide.div(wide[types[0]], axis=0).reset_index().melt(["gpus", "batch_size"], value_name="ratio")
     click.echo(f"\nSpeed relative to {types[0]}, median over batch sizes:")
-    medians = ratios.groupby(["gpus", "gpu_type"], as_index=False)["ratio"].median()
-    _print_pivoted(medians, "gpus", "gpu_type", "ratio", ".2f")
+    _print_pivoted(ratios, "gpus", "gpu_type", "ratio", ".2f", "median")
 
 
 def _percent(*shares: float | None) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from simsched_policies.adaptive.pollux.search import AllocationProblem, fitness, is_feasible, search, upper_bound
 
-EVERY = 8  # a sample; benchmarks/pollux_rounds.py runs them all
+EVERY = 8  # a sample
 
 
 def read_round(record):
