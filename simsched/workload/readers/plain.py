@@ -136,34 +136,30 @@ def read_workload(path: Path) -> list[JobSpec]:
 
 def _columns(sheet: Sheet) -> dict[str, Any]:
     """Convert the cells to fields of `JobSpec`."""
-    size = len(sheet)
     sheet.blame("application", sheet.missing("application"), "is missing")
     application = np.asarray(sheet.text("application"), dtype=object)
-    columns: dict[str, Any] = {
-        "id": sheet.unique("name"),
-        "submit_time_s": _whole(sheet, "time", 0),
-        "application": application,
-        "num_gpus": _whole(sheet, "num_replicas", 1),
-        "batch_size": _whole(sheet, "batch_size", 0),
-    }
+    columns: dict[str, Any] = {"id": sheet.unique("name"), "application": application}
+    for column, name, least in _WORKLOAD_NUMBERS:
+        if column in sheet:  # wrong cells are 0 until the sheet is checked
+            number = np.nan_to_num(sheet.number(column, least=least, whole=True), posinf=0, neginf=0)
+            columns[name] = number.astype(np.int64)
     fixed = application == FIXED_DURATION
     if "duration" in sheet:
-        columns["duration_s"] = _whole(sheet, "duration", 0)
         sheet.blame("duration", fixed & (columns["duration_s"] < 1), f"must be at least 1 for '{FIXED_DURATION}'")
     elif fixed.any():
         message = f"column 'duration' is missing, but jobs of '{FIXED_DURATION}' need it"
         sheet.problems.append(Problem(str(sheet.path), message, "add their service time in seconds"))
-    if "attempts" in sheet:
-        columns["attempts"] = _whole(sheet, "attempts", 1)
     for column in ("tenant", "user", "status"):
         text = sheet.one_of(column, STATUSES) if column == "status" else sheet.text(column)
-        columns[column] = np.full(size, "", dtype=object) if isinstance(text, str) else text
+        columns[column] = np.full(len(sheet), "", dtype=object) if isinstance(text, str) else text
     return columns
 
 
-def _whole(sheet: Sheet, column: str, least: int) -> Any:
-    """Read a column of whole numbers; wrong cells are 0 until the sheet is checked."""
-    return np.nan_to_num(sheet.number(column, least=least, whole=True), posinf=0, neginf=0).astype(np.int64)
+#: The columns of whole numbers, with the field of `JobSpec` and the least value of each.
+_WORKLOAD_NUMBERS = (
+    ("time", "submit_time_s", 0), ("num_replicas", "num_gpus", 1), ("batch_size", "batch_size", 0),
+    ("duration", "duration_s", 0), ("attempts", "attempts", 1),
+)  # fmt: skip
 
 
 _ITP = ("job_id", "submission_time", "duration", "num_gpu")

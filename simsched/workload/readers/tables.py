@@ -7,7 +7,7 @@ and Slurm's, with the recorded waits.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,7 @@ from simsched.errors import input_error, nearest
 from simsched.reading import unused
 from simsched.workload.readers import slurm
 from simsched.workload.readers.clock import Clock
-from simsched.workload.readers.format import Format, Head
+from simsched.workload.readers.format import Format, Head, Jobs
 from simsched.workload.readers.log import ClusterLog, Limits, Sieve, finish, frame, read_lines
 from simsched.workload.readers.slurm import read_sacct
 
@@ -44,10 +44,14 @@ class Layout:
     `share` names a column that multiplies GPUs, in `share_unit`: GPUs, percent or milli. Rows of one `group` are one
     job. `header` applies to files without a header. `required` columns must be present; start and end may be missing if
     a duration is given, and then the wait is unknown. Times that are not `dated` are seconds from an unnamed day.
-    `idle` columns are known but not used by a replay.
+    `idle` columns are known but not used by a replay. A table with the `marks`, and without the column `unlike`, is
+    of the layout; `about` names its trace and `shape` its header for users.
     """
 
     name: str
+    about: str
+    shape: str
+    marks: Sequence[str]
     columns: Mapping[str, Sequence[str]]
     required: Sequence[str] = ("gpus", "submit_s", "start_s", "end_s")
     share: str = ""
@@ -56,8 +60,29 @@ class Layout:
     header: Sequence[str] = field(default=())
     dated: bool = True
     idle: Sequence[str] = ()
+    unlike: str = ""
+
+    def matches(self, head: Head) -> bool:
+        """Return whether a file begins like such a table: with these columns, or with a row of PAI's states."""
+        if self.header and len(cells := head.line.split(",")) == len(self.header) and cells[3] in _PAI_STATES:
+            return True
+        return self.unlike not in head.columns and self._has(head, self.marks)
+
+    def records_waits(self, head: Head) -> bool:
+        """Return whether such a table has starts and ends."""
+        return bool(self.header) or self._has(head, ("start_s", "end_s"))
+
+    def _has(self, head: Head, columns: Sequence[str]) -> bool:
+        known = (self.columns.get(column, (column,)) for column in columns)
+        return all(any(name in head.columns for name in names) for names in known)
+
+    def read(self, path: Path) -> Jobs:
+        """Read the jobs of a trace."""
+        return read_table(path, self).jobs()
 
 
+#: States of PAI's tasks, which identify its table without a header.
+_PAI_STATES = frozenset({"Terminated", "Failed", "Running", "Waiting", "Interrupted"})
 _TIMES: Mapping[str, Sequence[str]] = MappingProxyType(
     {"submit_s": ("submit_time",), "start_s": ("start_time",), "end_s": ("end_time",), "state": ("state",)}
 )
@@ -65,6 +90,9 @@ _TIMES: Mapping[str, Sequence[str]] = MappingProxyType(
 _UNTIMED = ("gpus", "submit_s")
 KUBERNETES = Layout(
     "kubernetes",
+    "Kubernetes pods or jobs as a table",
+    "CSV: name,namespace,gpus,created,started,finished[,queue,priority_class,priority,pod_group,phase,node]",
+    ("gpus", "submit_s", "start_s", "end_s"),
     {
         "job_id": ("name", "job", "pod", "uid"),
         "gpus": ("gpus", "nvidia.com/gpu", "gpu_request", "gpu"),
@@ -85,22 +113,30 @@ KUBERNETES = Layout(
 )
 HELIOS = Layout(
     "helios",
+    "SenseTime Helios",
+    "CSV: [job_id,user,vc,]gpu_num,state,submit_time,duration[,start_time]",
+    ("gpu_num", "submit_time"),
     {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "account": ("vc",), "user": ("user",)},
     _UNTIMED,
     idle=("cpu_num", "node_num", "queue"),
 )
 ACME = Layout(
     "acme",
+    "Shanghai AI Lab Acme (Seren, Kalos)",
+    "CSV: job_id,user,node_num,gpu_num,type,state,submit_time,duration[,start_time]",
+    ("gpu_num", "submit_time", "type", "node_num"),
     {**_TIMES, "job_id": ("job_id",), "gpus": ("gpu_num",), "user": ("user",), "qos": ("type",)},
     _UNTIMED,
     idle=(
         "cpu_num", "node_num", "queue", "gpu_time", "fail_time", "stop_time", "mem_per_pod_GB", "shared_mem_per_pod",
     ),
+    unlike="vc",
 )  # fmt: skip
-#: States of PAI's tasks, which identify its table without a header.
-_PAI_STATES = frozenset({"Terminated", "Failed", "Running", "Waiting", "Interrupted"})
 PAI_2020 = Layout(
     "alibaba-pai",
+    "Alibaba PAI, cluster-trace-gpu-v2020 (task table)",
+    "CSV: job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
+    ("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"),
     {
         **_TIMES,
         "job_id": ("job_name",),
@@ -129,6 +165,9 @@ PAI_2020 = Layout(
 )
 OPENB_2023 = Layout(
     "alibaba-openb",
+    "Alibaba cluster-trace-gpu-v2023 (openb pods)",
+    "CSV: name,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time,...",
+    ("num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time"),
     {
         "job_id": ("name",),
         "gpus": ("num_gpu",),
@@ -145,8 +184,9 @@ OPENB_2023 = Layout(
     dated=False,
     idle=("cpu_milli", "memory_mib"),
 )
+#: In the order of detection.
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {layout.name: layout for layout in (KUBERNETES, HELIOS, ACME, PAI_2020, OPENB_2023)}
+    {layout.name: layout for layout in (ACME, HELIOS, OPENB_2023, PAI_2020, KUBERNETES)}
 )
 
 
@@ -192,57 +232,8 @@ def read_table(
     return replace(log, dated=layout.dated, unused=left)
 
 
-def is_kubernetes(head: Head) -> bool:
-    """Return whether a table has GPUs, creation, start and end of pods or jobs."""
-    required = [KUBERNETES.columns[column] for column in KUBERNETES.required]
-    return all(any(name in head.columns for name in names) for names in required)
-
-
-def _format(layout: Layout, about: str, shape: str, matches: Callable[[Head], bool]) -> Format:
-    return Format(layout.name, about, shape, matches, lambda path: read_table(path, layout).jobs())
-
-
-def is_pai_task(head: Head) -> bool:
-    """Return whether a file is PAI's table of tasks, with a header or (as published) without."""
-    if head.has("job_name", "inst_num", "status", "start_time", "end_time", "plan_gpu"):
-        return True
-    cells = head.line.split(",")
-    return len(cells) == len(PAI_2020.header) and cells[3] in _PAI_STATES
-
-
 #: The trace formats that are such tables.
-FORMATS = (
-    _format(
-        ACME,
-        "Shanghai AI Lab Acme (Seren, Kalos)",
-        "CSV: job_id,user,node_num,gpu_num,type,state,submit_time,duration[,start_time]",
-        lambda head: head.has("gpu_num", "state", "submit_time", "duration", "type", "node_num") and not head.has("vc"),
-    ),
-    _format(
-        HELIOS,
-        "SenseTime Helios",
-        "CSV: [job_id,user,vc,]gpu_num,state,submit_time,duration[,start_time]",
-        lambda head: head.has("gpu_num", "state", "submit_time", "duration"),
-    ),
-    _format(
-        OPENB_2023,
-        "Alibaba cluster-trace-gpu-v2023 (openb pods)",
-        "CSV: name,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time,...",
-        lambda head: head.has("num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time"),
-    ),
-    _format(
-        PAI_2020,
-        "Alibaba PAI, cluster-trace-gpu-v2020 (task table)",
-        "CSV: job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type",
-        is_pai_task,
-    ),
-    _format(
-        KUBERNETES,
-        "Kubernetes pods or jobs as a table",
-        "CSV: name,namespace,gpus,created,started,finished[,queue,priority_class,priority,pod_group,phase,node]",
-        is_kubernetes,
-    ),
-)
+FORMATS = tuple(Format(one.name, one.about, one.shape, one.matches, one.read) for one in LAYOUTS.values())
 
 
 def _rows(path: Path, layout: Layout) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
@@ -312,14 +303,8 @@ NAMES = ("slurm", *LAYOUTS)
 
 
 def layout_of(head: Head) -> Layout | None:
-    """Detect the layout of a table from its beginning; None if it is unknown."""
-    if head.has("gpu_milli", "creation_time"):
-        return OPENB_2023
-    if is_pai_task(head):
-        return PAI_2020
-    if head.has("gpu_num", "submit_time", "start_time", "end_time"):
-        return HELIOS if head.has("vc") else ACME
-    return KUBERNETES if is_kubernetes(head) else None
+    """Detect the layout of a log in a table from its beginning; None if it is unknown, or records no waits."""
+    return next((one for one in LAYOUTS.values() if one.matches(head) and one.records_waits(head)), None)
 
 
 def is_log(head: Head) -> bool:
