@@ -75,11 +75,10 @@ MATCHINGS = {
 
 
 @pytest.mark.parametrize("case", MATCHINGS)
-@pytest.mark.parametrize("command", ["run", "validate"])
-def test_other_matchings_are_refused(simsched, folder, matchings, command, case):
+def test_other_matchings_are_refused(simsched, folder, matchings, case):
     change, said = MATCHINGS[case]
     (folder / "bad.json").write_text(lines(change(matchings), "matchings"))
-    done = muri(simsched, command, "bad.json")
+    done = muri(simsched, "validate", "bad.json")
     refused(done, said)
     assert "bad.json:" in done.stderr
 
@@ -116,8 +115,7 @@ def test_files_that_are_no_recordings_are_refused(simsched, folder, matchings, c
     spoil, name, said = FILES[case]
     (folder / "bad.json").write_text(lines(matchings, "matchings"))
     spoil(folder / "bad.json")
-    refused(muri(simsched, "run", name), said)
-    refused(shockwave(simsched, "run", name), said)
+    refused(muri(simsched, "validate", name), said)
 
 
 def shockwave(simsched, command, recording, trace=SHOCKWAVE / "synthetic.trace", rates=SHOCKWAVE / "rates.json"):
@@ -177,12 +175,11 @@ def entries():
 
 
 @pytest.mark.parametrize("case", SHARES)
-@pytest.mark.parametrize("command", ["run", "validate"])
-def test_other_shares_are_refused(simsched, folder, entries, command, case):
+def test_other_shares_are_refused(simsched, folder, entries, case):
     spoil, said = SHARES[case]
     spoil(entries)
     (folder / "bad.json").write_text(lines(entries, "allocations"))
-    refused(shockwave(simsched, command, "bad.json"), said)
+    refused(shockwave(simsched, "validate", "bad.json"), said)
 
 
 def test_shares_of_another_trace_or_other_rates_are_refused(simsched, folder, entries):

@@ -76,15 +76,14 @@ def test_cells_are_the_same_wherever_they_are_made(write):
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("where", "what", "said"),
     [
-        ("os._exit(0)", "the process that checks it ended with exit code 0"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "the process that checks it was killed (SIGKILL)"),
-        ("raise type('Beyond', (BaseException,), {})('far')", "its code raises Beyond: far"),
-        ("raise KeyboardInterrupt", "its code raises KeyboardInterrupt"),
+        ("imported", "os._exit(0)", "the process that checks it ended with exit code 0"),
+        ("made", "os.kill(os.getpid(), signal.SIGKILL)", "the process that checks it was killed (SIGKILL)"),
+        ("made", "raise type('Beyond', (BaseException,), {})('far')", "its code raises Beyond: far"),
+        ("imported", "raise KeyboardInterrupt", "its code raises KeyboardInterrupt"),
     ],
 )
-@pytest.mark.parametrize("where", ["imported", "made"])
 def test_what_ends_or_breaks_the_process_is_an_error_of_the_policy(write, simsched, where, what, said):
     write(**{where: what})
     done = simsched("validate", "apart.yaml")

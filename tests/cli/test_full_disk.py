@@ -33,9 +33,6 @@ def test_the_table_is_printed_and_a_line_names_the_figure_that_could_not_be_writ
     assert "results/tiny/figures/bars.png: No space left on device; the results are complete" in said[0]
     assert "simsched plot results/tiny" in said[0]
     assert list((folder / "results/tiny/figures").iterdir()) == []
-
-
-def test_json_is_printed_whole_all_the_same(simsched, full_disk):
     done = simsched("run", "tiny.yaml", "-j", "1", "-o", "report.plots=true", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["figures"] == []

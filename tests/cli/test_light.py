@@ -81,13 +81,24 @@ def test_options_of_another_form_of_a_command_are_refused(arguments, said):
     assert done.stderr.startswith(f"simsched: {said}")
 
 
-@pytest.mark.parametrize("kind", ["experiments", "metrics", "agents"])
-def test_a_list_cuts_nothing_and_has_a_line_for_each_entry(kind):
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("experiments", "quickstart"),
+        ("metrics", "jct_mean_s"),
+        ("agents", "goodput"),
+        ("applications", "imagenet"),
+        ("traces", "philly-synthetic"),
+        ("figures", "bars"),
+    ],
+)
+def test_a_list_cuts_nothing_and_has_a_line_for_each_entry(kind, known):
     listed = json.loads(CliRunner().invoke(cli, ["list", kind, "--json"]).stdout)
     lines = CliRunner().invoke(cli, ["list", kind]).stdout.splitlines()[2:]
     assert len(lines) == len(listed)
+    assert known in [next(iter(one.values())) for one in listed]
     for line, one in zip(lines, listed, strict=True):
-        assert line.endswith(list(one.values())[-1])
+        assert line.endswith(list(one.values())[-1].rstrip())
         assert "…" not in line
     assert kind != "experiments" or max(map(len, lines)) > 200
 

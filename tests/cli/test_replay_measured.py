@@ -83,6 +83,9 @@ def test_a_job_that_differs_is_named_with_its_difference(simsched, toy, folder):
     (found,) = json.loads(done.stdout)
     assert (found["equal"], found["largest_difference_s"]) == (1, 7)
     assert found["different"] == [{"job": "pair", "expected_s": 171, "found_s": 164}]
+    text = simsched("compare", "results/toy", "--expected", "expected.csv").stdout
+    assert "2 of 4 jobs equal" in text
+    assert "  optimus, jobs, pair: 164 s, expected 171 s" in text.splitlines()
 
 
 def test_a_folder_of_job_lists_is_run_list_by_list(simsched, toy, folder):

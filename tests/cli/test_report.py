@@ -284,7 +284,7 @@ def test_a_file_that_is_not_shipped_but_named_alike_is_given_in_full(tmp_path):
 
 
 def test_sections_are_the_same_from_several_processes_and_where_one_of_these_ends_early(runs, monkeypatch):
-    parts = [report._part(runs / name) for name in "ab"]
+    parts = report._parts([runs / name for name in "ab"])
     here, section = {}, html._section  # what this process has composed once, others compose anew
     monkeypatch.setattr(
         html,

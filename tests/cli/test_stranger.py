@@ -78,7 +78,8 @@ def test_new_files_run_as_they_are(simsched, folder):
     assert simsched("new", "policy", "my-policy").exit_code == 0
     assert simsched("new", "policy", "my-policy").exit_code == 2
     assert simsched("new", "experiment", "mine").exit_code == 0
-    assert simsched("check", "policy", "my_policy.py:MyPolicy", "--seeds", "1").exit_code == 0
+    checked = simsched("check", "policy", "my_policy.py:MyPolicy", "--seeds", "1")
+    assert (checked.exit_code, checked.stdout) == (0, "my-policy: conforms\n")
     few = ("-o", "workload.jobs=5", "-o", "seeds=1", "-j", "1", "--no-plots", "--profile")
     done = simsched("run", "mine.yaml", *few, "-o", "policies=[{name: 'my_policy.py:MyPolicy', label: mine}]")
     assert done.exit_code == 0, done.output
@@ -95,7 +96,9 @@ def test_check_policy_says_where_and_what_was_expected(simsched, folder):
     found = json.loads(done.stdout)
     assert found["failures"][0]["place"].endswith(f"bad.py:{place + 1}")
     assert done.stderr.count("ZeroDivisionError: division by zero") == 0  # with --json it is in the answer
-    listed = simsched("check", "policy", "bad.py:Bad", "--seeds", "1").stdout
+    done = simsched("check", "policy", "bad.py:Bad", "--seeds", "1")
+    assert done.exit_code == 1
+    listed = done.stdout
     assert listed.count("ZeroDivisionError") == 1  # every check fails for the same reason
     assert "(so also: all nodes down; " in listed
     assert listed.endswith(f"bad: {len(found['failures'])} checks failed\n")
