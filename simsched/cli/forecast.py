@@ -18,6 +18,7 @@ from simsched.cli.output import hours, print_json, print_table
 from simsched.errors import input_error
 
 if TYPE_CHECKING:
+    from simsched.operators import Calibration
     from simsched.operators.live import Backtest, Queue, Start
     from simsched.report import TextTable
 
@@ -69,10 +70,9 @@ def forecast(
     from simsched.operators import calibrate, live
     from simsched.report.page import Section
 
-    plan = make_plan(log, how)
     now_s = None if now is None else int(now.replace(tzinfo=UTC).timestamp())
     queues = [] if queue is None else [live.read_queue(queue, now_s=now_s)]
-    found = calibrate(plan, progress=tried)
+    found = calibrate(make_plan(log, how), progress=tried)
     plan = found.plan  # with the fitted settings
     heading = "When will waiting jobs start?"
     if not (found.verdict.is_open or trust_anyway):
@@ -80,18 +80,27 @@ def forecast(
         print_answer(found, Section("forecast", heading, [""]), paths, {"starts": []}, what="forecast", as_json=as_json)
         return
     if backtest:
-        words, table, content = _tested(live.backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed))
+        answer = _tested(live.backtest(plan, queues=queues, moments=moments, draws=draws, seed=seed))
     else:
-        words, table, content = _forecast(queues[0], *live.forecast_starts(plan, queues, draws=draws, seed=seed))
-    words = [found.verdict.said(), *words]
-    section = Section("forecast", heading, words, [table], question=words[1], sentence=words[1])
+        answer = _forecast(queues[0], *live.forecast_starts(plan, queues, draws=draws, seed=seed))
+    _give(found, heading, answer, tabled=not backtest, no_plots=no_plots, as_json=as_json)
+
+
+def _give(found: Calibration, heading: str, answer: _Answer, *, tabled: bool, no_plots: bool, as_json: bool) -> None:
+    """Publish and print an answer, with its table if it is `tabled`."""
+    from simsched.report.page import Section
+
+    words, table, content = answer
+    section = Section(
+        "forecast", heading, [found.verdict.said(), *words], [table], question=words[0], sentence=words[0]
+    )
     paths = [] if no_plots else publish_answer(found, section)[-1:]
     if as_json:
         print_json({"gate": verdict_json(found), **content})
         return
-    for line in words:
+    for line in section.words:
         click.echo(line)
-    if not backtest:
+    if tabled:
         print_table(marked(table, found.verdict))
     for path in paths:
         click.echo(path)

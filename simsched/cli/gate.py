@@ -152,7 +152,7 @@ def print_answer(
         click.echo(found.verdict.said())
     else:
         print_verdict(found)
-        click.echo(f"{section.words[0]} No {what}. --trust-anyway answers nevertheless, with a banner.")
+        click.echo(f"{section.words[0]} No {what}. --trust-anyway answers nevertheless, with a banner.".lstrip())
     for table in section.tables:
         print_table(marked(table, found.verdict))
     for path in paths:

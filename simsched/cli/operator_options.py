@@ -6,11 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from simsched.cli.options import COUNT, NOT_NEGATIVE, opt
+from simsched.cli.options import COUNT, NOT_NEGATIVE, opt, opt_field
 from simsched.errors import input_error
 
 if TYPE_CHECKING:
@@ -28,64 +28,50 @@ NO_PAGE = opt("Do not draw a figure or write a page.", "--no-plots")
 class LogOptions:
     """How to read and replay a log."""
 
-    policy: Annotated[
-        str | None, opt("Original policy. [default: slurm-backfill, or kueue for manifests]", metavar="NAME")
-    ] = None
-    cluster: Annotated[
-        Path | None,
-        opt("`scontrol show node`, `sinfo -N`, or YAML. [default: nodes of 8 GPUs for the log's peak]"),
-    ] = None
-    settings: Annotated[
-        tuple[str, ...],
-        opt(
-            "Change the experiment, e.g. policy.backfill.kind=conservative or tenants.vision.max_gpus=64. Repeatable.",
-            "-o", "--set", metavar="KEY=VALUE",
-        ),
-    ] = ()  # fmt: skip
-    conf: Annotated[
-        tuple[Path, ...],
-        opt(
-            "slurm.conf, `scontrol show partition`, `show reservation`, `sacctmgr show qos -P`, `show assoc -P`.",
-        ),
-    ] = ()
-    layout: Annotated[str, opt("Layout of the log.", "--format", metavar="NAME")] = "auto"
-    time_zone: Annotated[str, opt("Time zone of timestamps without an offset.")] = "UTC"
-    strict: Annotated[bool, opt("Reject a log with invalid jobs.")] = False
-    out: Annotated[Path, opt(metavar="DIR")] = Path("results")
-    workers: Annotated[int, opt("Processes.", "--workers", "-j", type=COUNT)] = 1
+    policy: str | None = opt_field(
+        None, "Original policy. [default: slurm-backfill, or kueue for manifests]", metavar="NAME"
+    )
+    cluster: Path | None = opt_field(
+        None, "`scontrol show node`, `sinfo -N`, or YAML. [default: nodes of 8 GPUs for the log's peak]"
+    )
+    settings: tuple[str, ...] = opt_field(
+        (), "Change the experiment, e.g. policy.backfill.kind=conservative or tenants.vision.max_gpus=64. Repeatable.",
+        "-o", "--set", metavar="KEY=VALUE",
+    )  # fmt: skip
+    conf: tuple[Path, ...] = opt_field(
+        (), "slurm.conf, `scontrol show partition`, `show reservation`, `sacctmgr show qos -P`, `show assoc -P`."
+    )
+    layout: str = opt_field("auto", "Layout of the log.", "--format", metavar="NAME")
+    time_zone: str = opt_field("UTC", "Time zone of timestamps without an offset.")
+    strict: bool = opt_field(False, "Reject a log with invalid jobs.")
+    out: Path = opt_field(Path("results"), None, metavar="DIR")
+    workers: int = opt_field(1, "Processes.", "--workers", "-j", type=COUNT)
 
 
 @dataclass(frozen=True)
 class Manifests:
     """What supplements manifests, as in `ManifestOptions`."""
 
-    durations: Annotated[Path | None, opt("Manifests only: a trace with the durations of workloads, by name.")] = None
-    duration: Annotated[
-        str,
-        opt(
-            "Manifests only: durations of workloads without one, as in fixed:3600, exponential:MEAN, uniform:LOW,HIGH "
-            "or lognormal:MEDIAN,SIGMA.",
-            metavar="DIST",
-        ),
-    ] = ""
-    submit_s: Annotated[
-        float | None,
-        opt("Manifests only: when workloads without a creation time come.", metavar="SECONDS", type=NOT_NEGATIVE),
-    ] = None
-    allow: Annotated[
-        tuple[str, ...],
-        opt(
-            "Manifests only: accept a field that is not modelled, as in Job.spec.managedBy. Repeatable.",
-            metavar="FIELD",
-        ),
-    ] = ()
+    durations: Path | None = opt_field(None, "Manifests only: a trace with the durations of workloads, by name.")
+    duration: str = opt_field(
+        "", "Manifests only: durations of workloads without one, as in fixed:3600, exponential:MEAN, uniform:LOW,HIGH "
+        "or lognormal:MEDIAN,SIGMA.", metavar="DIST",
+    )  # fmt: skip
+    submit_s: float | None = opt_field(
+        None, "Manifests only: when workloads without a creation time come.", metavar="SECONDS", type=NOT_NEGATIVE
+    )
+    allow: tuple[str, ...] = opt_field(
+        (),
+        "Manifests only: accept a field that is not modelled, as in Job.spec.managedBy. Repeatable.",
+        metavar="FIELD",
+    )
 
 
 @dataclass(frozen=True)
 class RunManifests(Manifests):
     """What supplements manifests in a command that takes experiments."""
 
-    cluster: Annotated[Path | None, opt("Manifests only: the nodes, if they have none.")] = None
+    cluster: Path | None = opt_field(None, "Manifests only: the nodes, if they have none.")
 
 
 def spooled(path: Path, out: Path) -> Path:

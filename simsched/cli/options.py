@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -46,17 +46,22 @@ def opt(
     return Marker(click.Option, flags, {"help": help_text, **how}, switches or {})
 
 
+def opt_field(default: Any, help_text: str | None, *flags: str, **how: Any) -> Any:
+    """Declare a field of a dataclass that is an option, as `opt` does."""
+    return field(default=default, metadata={"option": opt(help_text, *flags, default=default, **how)})
+
+
 def command(
     group: click.Group | None = None, name: str | None = None, **how: Any
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make a command of a function, in a group or alone.
 
-    The defaults of its parameters are made by `arg` and `opt`. A parameter may also be a dataclass, whose fields are
-    annotated by them: the command then has these options, and passes the object.
+    The defaults of its parameters are made by `arg` and `opt`. A parameter may also be a dataclass with fields made by
+    `opt_field`: the command then has these options, and passes the object.
     """
 
     def made(function: Callable[..., None]) -> click.Command:
-        hints = get_type_hints(function, include_extras=True)
+        hints = get_type_hints(function)
         parts: dict[str, Any] = {key: hint for key, hint in hints.items() if is_dataclass(hint)}
         params: list[click.Parameter] = []
         for key, parameter in inspect.signature(function).parameters.items():
@@ -75,10 +80,9 @@ def command(
 
 
 def _of_fields(part: Any) -> Iterator[click.Parameter]:
-    hints = get_type_hints(part, include_extras=True)
+    hints = get_type_hints(part)
     for one in fields(part):
-        kind, marker = get_args(hints[one.name])
-        yield from _params(one.name, kind, replace(marker, how={"default": one.default, **marker.how}))
+        yield from _params(one.name, hints[one.name], one.metadata["option"])
 
 
 def _params(name: str, kind: Any, marker: Marker) -> Iterator[click.Parameter]:

@@ -132,10 +132,8 @@ def plans(
     question = Question(known.shape, document.profile, gpus, global_batch or known.global_batch)
     cluster = None if experiment is None else _cluster(experiment)
     site, space = tight_site(question, cluster), EVERYTHING if unmeasured else None
-    if plan is not None:
-        found = [question.of_plan(_parsed(plan), site.tiers)]
-    else:
-        found = question.fastest(site.tiers, top, space)
+    asked = None if plan is None else [question.of_plan(_parsed(plan), site.tiers)]
+    found = asked or question.fastest(site.tiers, top, space)
     if not found:
         raise _nothing_fits(question, model)
     beside = [] if across is None else _apart(question, cluster, across, found[0].plan, space)
@@ -158,13 +156,21 @@ def plans(
     if scaled:
         _print_scaling(scaled)
     if not no_plots:
-        kind = question.hardware.gpu_type.upper()
-        labelled = [(str(one.plan), one) for one in found]
-        _draw(labelled, f"A step on {gpus} {kind}, by plan", f"{known.name}-plans", out)
-        if scaled:
-            growing = [(f"{one.gpus} GPUs: {best.plan}", best) for one, best in scaled]
-            title = f"A step on {kind}, as GPUs and batch double together"
-            _draw(growing, title, f"{known.name}-weak-scaling", out)
+        _draw_all(question, found, scaled, known.name, out)
+
+
+def _draw_all(
+    question: Question,
+    found: Sequence[PlanAnswer],
+    scaled: Sequence[tuple[Question, PlanAnswer]],
+    name: str,
+    out: Path,
+) -> None:
+    kind = question.hardware.gpu_type.upper()
+    _draw([(str(one.plan), one) for one in found], f"A step on {question.gpus} {kind}, by plan", f"{name}-plans", out)
+    if scaled:
+        growing = [(f"{one.gpus} GPUs: {best.plan}", best) for one, best in scaled]
+        _draw(growing, f"A step on {kind}, as GPUs and batch double together", f"{name}-weak-scaling", out)
 
 
 def _listed(

@@ -7,6 +7,7 @@ import inspect
 import pstats
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,9 +76,7 @@ def run(
     experiment = experiment_of(experiment, out, labels, manifests)
     limits = Limits(memory_per_cell, timeout_per_decision, timeout_per_cell)
     check_ways(in_process=in_process, workers=workers or 1, limits=limits, dask=dask)
-    overrides += (f"diagnostics=[{', '.join(diagnostics)}]",) * bool(diagnostics)
-    overrides += ("engine.reasons=true",) * explain
-    overrides += () if shards is None else (f"shards.parts={shards}",)
+    overrides += _also(diagnostics, explain, shards)
     how: dict[str, Any] = {"labels": labels, "in_process": in_process, "limit_s": timeout_per_cell}
     ahead = not (in_process or dask or dry_run)
     grid = prepare(experiment, overrides, name=name, progress=grid_progress(), ahead=ahead, **how)
@@ -86,19 +85,24 @@ def run(
         return
     if profile:
         click.echo(profiled(grid), err=True)
+    again = partial(prepare, experiment, overrides, **how)
+    one = partial(run_with_fairness, dask=dask, limits=limits, in_process=in_process)
     processes = 1 if in_process else workers or processors()
     with progress_listener() as listener:
         grid, result, added = run_to_decision(
             grid,
-            lambda one: run_with_fairness(
-                one, out, processes, listener, dask=dask, limits=limits, in_process=in_process
-            ),
-            lambda seeds, folder: prepare(experiment, overrides, name=folder, seeds=seeds, **how),
+            lambda wanted: one(wanted, out, processes, listener),
+            lambda seeds, folder: again(name=folder, seeds=seeds),
             lambda progress: click.echo(progress, err=True),
         )
     plots = grid.experiment.spec.report.plots and not no_plots
-    undrawn = _report(grid, result, plots=plots, as_json=as_json, added=added)
-    _explain(result.failures, undrawn)
+    _explain(result.failures, _report(grid, result, plots=plots, as_json=as_json, added=added))
+
+
+def _also(diagnostics: Sequence[str], explain: bool, shards: int | None) -> tuple[str, ...]:
+    """Return the changes of the experiment that options stand for."""
+    recorded = [f"diagnostics=[{', '.join(diagnostics)}]"] if diagnostics else []
+    return (*recorded, *["engine.reasons=true"] * explain, *([] if shards is None else [f"shards.parts={shards}"]))
 
 
 def _print_plan(grid: Grid, out: Path, as_json: bool) -> None:
