@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from simsched.errors import InputError, Problem, and_alike, input_error
+from simsched.errors import Problem, and_alike, input_error
 from simsched.reading import check_header, first_lines, open_text, other_width, unused
 from simsched.workload.readers.clock import Clock
 from simsched.workload.trace import raise_all
@@ -130,64 +130,40 @@ def open_sheet(path: Path, required: Sequence[str], idle: Collection[str] = ()) 
     Lines at the top that begin with # and blank lines are skipped. `idle` are columns that its format does not use.
     Raises `InputError` if the file is missing, empty, truncated or not text, lacks a column or names one twice.
     """
-    skip = _comment_lines(path)
-    header = _header(path, skip)
-    check_header(path, header, required, skip + 1)
-    try:
-        with warnings.catch_warnings(), open_text(path) as stream:
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            cells = pd.read_csv(
-                stream, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, skiprows=skip
-            )
-    except pd.errors.EmptyDataError:
-        raise _empty(path) from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning):
-        raise _malformed(path, skip) from None
-    cells.columns = pd.Index(header)
-    cells = cells[~(cells == "").all(axis=1)]
-    if cells.empty:
-        raise input_error(path, "the file holds a header and no job", "give one line a job")
-    return Sheet(path, cells, skip + 2, idle=idle)
-
-
-def _empty(path: Path) -> InputError:
-    return input_error(path, "the file is empty", "give a header line and one line a job")
-
-
-def _header(path: Path, skip: int) -> list[str]:
-    """Return the names in the first line that is not a comment."""
-    with open_text(path) as stream:
-        for _ in range(skip):
-            next(stream)
-        try:
-            return [name.strip() for name in next(csv.reader(stream))]
-        except csv.Error:
-            raise _malformed(path, skip) from None
-        except StopIteration:
-            raise _empty(path) from None
-
-
-def _comment_lines(path: Path) -> int:
-    """Return the number of lines at the top that begin with #."""
     lines = first_lines(path)
-    return next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
-
-
-def _malformed(path: Path, skip: int) -> InputError:
-    """Report the first line that is not CSV: it has an unclosed quote, or not as many fields as the header."""
+    skip = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     with open_text(path) as stream:
         for _ in range(skip):
             next(stream)
-        rows = csv.reader(stream, strict=True)
-        line, fields = skip + 1, 0
-        try:
-            for row in rows:
-                fields = fields or len(row)
-                if len(row) > fields:
-                    return other_width(path, len(row), fields, line)
-                line = skip + rows.line_num + 1
-        except csv.Error as error:
-            if "limit" in str(error):
-                return input_error(path, f"a {error}", "is a quote not closed, or is this not CSV?", line=line)
-            return input_error(path, "a quote that begins here is never closed", "close it, or double it", line=line)
-    return input_error(path, "is no CSV", "give every line the same number of fields as the header")
+        rows = _rows(path, stream, skip)
+        header = [name.strip() for _, row in islice(rows, 1) for name in row]
+        if not header:
+            raise input_error(path, "the file is empty", "give a header line and one line a job")
+        check_header(path, header, required, skip + 1)
+        held, cells = [], []
+        for line, row in rows:
+            if len(row) > len(header):
+                raise other_width(path, len(row), len(header), line)
+            if any(row):
+                held.append(line - skip - 2)
+                cells.append(row if len(row) == len(header) else [*row, *[""] * (len(header) - len(row))])
+    if not cells:
+        raise input_error(path, "the file holds a header and no job", "give one line a job")
+    table = pd.DataFrame(cells, columns=header, index=np.array(held, dtype=np.int64), dtype=str)
+    return Sheet(path, table, skip + 2, idle=idle)
+
+
+def _rows(path: Path, stream: TextIO, skip: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a CSV file with the lines at which they begin; raises `InputError` for a broken quote."""
+    reader = csv.reader(stream, strict=True)
+    line = skip + 1
+    try:
+        for row in reader:
+            yield line, row
+            line = skip + reader.line_num + 1
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            message, remedy = "a quote that begins here is never closed", "close it, or double it"
+        else:
+            message, remedy = f"is no CSV: {error}", "is a quote not closed, or is this not CSV?"
+        raise input_error(path, message, remedy, line=line) from None
