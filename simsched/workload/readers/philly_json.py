@@ -98,7 +98,8 @@ def _seconds(path: Path, table: pd.DataFrame, key: str, problems: list[Problem])
     texts = table[key].astype(object)
     missing = texts.isna() | texts.isin(["None", ""])
     moments = pd.to_datetime(texts.mask(missing, None), errors="coerce", format=_STYLE)
-    for row, job_id, text in table.loc[moments.isna() & ~missing, ["row", "job_id", key]].itertuples(index=False):
+    wrong = table.loc[moments.isna() & ~missing, ["row", "job_id", key]]
+    for row, job_id, text in wrong.to_numpy().tolist():
         message = f"record {row + 1} ({job_id}): {key} '{text}' is not a time such as 2017-10-07 01:11:39"
         problems.append(Problem(str(path), message, _REMEDY))
     seconds: pd.Series = (moments - EPOCH) / pd.Timedelta(seconds=1)
@@ -106,12 +107,18 @@ def _seconds(path: Path, table: pd.DataFrame, key: str, problems: list[Problem])
 
 
 def _wrong_values(path: Path, jobs: pd.DataFrame, attempts: pd.DataFrame) -> Iterator[Problem]:
-    for one in attempts[attempts["end_s"] < attempts["start_s"]].itertuples():
-        message = f"an attempt ends ({one.end_time}) before it starts ({one.start_time})"
-        yield Problem(str(path), f"record {one.row + 1} ({one.job_id}): {message}", _REMEDY)
-    for one in jobs[~jobs["status"].isin(STATUSES)].itertuples():
-        message = f"status '{one.status}' is not one of {', '.join(STATUSES)}"
-        yield Problem(str(path), f"record {one.row + 1} ({one.job_id}): {message}", _REMEDY)
+    back = attempts[attempts["end_s"] < attempts["start_s"]][["row", "job_id", "end_time", "start_time"]]
+    said = [
+        (row, job_id, f"an attempt ends ({end}) before it starts ({start})")
+        for row, job_id, end, start in back.to_numpy().tolist()
+    ]
+    other = jobs[~jobs["status"].isin(STATUSES)][["row", "job_id", "status"]]
+    said += [
+        (row, job_id, f"status '{status}' is not one of {', '.join(STATUSES)}")
+        for row, job_id, status in other.to_numpy().tolist()
+    ]
+    for row, job_id, message in said:
+        yield Problem(str(path), f"record {row + 1} ({job_id}): {message}", _REMEDY)
 
 
 FORMAT = Format(
