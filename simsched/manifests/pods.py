@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -28,28 +29,56 @@ _SCHEDULERS = ("", "default-scheduler", "kai-scheduler")
 
 
 class Taint(NamedTuple):
-    """A taint of a node."""
+    """A mark on nodes that repels pods that do not tolerate it."""
 
     key: str
     value: str = ""
     effect: str = "NoSchedule"
 
+    def __str__(self) -> str:
+        """Return the taint as Kueue prints it."""
+        return f"{{{self.key} {self.value} {self.effect} <nil>}}"
+
 
 class Toleration(NamedTuple):
-    """The taints that a pod accepts."""
+    """Which taints a pod accepts; an empty key with `Exists` accepts all, an empty effect every effect."""
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
 
+    def accepts(self, taint: Taint) -> bool:
+        """Return whether a pod with this toleration accepts the taint."""
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
+
 
 class Expression(NamedTuple):
-    """A condition on a label."""
+    """A requirement on a label; `Gt` and `Lt` compare integers."""
 
     key: str
     operator: str = "In"
     values: tuple[str, ...] = ()
+
+    def met(self, labels: Mapping[str, str]) -> bool:
+        """Return whether `labels` meet the requirement; labels without the key meet only negations."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        numbers = [value or "", *self.values]
+        if len(numbers) != 2 or not all(re.fullmatch("-?[0-9]{1,18}", one) for one in numbers):
+            return False
+        has, bound = map(int, numbers)
+        return has > bound if self.operator == "Gt" else has < bound
 
 
 @dataclass(frozen=True)

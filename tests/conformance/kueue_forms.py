@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simsched_policies.kubernetes.kueue.matching import Constraints, Requirement, Taint, Term, Toleration
+from simsched_policies.kubernetes.kueue.matching import Constraints, Term
 from simsched_policies.kubernetes.kueue.model import (
     Asking,
     Assigned,
@@ -25,8 +25,9 @@ from simsched_policies.kubernetes.kueue.model import (
     Within,
     Workload,
 )
-from simsched_policies.kubernetes.kueue.topology import Node
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
+
+from simsched.manifests import Expression, NodeFacts, Taint, Toleration
 
 Json = Mapping[str, Any]
 
@@ -65,7 +66,7 @@ def queue_of(entry: Json) -> ClusterQueue:
 
 def term_of(entries: Iterable[Json]) -> Term:
     """Return requirements on labels, all of which must be met."""
-    return tuple(Requirement(one["key"], one.get("operator", "In"), tuple(one.get("values", ()))) for one in entries)
+    return tuple(Expression(one["key"], one.get("operator", "In"), tuple(one.get("values", ()))) for one in entries)
 
 
 def flavour_of(entry: Json) -> ResourceFlavor:
@@ -104,11 +105,11 @@ def topology_request_of(entry: Json) -> TopologyRequest:
     return TopologyRequest("unconstrained", "", slices)
 
 
-def node_of(entry: Json) -> Node:
-    """Return a node; it is not usable if it is not ready or closed to new pods."""
-    usable = entry.get("ready", True) and entry.get("schedulable", True)
+def node_of(entry: Json) -> NodeFacts:
+    """Return a node."""
+    states = entry.get("ready", True), not entry.get("schedulable", True)
     taints = tuple(Taint(**one) for one in entry.get("taints", ()))
-    return Node(entry["name"], entry.get("labels", {}), entry.get("allocatable", {}), taints, usable)
+    return NodeFacts(entry["name"], entry.get("labels", {}), taints, entry.get("allocatable", {}), *states)
 
 
 def assignment_of(entry: Json) -> Places:

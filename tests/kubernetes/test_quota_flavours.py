@@ -8,7 +8,7 @@ import pytest
 from simsched_policies.kubernetes.kueue.assign import Assignment, Grade, Market, Oracle, assign
 from simsched_policies.kubernetes.kueue.cycle import Rules, run_cycle
 from simsched_policies.kubernetes.kueue.gates import DEFAULTS, VERSION, gates
-from simsched_policies.kubernetes.kueue.matching import Constraints, Requirement, Taint, Toleration
+from simsched_policies.kubernetes.kueue.matching import Constraints
 from simsched_policies.kubernetes.kueue.model import (
     Asking,
     ClusterQueue,
@@ -26,7 +26,7 @@ from simsched_policies.kubernetes.kueue.reasons import Unfit, Why
 from simsched_policies.kubernetes.kueue.tree import QuotaTree, level_of
 
 from simsched.errors import InputError
-from simsched.manifests import written
+from simsched.manifests import Expression, Taint, Toleration, written
 
 SPOT = Taint("pool", "spot")
 FLAVOURS = {
@@ -65,8 +65,8 @@ def flavours(one: Assignment) -> list[str]:
         (Constraints(tolerations=(Toleration("pool", value="spot", effect="NoExecute"),)), ["old"]),
         (Constraints((("gpu", "h100"),)), ["new"]),
         (Constraints((("zone", "a"), ("gpu", "h100"))), ["new"]),  # no flavour has the label zone
-        (Constraints(affinity=((Requirement("gpu", "NotIn", ("v100",)),),)), ["new"]),
-        (Constraints(affinity=((Requirement("zone", "In", ("a",)),), (Requirement("gpu", "In", ("t4",)),))), ["old"]),
+        (Constraints(affinity=((Expression("gpu", "NotIn", ("v100",)),),)), ["new"]),
+        (Constraints(affinity=((Expression("zone", "In", ("a",)),), (Expression("gpu", "In", ("t4",)),))), ["old"]),
         (Constraints((("gpu", "t4"),)), []),
     ],
 )
@@ -156,7 +156,7 @@ def test_who_fits_once_victims_of_another_are_gone_waits_for_them_unless_switche
 
 
 def test_a_namespace_that_a_queue_does_not_take_and_a_closed_gate_keep_out() -> None:
-    term = (Requirement("team", "In", ("ml",)),)
+    term = (Expression("team", "In", ("ml",)),)
     tree = QuotaTree(
         [ClusterQueue("q", quotas={("old", "gpu"): Quota(4)}, namespaces=term, within=Within.LOWER_PRIORITY)]
     )

@@ -17,10 +17,12 @@ from simsched_policies.kubernetes.kueue.model import (
     TopologyRequest,
     Within,
 )
-from simsched_policies.kubernetes.kueue.topology import HOSTNAME, Node
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
+from simsched.manifests import HOSTNAME, NodeFacts
+
 IN_A_RACK = TopologyRequest("required", "rack")
+
 RULES = Rules(
     flavours={"new": ResourceFlavor("new", topology="racks")},
     topologies={"racks": Topology("racks", ("rack", HOSTNAME))},
@@ -30,7 +32,9 @@ RULES = Rules(
 def decided(*pod_sets: PodSet) -> Outcome:
     """Run a cycle for one workload on two racks of two hosts of 8 GPUs."""
     tree = QuotaTree([ClusterQueue("q", quotas={("new", "gpu"): Quota(32)})])
-    hosts = [Node(f"{rack}{i}", {"rack": rack, HOSTNAME: f"{rack}{i}"}, {"gpu": 8}) for rack in "ab" for i in "01"]
+    hosts = [
+        NodeFacts(f"{rack}{i}", {"rack": rack, HOSTNAME: f"{rack}{i}"}, (), {"gpu": 8}) for rack in "ab" for i in "01"
+    ]
     tree.use(domains_by_flavour(RULES.flavours or {}, RULES.topologies, hosts))
     return run_cycle(tree, [Asking("w", "q", pod_sets)], RULES)
 
@@ -69,7 +73,7 @@ def test_a_resource_that_is_only_fragmented_is_contested_too_if_another_lacks_qu
     rules = Rules(flavours=flavours, topologies={"hosts": Topology("hosts", (HOSTNAME,))})
     quotas = {("new", "cpu"): Quota(16_000), ("new", "gpu"): Quota(12)}
     tree = QuotaTree([ClusterQueue("q", quotas=quotas, within=Within.LOWER_PRIORITY)])
-    hosts = [Node(name, {HOSTNAME: name}, {"cpu": 8000, "gpu": 8}) for name in "ab"]
+    hosts = [NodeFacts(name, {HOSTNAME: name}, (), {"cpu": 8000, "gpu": 8}) for name in "ab"]
     tree.use(domains_by_flavour(flavours, rules.topologies, hosts))
     wish = TopologyRequest("required", HOSTNAME)
     spread = PodSet("main", 2, {"cpu": 4500}, topology=TopologyRequest("unconstrained"))
@@ -86,7 +90,7 @@ def _two_flavours() -> tuple[QuotaTree, Rules]:
     flavours = {name: ResourceFlavor(name, topology="hosts") for name in ("one", "two")}
     rules = Rules(flavours=flavours, topologies={"hosts": Topology("hosts", (HOSTNAME,))})
     tree = QuotaTree([ClusterQueue("q", quotas={("one", "cpu"): Quota(3), ("two", "cpu"): Quota(3)})])
-    hosts = [Node(name, {HOSTNAME: name}, {"cpu": 4}) for name in "ab"]
+    hosts = [NodeFacts(name, {HOSTNAME: name}, (), {"cpu": 4}) for name in "ab"]
     tree.use(domains_by_flavour(flavours, rules.topologies, hosts))
     return tree, rules
 

@@ -23,10 +23,11 @@ from simsched_policies.kubernetes.kueue.model import (
 from simsched_policies.kubernetes.kueue.policy import Kueue
 from simsched_policies.kubernetes.kueue.prospects import Prospects
 from simsched_policies.kubernetes.kueue.queues import Waiting
-from simsched_policies.kubernetes.kueue.topology import HOSTNAME, Domains, Node
+from simsched_policies.kubernetes.kueue.topology import Domains
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
 from simsched.engine.options import EngineOptions
+from simsched.manifests import HOSTNAME, NodeFacts
 from simsched.model import Cluster, JobSpec
 from simsched.model.cluster import Level, Tenant
 from simsched.model.topology import with_levels
@@ -159,7 +160,7 @@ def test_short_cuts_change_no_decision(rules: dict[str, object], seed: int, monk
 
 def test_who_waits_for_a_place_is_asked_when_its_pods_may_fit() -> None:
     """Hosts of 4 with 3, 2 and 2 in use: a pod of 3 fits once the own workload of lower priority has left the third."""
-    hosts = [Node(name, {HOSTNAME: name}, {"gpu": 4}) for name in ("x1", "x2", "x3")]
+    hosts = [NodeFacts(name, {HOSTNAME: name}, (), {"gpu": 4}) for name in ("x1", "x2", "x3")]
     domains = Domains((HOSTNAME,), hosts)
     tree = QuotaTree([ClusterQueue("q", "all", {GPU: Quota(9)}, within=Within.LOWER_PRIORITY, reclaim=Reclaim.ANY)])
     tree.use({"a100": domains})

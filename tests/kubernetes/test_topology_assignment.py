@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from simsched_policies.kubernetes.kueue.gates import gates
-from simsched_policies.kubernetes.kueue.matching import Constraints, Requirement, Taint, Toleration
+from simsched_policies.kubernetes.kueue.matching import Constraints
 from simsched_policies.kubernetes.kueue.model import PodSet, Slice, TopologyRequest
-from simsched_policies.kubernetes.kueue.topology import HOSTNAME, Domains, Node, Usage
+from simsched_policies.kubernetes.kueue.topology import Domains, Usage
 from simsched_policies.kubernetes.kueue.topology_assignment import Earlier, assign
 
+from simsched.manifests import HOSTNAME, Expression, NodeFacts, Taint, Toleration
 from tests.conformance.kueue import check
 
 LEVELS = ("block", "rack", HOSTNAME)
@@ -21,7 +22,7 @@ BALANCED = gates({"TASBalancedPlacement": True})
 def tree(hosts: dict[str, int], levels: tuple[str, ...] = LEVELS, **node: Any) -> Domains:
     """Return a topology of hosts named by their path (`b1/r1/x1`), each with so many GPUs."""
     made = [
-        Node(path, dict(zip(levels, path.split("/"), strict=True)), {"gpu": gpus, "pods": 100}, **node)
+        NodeFacts(path, dict(zip(levels, path.split("/"), strict=True)), (), {"gpu": gpus, "pods": 100}, **node)
         for path, gpus in hosts.items()
     ]
     return Domains(levels, made)
@@ -110,10 +111,10 @@ def test_nodes_that_do_not_suit_take_no_pods() -> None:
     """A taint, a label and a node that is not usable keep pods away, each told by its reason."""
     label = {"disk": "ssd"}
     nodes = [
-        Node("x1", {HOSTNAME: "x1", **label}, {"gpu": 4, "pods": 9}, (Taint("gpu", "yes"),)),
-        Node("x2", {HOSTNAME: "x2"}, {"gpu": 4, "pods": 9}),
-        Node("x3", {HOSTNAME: "x3", **label}, {"gpu": 1, "pods": 9}),
-        Node("x4", {HOSTNAME: "x4", **label}, {"gpu": 4, "pods": 9}, usable=False),
+        NodeFacts("x1", {HOSTNAME: "x1", **label}, (Taint("gpu", "yes"),), {"gpu": 4, "pods": 9}),
+        NodeFacts("x2", {HOSTNAME: "x2"}, (), {"gpu": 4, "pods": 9}),
+        NodeFacts("x3", {HOSTNAME: "x3", **label}, (), {"gpu": 1, "pods": 9}),
+        NodeFacts("x4", {HOSTNAME: "x4", **label}, (), {"gpu": 4, "pods": 9}, ready=False),
     ]
     on_ssd = Constraints(selector=(("disk", "ssd"),))
     asked = pods(2, "required", HOSTNAME, where=on_ssd)
@@ -130,8 +131,8 @@ def test_nodes_that_do_not_suit_take_no_pods() -> None:
 
 def test_preferred_nodes_come_before_a_tighter_fit() -> None:
     """With the gate a preferred node is taken although another fits as tightly or better."""
-    nodes = [Node(n, {HOSTNAME: n, "zone": n[0]}, {"gpu": g, "pods": 9}) for n, g in (("a1", 2), ("b1", 4))]
-    liking = Constraints(preferred=((10, (Requirement("zone", "In", ("b",)),)),))
+    nodes = [NodeFacts(n, {HOSTNAME: n, "zone": n[0]}, (), {"gpu": g, "pods": 9}) for n, g in (("a1", 2), ("b1", 4))]
+    liking = Constraints(preferred=((10, (Expression("zone", "In", ("b",)),)),))
     asked = pods(2, "preferred", HOSTNAME, where=liking)
     domains = Domains((HOSTNAME,), nodes)
     assert placed(domains, asked) == {"a1": 2}

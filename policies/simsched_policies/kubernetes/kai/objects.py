@@ -34,7 +34,6 @@ from simsched_policies.kubernetes.kai.model import (
     Quota,
     preemptible_by_priority,
 )
-from simsched_policies.kubernetes.kueue.matching import Taint
 from simsched_policies.kubernetes.kueue.requests import constraints
 
 _PREFIX = "kai.scheduler/"
@@ -197,9 +196,7 @@ def _of_workload(group: Group, workload: Workload, nodes: Sequence[NodeFacts], a
     suited = frozenset(
         number
         for number, node in enumerate(nodes)
-        if all(
-            one.matches(node.labels) and one.repelled(Taint(*taint) for taint in node.taints) is None for one in wishes
-        )
+        if all(one.matches(node.labels) and one.repelled(node.taints) is None for one in wishes)
     )
     if wishes and not suited and (nodes or any(one.selector or one.affinity is not None for one in wishes)):
         message = "may go to none of the nodes, by its node selector, affinity and tolerations"

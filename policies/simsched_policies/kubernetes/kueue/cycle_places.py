@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from simsched.manifests import NodeFacts
 from simsched_policies.kubernetes.kueue.assign import Assignment, Attempt, Found, Grade
 from simsched_policies.kubernetes.kueue.model import ResourceFlavor, Topology
 from simsched_policies.kubernetes.kueue.reasons import Unfit, Why
-from simsched_policies.kubernetes.kueue.topology import Domains, Node, Usage
+from simsched_policies.kubernetes.kueue.topology import Domains, Usage
 from simsched_policies.kubernetes.kueue.topology_assignment import Earlier, assign, most_pods
 
 
 def domains_by_flavour(
-    flavours: Mapping[str, ResourceFlavor], topologies: Mapping[str, Topology], nodes: Iterable[Node]
+    flavours: Mapping[str, ResourceFlavor], topologies: Mapping[str, Topology], nodes: Iterable[NodeFacts]
 ) -> dict[str, Domains]:
     """Return the tree of every flavour that has a topology."""
     nodes = list(nodes)

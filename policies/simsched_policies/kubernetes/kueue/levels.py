@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from simsched.errors import InputError, Problem
+from simsched.manifests import HOSTNAME, NodeFacts
 from simsched.model import Allocation, Cluster, Node
 from simsched.model.cluster import Tenant
 from simsched.policy import JobView
@@ -13,16 +14,14 @@ from simsched_policies.kubernetes.kueue.cycle import Entry
 from simsched_policies.kubernetes.kueue.model import (
     ClusterQueue,
     Cohort,
-    FlavourResource,
     PodSet,
     Quota,
     Reclaim,
     ResourceFlavor,
     Topology,
     TopologyRequest,
-    Within,
 )
-from simsched_policies.kubernetes.kueue.topology import HOSTNAME, Domains, Node as Host
+from simsched_policies.kubernetes.kueue.topology import Domains
 from simsched_policies.kubernetes.kueue.topology_assignment import assign
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
@@ -31,25 +30,14 @@ OTHERS = "(others)"
 #: The only resource that is counted.
 RESOURCE = "gpu"
 _ROOT = "(cluster)"
-_Quotas = Mapping[FlavourResource, Quota]
 
 
-@dataclass(frozen=True)
-class Terms:
-    """The rules of preemption that all queues have; a tenant that does not reclaim has `reclaim` never."""
-
-    within: Within
-    reclaim: Reclaim
-    borrow_preempts_lower: bool = False
-    borrow_max_priority: int | None = None
-    strict_fifo: bool = False
-
-
-def quotas_of(tenants: Mapping[str, Tenant], totals: Mapping[str, int], terms: Terms) -> QuotaTree:
-    """Return the tree of GPU quotas; `totals` are by type.
+def quotas_of(tenants: Mapping[str, Tenant], totals: Mapping[str, int], rules: ClusterQueue) -> QuotaTree:
+    """Return the tree of GPU quotas; `totals` are by type, and `rules` the queue of undeclared tenants, without quota.
 
     A tenant that others name as their parent is a cohort with its own GPUs, and a queue without any. All trees meet in
-    one cohort, in which the queue of undeclared tenants owns the rest.
+    one cohort, in which the queue of undeclared tenants owns the rest. All queues have its rules of preemption, but for
+    tenants that do not reclaim.
     """
     own = _own_gpus(tenants, totals)
     above = {tenant.parent for tenant in tenants.values() if tenant.parent}
@@ -61,24 +49,10 @@ def quotas_of(tenants: Mapping[str, Tenant], totals: Mapping[str, int], terms: T
         if name in above:
             cohorts.append(Cohort(name, parent, quotas, tenant.weight))
             parent, quotas = name, {key: Quota(0) for key in quotas}
-        reclaim = terms.reclaim if tenant.reclaims else Reclaim.NEVER
-        queues.append(_queue(name, parent, quotas, tenant.weight, reclaim, terms))
+        reclaim = rules.reclaim if tenant.reclaims else Reclaim.NEVER
+        queues.append(replace(rules, name=name, cohort=parent, quotas=quotas, weight=tenant.weight, reclaim=reclaim))
     rest = {(kind, RESOURCE): Quota(n - sum(gpus[kind] for gpus in own.values())) for kind, n in totals.items()}
-    return QuotaTree([*queues, _queue(OTHERS, _ROOT, rest, 1.0, terms.reclaim, terms)], cohorts)
-
-
-def _queue(name: str, parent: str, quotas: _Quotas, weight: float, reclaim: Reclaim, terms: Terms) -> ClusterQueue:
-    return ClusterQueue(
-        name,
-        parent,
-        quotas,
-        weight,
-        terms.within,
-        reclaim,
-        terms.borrow_preempts_lower,
-        terms.borrow_max_priority,
-        terms.strict_fifo,
-    )
+    return QuotaTree([*queues, replace(rules, cohort=_ROOT, quotas=rest)], cohorts)
 
 
 def _own_gpus(tenants: Mapping[str, Tenant], totals: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -175,11 +149,11 @@ class Levels:
             for name in dict.fromkeys(node.gpu_type for node in nodes)
         }
 
-    def _host(self, node: Node, *, usable: bool) -> Host:
+    def _host(self, node: Node, *, usable: bool) -> NodeFacts:
         at = zip(
             self._labels, (*(f"{domain:06d}" for domain in reversed(node.domains)), f"{node.index:06d}"), strict=True
         )
-        return Host(f"{node.index}", dict(at), {RESOURCE: node.gpus}, usable=usable)
+        return NodeFacts(f"{node.index}", dict(at), (), {RESOURCE: node.gpus}, ready=usable)
 
     def pods(self, gpus: int) -> PodSet:
         """Return the pods of a job."""

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simsched.manifests import HOSTNAME, NodeFacts, is_gpu, node_groups
+from simsched.manifests import HOSTNAME, Expression, NodeFacts, is_gpu, node_groups
 from simsched.manifests.admissions import Granted
 from simsched.model import Allocation, Cluster
 from simsched_policies.kubernetes.kueue import topology_assignment
 from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour
-from simsched_policies.kubernetes.kueue.matching import Constraints, Requirement, Taint
+from simsched_policies.kubernetes.kueue.matching import Constraints
 from simsched_policies.kubernetes.kueue.model import (
     Assigned,
     FlavourResource,
@@ -28,7 +28,7 @@ from simsched_policies.kubernetes.kueue.model import (
     ResourceFlavor,
     Setup,
 )
-from simsched_policies.kubernetes.kueue.topology import MANY, PODS, Counts, Domains, Node, Usage
+from simsched_policies.kubernetes.kueue.topology import MANY, PODS, Counts, Domains, Usage
 
 
 def grown(nodes: Sequence[NodeFacts], cluster: Cluster) -> list[NodeFacts]:
@@ -176,14 +176,7 @@ class Machines:
         """Start with empty nodes; `up` marks those that take pods (None: all)."""
         self._setup = setup
         self._nodes = [
-            Node(
-                node.name,
-                node.labels,
-                node.allocatable,
-                tuple(Taint(*one) for one in node.taints),
-                usable=up is None or up[i],
-            )
-            for i, node in enumerate(nodes)
+            replace(node, ready=up is None or up[i], cordoned=False) if up else node for i, node in enumerate(nodes)
         ]
         self._index = {node.labels[HOSTNAME]: i for i, node in enumerate(self._nodes)}
         self._domains: dict[str, Domains] = {}
@@ -282,7 +275,7 @@ class Machines:
             self._add(found, values[-1], pods.count, pods, placed=placed)
             return ""
         path = zip(topology.labels, values, strict=True)
-        inside = tuple(Requirement(key, "In", (value,)) for key, value in path)
+        inside = tuple(Expression(key, "In", (value,)) for key, value in path)
         where = replace(pods.where, affinity=tuple((*term, *inside) for term in pods.where.affinity or ((),)))
         return self._scheduled(flavour, replace(pods, where=where, topology=None), found, placed=placed)
 

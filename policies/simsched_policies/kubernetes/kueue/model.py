@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from simsched.manifests import Taint, Toleration
 from simsched_policies.kubernetes.kueue.gates import DEFAULTS
-from simsched_policies.kubernetes.kueue.matching import ANYWHERE, Constraints, Labels, Taint, Term, Toleration
+from simsched_policies.kubernetes.kueue.matching import ANYWHERE, Constraints, Labels, Term
 
 #: A resource of one flavour, such as ("a100", "gpu"): the unit in which quota is counted.
 FlavourResource = tuple[str, str]

@@ -15,6 +15,7 @@ from simsched.manifests import (
     POD_SET_GROUP,
     WORKLOAD_KINDS,
     Account,
+    Expression,
     Fields,
     NodeFacts,
     Object,
@@ -34,7 +35,6 @@ from simsched.manifests import (
 from simsched.manifests.admissions import Admission, admission_of, read_admissions
 from simsched_policies.kubernetes.kueue.configuration import configured
 from simsched_policies.kubernetes.kueue.gates import VERSION
-from simsched_policies.kubernetes.kueue.matching import Requirement, Taint
 from simsched_policies.kubernetes.kueue.model import (
     AdmissionCheck,
     ClusterQueue,
@@ -51,7 +51,7 @@ from simsched_policies.kubernetes.kueue.model import (
     Topology,
     Within,
 )
-from simsched_policies.kubernetes.kueue.requests import PREFIX, accepted, constraints, term, topology_request
+from simsched_policies.kubernetes.kueue.requests import PREFIX, constraints, topology_request
 
 #: An annotation of simsched: the seconds until an admission check is ready.
 DELAY = "simsched/delay-s"
@@ -221,8 +221,8 @@ class _Reader:
         self._flavours[name] = ResourceFlavor(
             name,
             labels,
-            tuple(Taint(*one) for one in taints(spec, "nodeTaints")),
-            accepted(tolerations(spec)),
+            taints(spec, "nodeTaints"),
+            tolerations(spec),
             topology or None,
         )
 
@@ -418,7 +418,7 @@ _READERS = {
 }  # fmt: skip
 
 
-def _selector(spec: Fields) -> tuple[Requirement, ...] | None:
+def _selector(spec: Fields) -> tuple[Expression, ...] | None:
     """Return the namespaces from which a queue takes workloads; none without a selector."""
     selector = spec.part("namespaceSelector")
-    return term(label_selector(selector)) if selector.there else None
+    return label_selector(selector) if selector.there else None

@@ -40,18 +40,17 @@ from simsched_policies.kubernetes.kueue.cycle import Entry, Pending, Rules, admi
 from simsched_policies.kubernetes.kueue.desk import Desk
 from simsched_policies.kubernetes.kueue.explain import Record, said_of
 from simsched_policies.kubernetes.kueue.gates import DEFAULTS, FIXED, RELEASES, SWITCHES
-from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, Terms, allocation_of, quotas_of
-from simsched_policies.kubernetes.kueue.model import Asking, Mode, PodSet, Reclaim, Within, Workload
+from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, allocation_of, quotas_of
+from simsched_policies.kubernetes.kueue.model import Asking, ClusterQueue, Mode, PodSet, Reclaim, Within, Workload
 from simsched_policies.kubernetes.kueue.objects import declared_by
 from simsched_policies.kubernetes.kueue.queues import Waiting
-from simsched_policies.kubernetes.kueue.repairs import Repairs, moved, repairable
+from simsched_policies.kubernetes.kueue.repairs import moved, repairable, second_passes
 from simsched_policies.kubernetes.kueue.timing import Pace, Timing
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 from simsched_policies.kubernetes.kueue.usage import HALF_LIFE_S, SAMPLING_S, DecayedUsage
 
 #: The value of `allow` for workloads that could never run; they are cancelled.
 NEVER = "never-admitted"
-_WITHIN: Mapping[str, Within] = {rule.value: rule for rule in Within}
 
 
 class _Held(NamedTuple):
@@ -132,7 +131,8 @@ class Kueue(Policy):
     _words: dict[str, tuple[Why, str]] = field(default_factory=dict, init=False, repr=False)
     #: The recent usage of local queues.
     _usage: DecayedUsage = field(init=False, repr=False)
-    _repairs: Repairs = field(default_factory=Repairs, init=False, repr=False)
+    #: Workloads that have quota but lack a node: a second pass places the pods that were there.
+    _lame: dict[str, Asking] = field(default_factory=dict, init=False, repr=False)
     _pace: Pace = field(init=False, repr=False)
     #: Workloads that Kueue has deactivated.
     _over: list[str] = field(default_factory=list, init=False, repr=False)
@@ -230,7 +230,7 @@ class Kueue(Policy):
         start, stop = self._ready(now_s), list[str]()
         self._house(tree, waiting, start, view)
         evicted: list[Asking] = []
-        repairs = self._repairs.passes(tree)
+        repairs = second_passes(tree, self._lame)
         while pace.may_begin(now_s) or pace.steps:
             if not pace.steps:
                 heads, repairs = [*repairs, *waiting.heads()], []
@@ -241,13 +241,13 @@ class Kueue(Policy):
                 if pace.steps:
                     break
             elif entry.mode is Mode.NO_FIT:
-                self._repairs.end(entry.asking.id)
+                self._lame.pop(entry.asking.id, None)
                 waiting.push(self._evicted(entry.asking.id, tree, waiting))
             elif entry.mode is Mode.PREEMPT:
                 for victim in entry.victims:
                     evicted += self._preempt(victim.workload.id, start, stop, tree, waiting)
             elif entry.holds is not None:
-                if self._repairs.end(entry.asking.id):
+                if self._lame.pop(entry.asking.id, None):
                     start[self._jobs[entry.asking.id]] = self._moved(tree, entry, entry.holds, view)
             elif not self._admit(tree, entry, start, view):
                 waiting.push(entry.asking)
@@ -288,7 +288,7 @@ class Kueue(Policy):
         pace, held = self._pace, self._held.get(number)
         if held is None or number in pace.leaving:
             return []
-        stands = self._repairs.end(number) or self._unready.pop(number, None) is not None
+        stands = bool(self._lame.pop(number, None) or self._unready.pop(number, None))
         stands = pace.homeless.pop(number, None) is not None or stands
         if not stands and start.pop(self._jobs[number], None) is None:
             stop.append(self._jobs[number])
@@ -446,7 +446,7 @@ class Kueue(Policy):
         for job in list(lost):
             held = self._held[self._numbers[job.id]]
             if repairable(tree, held.workload, held.allocation, view.up, self._rules.gates):
-                self._repairs.note(held.asking)
+                self._lame[held.asking.id] = held.asking
                 lost.remove(job)
         for number, back in self._pace.left(view.now_s):
             asking = self._evicted(number, tree, waiting)
@@ -455,7 +455,7 @@ class Kueue(Policy):
         for job_id in [*view.finished, *(job.id for job in lost)]:
             number = self._numbers.get(job_id, "")
             waiting.remove(number)
-            self._repairs.end(number)
+            self._lame.pop(number, None)
             self._unready.pop(number, None)
             if number in self._held and self.timing.end_s and job_id in view.finished:
                 self._pace.leaving[number] = (view.now_s + self.timing.end_s, False)
@@ -518,17 +518,18 @@ class Kueue(Policy):
         )
 
     def _quotas(self, view: View) -> QuotaTree:
-        terms = Terms(
-            _WITHIN[self.within],
-            Reclaim(self.reclaim),
-            self.borrowing_preempts,
-            self.borrowing_preempts_up_to,
-            self.strict_fifo,
+        rules = ClusterQueue(
+            OTHERS,
+            within=Within(self.within),
+            reclaim=Reclaim(self.reclaim),
+            borrow_preempts_lower=self.borrowing_preempts,
+            borrow_max_priority=self.borrowing_preempts_up_to,
+            strict_fifo=self.strict_fifo,
         )
         totals: dict[str, int] = {}
         for node in view.nodes:
             totals[node.gpu_type] = totals.get(node.gpu_type, 0) + node.gpus
-        return quotas_of(self.tenants, totals, terms)
+        return quotas_of(self.tenants, totals, rules)
 
 
 #: Why a workload waits that no cycle has considered: it is behind others, or parked with one of its shape.

@@ -11,33 +11,18 @@ from simsched_policies.kubernetes.kueue.model import Asking, Assigned, Workload
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
 
-class Repairs:
-    """The workloads that have quota but lack a node.
+def second_passes(tree: QuotaTree, lame: Mapping[str, Asking]) -> list[Pending]:
+    """Return the workloads that lack a node, with their missing hosts; one whose host is back keeps its places.
 
-    A second pass of the next cycle places only the pods of the failed node. Source: Kueue,
-    topology-aware scheduling, replacement of failed nodes.
+    A second pass of the next cycle places only the pods of the failed node. Source: Kueue, topology-aware scheduling,
+    replacement of failed nodes.
     """
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self._lame: dict[str, Asking] = {}
-
-    def note(self, asking: Asking) -> None:
-        """Add a workload that lost a node and keeps its quota."""
-        self._lame[asking.id] = asking
-
-    def end(self, workload: str) -> bool:
-        """Remove a workload; return whether it lacked a node."""
-        return self._lame.pop(workload, None) is not None
-
-    def passes(self, tree: QuotaTree) -> list[Pending]:
-        """Return the workloads with their missing hosts; one whose host is back keeps its places."""
-        found = []
-        for number, asking in self._lame.items():
-            held = tree.queues[asking.queue].held[number]
-            lacks = _lacking(tree, held)
-            found.append(Pending(asking, holds=held, failed=lacks, keeps=not lacks))
-        return found
+    found = []
+    for number, asking in lame.items():
+        held = tree.queues[asking.queue].held[number]
+        lacks = _lacking(tree, held)
+        found.append(Pending(asking, holds=held, failed=lacks, keeps=not lacks))
+    return found
 
 
 def repairable(

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from simsched.manifests import Expression, PodTemplate, Toleration as Accepted
+from simsched.manifests import PodTemplate
 from simsched.reading import whole_number
-from simsched_policies.kubernetes.kueue.matching import Constraints, Requirement, Term, Toleration
+from simsched_policies.kubernetes.kueue.matching import Constraints
 from simsched_policies.kubernetes.kueue.model import Slice, TopologyRequest
 
 #: The prefix of Kueue's labels and annotations.
 PREFIX = "kueue.x-k8s.io"
 
 
-def term(expressions: Sequence[Expression]) -> Term:
-    """Return the requirements on labels."""
-    return tuple(Requirement(one.key, one.operator, one.values) for one in expressions)  # type: ignore[arg-type]
-
-
-def accepted(tolerations: Sequence[Accepted]) -> tuple[Toleration, ...]:
-    """Return the tolerations."""
-    return tuple(Toleration(*one) for one in tolerations)  # type: ignore[arg-type]
-
-
 def constraints(template: PodTemplate) -> Constraints:
     """Return the affinity of pods."""
-    affinity = None if template.affinity is None else tuple(term(one) for one in template.affinity)
-    return Constraints(tuple(sorted(template.selector.items())), affinity, accepted(template.tolerations))
+    return Constraints(tuple(sorted(template.selector.items())), template.affinity, template.tolerations)
 
 
 def topology_request(notes: Mapping[str, str]) -> TopologyRequest | None:

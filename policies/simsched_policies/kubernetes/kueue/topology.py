@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simsched_policies.kubernetes.kueue.matching import Constraints, Labels, Taint, Term, Toleration
+from simsched.manifests import HOSTNAME, NodeFacts, Toleration
+from simsched_policies.kubernetes.kueue.matching import Constraints, Labels, Term
 
-#: The label of a node's name, which only the lowest level may use.
-HOSTNAME = "kubernetes.io/hostname"
 #: The resource of which every pod takes one.
 PODS = "pods"
 #: The number of pods on a node that states none.
@@ -24,17 +23,6 @@ _PRIME, _BASE = (1 << 61) - 1, 0x5DEECE66D
 
 Counts = NDArray[np.int64]
 Amounts = Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Node:
-    """A node: labels, resources for pods, taints; `usable` if it is ready and open to new pods."""
-
-    name: str
-    labels: Labels = field(default_factory=dict)
-    allocatable: Amounts = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-    usable: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,23 +54,23 @@ class Level:
 class Domains:
     """The tree of a flavour's topology, with the capacity and usage of its leaves by resource.
 
-    `levels` are labels, coarsest first. It contains the usable nodes with a label for every level and the flavour's
-    labels; `tolerations` are those that the flavour adds to pods. Source: Kueue, topology-aware scheduling.
+    `levels` are labels, coarsest first. It contains the nodes that take pods, have a label for every level and the
+    flavour's labels; `tolerations` are those that the flavour adds to pods. Source: Kueue, topology-aware scheduling.
     """
 
     def __init__(
         self,
         levels: Sequence[str],
-        nodes: Iterable[Node],
+        nodes: Iterable[NodeFacts],
         labels: Labels | None = None,
         tolerations: tuple[Toleration, ...] = (),
     ) -> None:
         self.labels = tuple(levels)
         self._tolerations = tolerations
         wanted = (labels or {}).items()
-        members: dict[tuple[str, ...], list[Node]] = {}
+        members: dict[tuple[str, ...], list[NodeFacts]] = {}
         for node in nodes:
-            if node.usable and all(label in node.labels for label in levels) and wanted <= node.labels.items():
+            if node.takes_pods and all(label in node.labels for label in levels) and wanted <= node.labels.items():
                 members.setdefault(tuple(node.labels[label] for label in levels), []).append(node)
         self.leaves = sorted(members)
         self.by_host = bool(levels) and levels[-1] == HOSTNAME
@@ -216,7 +204,7 @@ class Domains:
             self._suited[where] = [self._unsuited(group[0], where) for group in self._nodes]
         return self._suited[where]
 
-    def _unsuited(self, node: Node, where: Constraints) -> str:
+    def _unsuited(self, node: NodeFacts, where: Constraints) -> str:
         if (taint := where.repelled(node.taints, self._tolerations)) is not None:
             return f'taint "{taint.key}={taint.value}:{taint.effect}"'
         if any(node.labels.get(key) != value for key, value in where.selector):
@@ -233,7 +221,7 @@ class Domains:
         return self._preferred[where]
 
 
-def _meets(node: Node, term: Term) -> bool:
+def _meets(node: NodeFacts, term: Term) -> bool:
     return bool(term) and all(one.met(node.labels) for one in term)
 
 
