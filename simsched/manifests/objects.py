@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -146,13 +145,7 @@ def read_objects(path: Path) -> list[Object]:
     """
     files = [file for file in _files(path) if _begins(file)] if path.is_dir() else [path]
     counts: dict[tuple[str, str], int] = {}
-    collects = gc.isenabled()
-    gc.disable()  # it would look through all that was read again and again, and there are no cycles in it
-    try:
-        found = [one for file in files for one in _objects_of(file, counts, copies=not path.is_dir())]
-    finally:
-        if collects:
-            gc.enable()
+    found = [one for file in files for one in _objects_of(file, counts, copies=not path.is_dir())]
     if not found:
         raise input_error(path, "holds no Kubernetes object", "give YAML or JSON files with apiVersion and kind")
     kept = {one.key: one for one in reversed(found)}

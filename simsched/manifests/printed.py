@@ -98,7 +98,11 @@ def _joined(item: str, known: dict[str, _Parts], blocks: dict[str, Mapping[str, 
     found: dict[str, Any] = {}
     for text in _FIELD.split(item[2:]):
         if text not in blocks:
-            blocks[text] = _parsed(_FOLDED.sub(lambda part: re.sub(r" *\n +", " ", part[0]), f"- {text}\n"), known)
+            try:
+                blocks[text] = _parsed(f"- {text}", known)
+            except _UnusualError:
+                folded = _FOLDED.sub(lambda part: re.sub(r" *\n +", " ", part[0]), f"- {text}\n")
+                blocks[text] = _parsed(folded[:-1], known)
         if not isinstance(blocks[text], dict) or not found.keys().isdisjoint(blocks[text]):
             raise _UnusualError
         found |= blocks[text]
@@ -111,42 +115,43 @@ def _parsed(item: str, known: dict[str, _Parts]) -> Any:
     #: The open blocks: the column of their keys or dashes, and what they fill; and the key that waits for its block.
     stack: list[tuple[int, Any]] = [(0, top)]
     waiting: str | None = None
-    owner: Any = None
+    at, block, owner = 0, top, top  # type: int, Any, Any
     for line in item.split("\n"):
-        if not line:
-            continue
-        parts = known.get(line)
-        if parts is None:
-            parts = known[line] = _parts(line)
-        column, dashes, key, value = parts
-        if waiting is not None:  # its block begins here, or it has none
-            inside = column > stack[-1][0] or (dashes and column == stack[-1][0])
-            block: Any = ([] if dashes else {}) if inside else None
-            owner[waiting], waiting = block, None
-            if inside:
-                stack.append((column, block))
-        while stack[-1][0] > column or (stack[-1][0] == column and isinstance(stack[-1][1], list) and not dashes):
-            stack.pop()
-        at, block = stack[-1]
-        if at != column or isinstance(block, list) != bool(dashes):
-            raise _UnusualError
-        for left in range(dashes, 0, -1):
-            column += 2
-            inner: Any = [] if left > 1 else {} if key is not None else value
-            block.append(inner() if inner in (dict, list) and isinstance(inner, type) else inner)
-            block = block[-1]
-            if left > 1 or key is not None:
-                stack.append((column, block))
+        try:
+            column, dashes, key, value = known[line]
+        except KeyError:
+            column, dashes, key, value = known[line] = _parts(line)
+        if waiting is not None or column != at or dashes or block.__class__ is list:
+            if waiting is not None:  # its block begins here, or it has none
+                inside = column > at or (dashes and column == at)
+                begun: Any = ([] if dashes else {}) if inside else None
+                owner[waiting], waiting = begun, None
+                if inside:
+                    stack.append((column, begun))
+            while stack[-1][0] > column or (stack[-1][0] == column and isinstance(stack[-1][1], list) and not dashes):
+                stack.pop()
+            at, block = stack[-1]
+            if at != column or isinstance(block, list) != bool(dashes):
+                raise _UnusualError
+            for left in range(dashes, 0, -1):
+                column += 2
+                inner: Any = [] if left > 1 else {} if key is not None else value
+                block.append(inner() if isinstance(inner, type) else inner)
+                block = block[-1]
+                if left > 1 or key is not None:
+                    stack.append((column, block))
+            at = stack[-1][0]
         if key is None:
             if not dashes:
                 raise _UnusualError
+            block = stack[-1][1]
         elif key in block:
             raise _UnusualError
         elif value is _UnusualError:
             owner, waiting = block, key
             block[key] = None
         else:
-            block[key] = value() if isinstance(value, type) else value
+            block[key] = value() if value.__class__ is type else value
     return top[0]
 
 

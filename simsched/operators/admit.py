@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simsched.applications import catalogue
 from simsched.artifacts import REASONS_FILE, ReasonRow
 from simsched.engine import EngineOptions, MemoryRecorder, Simulation
 from simsched.errors import InputError, input_error
@@ -27,7 +26,9 @@ from simsched.manifests import (
     read_nodes,
     read_workloads,
 )
-from simsched.model import Amount, Cluster, JobSpec, NodeGroup, NodeShape
+from simsched.model import Amount, Cluster, JobRequest, JobSpec, NodeGroup, NodeShape
+from simsched.model.job import JobTruth
+from simsched.model.tabulated import FixedDuration
 from simsched.operators.dump import Dump, Durations, Likeness, Standing, likeness
 from simsched.policy import POLICIES, Policy
 
@@ -108,9 +109,17 @@ class Moment:
         jobs.sort(key=lambda one: one.submit_time_s)
         policy = self.policy()
         options = EngineOptions(restart_delay_s=0, kill_at_time_limit=True)
-        simulation = Simulation(self.cluster, jobs, catalogue(), options, 1, policy, recorder=MemoryRecorder())
+        simulation = Simulation(self.cluster, jobs, _Seconds(), options, 1, policy, recorder=MemoryRecorder())
         policy.begin(self.cluster)
         return simulation, policy
+
+
+class _Seconds:
+    """Finds the physics of workloads, which all have a duration; the shipped applications are not loaded for them."""
+
+    def for_job(self, request: JobRequest, truth: JobTruth) -> FixedDuration:
+        """Return the duration of a workload."""
+        return FixedDuration(truth.duration_s, request.num_gpus)
 
 
 def _job(one: Standing, at_s: float, seconds: Mapping[str, float]) -> JobSpec:

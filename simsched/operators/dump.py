@@ -137,18 +137,16 @@ def likeness(one: Workload, queues: Iterable[tuple[str, str]] = ()) -> Likeness:
         units * pods.count for pods in one.pod_sets for name, units in pods.template.requests.items() if is_gpu(name)
     )
     queue = one.queue or ("default" if (one.namespace, "default") in queues else "")
-    return Likeness(one.namespace, queue, next(_images(one.owner.data), ""), gpus)
+    return Likeness(one.namespace, queue, next(_images(one.owner.part("spec")), ""), gpus)
 
 
-def _images(data: Any) -> Iterator[str]:
+def _images(data: dict[str, Any] | list[Any]) -> Iterator[str]:
     if isinstance(data, dict):
         for one in data.get("containers") or ():
             if isinstance(one, dict) and isinstance(one.get("image"), str):
                 yield one["image"]
-        for part in data.values():
-            yield from _images(part)
-    elif isinstance(data, list):
-        for part in data:
+    for part in data.values() if isinstance(data, dict) else data:
+        if isinstance(part, dict | list):
             yield from _images(part)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from math import ceil, isinf
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,9 @@ def _available(case: Json) -> tuple[object, object]:
     asked = {which: _flat(case[which]) for which in ("available", "potentially_available")}
     got = {
         "available": {key: tree.available(*key) for key in asked["available"]},
-        "potentially_available": {key: tree.potentially_available(*key) for key in asked["potentially_available"]},
+        "potentially_available": {
+            (name, key): tree.queues[name].most.get(key, 0) for name, key in asked["potentially_available"]
+        },
     }
     return asked, got
 
@@ -86,7 +89,7 @@ def _shares(case: Json) -> tuple[object, object]:
     for node in tree.nodes():
         share = dominant_share(node, amounts_of(case.get("added", [])))
         key = ("queue" if node.queue else "cohort", node.name)
-        got[key] = (share.reported, share.resource, share.borrowing)
+        got[key] = (share.weighted if isinf(share.weighted) else ceil(share.weighted), share.resource, share.borrowing)
     for want in case["shares"]:
         share_of = float("inf") if want["share"] is None else want["share"]
         expected[want["kind"], want["name"]] = (share_of, want["resource"], want["borrowing"])

@@ -134,10 +134,20 @@ def _of_gates(case: Json) -> Iterator[str]:
         yield "the case does not say which workload has a closed gate of preemption"
 
 
+#: Fixed gates that may have either state in a single cycle: the gate of shared hosts is modelled there, and the others
+#: matter only before or after a cycle.
+_OF_RUNS = frozenset(
+    {
+        *("FlavorFungibilityPreserveScanProgress", "TASHandleOverlappingFlavors", "WorkloadPriorityClassDefaulting"),
+        *("TASReplaceNodeDueToNotReadyOverFixedTime", "TASReplaceNodeOnNodeTaints", "TASReplaceNodeOnPodTermination"),
+    }
+)
+
+
 def gates_of(case: Json) -> Mapping[str, bool]:
     """Return the gates of a case; raises `InputError` for those that are not modelled."""
     given = {name.removeprefix("features."): on for name, on in case.get("gates", {}).items()}
-    return gates(given, "gates", cycle=True)
+    return {**gates({name: on for name, on in given.items() if name not in _OF_RUNS}, "gates"), **given}
 
 
 def _parts(case: Json) -> Iterator[tuple[str, Json]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from simsched_policies.kubernetes.kueue.cycle import Entry, Outcome, Pending, Rules, heads, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import Entry, Outcome, Pending, Rules, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour
 from simsched_policies.kubernetes.kueue.fair import BOTH, Rule
 from simsched_policies.kubernetes.kueue.model import AdmissionCheck, Asking, Topology, Victim
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
 from tests.conformance.kueue_coverage import gates_of
-from tests.conformance.kueue_forms import asking_of, flavour_of, node_of, tree_of
+from tests.conformance.kueue_forms import asking_of, flavour_of, nodes_of, tree_of
 from tests.conformance.kueue_topologies import keeps_places, written
 
 Json = Mapping[str, Any]
@@ -40,7 +40,10 @@ def cycle(case: Json) -> tuple[object, object]:
         if entry.get("second_pass", False)
         and (not entry.get("unhealthy_nodes") or rules.gates["TASFailedNodeReplacement"])
     ]
-    out = run_cycle(tree, [*heads((one for one in pending if one.queue in tree.queues), rules), *second], rules)
+    heads: dict[str, Asking] = {}
+    for one in sorted(pending, key=queue_order(rules)):
+        heads.setdefault(one.queue, one)
+    out = run_cycle(tree, [*(heads[name] for name in sorted(heads) if name in tree.queues), *second], rules)
     got = _outcome(out, pending, failed=case.get("admission_error", False))
     return case["outcome"], {key: got[key] for key in case["outcome"]}
 
@@ -62,13 +65,9 @@ def _rules(case: Json) -> Rules:
 
 def _place(case: Json, tree: QuotaTree, rules: Rules) -> None:
     """Give the tree the topologies of its flavours, with existing pods."""
-    nodes = [node_of(entry) for entry in case.get("nodes", ())]
+    nodes = nodes_of(case)
     on = rules.gates["TopologyAwareScheduling"]
     topologies = domains_by_flavour(rules.flavours or {}, rules.topologies, nodes) if on else {}
-    for domains in topologies.values():
-        for pod in case.get("pods", ()):
-            if not pod.get("ended", False):
-                domains.occupy(pod["node"], pod.get("request", {}))
     tree.use(topologies, shares_hosts=rules.gates["TASHandleOverlappingFlavors"])
 
 

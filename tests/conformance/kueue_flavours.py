@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from simsched_policies.kubernetes.kueue.assign import Assignment, Attempt, Found, Grade, Market, assign, preferred
@@ -19,12 +19,12 @@ from simsched_policies.kubernetes.kueue.model import (
     Topology,
     Workload,
 )
-from simsched_policies.kubernetes.kueue.reasons import Unfit, worst_kind
+from simsched_policies.kubernetes.kueue.reasons import Unfit
 from simsched_policies.kubernetes.kueue.topology import PODS, Domains
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
 from tests.conformance.kueue_coverage import gates_of
-from tests.conformance.kueue_forms import amounts_of, asking_of, assigned_of, flavour_of, node_of, tree_of
+from tests.conformance.kueue_forms import amounts_of, asking_of, assigned_of, flavour_of, nodes_of, tree_of
 
 Json = Mapping[str, Any]
 #: Grades by the words for their victims.
@@ -57,7 +57,7 @@ def assigned(case: Json) -> tuple[object, object]:
 
 def _domains(case: Json, flavours: Mapping[str, ResourceFlavor]) -> dict[str, Domains]:
     topologies = {name: Topology(name, tuple(levels)) for name, levels in case.get("topologies", {}).items()}
-    return domains_by_flavour(flavours, topologies, map(node_of, case.get("nodes", ())))
+    return domains_by_flavour(flavours, topologies, nodes_of(case))
 
 
 def _found(
@@ -97,7 +97,7 @@ def _compared(expected: Json, found: Assignment) -> tuple[object, object]:
     got: dict[str, object] = {
         "mode": found.grade.mode.value,
         "level": found.level,
-        "reason": "" if found.grade.mode is not Mode.NO_FIT else worst_kind(_kinds(found.found)),
+        "reason": "" if found.grade.mode is not Mode.NO_FIT else _worst(_kinds(found.found)),
         "usage": sorted(usage, key=str),
     }
     wanted = {**expected, **({"usage": sorted(expected["usage"], key=str)} if "usage" in expected else {})}
@@ -111,10 +111,35 @@ def _compared(expected: Json, found: Assignment) -> tuple[object, object]:
     return wanted, {key: got[key] for key in wanted}
 
 
+_NO_MATCH = "NoMatchingFlavor"
+#: Kueue's short names of reasons, and all of them from bad to worse.
+_KIND = {
+    Unfit.ABOVE_MOST: "ExceedsMaxQuota",
+    Unfit.WAITS: "WaitingForQuota",
+    Unfit.NOT_PROVIDED: "",
+    Unfit.NO_PLACE: "TopologyPlacementFailed",
+}
+_BADNESS = ("", _NO_MATCH, "ExceedsMaxQuota", "TopologyPlacementFailed", "WaitingForQuota")
+
+
+def _kind(one: Attempt) -> str:
+    return _KIND.get(one.why[0].unfit, _NO_MATCH)
+
+
+def _worst(groups: Iterable[Sequence[str]]) -> str:
+    """Return the short name for a workload: the worst, over resource groups, of the mildest reason in each."""
+    mildest = [max(kinds, key=_BADNESS.index) for kinds in groups if kinds]
+    return min(mildest, key=_BADNESS.index, default="")
+
+
 def _kinds(found: Iterable[Found]) -> list[tuple[str, ...]]:
     """List, for each pod set and resource group without a flavour, why each of its flavours was rejected."""
     return [
-        tuple(attempt.why[0].unfit.kind for attempt in one.attempts if attempt.grade is Grade.NO_FIT and attempt.why)
+        tuple(
+            _KIND.get(attempt.why[0].unfit, _NO_MATCH)
+            for attempt in one.attempts
+            if attempt.grade is Grade.NO_FIT and attempt.why
+        )
         for one in found
         if (one.requests and not one.flavours) or _has_no_place(one)
     ]
@@ -143,7 +168,7 @@ def _written(one: Found, grade: Grade) -> dict[str, Any]:
 
 
 def _attempt(one: Attempt) -> dict[str, Any]:
-    kind = one.why[0].unfit.kind if one.grade is Grade.NO_FIT and one.why else ""
+    kind = _kind(one) if one.grade is Grade.NO_FIT and one.why else ""
     reasons = sorted(why.text(one.flavour) for why in one.why)
     return {"mode": one.grade.mode.value, "level": one.level, "reasons": reasons, "kind": kind}
 

@@ -25,6 +25,7 @@ from simsched_policies.kubernetes.kueue.model import (
     Within,
     Workload,
 )
+from simsched_policies.kubernetes.kueue.topology import MANY, PODS
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
 from simsched.manifests import Expression, NodeFacts, Taint, Toleration
@@ -105,11 +106,21 @@ def topology_request_of(entry: Json) -> TopologyRequest:
     return TopologyRequest("unconstrained", "", slices)
 
 
-def node_of(entry: Json) -> NodeFacts:
-    """Return a node."""
-    states = entry.get("ready", True), not entry.get("schedulable", True)
+def nodes_of(case: Json) -> list[NodeFacts]:
+    """Return the nodes of a case without what its pods outside topologies take."""
+    taken: dict[str, Counter[str]] = {}
+    for pod in case.get("pods", ()):
+        if not pod.get("ended", False):
+            taken.setdefault(pod["node"], Counter()).update({**pod.get("request", {}), PODS: 1})
+    return [_node(entry, taken.get(entry["name"], Counter())) for entry in case.get("nodes", ())]
+
+
+def _node(entry: Json, taken: Counter[str]) -> NodeFacts:
+    free = Counter({PODS: MANY, **entry.get("allocatable", {})})
+    free.subtract(taken)
     taints = tuple(Taint(**one) for one in entry.get("taints", ()))
-    return NodeFacts(entry["name"], entry.get("labels", {}), taints, entry.get("allocatable", {}), *states)
+    states = entry.get("ready", True), not entry.get("schedulable", True)
+    return NodeFacts(entry["name"], entry.get("labels", {}), taints, free, *states)
 
 
 def assignment_of(entry: Json) -> Places:

@@ -10,7 +10,7 @@ from simsched_policies.kubernetes.kueue.topology import Domains, Usage
 from simsched_policies.kubernetes.kueue.topology_assignment import Earlier, assign
 
 from tests.conformance.kueue_coverage import gates_of
-from tests.conformance.kueue_forms import assignment_of, node_of, pods_of, tolerations_of
+from tests.conformance.kueue_forms import assignment_of, nodes_of, pods_of, tolerations_of
 
 Json = Mapping[str, Any]
 
@@ -25,12 +25,8 @@ def compared(case: Json) -> tuple[object, object]:
 
 def domains_of(case: Json) -> Domains:
     """Return the topology of a case with its usage."""
-    nodes = [node_of(entry) for entry in case["nodes"]]
     tolerations = tolerations_of({"tolerations": case.get("flavour_tolerations", ())})
-    domains = Domains(case["levels"], nodes, case.get("flavour_labels", {}), tolerations)
-    for pod in case.get("pods", ()):
-        if not pod.get("ended", False):
-            domains.occupy(pod["node"], pod.get("request", {}))
+    domains = Domains(case["levels"], nodes_of(case), case.get("flavour_labels", {}), tolerations)
     for entry in [*case.get("used", ()), *(case.get("used_by_others", ()) if domains.by_host else ())]:
         domains.change(Usage(tuple(entry["values"]), entry["request"], entry["count"]))
     return domains

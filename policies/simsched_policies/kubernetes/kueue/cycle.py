@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -137,14 +137,6 @@ def queue_order(rules: Rules) -> Callable[[Asking], tuple[float, int, float, str
         return (usage, -asking.priority, asking.created_s, asking.id)
 
     return key
-
-
-def heads(pending: Iterable[Asking], rules: Rules | None = None) -> list[Asking]:
-    """Return the first workload of every queue."""
-    first: dict[str, Asking] = {}
-    for asking in sorted(pending, key=queue_order(rules or Rules())):
-        first.setdefault(asking.queue, asking)
-    return [first[name] for name in sorted(first)]
 
 
 def run_cycle(tree: QuotaTree, asking: Sequence[Asking | Pending], rules: Rules) -> Outcome:
@@ -308,32 +300,20 @@ class _Cycle:
         has_place: Callable[[], bool] | None = None,
     ) -> tuple[Victim, ...]:
         """Return the victims of a workload; cached, as the last question often equals the whole one."""
-        if has_place is not None:
-            return self._search(asking, usage, contested, has_place)
-        if self.foreseen[:2] != (usage, contested):
-            self.foreseen = (usage, contested, self._search(asking, usage, contested))
-        return self.foreseen[2]
-
-    def _search(
-        self,
-        asking: Asking,
-        usage: Amounts,
-        contested: frozenset[FlavourResource],
-        has_place: Callable[[], bool] | None = None,
-    ) -> tuple[Victim, ...]:
+        if has_place is None and self.foreseen[:2] == (usage, contested):
+            return self.foreseen[2]
         workload = Workload(asking.id, asking.queue, usage, asking.priority, asking.created_s)
         incoming, by_usage = Incoming(workload, contested, has_place), self.rules.queue_usage is not None
-        if not self.rules.fair_sharing:
-            return tuple(classical_victims(self.tree, incoming, by_usage=by_usage))
-        return tuple(
-            fair_victims(
-                self.tree,
-                incoming,
-                rules=self.rules.strategies,
-                by_usage=by_usage,
-                within_nominal=self.rules.gates["FairSharingPreemptWithinNominal"],
+        if self.rules.fair_sharing:
+            nominal = self.rules.gates["FairSharingPreemptWithinNominal"]
+            found = fair_victims(
+                self.tree, incoming, rules=self.rules.strategies, by_usage=by_usage, within_nominal=nominal
             )
-        )
+        else:
+            found = classical_victims(self.tree, incoming, by_usage=by_usage)
+        if has_place is None:
+            self.foreseen = usage, contested, tuple(found)
+        return tuple(found)
 
     def _process(self, entry: Entry) -> None:
         """Decide on an entry after the earlier ones, and count what it takes."""

@@ -44,11 +44,6 @@ class Share:
             return 0.0
         return math.inf if self.weight == 0 else self.ratio / self.weight
 
-    @property
-    def reported(self) -> float:
-        """Return the share rounded up, as Kueue reports it."""
-        return self.weighted if math.isinf(self.weighted) else math.ceil(self.weighted)
-
     def key(self) -> tuple[float, float]:
         """Order shares: by the weighted share, and by the bare ratio among infinite ones."""
         return (self.weighted, self.ratio if math.isinf(self.weighted) else 0.0)

@@ -56,14 +56,6 @@ WITHOUT_EFFECT = frozenset(
         *("WorkloadRequestUseMergePatch",),
     }
 )
-#: Fixed gates that may have either state in a single cycle: the gate of shared hosts is modelled there, and the others
-#: matter only before or after a cycle.
-OF_RUNS = frozenset(
-    {
-        *("FlavorFungibilityPreserveScanProgress", "TASHandleOverlappingFlavors", "WorkloadPriorityClassDefaulting"),
-        *("TASReplaceNodeDueToNotReadyOverFixedTime", "TASReplaceNodeOnNodeTaints", "TASReplaceNodeOnPodTermination"),
-    }
-)
 #: Rules of an earlier release, off in the modelled version; a release sets them, no gate does: the search for a flavor
 #: ends at one that preemption might free even without victims; a cycle has one order, by borrowing, share, priority and
 #: age; pods go to the domain with the most room.
@@ -79,10 +71,8 @@ RELEASES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
 }
 
 
-def gates(
-    changes: Mapping[str, bool] | None = None, where: str = "featureGates", *, cycle: bool = False
-) -> Mapping[str, bool]:
-    """Return all gates with `changes` made to the defaults, for runs or for a single `cycle`.
+def gates(changes: Mapping[str, bool] | None = None, where: str = "featureGates") -> Mapping[str, bool]:
+    """Return all gates with `changes` made to the defaults.
 
     Raises `InputError` for a gate that is unknown or modelled only in its default state; `where` names its location.
     """
@@ -94,7 +84,7 @@ def gates(
             close = difflib.get_close_matches(name, {**SWITCHES, **FIXED}, n=1)
             hint = f"did you mean {close[0]}?" if close else "leave it out, or name one that is listed in the docs"
             problems.append(Problem(f"{where}.{name}", f"is no gate that the model of Kueue {VERSION} knows", hint))
-        elif name in FIXED and on is not FIXED[name] and not (cycle and name in OF_RUNS):
+        elif name in FIXED and on is not FIXED[name]:
             state = "on" if FIXED[name] else "off"
             problems.append(Problem(f"{where}.{name}", f"is modelled only {state}", "leave it at its default"))
     if problems:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -33,17 +32,6 @@ class Unfit(Enum):
     NO_PLACE = "{what}"
     WAITS = "insufficient unused quota for {what} in flavor {flavour}, {0} more needed"
 
-    @property
-    def kind(self) -> str:
-        """Return Kueue's short name of the reason."""
-        known = {
-            Unfit.ABOVE_MOST: "ExceedsMaxQuota",
-            Unfit.WAITS: "WaitingForQuota",
-            Unfit.NOT_PROVIDED: "",
-            Unfit.NO_PLACE: "TopologyPlacementFailed",
-        }
-        return known.get(self, "NoMatchingFlavor")
-
 
 class Why(NamedTuple):
     """One reason; `what` names its resource, taint or flavour."""
@@ -56,12 +44,3 @@ class Why(NamedTuple):
         """Return the reason as Kueue writes it."""
         amounts = (written(self.what, amount) for amount in self.amounts)
         return self.unfit.value.format(*amounts, what=self.what, flavour=flavour)
-
-
-_BADNESS = ("", "NoMatchingFlavor", "ExceedsMaxQuota", "TopologyPlacementFailed", "WaitingForQuota")
-
-
-def worst_kind(groups: Iterable[Sequence[str]]) -> str:
-    """Return the short name for a workload: the worst, over resource groups, of the mildest reason in each."""
-    mildest = [max(kinds, key=_BADNESS.index) for kinds in groups if kinds]
-    return min(mildest, key=_BADNESS.index, default="")

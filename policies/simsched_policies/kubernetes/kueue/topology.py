@@ -108,15 +108,6 @@ class Domains:
         """Return the values of a leaf: the host alone if hosts are the lowest level."""
         return self.leaves[leaf][-1:] if self.by_host else self.leaves[leaf]
 
-    def occupy(self, node: str, requests: Amounts) -> None:
-        """Subtract a pod placed without topology from the capacity of its node."""
-        self.known.clear()
-        self.most.clear()
-        for number, group in enumerate(self._nodes):
-            if any(one.name == node for one in group):
-                for resource, amount in {**requests, PODS: 1}.items():
-                    self._of(self.has, resource)[number] -= amount
-
     def change(self, usage: Usage, sign: int = 1) -> None:
         """Count pods as placed, or with sign -1 as gone; those outside the tree are ignored."""
         leaf = self.leaf(usage.values)

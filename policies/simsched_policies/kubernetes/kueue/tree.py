@@ -237,10 +237,6 @@ class QuotaTree:
         """Return how much a queue may still admit, borrowing included."""
         return max(0, self.queues[queue].available(resource))
 
-    def potentially_available(self, queue: str, resource: FlavourResource) -> int:
-        """Return how much a queue could use if nothing were in use."""
-        return self.queues[queue].most.get(resource, 0)
-
     def fits(self, queue: str, amounts: Amounts, *, borrow: bool = True) -> bool:
         """Return whether a queue may admit `amounts` now, without borrowing if `borrow` is False."""
         node = self.queues[queue]
