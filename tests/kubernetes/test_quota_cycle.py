@@ -52,7 +52,7 @@ def test_a_queue_shows_its_highest_priority_then_its_oldest() -> None:
         asks("low", "a", {"gpu": 1}, 0, 0),
         asks("other", "b", {"gpu": 1}),
     ]
-    assert [asking.id for asking in sorted(pending, key=queue_order(Rules()))] == ["other", "early", "late", "low"]
+    assert [asking.id for asking in sorted(pending, key=queue_order(Rules()))] == ["early", "late", "low", "other"]
 
 
 def test_the_local_queue_that_used_least_comes_first_under_admission_fair_sharing() -> None:
