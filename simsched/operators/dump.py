@@ -140,7 +140,7 @@ def likeness(one: Workload, queues: Iterable[tuple[str, str]] = ()) -> Likeness:
     return Likeness(one.namespace, queue, next(_images(one.owner.part("spec")), ""), gpus)
 
 
-def _images(data: dict[str, Any] | list[Any]) -> Iterator[str]:
+def _images(data: Any) -> Iterator[str]:
     if isinstance(data, dict):
         for one in data.get("containers") or ():
             if isinstance(one, dict) and isinstance(one.get("image"), str):
