@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from simsched.errors import nearest
 from simsched.manifests.fields import Account, Fields
 from simsched.manifests.objects import Object, marks_of
 from simsched.manifests.pods import PodTemplate, pod_template
@@ -338,5 +339,8 @@ _OUTCOME = {
 def changes_of_pods(kind: str, path: str) -> str:
     """Describe what an unread field of a workload or node would change, empty if it changes nothing."""
     if f".{_KUEUE}/" in path:
-        return "is not known to the model of Kueue, or is not read there"
+        name = _KUEUE + path.rpartition(f".{_KUEUE}")[2]
+        meant = "" if name in _OF_WORKLOADS | _OF_PODS else nearest(name, _OF_WORKLOADS | _OF_PODS)
+        hint = f" ({meant})" if meant.startswith("did") else ""
+        return f"is not known to the model of Kueue, or is not read there{hint}"
     return _OUTCOME.get(re.split(r"[./]", path)[-1].removesuffix("[]"), "")

@@ -159,18 +159,18 @@ def _marked(kind: str, outer: dict[str, Any], inner: dict[str, Any]) -> Account:
 
 
 @pytest.mark.parametrize(
-    ("where", "name"),
+    ("where", "name", "said"),
     [
-        ("annotations", f"{KUEUE}/podset-requird-topology"),
-        ("labels", f"{KUEUE}/queue-name"),
-        ("annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology"),
+        ("annotations", f"{KUEUE}/podset-requird-topology", f"(did you mean '{KUEUE}/podset-required-topology'?)"),
+        ("labels", f"{KUEUE}/queue-name", "is not read there"),
+        ("annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology", "gives each job a domain of its own"),
     ],
 )
-def test_marks_on_templates_that_nothing_reads_are_refused(where: str, name: str) -> None:
+def test_marks_on_templates_that_nothing_reads_are_refused(where: str, name: str, said: str) -> None:
     account = _marked("Job", {}, {where: {name: "x"}})
     ((kind, path),) = account.unread
     assert path == f"spec.template.metadata.{where}.{name}"
-    assert changes_of_pods(kind, path)
+    assert said in changes_of_pods(kind, path)
 
 
 @pytest.mark.parametrize("name", ["kueue.x-k8s.io/queue-name", "kai.scheduler/queue"])
@@ -190,6 +190,4 @@ def test_a_deactivated_workload_is_refused() -> None:
     account = Account()
     one = Object("Workload", KUEUE, "x", "a", {"kind": "Workload", "spec": {"active": False}}, "x.yaml", 1)
     kueue._Reader([one], account, Account()).read()
-    assert [kueue.changes_outcome(*key) for key in account.unread] == [
-        "deactivates its job, which is not modelled: take the job out"
-    ]
+    assert [kueue.changes_outcome(*key) for key in account.unread] == ["deactivates its job, which is not modelled"]

@@ -227,7 +227,10 @@ def test_queues_and_pod_groups_are_read_from_their_objects(tmp_path: Path) -> No
         ([queue("a", 1), group("j", minMember=1, topologyConstraint={})], "spec.topologyConstraint: is not modelled"),
         ([group("j", priorityClassName="gold")], "spec.priorityClassName: is 'gold'"),
         ([queue("a", 1), pods("one")], "Job default/one, metadata.labels.kai.scheduler/queue: is missing"),
-        ([queue("a", 1), pods("one", queue="a", notes={"gpu-fraction": "0.5"})], "gpu-fraction: is not modelled"),
+        (
+            [queue("a", 1), pods("one", queue="a", notes={"gpu-fraction": "0.5"})],
+            "Job default/one, spec.template.metadata.annotations.gpu-fraction: is not modelled",
+        ),
         ([queue("a", 1), pods("one", queue="a", priorityClassName="gold")], "'gold' is none that KAI ships"),
         ([queue("a", 1), pods("one", queue="a"), group("one", minMember=9)], "starts with no fewer than 9"),
     ],

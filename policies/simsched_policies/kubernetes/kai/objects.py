@@ -164,13 +164,13 @@ def _group_of(workload: Workload, account: Account) -> Group:
     """Return the PodGroup that KAI makes of a workload: queue, priority and preemptibility from its labels."""
     owner = workload.owner
     labels: dict[str, str] = {}
-    for _, metadata in owner.metadata():
+    for path, metadata in owner.metadata():
         labels = {**(metadata.get("labels") or {}), **labels}
         notes = metadata.get("annotations") or {}
         read = {KAI_QUEUE, _PREEMPTIBILITY}
         for name in sorted({*notes, *(metadata.get("labels") or {})}):
             if name in _PARTS or (name.startswith(_PREFIX) and name not in read):
-                account.note(owner, ("metadata", "annotations" if name in notes else "labels", name))
+                account.note(owner, (*path, "annotations" if name in notes else "labels", name))
     name = str(labels.get(_PRIORITY) or workload.pod_priority or "train")
     if name not in PRIORITIES:
         message = f"the class of priority '{name}' is none that KAI ships"

@@ -65,7 +65,7 @@ _IDLE_KINDS = {"ProvisioningRequestConfig", "MultiKueueConfig", "MultiKueueClust
 #: What fields would change that are read but not modelled.
 _CHANGES = {
     ("AdmissionCheck", "spec.controllerName"): "sends workloads to other clusters, which is not modelled",
-    ("Workload", "spec.active"): "deactivates its job, which is not modelled: take the job out",
+    ("Workload", "spec.active"): "deactivates its job, which is not modelled",
 }
 #: Kinds that change what pods request, or may request.
 _BINDING_KINDS = {"LimitRange", "ResourceQuota"}
