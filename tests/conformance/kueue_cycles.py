@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from simsched_policies.kubernetes.kueue.cycle import Entry, Outcome, Pending, Rules, queue_order, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import Entry, Outcome, Pending, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour
-from simsched_policies.kubernetes.kueue.fair import BOTH, Rule
-from simsched_policies.kubernetes.kueue.model import AdmissionCheck, Asking, Topology, Victim
+from simsched_policies.kubernetes.kueue.model import BOTH, AdmissionCheck, Asking, Rule, Rules, Topology, Victim
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 
 from tests.conformance.kueue_coverage import gates_of

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from simsched_policies.kubernetes.kueue.assign import Assignment, Attempt, Found, Grade, Market, assign, preferred
+from simsched_policies.kubernetes.kueue.assign import Assignment, Attempt, Found, Grade, assign, preferred
 from simsched_policies.kubernetes.kueue.cycle import Entry
 from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour, settled
 from simsched_policies.kubernetes.kueue.model import (
@@ -16,6 +16,7 @@ from simsched_policies.kubernetes.kueue.model import (
     Mode,
     Preference,
     ResourceFlavor,
+    Rules,
     Topology,
     Workload,
 )
@@ -80,11 +81,12 @@ def _found(
         return foreseen.get(key, (Grade.OWN, 0))
 
     gates, fair = gates_of(case), case.get("fair_sharing", False)
-    market = Market(flavours, gates, fair, topologies=case.get("topologies", {}))
+    topologies = {name: Topology(name, tuple(levels)) for name, levels in case.get("topologies", {}).items()}
+    rules = Rules(fair, flavours=flavours, gates=gates, topologies=topologies)
     old = tuple(Assigned(one["name"], 1, one["requests"], one["flavours"]) for one in case.get("replaced", ()))
     replaced = Workload("old", node.name, assigned=old) if old else None
     asking = asking_of({**case["asking"], "queue": node.name}, case)
-    found = assign(node, asking, market, oracle, within=within, replaced=replaced)
+    found = assign(node, asking, rules, oracle, within=within, replaced=replaced)
     if found.grade.mode is not Mode.NO_FIT:
         found, _ = settled(found, tree.topologies, gates, flavours)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simsched_policies.kubernetes.kueue.cycle import Rules, admit, queue_order, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import admit, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.model import (
     Asking,
     ClusterQueue,
@@ -13,6 +13,7 @@ from simsched_policies.kubernetes.kueue.model import (
     PodSet,
     Quota,
     Reclaim,
+    Rules,
     Within,
     Workload,
 )

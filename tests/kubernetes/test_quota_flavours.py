@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simsched_policies.kubernetes.kueue.assign import Assignment, Grade, Market, Oracle, assign
-from simsched_policies.kubernetes.kueue.cycle import Rules, run_cycle
-from simsched_policies.kubernetes.kueue.gates import DEFAULTS, VERSION, gates
+from simsched_policies.kubernetes.kueue.assign import Assignment, Grade, Oracle, assign
+from simsched_policies.kubernetes.kueue.cycle import run_cycle
+from simsched_policies.kubernetes.kueue.gates import VERSION, gates
 from simsched_policies.kubernetes.kueue.matching import Constraints
 from simsched_policies.kubernetes.kueue.model import (
     Asking,
@@ -19,6 +19,7 @@ from simsched_policies.kubernetes.kueue.model import (
     Quota,
     Reclaim,
     ResourceFlavor,
+    Rules,
     Within,
     Workload,
 )
@@ -49,7 +50,7 @@ def found(
 ) -> Assignment:
     tree = QuotaTree([spec, ClusterQueue("other", "all", {key: Quota(2) for key in spec.quotas})])
     tree.add("q", dict.fromkeys(list(spec.quotas)[:1], used))
-    return assign(tree.queues["q"], Asking("w", "q", pod_sets), Market(FLAVOURS, DEFAULTS), oracle, after=after)
+    return assign(tree.queues["q"], Asking("w", "q", pod_sets), Rules(flavours=FLAVOURS), oracle, after=after)
 
 
 def flavours(one: Assignment) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simsched_policies.kubernetes.kueue.cycle import Outcome, Pending, Rules, admit, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import Outcome, Pending, admit, run_cycle
 from simsched_policies.kubernetes.kueue.cycle_places import domains_by_flavour
 from simsched_policies.kubernetes.kueue.model import (
     Asking,
@@ -13,6 +13,7 @@ from simsched_policies.kubernetes.kueue.model import (
     PodSet,
     Quota,
     ResourceFlavor,
+    Rules,
     Topology,
     TopologyRequest,
     Within,

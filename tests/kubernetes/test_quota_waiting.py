@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from simsched_policies.kubernetes.kueue import classical
-from simsched_policies.kubernetes.kueue.cycle import Rules, admit, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import admit, run_cycle
 from simsched_policies.kubernetes.kueue.gates import gates
 from simsched_policies.kubernetes.kueue.model import (
     Asking,
@@ -17,6 +17,7 @@ from simsched_policies.kubernetes.kueue.model import (
     PodSet,
     Quota,
     Reclaim,
+    Rules,
     Within,
     Workload,
 )

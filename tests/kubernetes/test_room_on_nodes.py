@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from simsched_policies.kubernetes.kueue.cycle import Rules
 from simsched_policies.kubernetes.kueue.machines import Machines, Pods
 from simsched_policies.kubernetes.kueue.matching import Constraints
-from simsched_policies.kubernetes.kueue.model import Asking, ClusterQueue, PodSet, Quota, ResourceFlavor, Setup
+from simsched_policies.kubernetes.kueue.model import Asking, ClusterQueue, PodSet, Quota, ResourceFlavor, Rules, Setup
 from simsched_policies.kubernetes.kueue.queues import Waiting
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 

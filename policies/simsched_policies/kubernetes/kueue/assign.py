@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from simsched_policies.kubernetes.kueue.model import (
     Preference,
     Reclaim,
     ResourceFlavor,
+    Rules,
     Workload,
 )
 from simsched_policies.kubernetes.kueue.reasons import Unfit, Why
@@ -114,21 +116,10 @@ class Assignment(NamedTuple):
         return any(chosen.tried >= 0 for one in self.found for chosen in one.flavours.values())
 
 
-class Market(NamedTuple):
-    """The settings of every search: existing flavours (None: all, without labels), gates, and the modes of a cycle."""
-
-    flavours: Mapping[str, ResourceFlavor] | None
-    gates: Mapping[str, bool]
-    fair_sharing: bool = False
-    ignore_undeclared: bool = False
-    #: Levels of topologies by name.
-    topologies: Mapping[str, Sequence[str]] = {}
-
-
 def assign(
     node: Node,
     asking: Asking,
-    market: Market,
+    rules: Rules,
     oracle: Oracle,
     *,
     after: Assignment | None = None,
@@ -140,7 +131,7 @@ def assign(
     The search continues where that of `after` stopped, or considers only the flavours of `within`. A slice that
     replaces a workload keeps the flavours of that one. Source: Kueue, flavour assignment.
     """
-    search = _Search(node, asking, market, oracle, after, within, replaced)
+    search = _Search(node, asking, rules, oracle, after, within, replaced)
     found: list[Found] = []
     grade, level = Grade.FIT, 0
     for group in _pod_groups(asking.pod_sets):
@@ -167,29 +158,28 @@ def _pod_groups(pod_sets: Sequence[PodSet]) -> list[list[PodSet]]:
     return list(groups.values())
 
 
+@dataclass
 class _Search:
     """The flavour search of one workload; `usage` grows with every group of pod sets."""
 
-    def __init__(
-        self,
-        node: Node,
-        asking: Asking,
-        market: Market,
-        oracle: Oracle,
-        after: Assignment | None,
-        within: Assignment | None,
-        replaced: Workload | None,
-    ) -> None:
-        self.node, self.asking, self.market, self.oracle = node, asking, market, oracle
+    node: Node
+    asking: Asking
+    rules: Rules
+    oracle: Oracle
+    after: InitVar[Assignment | None]
+    within: InitVar[Assignment | None]
+    replaced: InitVar[Workload | None]
+    usage: dict[FlavourResource, int] = field(default_factory=dict)
+
+    def __post_init__(self, after: Assignment | None, within: Assignment | None, replaced: Workload | None) -> None:
         self.tried = _by_set(after, lambda chosen: chosen.tried)
         self.only = None if within is None else _by_set(within, lambda chosen: chosen.flavour)
         self.old = {} if replaced is None else {one.name: one for one in replaced.assigned}
-        self.usage: dict[FlavourResource, int] = {}
-        if node.queue is None:
-            raise ValueError(f"{node.name} is no queue")
-        self.spec: ClusterQueue = node.queue
-        named, known = node.flavours, market.flavours or {}
-        self._on = market.gates["TopologyAwareScheduling"]
+        if self.node.queue is None:
+            raise ValueError(f"{self.node.name} is no queue")
+        self.spec: ClusterQueue = self.node.queue
+        named, known = self.node.flavours, self.rules.flavours or {}
+        self._on = self.rules.gates["TopologyAwareScheduling"]
         #: The flavours of the queue that have a topology, and whether all have one: it then places all its pods.
         self.with_topology = {one for one in named if self._on and one in known and known[one].topology is not None}
         self.only_topology = bool(named) and self.with_topology == named
@@ -208,7 +198,7 @@ class _Search:
             if resource in chosen:
                 continue
             if resource not in covered:
-                if total[resource] == 0 or self.market.ignore_undeclared:
+                if total[resource] == 0 or self.rules.ignore_undeclared:
                     continue
                 return [
                     Found(p, r, {}, (Attempt("", Grade.NO_FIT, 0, (Why(Unfit.NO_RESOURCE, resource),)),))
@@ -238,9 +228,9 @@ class _Search:
     def placeless(self, found: Found) -> Why | None:
         """Return why no topology can place pods that require one with the chosen flavours, None if one can."""
         wanted = found.pods.topology
-        if wanted is None or self.market.flavours is None or not found.pods.count or not self._on:
+        if wanted is None or self.rules.flavours is None or not found.pods.count or not self._on:
             return None
-        by_slices = self.asking.elastic and self.market.gates["ElasticJobsViaWorkloadSlicesWithTAS"]
+        by_slices = self.asking.elastic and self.rules.gates["ElasticJobsViaWorkloadSlicesWithTAS"]
         if by_slices and wanted.kind != "unconstrained":
             return Why(Unfit.ELASTIC, wanted.kind)
         topologies = sorted({chosen.flavour for chosen in found.flavours.values()} & self.with_topology)
@@ -266,7 +256,7 @@ class _Search:
         attempts: dict[str, Attempt],
     ) -> dict[str, Chosen] | None:
         """Try flavours in turn until the queue's rules end the search; take the best, ties to the first."""
-        name, fungible = pod_sets[0].name, self.market.gates["FlavorFungibility"]
+        name, fungible = pod_sets[0].name, self.rules.gates["FlavorFungibility"]
         best: tuple[tuple[int, ...], list[tuple[str, Grade, int]], str] | None = None
         last = -1
         for i in range(self.tried.get((name, first), -1) + 1, len(flavours)):
@@ -283,7 +273,7 @@ class _Search:
                 break
         if best is None:
             return None
-        ended = self.market.gates["StopsWithoutVictims"] and any(one is Grade.NO_CANDIDATES for _, one, _ in best[1])
+        ended = self.rules.gates["StopsWithoutVictims"] and any(one is Grade.NO_CANDIDATES for _, one, _ in best[1])
         tried = -1 if last == len(flavours) - 1 or not fungible or ended else last
         return {resource: Chosen(best[2], grade, level, tried) for resource, grade, level in best[1]}
 
@@ -308,9 +298,9 @@ class _Search:
                 return Why(Unfit.NOT_NOMINATED)
         if self.asking.flavours is not None and name not in self.asking.flavours:
             return Why(Unfit.NOT_ALLOWED)
-        if self.market.flavours is None:
+        if self.rules.flavours is None:
             return None
-        flavour = self.market.flavours.get(name)
+        flavour = self.rules.flavours.get(name)
         if flavour is None:
             return Why(Unfit.MISSING)
         for pods in pod_sets:
@@ -333,9 +323,9 @@ class _Search:
             return Why(Unfit.TOPOLOGY_OFF) if pods.topology is not None else None
         if pods.topology is None:
             return None if self.only_topology else Why(Unfit.TOPOLOGY_ONLY)
-        levels = self.market.topologies.get(flavour.topology, ())
+        topology = self.rules.topologies.get(flavour.topology)
         wanted = {pods.topology.level, *(one.level for one in pods.topology.slices)} - {""}
-        return Why(Unfit.LEVELS) if wanted - set(levels) else None
+        return Why(Unfit.LEVELS) if topology is None or wanted - set(topology.levels) else None
 
     def _stands(
         self, pod_sets: Sequence[PodSet], flavour: str, wanted: Mapping[str, int]
@@ -369,7 +359,7 @@ class _Search:
             return Grade.FIT, level, None
         why = Why(Unfit.WAITS, key[1], (asked - available,))
         borrowing = self.spec.borrow_preempts_lower or (
-            self.market.fair_sharing and self.spec.reclaim is not Reclaim.NEVER
+            self.rules.fair_sharing and self.spec.reclaim is not Reclaim.NEVER
         )
         if asked <= self.spec.quotas[key].nominal or reclaims or borrowing:
             return *self.oracle(key, asked), why
@@ -377,7 +367,7 @@ class _Search:
 
     def _stops(self, grade: Grade, level: int) -> bool:
         """Return whether the search for a flavour ends with one of this grade and level."""
-        least = Grade.NO_FIT if self.market.gates["StopsWithoutVictims"] else Grade.NO_CANDIDATES
+        least = Grade.NO_FIT if self.rules.gates["StopsWithoutVictims"] else Grade.NO_CANDIDATES
         if grade <= least or (grade < Grade.FIT and not self.spec.preempt_before_next_flavour):
             return False
         return level == 0 or self.spec.borrow_before_next_flavour

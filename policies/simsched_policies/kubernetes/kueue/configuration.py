@@ -6,9 +6,8 @@ from typing import Any
 
 from simsched.errors import InputError
 from simsched.manifests import READY, Fields
-from simsched_policies.kubernetes.kueue.fair import BOTH
 from simsched_policies.kubernetes.kueue.gates import gates
-from simsched_policies.kubernetes.kueue.model import AdmissionFairSharing, PodsReady
+from simsched_policies.kubernetes.kueue.model import BOTH, AdmissionFairSharing, PodsReady
 
 _STRATEGIES = tuple(rule.value for rule in BOTH)
 

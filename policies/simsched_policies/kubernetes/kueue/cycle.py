@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 
-from simsched_policies.kubernetes.kueue.assign import Assignment, Chosen, Found, Grade, Market, assign
+from simsched_policies.kubernetes.kueue.assign import Assignment, Chosen, Found, Grade, assign
 from simsched_policies.kubernetes.kueue.classical import classical_victims
 from simsched_policies.kubernetes.kueue.cycle_places import may_fit, placed, settled
-from simsched_policies.kubernetes.kueue.fair import BOTH, Rule, dominant_share, fair_victims
-from simsched_policies.kubernetes.kueue.gates import DEFAULTS
-from simsched_policies.kubernetes.kueue.matching import Labels
+from simsched_policies.kubernetes.kueue.fair import dominant_share, fair_victims
 from simsched_policies.kubernetes.kueue.model import (
-    AdmissionCheck,
     Amounts,
     Asking,
     Assigned,
@@ -21,40 +17,14 @@ from simsched_policies.kubernetes.kueue.model import (
     Incoming,
     Mode,
     Reclaim,
-    ResourceFlavor,
+    Rules,
     Stop,
-    Topology,
     Victim,
     Workload,
 )
 from simsched_policies.kubernetes.kueue.topology import Domains
 from simsched_policies.kubernetes.kueue.topology_assignment import Earlier
 from simsched_policies.kubernetes.kueue.tree import Node, QuotaTree, level_of
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How a cycle assigns flavours, orders workloads and preempts: by priority, or for fair sharing.
-
-    `queue_usage` returns the decayed usage of a pending workload's local queue (admission fair sharing), None if that
-    is off. `flavours` None means flavours of any name without labels, `namespaces` None any namespace.
-    """
-
-    fair_sharing: bool = False
-    strategies: Sequence[Rule] = BOTH
-    queue_usage: Callable[[Asking], float] | None = None
-    flavours: Mapping[str, ResourceFlavor] | None = None
-    namespaces: Mapping[str, Labels] | None = None
-    ignore_undeclared: bool = False
-    gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULTS)
-    topologies: Mapping[str, Topology] = field(default_factory=dict)
-    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
-
-    @cached_property
-    def market(self) -> Market:
-        """Return the settings of a flavour search."""
-        levels = {name: topology.levels for name, topology in self.topologies.items()}
-        return Market(self.flavours, self.gates, self.fair_sharing, self.ignore_undeclared, levels)
 
 
 @dataclass(frozen=True)
@@ -154,7 +124,7 @@ class _Cycle:
     """One cycle; the tree counts what entries take while it runs."""
 
     def __init__(self, tree: QuotaTree, rules: Rules) -> None:
-        self.tree, self.rules, self.market = tree, rules, rules.market
+        self.tree, self.rules = tree, rules
         self.taken: dict[str, Victim] = {}
         #: The last search for victims: its question and its result.
         self.foreseen: tuple[Amounts, frozenset[FlavourResource], tuple[Victim, ...]] = ({}, frozenset(), ())
@@ -204,7 +174,7 @@ class _Cycle:
         def oracle(key: FlavourResource, amount: int) -> tuple[Grade, int]:
             return self._foresee(asking, key, amount)
 
-        found = assign(node, asking, self.market, oracle, after=after, within=within, replaced=replaced)
+        found = assign(node, asking, self.rules, oracle, after=after, within=within, replaced=replaced)
         if found.grade.mode is not Mode.NO_FIT and (topologies := self._topologies(node, found)):
             return self._placed(asking, found, topologies)
         if found.grade.mode is not Mode.PREEMPT:

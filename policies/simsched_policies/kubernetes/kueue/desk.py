@@ -11,11 +11,19 @@ from simsched.errors import InputError, Problem
 from simsched.manifests import HOSTNAME, NodeFacts, in_service, is_gpu
 from simsched.model import Allocation, Cluster
 from simsched.policy import JobView
-from simsched_policies.kubernetes.kueue.cycle import Entry, Rules, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import Entry, run_cycle
 from simsched_policies.kubernetes.kueue.explain import message
-from simsched_policies.kubernetes.kueue.fair import Rule
 from simsched_policies.kubernetes.kueue.machines import Chances, Machines, Pods, allocation_of, grown, scaled
-from simsched_policies.kubernetes.kueue.model import Asking, FlavourResource, PodSet, Setup, Stop, Workload
+from simsched_policies.kubernetes.kueue.model import (
+    Asking,
+    FlavourResource,
+    PodSet,
+    Rule,
+    Rules,
+    Setup,
+    Stop,
+    Workload,
+)
 from simsched_policies.kubernetes.kueue.objects import Declared, declared
 from simsched_policies.kubernetes.kueue.tree import QuotaTree
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from simsched_policies.kubernetes.kueue.candidates import (
     below_ancestor,
@@ -17,7 +16,7 @@ from simsched_policies.kubernetes.kueue.candidates import (
     uses,
 )
 from simsched_policies.kubernetes.kueue.classical import fill_back, has_place
-from simsched_policies.kubernetes.kueue.model import Amounts, Incoming, Reason, Reclaim, Victim, Workload
+from simsched_policies.kubernetes.kueue.model import BOTH, Amounts, Incoming, Reason, Reclaim, Rule, Victim, Workload
 from simsched_policies.kubernetes.kueue.tree import Node, QuotaTree, queues_below
 
 #: A share of one is represented as 1,000.
@@ -70,17 +69,6 @@ def dominant_share(node: Node, added: Amounts | None = None) -> Share:
         if lendable.get(kind, 0) > 0 and (ratio := borrowed[kind] * SCALE / lendable[kind]) > best:
             best, name = ratio, kind
     return Share(best, node.weight, name)
-
-
-class Rule(Enum):
-    """When a preemptor may take from another queue, in Kueue's words."""
-
-    FINAL_SHARE = "LessThanOrEqualToFinalShare"
-    INITIAL_SHARE = "LessThanInitialShare"
-
-
-#: Both rules, the first before the second.
-BOTH = (Rule.FINAL_SHARE, Rule.INITIAL_SHARE)
 
 
 class Tournament:

@@ -6,7 +6,7 @@ units for all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -295,6 +295,17 @@ class Setup:
     pods_ready: PodsReady | None = None
 
 
+class Rule(Enum):
+    """When a preemptor may take from another queue, in Kueue's words."""
+
+    FINAL_SHARE = "LessThanOrEqualToFinalShare"
+    INITIAL_SHARE = "LessThanInitialShare"
+
+
+#: Both rules, the first before the second.
+BOTH = (Rule.FINAL_SHARE, Rule.INITIAL_SHARE)
+
+
 @dataclass(frozen=True)
 class Assigned:
     """What a pod set holds: the number of pods, their total request, and the flavour of each resource.
@@ -308,6 +319,25 @@ class Assigned:
     flavours: Mapping[str, str]
     places: Places | None = None
     pod: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How cycles assign flavours, orders workloads and preempts: by priority, or for fair sharing.
+
+    `queue_usage` returns the decayed usage of a pending workload's local queue (admission fair sharing), None if that
+    is off. `flavours` None means flavours of any name without labels, `namespaces` None any namespace.
+    """
+
+    fair_sharing: bool = False
+    strategies: Sequence[Rule] = BOTH
+    queue_usage: Callable[[Asking], float] | None = None
+    flavours: Mapping[str, ResourceFlavor] | None = None
+    namespaces: Mapping[str, Labels] | None = None
+    ignore_undeclared: bool = False
+    gates: Mapping[str, bool] = field(default_factory=lambda: DEFAULTS)
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
+    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,21 @@ from simsched.policy import (
 )
 from simsched.policy.physics import QUOTAS
 from simsched.toolkit import PLACERS, PlacerName
-from simsched_policies.kubernetes.kueue.cycle import Entry, Pending, Rules, admit, queue_order, run_cycle
+from simsched_policies.kubernetes.kueue.cycle import Entry, Pending, admit, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.desk import Desk
 from simsched_policies.kubernetes.kueue.explain import Record, said_of
 from simsched_policies.kubernetes.kueue.gates import DEFAULTS, FIXED, RELEASES, SWITCHES
 from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, allocation_of, quotas_of
-from simsched_policies.kubernetes.kueue.model import Asking, ClusterQueue, Mode, PodSet, Reclaim, Within, Workload
+from simsched_policies.kubernetes.kueue.model import (
+    Asking,
+    ClusterQueue,
+    Mode,
+    PodSet,
+    Reclaim,
+    Rules,
+    Within,
+    Workload,
+)
 from simsched_policies.kubernetes.kueue.objects import declared_by
 from simsched_policies.kubernetes.kueue.queues import Waiting
 from simsched_policies.kubernetes.kueue.repairs import moved, repairable, second_passes

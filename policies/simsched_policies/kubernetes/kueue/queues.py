@@ -7,9 +7,9 @@ from heapq import heappop, heappush
 from operator import itemgetter
 
 from simsched_policies.kubernetes.kueue.assign import Assignment
-from simsched_policies.kubernetes.kueue.cycle import Entry, Outcome, Pending, Rules, inactive
+from simsched_policies.kubernetes.kueue.cycle import Entry, Outcome, Pending, inactive
 from simsched_policies.kubernetes.kueue.machines import Chances
-from simsched_policies.kubernetes.kueue.model import Asking, Mode, Reclaim
+from simsched_policies.kubernetes.kueue.model import Asking, Mode, Reclaim, Rules
 from simsched_policies.kubernetes.kueue.prospects import Homes, Needs, Prospects
 from simsched_policies.kubernetes.kueue.tree import Node, QuotaTree
 
@@ -97,10 +97,6 @@ class Waiting:
         self._pass = 0
         #: Roots below which something left since the last pass.
         self._woken: set[str] = set()
-
-    def __contains__(self, workload: str) -> bool:
-        """Return whether a workload waits."""
-        return workload in self._asking
 
     def push(self, asking: Asking) -> None:
         """Add a workload; in a queue that takes no workloads it waits forever."""
