@@ -40,7 +40,7 @@ def written(folder, content):
     return json.dumps(yaml.safe_load(text))
 
 
-@tries(12, 60)
+@tries(8, 30)
 def test_an_experiment_is_valid_and_runs_or_is_refused_with_a_message(folder, chance):
     case = written(folder, experiment(chance))
     validated = ended_well(here(folder, "validate", "fuzz.yaml"), case)
@@ -60,7 +60,7 @@ def reused(folder, out):
     return None if done.returncode else json.loads(done.stdout)["cells"]["reused"]
 
 
-@tries(1, 8)
+@tries(1, 3)
 def test_a_cell_is_reused_only_if_a_fresh_one_has_the_same_bytes(folder, chance):
     try:
         for _ in range(12):

@@ -49,7 +49,7 @@ def finished(folder, swept):
 
 
 @long
-@tries(0, 4)
+@tries(0, 2)
 def test_a_sweep_stopped_at_any_moment_is_finished_with_the_same_bytes(swept, chance):
     folder = swept.parents[1]
     for left in ("out", "scratch"):  # of a try that was killed
@@ -71,7 +71,7 @@ def test_a_sweep_stopped_at_any_moment_is_finished_with_the_same_bytes(swept, ch
 
 
 @long
-@tries(0, 4)
+@tries(0, 2)
 def test_a_full_disk_is_told_and_the_next_run_mends_it(swept, chance):
     folder = swept.parents[1]
     shutil.rmtree(folder / "out", ignore_errors=True)
@@ -102,7 +102,7 @@ SHOWN = [("show", *more) for more in ((), ("--by", "tenant"), ("--markdown",), (
 SHOWN += [("compare",), ("report",), ("plot",)]
 
 
-@tries(1, 6)
+@tries(1, 3)
 def test_odd_labels_jobs_and_tenants_do_no_harm_where_they_are_shown(tmp_path, chance):
     with (tmp_path / "jobs.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)

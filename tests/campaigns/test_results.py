@@ -62,7 +62,7 @@ def test_a_flipped_bit_is_noticed(run, chance):
     assert faults(cell), (path.name, place, bit)
 
 
-@tries(2, 12)
+@tries(2, 6)
 def test_a_doctored_run_is_read_or_refused_with_a_line(run, chance):
     case = chance.choice(DOCTORINGS)(run, chance)
     if chance.random() < 0.7:  # mostly with renewed seals

@@ -24,7 +24,7 @@ from tests.campaigns import played
 from tests.validation.oracles import gavel_replay as oracle
 
 #: Random workloads by number; in two of the cross-section everybody leaves, in two others jobs are given up.
-NUMBERS = played(range(16), [0, 3, 4, 5, 6, 9])
+NUMBERS = [0, 3, 4, 5, 6, 9]
 ARTIFACT = Path(__file__).parent / "replays" / "gavel.py"
 
 
