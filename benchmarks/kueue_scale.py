@@ -1,10 +1,11 @@
 """Measure the cost of Kueue's admission: on the load of its own performance test, and on many queues in five levels.
 
-Run as `python benchmarks/kueue_scale.py [own|tree] [--jobs N] [--queues N] [--nodes N] [--load SHARE]
+Run as `python benchmarks/kueue_scale.py [own|tree] [--jobs N] [--queues N] [--nodes N] [--load SHARE] [--fans N...]
 [--topology WISH]`. `own` is the baseline of Kueue's test/performance/scheduler: 5 cohorts of 6 queues with 20 of quota
 each, that borrow up to 100 from their cohort and reclaim, and for every queue 350 small, 100 medium and 50 large
 workloads; a simulated second stands for a tenth of one, since workloads last whole seconds. `tree` has queues at the
-leaves of cohorts in four further levels, with lognormal durations, on nodes in racks, rows and halls.
+leaves of cohorts in four further levels, with lognormal durations, on nodes in racks, rows and halls; with `--fans 5
+--queues 30` it has 30 queues in 5 cohorts.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def tree(given: argparse.Namespace) -> tuple[Cluster, list[JobSpec], Kueue]:
     total = given.nodes * PER_NODE
     tenants: dict[str, Tenant] = {}
     lowest = [""]
-    for depth, fan in enumerate(FANS):
+    for depth, fan in enumerate(given.fans):
         above, lowest = lowest, []
         for parent in above:
             for i in range(fan):
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=2_000)
     parser.add_argument("--load", type=float, default=0.95)
+    parser.add_argument("--fans", type=int, nargs="+", default=FANS, help="cohorts of 'tree' below each, by level")
     parser.add_argument("--topology", help="such as 'preferred rack': jobs of 'tree' are placed by topology")
     given = parser.parse_args()
     cluster, jobs, policy = own() if given.load_of == "own" else tree(given)
