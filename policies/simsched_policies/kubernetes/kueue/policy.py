@@ -39,7 +39,7 @@ from simsched.toolkit import PLACERS, PlacerName
 from simsched_policies.kubernetes.kueue.cycle import Entry, Pending, admit, queue_order, run_cycle
 from simsched_policies.kubernetes.kueue.desk import Desk
 from simsched_policies.kubernetes.kueue.explain import Record, said_of
-from simsched_policies.kubernetes.kueue.gates import DEFAULTS, FIXED, RELEASES, SWITCHES
+from simsched_policies.kubernetes.kueue.gates import FIXED, RELEASES, SWITCHES
 from simsched_policies.kubernetes.kueue.levels import OTHERS, RESOURCE, Levels, allocation_of, quotas_of
 from simsched_policies.kubernetes.kueue.model import (
     Asking,
@@ -434,22 +434,23 @@ class Kueue(Policy):
             self._desk.give_back(number)
         return held.asking
 
+    def _begun(self, view: View) -> tuple[QuotaTree, Waiting]:
+        """Set the rules, and return the quotas and the queues of the first decision."""
+        if self._desk is not None:
+            tree, rules = self._desk.tree(), self._desk.rules(self._used)
+        else:
+            tree = self._quotas(view)
+            rules = Rules(self.fair_sharing, queue_usage=self._used if self.admission_fair_sharing else None)
+            if self._levels is not None:
+                flavours = self._levels.flavours(node.gpu_type for node in view.nodes)
+                rules = replace(rules, flavours=flavours, topologies=self._levels.topology())
+                tree.use(self._levels.domains(view.nodes, view.up))
+        self._rules = replace(rules, gates={**rules.gates, **RELEASES[self.release][1]})
+        return tree, Waiting(tree, self._rules)
+
     def _look(self, view: View) -> tuple[QuotaTree, Waiting]:
         """Record arrivals, completions and losses, and nodes that went down or came up."""
-        if self._known is None:
-            tree = self._quotas(view) if self._desk is None else self._desk.tree()
-            used = self._used if self.admission_fair_sharing else None
-            gates = {**DEFAULTS, **RELEASES[self.release][1]}
-            self._rules = Rules(self.fair_sharing, queue_usage=used, gates=gates)
-            if self._desk is not None:
-                self._rules = self._desk.rules(self._used)
-                self._rules = replace(self._rules, gates={**self._rules.gates, **RELEASES[self.release][1]})
-            elif self._levels is not None:
-                flavours = self._levels.flavours(node.gpu_type for node in view.nodes)
-                self._rules = replace(self._rules, flavours=flavours, topologies=self._levels.topology())
-                tree.use(self._levels.domains(view.nodes, view.up))
-            self._known = (tree, Waiting(tree, self._rules))
-        tree, waiting = self._known
+        tree, waiting = self._known = self._known or self._begun(view)
         self._sample(view.now_s)
         lost = [job for job in view.lost if self._numbers.get(job.id) in self._held]
         for job in list(lost):
