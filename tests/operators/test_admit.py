@@ -139,6 +139,14 @@ def test_a_torn_dump_is_refused(tmp_path: Path, spoil: Any, said: str) -> None:
         asked(tmp_path, small(one, held), job("new", "vision", 1))
 
 
+def test_pods_of_which_nothing_says_where_they_are_and_that_find_no_room_are_asked_for(tmp_path: Path) -> None:
+    """Both nodes are full with 3 and 5 GPUs; one after the other, the two with 3 go to the first."""
+    jobs = [job(name, "vision", gpus) for name, gpus in (("a", 3), ("b", 3), ("c", 5), ("d", 5))]
+    held = [workload(one, {"node-0": gpus}, topology=False) for one, gpus in zip(jobs, (3, 3, 5, 5), strict=True)]
+    with pytest.raises(InputError, match=r"vision/d is admitted, but .*; add kubectl get pods -A -o yaml"):
+        asked(tmp_path, small(*jobs, *held, topology=False), job("new", "vision", 1))
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return a small cluster under load that has run."""

@@ -151,7 +151,9 @@ class Desk:
             return None
         found = self._machines.resume(asking.pod_sets, stands.granted)
         if isinstance(found, str):
-            remedy = "write all objects at one moment: kubectl get ... -o yaml"
+            unknown = any(one.places is None and not one.hosts for one in stands.granted)
+            add = "add kubectl get pods -A -o yaml, which says where they are"
+            remedy = add if unknown else "write all objects at one moment: kubectl get ... -o yaml"
             raise InputError(Problem(self._path, f"workload {job_id} is admitted, but {found}", remedy))
         assigned, self._held[asking.id] = found
         usage: Counter[FlavourResource] = Counter()
