@@ -173,17 +173,6 @@ class NoiseSchedule:
         return 2 * state.batch if state.batch != state.largest and ahead > state.batch else state.batch
 
 
-@dataclass(frozen=True)
-class Known:
-    """What an agent assumes because no job measures it: the optimizer's step, the training loss (None: nothing)."""
-
-    learning_rate: float | None = None
-    loss: float | None = None
-
-
-_NOTHING = Known()
-
-
 class RuleAgent:
     """Follows a batch rule; batches of a tabulated application are rows of its table, others are split over GPUs."""
 
@@ -191,15 +180,24 @@ class RuleAgent:
     #: The next epoch may change the batch.
     stale = True
 
-    def __init__(self, request: JobRequest, facts: ApplicationFacts, rule: BatchRule, known: Known = _NOTHING) -> None:
-        """Start with the batch asked for; raises `InputError` if the application has no batch sizes."""
+    def __init__(
+        self,
+        request: JobRequest,
+        facts: ApplicationFacts,
+        rule: BatchRule,
+        assumed: BatchMetrics = NOTHING_MEASURED,
+    ) -> None:
+        """Start with the batch asked for; `assumed` has what no job measures.
+
+        Raises `InputError` if the application has no batch sizes.
+        """
         if facts.limits is None and facts.regimes is None:
             message = f"job {request.id} runs '{facts.name}', which has no batch size to change"
             raise input_error("workload", message, "choose an application with batch sizes")
         self._limits = facts.limits
         self._table = frozenset(facts.batch_sizes)
         self._rule = rule
-        self._known = known
+        self._metrics = assumed
         self._fixed = facts.fixed_batch_size is not None
         smallest, largest = _bounds(facts)
         first = request.batch_size or facts.fixed_batch_size or smallest
@@ -210,7 +208,7 @@ class RuleAgent:
         """Return the batch of an epoch."""
         if epoch != self._state.epoch and not self._fixed:
             self._state = self._state._replace(epoch=epoch, gpus=site.gpus)
-            batch = self._rule(self._state, self._metrics())
+            batch = self._rule(self._state, self._metrics)
             if self._limits is not None or batch in self._table:  # a table has only its own batches
                 self._state = self._state._replace(batch=batch)
         if self._limits is None:
@@ -223,13 +221,10 @@ class RuleAgent:
         if self._limits is not None:
             gradient, examples = measurement.gradient, self._limits.init_batch_size
             newest = NoiseAverage(gradient.var * examples, gradient.sqr)
-            self._noise = averaged(self._noise, newest, NEWEST)
-
-    def _metrics(self) -> BatchMetrics:
-        noise, known = self._noise, self._known
-        if noise is None:
-            return BatchMetrics(learning_rate=known.learning_rate, loss=known.loss)
-        return BatchMetrics(noise.noise_scale, noise.variance, known.loss, known.learning_rate, noise.squared_norm)
+            self._noise = noise = averaged(self._noise, newest, NEWEST)
+            self._metrics = self._metrics._replace(
+                noise_scale=noise.noise_scale, gradient_variance=noise.variance, gradient_sqr=noise.squared_norm
+            )
 
 
 def configured_agent(request: JobRequest, facts: ApplicationFacts) -> Agent:
@@ -290,7 +285,7 @@ class CabsAgents(AgentFactory):
 
     def agent(self, request: JobRequest, facts: ApplicationFacts) -> Agent:
         """Create the agent of a job."""
-        return RuleAgent(request, facts, cabs, Known(self.learning_rate, self.loss))
+        return RuleAgent(request, facts, cabs, BatchMetrics(learning_rate=self.learning_rate, loss=self.loss))
 
 
 @dataclass

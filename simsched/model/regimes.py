@@ -1,4 +1,4 @@
-"""Batch regimes of a training over its epochs, and how a change rescales the remaining steps.
+"""Batch regimes of a training over its epochs.
 
 Epochs count from 0. Two rules have published regimes: a gradient-noise schedule that doubles the batch at given epochs,
 and Accordion, which trains critical epochs with the initial batch and the others with the largest (Agarwal et al.,
@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
 
 Window = tuple[int, int]
 
@@ -64,33 +63,6 @@ class BatchRegimes:
         """Return the batch in `epoch` in a gradient-noise schedule."""
         times = sum(at <= epoch for at in self.doublings.get((initial, gpus), ()))
         return min(self.largest, initial << times) if times else initial
-
-
-class Steps(NamedTuple):
-    """Optimizer steps of a job, in total and done, both counted at `batch`."""
-
-    total: int
-    done: int
-    batch: int
-
-
-def epoch_of(steps: Steps, regimes: BatchRegimes) -> int:
-    """Return the current epoch of the job as Shockwave's triggers count it: epochs started so far."""
-    return math.ceil(steps.done / regimes.steps_per_epoch(steps.batch))
-
-
-def rescaled(steps: Steps, batch: int, regimes: BatchRegimes) -> Steps:
-    """Count the steps at another batch, keeping the number of epochs.
-
-    The total covers the same examples unless that changes the number of epochs; the steps done are rounded up to whole
-    epochs, so a change of batch can finish the current epoch (Shockwave's artifact).
-    """
-    old, new = regimes.steps_per_epoch(steps.batch), regimes.steps_per_epoch(batch)
-    epochs = math.ceil(steps.total / old)
-    total = math.ceil(steps.total * steps.batch / batch)
-    if math.ceil(total / new) != epochs:
-        total = epochs * new
-    return Steps(total, math.ceil(steps.done / old) * new, batch)
 
 
 def profile(regimes: BatchRegimes, rule: str, initial: int, gpus: int, total_steps: float) -> tuple[int, ...]:

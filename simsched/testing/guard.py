@@ -5,7 +5,7 @@ The objects raise only while the policy itself runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,25 +107,12 @@ class _ExpiringView(_Expiring):
     def __init__(self, inner: View, guard: Guard) -> None:
         super().__init__(inner, guard)
         jobs = {job_id: _Expiring(job, guard) for job_id, job in inner.jobs.items()}
-        self._jobs: Mapping[str, Any] = jobs
-        self._listed = {
-            name: [jobs[job.id] for job in getattr(inner, name)] for name in ("arrived", "reached_threshold")
-        }
+        lists = ("arrived", "reached_threshold", "lost")
+        self._own = {"jobs": jobs} | {name: [jobs[job.id] for job in getattr(inner, name)] for name in lists}
 
-    @property
-    def jobs(self) -> Mapping[str, Any]:
+    def __getattr__(self, name: str) -> Any:
         self._check()
-        return self._jobs
-
-    @property
-    def arrived(self) -> Sequence[Any]:
-        self._check()
-        return self._listed["arrived"]
-
-    @property
-    def reached_threshold(self) -> Sequence[Any]:
-        self._check()
-        return self._listed["reached_threshold"]
+        return self._own[name] if name in self._own else getattr(self._inner, name)
 
 
 class GuardedPolicy:

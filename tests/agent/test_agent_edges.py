@@ -49,7 +49,8 @@ def test_rules_keep_the_batch_where_a_figure_is_not_measured():
         assert cabs(state, told._replace(**{name: None})) == 13
     assert [cabs(state, told._replace(loss=loss)) for loss in (0.0, -1.0, 1e-9)] == [13, 13, 40]
     assert [noise_rule(state, BatchMetrics(noise)) for noise in (None, 5.0, 30.0)] == [13, 8, 30]
-    assert [noise_doubling(state, BatchMetrics(noise)) for noise in (25.9, 26.0)] == [13, 26]
+    assert [noise_doubling(state, BatchMetrics(noise)) for noise in (None, 25.9, 26.0, 1e9)] == [13, 13, 26, 26]
+    assert noise_doubling(state._replace(batch=26), BatchMetrics(1e9)) == 40
 
 
 def test_averages_weigh_the_newest_by_six_tenths_and_the_first_stands_for_itself():

@@ -14,18 +14,11 @@ from simsched.agent.rule_agent import (
     Accordion,
     AdaBatch,
     AdaBatchAgents,
-    BatchMetrics,
     BatchState,
     CabsAgents,
-    MeasuredAccordion,
     NoiseAgents,
-    NoiseAverage,
     NoiseSchedule,
-    averaged,
-    cabs,
     configured_agent,
-    noise_doubling,
-    noise_rule,
 )
 from simsched.applications.rate_table import shockwave_regimes
 from simsched.engine.options import EngineOptions
@@ -37,7 +30,7 @@ from simsched.model.application import ApplicationFacts, BatchChoice, GradientSt
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobRequest, JobSpec
 from simsched.model.placement import Site
-from simsched.model.regimes import BatchRegimes, CriticalEpochs, Steps, epoch_of, epoch_seconds, profile, rescaled
+from simsched.model.regimes import BatchRegimes, CriticalEpochs, profile
 from simsched.model.tabulated import Setting, TabulatedJob, TabulatedModel
 from simsched.policy.signals import STEPS
 from simsched.testing.builders import Applications, run, toy_application
@@ -157,21 +150,6 @@ def test_rules_without_regimes_or_batches_are_refused():
             registry.load(name)().agent(fixed, ApplicationFacts("fixed-duration"))
 
 
-def test_without_a_published_schedule_the_batch_doubles_once_the_measured_noise_allows_it():
-    state = BatchState(16, 16, 1, 1, 16, 50)
-    assert [noise_doubling(state, BatchMetrics(noise)) for noise in (None, 31.0, 32.0, 1e9)] == [16, 16, 32, 32]
-    assert noise_doubling(state._replace(batch=32), BatchMetrics(1e9)) == 50
-
-
-def test_without_published_regimes_accordion_compares_the_gradients_norms():
-    rule = MeasuredAccordion(change=0.5, every=2)
-    state = BatchState(16, 16, 0, 1, 16, 256)
-    norms = (10.0, 99.0, 4.0, 99.0, 3.0, 99.0, 4.5)  # only even epochs are looked at: 10 -> 4 -> 3 -> 4.5
-    found = [rule(state._replace(epoch=epoch), BatchMetrics(gradient_sqr=norm**2)) for epoch, norm in enumerate(norms)]
-    assert found == [16, 16, 16, 16, 256, 256, 16]
-    assert MeasuredAccordion()(state, BatchMetrics()) == 16
-
-
 def test_every_agent_runs_on_an_application_without_published_regimes():
     jobs = [JobSpec("a", 0, 2, "toy", 32), JobSpec("b", 0, 1, "toy", 16)]
     largest = {}
@@ -193,48 +171,6 @@ def state(batch=10, epoch=0, **other):
     return BatchState(batch=batch, epoch=epoch, **values)
 
 
-def test_a_schedule_doubles_at_its_epochs_and_stops_at_the_largest():
-    assert [TOY.doubled(10, 1, epoch) for epoch in range(8)] == [10, 10, 20, 20, 40, 80, 80, 80]
-    assert BatchRegimes(100, 10, 30, TOY.doublings).doubled(10, 1, 7) == 30
-    assert TOY.doubled(10, 2, 7) == 10  # not listed
-    assert TOY.doubled(160, 2, 7) == 160  # nor is it cut to the largest
-
-
-def test_a_profile_that_ends_with_the_first_doubling_has_it():
-    assert profile(TOY, "gns", 10, 1, 20) == (10, 10)
-    assert profile(TOY, "gns", 10, 1, 30) == (10, 10, 20)
-
-
-def test_a_rescaled_job_keeps_its_epochs():
-    # 10 steps an epoch become 5; 25 done steps are in the third epoch, so three epochs count as done.
-    assert rescaled(Steps(100, 25, 10), 20, TOY) == Steps(50, 15, 20)
-    assert epoch_of(Steps(100, 25, 10), TOY) == 3
-
-
-def test_a_total_that_would_change_the_epochs_becomes_whole_epochs():
-    # 7 steps of 30 in 2 epochs of 4; 7 x 30 / 20 = 10.5, 11 steps of 5 an epoch would be 3 epochs, so 2 x 5.
-    assert rescaled(Steps(7, 0, 30), 20, TOY) == Steps(10, 0, 20)
-
-
-def test_rounding_up_can_put_more_steps_done_than_there_are():
-    assert rescaled(Steps(93, 92, 10), 20, TOY) == Steps(47, 50, 20)
-
-
-def test_profiles_with_their_oddities():
-    assert profile(TOY, "static", 10, 1, 31) == (10,) * 4
-    # Back to the initial batch in the last epoch, since the batch has doubled more than once.
-    assert profile(TOY, "gns", 10, 1, 80) == (10, 10, 20, 20, 40, 80, 80, 10)
-    assert profile(TOY, "gns", 10, 1, 40) == (10, 10, 20, 20)
-    # 8 epochs: epochs up to 0.3 x 8 = 2.4 stay small, and 6 is critical only in the profile.
-    assert profile(TOY, "accordion", 10, 1, 80) == (10, 10, 10, 80, 80, 80, 10, 80)
-    with pytest.raises(ValueError, match="not a batch rule"):
-        profile(TOY, "cabs", 10, 1, 80)
-
-
-def test_seconds_of_epochs_are_examples_over_batch_over_rate():
-    assert epoch_seconds(TOY, (10, 80), {10: 2.0, 80: 0.5}.__getitem__) == (5.0, 2.5)
-
-
 def test_accordion_goes_up_after_critical_epochs_and_back_down():
     rule = Accordion(TOY)
     assert rule(state(10, 1), NOTHING_MEASURED) == 10
@@ -254,24 +190,6 @@ def test_a_noise_schedule_looks_one_epoch_ahead():
 def test_adabatch_doubles_every_twenty_epochs():
     rule = AdaBatch()
     assert [rule(state(10, epoch), NOTHING_MEASURED) for epoch in (0, 19, 20, 40, 60, 80)] == [10, 10, 20, 40, 80, 80]
-
-
-def test_cabs_couples_the_batch_to_rate_variance_and_loss():
-    assert cabs(state(), BatchMetrics(gradient_variance=400.0, loss=0.5, learning_rate=0.05)) == 40
-    assert cabs(state(), BatchMetrics(gradient_variance=400.0, loss=5.0, learning_rate=0.05)) == 10
-    assert cabs(state(20), BatchMetrics(gradient_variance=400.0, loss=0.5)) == 20
-    assert cabs(state(20), BatchMetrics(gradient_variance=400.0, loss=0.0, learning_rate=0.05)) == 20
-
-
-def test_the_batch_follows_the_averaged_noise():
-    newest = NoiseAverage(60.0, 2.0)
-    assert averaged(None, newest) == newest
-    mean = averaged(NoiseAverage(10.0, 1.0), newest)
-    assert mean == pytest.approx((40.0, 1.6))
-    assert mean.noise_scale == pytest.approx(25.0)
-    assert noise_rule(state(), BatchMetrics(noise_scale=mean.noise_scale)) == 25
-    assert noise_rule(state(20), NOTHING_MEASURED) == 20
-    assert noise_rule(state(), BatchMetrics(noise_scale=NoiseAverage(1.0, -1.0).noise_scale)) == 80
 
 
 def test_the_shipped_regimes():

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from simsched_policies.queues.recorded import Recorded
@@ -21,7 +21,7 @@ from simsched.agent import Agent, Lease, LeasingAgent, Measurement
 from simsched.agent.rule_agent import NOTHING_MEASURED, Accordion, BatchRule, BatchState, NoiseSchedule
 from simsched.errors import input_error
 from simsched.model import ApplicationFacts, BatchChoice, Cluster, JobRequest, Site
-from simsched.model.regimes import BatchRegimes, Steps, epoch_of, rescaled
+from simsched.model.regimes import BatchRegimes
 from simsched.policy import Decision, JobView, Traits, Triggers, View
 from simsched.policy.signals import STEPS, StepCounts
 from simsched.toolkit.programs.shockwave import PlanOptions, expected_profile
@@ -36,6 +36,33 @@ _REMEDY = "give the recording of this trace, these rates and this cluster"
 #: The number of digits of fairness ratios in the artifact.
 _DIGITS = 5
 _NO_REGIMES = BatchRegimes(samples=1, smallest=0, largest=0, doublings={})
+
+
+class Steps(NamedTuple):
+    """Optimizer steps of a job, in total and done, both counted at `batch`."""
+
+    total: int
+    done: int
+    batch: int
+
+
+def epoch_of(steps: Steps, regimes: BatchRegimes) -> int:
+    """Return the current epoch of the job as Shockwave's triggers count it: epochs started so far."""
+    return math.ceil(steps.done / regimes.steps_per_epoch(steps.batch))
+
+
+def rescaled(steps: Steps, batch: int, regimes: BatchRegimes) -> Steps:
+    """Count the steps at another batch, keeping the number of epochs.
+
+    The total covers the same examples unless that changes the number of epochs; the steps done are rounded up to whole
+    epochs, so a change of batch can finish the current epoch (Shockwave's artifact).
+    """
+    old, new = regimes.steps_per_epoch(steps.batch), regimes.steps_per_epoch(batch)
+    epochs = math.ceil(steps.total / old)
+    total = math.ceil(steps.total * steps.batch / batch)
+    if math.ceil(total / new) != epochs:
+        total = epochs * new
+    return Steps(total, math.ceil(steps.done / old) * new, batch)
 
 
 @dataclass(frozen=True)
