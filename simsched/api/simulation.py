@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from simsched.api.results import RunResults, held_run
 from simsched.applications import ApplicationCatalogue, ApplicationsOptions, catalogue, with_speeds
 from simsched.documents import section_of
 from simsched.engine import EngineOptions, MemoryRecorder, Simulation as Simulation, Terms as Terms, features_of
+from simsched.engine.options import Process
 from simsched.errors import InputError, input_error, nearest
 from simsched.experiment import SharingSpec
 from simsched.experiment.checks import stage_problems
@@ -38,8 +39,6 @@ _GPUS_PER_NODE = 4
 
 #: A cluster: a `Cluster`, (nodes, GPUs on each), or the groups of an experiment's `cluster`.
 ClusterLike = Cluster | tuple[int, int] | Mapping[str, Any] | None
-#: A SimPy process beside the cluster: a function of a site, or such a function and its parameters.
-ProcessLike = Callable[..., Any] | tuple[Callable[..., Any], Mapping[str, Any]]
 #: Applications: None for the shipped ones, a folder, applications, or anything with `for_job`.
 ApplicationsLike = ApplicationSource | Iterable[Application] | str | None
 
@@ -133,7 +132,7 @@ def simulate(
     failures: Mapping[str, Any] | None = None,
     sharing: Mapping[str, Any] | None = None,
     gpu_speed: Mapping[str, float] | None = None,
-    processes: Sequence[ProcessLike] = (),
+    processes: Sequence[Process] = (),
     seed: int = 1,
     **engine: Any,
 ) -> SimulationResults:
@@ -180,7 +179,7 @@ def drive(
     failures: Mapping[str, Any] | None = None,
     sharing: Mapping[str, Any] | None = None,
     gpu_speed: Mapping[str, float] | None = None,
-    processes: Sequence[ProcessLike] = (),
+    processes: Sequence[Process] = (),
     seed: int = 1,
     **engine: Any,
 ) -> Simulation:

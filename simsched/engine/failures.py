@@ -5,18 +5,18 @@ Each node and rack has its own random stream, so all policies face the same fail
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import exp, gamma, inf
 
 import numpy as np
 
-from simsched.engine.clock import Clock, Phase
+from simsched.engine.clock import Phase
 from simsched.engine.ledger import Ledger, Lifecycle
 from simsched.engine.options import FailureOptions, stream
-from simsched.engine.records import OutageRecord, Recorder
-from simsched.engine.state import ClusterState, JobState, Recovery
+from simsched.engine.records import OutageRecord
+from simsched.engine.state import JobState, Recovery
 from simsched.errors import input_error
 from simsched.model import Allocation, Application, JobSpec
 from simsched.model.outages import AttemptPlan, JobFailures, Outage, OutageCause, PhillyFailures
@@ -30,9 +30,7 @@ OFF = "off"
 class Nodes:
     """Brings nodes up, `_start` ticks after a request, and down, and records each interval out of use when it ends."""
 
-    _clock: Clock
-    _cluster: ClusterState
-    _recorder: Recorder
+    _ledger: Ledger
     _start: float
     _on_join: Callable[[], None]
     _broken: list[tuple[float, int, str]] = field(default_factory=list)
@@ -40,16 +38,16 @@ class Nodes:
     _off: dict[int, tuple[float, str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._off = {node: (0, OFF) for node, up in enumerate(self._cluster.up) if not up}
+        self._off = {node: (0, OFF) for node, up in enumerate(self._ledger.cluster.up) if not up}
 
     def provision(self, wanted: Collection[int]) -> None:
         """Release unwanted nodes and start wanted ones that are down."""
-        for node in range(len(self._cluster.up)):
+        for node in range(len(self._ledger.cluster.up)):
             self.switch(node, on=node in wanted)
 
     def switch(self, node: int, *, on: bool, cause: str = OFF) -> None:
         """Start a node if it is down, or take an empty one out of use."""
-        cluster, clock = self._cluster, self._clock
+        cluster, clock = self._ledger.cluster, self._ledger.clock
         if not on:
             cluster.returning.discard(node)
             cluster.take_down(node)
@@ -61,28 +59,28 @@ class Nodes:
             cluster.start(node, clock.at(clock.now + self._start, Phase.RECOVERY, partial(self._join, node)))
 
     def _join(self, node: int, due: object) -> None:
-        self._cluster.bring_up(node)
+        self._ledger.cluster.bring_up(node)
         self._back(node)
         self._on_join()
 
     def break_down(self, node: int, kind: str) -> None:
         """Mark an empty node as broken."""
-        self._cluster.break_down(node)
-        self._broken.append((self._clock.now, node, kind))
-        if node in self._cluster.returning:
+        self._ledger.cluster.break_down(node)
+        self._broken.append((self._ledger.clock.now, node, kind))
+        if node in self._ledger.cluster.returning:
             self._back(node)
 
     def repair(self, node: int, kind: str, since: float) -> None:
         """Repair one cause of a node's outage."""
-        self._cluster.repair(node)
+        self._ledger.cluster.repair(node)
         self._broken.remove((since, node, kind))
         self._tell(since, node, kind)
 
     def stand_in(self, spare: int, gone: int) -> None:
         """Bring up a spare instead of a broken node, which will be off once it is repaired."""
-        self._cluster.returning.remove(gone)
-        self._off[gone] = self._clock.now, OFF
-        self._cluster.bring_up(spare)
+        self._ledger.cluster.returning.remove(gone)
+        self._off[gone] = self._ledger.clock.now, OFF
+        self._ledger.cluster.bring_up(spare)
         self._back(spare)
 
     def close(self) -> None:
@@ -97,8 +95,8 @@ class Nodes:
             self._tell(since, node, cause)
 
     def _tell(self, since: float, node: int, kind: str, *, ended: bool = True) -> None:
-        clock = self._clock
-        self._recorder.outage(OutageRecord(node, clock.seconds(since), clock.now_s, kind, ended))
+        clock = self._ledger.clock
+        self._ledger.recorder.outage(OutageRecord(node, clock.seconds(since), clock.now_s, kind, ended))
 
 
 def draw_outages(
@@ -127,13 +125,9 @@ class Failures(Lifecycle):
 
     _options: FailureOptions
     _seed: int
-    _clock: Clock
-    _cluster: ClusterState
     _ledger: Ledger
-    _active: Mapping[str, JobState]
     _nodes: Nodes
-    _on_failure: Callable[[Sequence[JobState]], None]
-    _on_failed_attempt: Callable[[JobState], None]
+    _on_failure: Callable[..., None]
     _on_repair: Callable[[], None]
     _job_failures: JobFailures = field(default_factory=PhillyFailures)
     _spares: set[int] = field(default_factory=set)
@@ -143,7 +137,7 @@ class Failures(Lifecycle):
 
     def begin(self) -> None:
         """Schedule the first failure of each node and rack, and draw which nodes are slow."""
-        options, nodes = self._options, self._cluster.cluster.nodes
+        options, nodes = self._options, self._ledger.cluster.cluster.nodes
         self._spares = set(range(len(nodes) - options.hot_spares, len(nodes)))
         if options.slow_nodes:
             drawn = stream(self._seed, "slow nodes").random(len(nodes))
@@ -163,12 +157,12 @@ class Failures(Lifecycle):
 
     def recovery_of(self, spec: JobSpec, application: Application) -> Recovery:
         """Return the recovery state of a submitted job; `InputError` if its checkpoint cost does not fit."""
-        clock = self._clock
+        clock = self._ledger.clock
         try:
             options = self._options.of(application.checkpoint_s)
         except ValueError as error:
             raise input_error(f"failures, job '{spec.id}' ({application.name})", str(error)) from error
-        per_node = max(node.gpus for node in self._cluster.cluster.nodes)
+        per_node = max(node.gpus for node in self._ledger.cluster.cluster.nodes)
         interval_s = options.interval_s(spec.num_gpus, per_node)
         interval = inf if interval_s is None else max(clock.ticks(interval_s), 0 if clock.continuous else 1)
         plan = self._plan(spec)
@@ -183,19 +177,19 @@ class Failures(Lifecycle):
         return AttemptPlan()
 
     def _appoint(self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None) -> None:
-        time = max(self._clock.ticks(outage.down_s), self._clock.now)
-        self._clock.at(time, Phase.FAILURE, partial(self._fail, nodes, outage, draw))
+        time = max(self._ledger.clock.ticks(outage.down_s), self._ledger.clock.now)
+        self._ledger.clock.at(time, Phase.FAILURE, partial(self._fail, nodes, outage, draw))
 
     def fail_now(self, node: int, for_s: float, kind: str) -> None:
         """Break a node for some seconds, as an outage of this kind."""
-        now_s = self._clock.now_s
+        now_s = self._ledger.clock.now_s
         self._fail((node,), Outage(node, now_s, now_s + for_s, kind), None)
 
     def _fail(
         self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, due: object = None
     ) -> None:
-        down = {node for node in nodes if self._cluster.broken.get(node, 0) == 0}
-        hit = [job for job in self._active.values() if any(node in down for node, _ in job.allocation)]
+        down = {node for node in nodes if self._ledger.cluster.broken.get(node, 0) == 0}
+        hit = [job for job in self._ledger.active.values() if any(node in down for node, _ in job.allocation)]
         held = [() if job.neighbours else job.allocation for job in hit]
         for job in hit:
             assert job.recovery is not None
@@ -209,16 +203,17 @@ class Failures(Lifecycle):
             hit = [job for job, at in zip(hit, held, strict=True) if not self._goes_on(job, at)]
         if held:
             self._ledger.set_speeds()
-        up = max(self._clock.ticks(outage.up_s), self._clock.now)
-        self._clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw, self._clock.now))
+        up = max(self._ledger.clock.ticks(outage.up_s), self._ledger.clock.now)
+        self._ledger.clock.at(up, Phase.RECOVERY, partial(self._repair, nodes, outage, draw, self._ledger.clock.now))
         self._on_failure(hit)
 
     def _repair(
         self, nodes: tuple[int, ...], outage: Outage, draw: Callable[[float], Outage] | None, since: float, due: object
     ) -> None:
+        cluster = self._ledger.cluster
         for node in nodes:
             self._nodes.repair(node, outage.kind, since)
-            if self._options.hot_spares and not self._cluster.up[node] and node not in self._cluster.broken:
+            if self._options.hot_spares and not cluster.up[node] and node not in cluster.broken:
                 self._spares.add(node)
                 self._stand_in()
         self._give_back()
@@ -228,12 +223,12 @@ class Failures(Lifecycle):
 
     def _goes_on(self, job: JobState, held: Allocation) -> bool:
         """Let a job continue on what is left of its GPUs (nothing if it shared them); return whether a plan fits."""
-        left = tuple(one for one in held if self._cluster.up[one[0]])
+        left = tuple(one for one in held if self._ledger.cluster.up[one[0]])
         plans = job.facts.plans
         if not left or plans is None:
             return False
         try:
-            plans.best(site_of(self._cluster.cluster, left), job.request.batch_size)
+            plans.best(site_of(self._ledger.cluster.cluster, left), job.request.batch_size)
         except ValueError:
             return False
         before, rest = self._short.get(job.request.id, (held, held))
@@ -243,9 +238,9 @@ class Failures(Lifecycle):
 
     def _give_back(self) -> None:
         """Return to jobs the nodes that they lost, once these work and are free."""
-        free = self._cluster.free
+        free = self._ledger.cluster.free
         for job_id, (held, left) in list(self._short.items()):
-            job = self._active.get(job_id)
+            job = self._ledger.active.get(job_id)
             if job is None or job.allocation != left:
                 del self._short[job_id]
             elif not job.neighbours and all(free[node] >= gpus for node, gpus in held if (node, gpus) not in left):
@@ -256,9 +251,9 @@ class Failures(Lifecycle):
 
     def _stand_in(self) -> bool:
         """Replace a broken node by a working spare; return whether there was one."""
-        ready = self._spares - self._cluster.broken.keys()
-        if ready and self._cluster.returning:
-            spare, gone = min(ready), min(self._cluster.returning)
+        ready = self._spares - self._ledger.cluster.broken.keys()
+        if ready and self._ledger.cluster.returning:
+            spare, gone = min(ready), min(self._ledger.cluster.returning)
             self._spares.remove(spare)
             self._nodes.stand_in(spare, gone)
             return True
@@ -275,7 +270,8 @@ class Failures(Lifecycle):
         first = inf if ticks == inf else job.recovery.interruption(job)
         if not first < ticks:
             return False
-        job.appointment = self._clock.at(self._clock.now + first, Phase.PROGRESS, partial(self._interrupt, job))
+        clock = self._ledger.clock
+        job.appointment = clock.at(clock.now + first, Phase.PROGRESS, partial(self._interrupt, job))
         return True
 
     def released(self, job: JobState) -> None:
@@ -292,8 +288,8 @@ class Failures(Lifecycle):
             self._fail_attempt(job, recovery)
             return
         recovery.writing = True
-        written = self._clock.now + recovery.cost
-        job.appointment = self._clock.at(written, Phase.RESUME, partial(self._end_checkpoint, job, recovery))
+        written = self._ledger.clock.now + recovery.cost
+        job.appointment = self._ledger.clock.at(written, Phase.RESUME, partial(self._end_checkpoint, job, recovery))
 
     def _end_checkpoint(self, job: JobState, recovery: Recovery, due: object) -> None:
         self._ledger.settle(job)
@@ -311,4 +307,4 @@ class Failures(Lifecycle):
         else:
             self._ledger.evict(job)
         self._ledger.set_speeds()
-        self._on_failed_attempt(job)
+        self._on_failure([job], of_node=False)

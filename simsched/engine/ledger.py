@@ -14,7 +14,7 @@ from typing import Literal
 from simsched.agent import Measurement, UnlearningAgent
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.errors import EngineError
-from simsched.engine.records import JobRecord, JobRecorder, Recorder, interval_record, job_record, total_batch
+from simsched.engine.records import JobRecord, JobRecorder, Recorder, interval_record, job_record
 from simsched.engine.sharing import Neighbourhood, Sharing, check_memory, memory_mb
 from simsched.engine.state import ClusterState, JobState, nodes_shared_by_distributed
 from simsched.model import Allocation, BatchChoice, Site
@@ -71,9 +71,9 @@ class Ledger:
         restart_delay_s: float,
         on_complete: Callable[[JobState, JobRecord], None],
     ) -> None:
-        self._clock = clock
-        self._cluster = cluster
-        self._recorder = recorder
+        self.clock, self.cluster, self.recorder = clock, cluster, recorder
+        #: The active jobs by id.
+        self.active: dict[str, JobState] = {}
         self._keeps_intervals = not isinstance(recorder, JobRecorder)
         self._restart_delay = clock.ticks(restart_delay_s)
         self._on_complete = on_complete
@@ -100,13 +100,13 @@ class Ledger:
 
     def release(self, job: JobState) -> None:
         """Take a job's GPUs away, keeping its progress and its agent's knowledge."""
-        if job.since != self._clock.now:
+        if job.since != self.clock.now:
             self.settle(job)
         if self.neighbourhood is not None:
             self._disturb(job)
-        self._cluster.give_back(job.request.id, job.allocation)
+        self.cluster.give_back(job.request.id, job.allocation)
         if job.request.shape is not None:
-            self._cluster.count_beside(job.request.shape, job.allocation, -1)
+            self.cluster.count_beside(job.request.shape, job.allocation, -1)
         if job.appointment is not None:
             job.appointment.callbacks = []
         for lifecycle in self.lifecycles:
@@ -141,11 +141,11 @@ class Ledger:
         plan: Plan | None = None,
     ) -> None:
         """Give GPUs to a job that holds none; it runs after the restart delay, with a plan or as its agent chooses."""
-        now = self._clock.now
+        now = self.clock.now
         job.allocation = allocation
-        job.site, job.gpus, job.nodes = self._cluster.take(job.request.id, allocation, beside, onto)
+        job.site, job.gpus, job.nodes = self.cluster.take(job.request.id, allocation, beside, onto)
         if job.request.shape is not None:
-            self._cluster.count_beside(job.request.shape, allocation, 1)
+            self.cluster.count_beside(job.request.shape, allocation, 1)
         job.since = now
         job.starts += 1
         if job.first_start is None:
@@ -153,11 +153,11 @@ class Ledger:
         delay = self._restart_delay
         if not job.plain:
             own_s = job.app.restart_delay_s if job.starts > 1 else job.app.start_delay_s
-            delay = delay if own_s is None else self._clock.ticks(own_s)
+            delay = delay if own_s is None else self.clock.ticks(own_s)
             job.plan = plan
             self.tune(job)
             if self.neighbourhood is None and job.facts.memory is not None:
-                check_memory(job, self._cluster.cluster, memory_mb(job))
+                check_memory(job, self.cluster.cluster, memory_mb(job))
         if job.plain and not delay:  # at this instant, this is indistinguishable from a start after the decision
             self.begin(job)
         else:
@@ -167,19 +167,19 @@ class Ledger:
 
     def settle(self, job: JobState) -> None:
         """Update service and progress to now, and record the interval that ends here."""
-        now = self._clock.now
+        now = self.clock.now
         ticks = now - job.since
         if not ticks or not job.allocation:
             return
         begin = job.progress
         if job.running is not None:
-            job.progress = begin + job.rate * (ticks * self._clock.unit_s) if job.plain else job.live_progress
+            job.progress = begin + job.rate * (ticks * self.clock.unit_s) if job.plain else job.live_progress
         elif not job.paused:
             job.restart += ticks
         if job.recovery is not None:
             job.recovery.settle(job, ticks)
         if self._keeps_intervals:
-            self._recorder.allocation(interval_record(job, begin, self._clock))
+            self.recorder.allocation(interval_record(job, begin, self.clock))
         job.settled_held += ticks
         job.settled_gpu += ticks * job.gpus
         job.since = now
@@ -231,7 +231,7 @@ class Ledger:
     def _set_sharing(self, job: JobState, sharing: Sharing) -> None:
         # A lease that ends at this instant is over, not cut short by a neighbour that ended a moment before.
         lease = None if job.leasing is None else job.leasing.lease
-        over = lease is not None and self._clock.ticks(lease.end_s) <= self._clock.now
+        over = lease is not None and self.clock.ticks(lease.end_s) <= self.clock.now
         if sharing.speed != job.speed and job.running is not None and not over:
             self.break_off(job)
         elif sharing != (job.neighbours, job.gpu_share, job.speed):
@@ -248,7 +248,7 @@ class Ledger:
         for job in disturbed.values():
             if job.site is not None and self.neighbourhood is not None:
                 self._set_sharing(job, self.neighbourhood.look(job))
-                check_memory(job, self._cluster.cluster, self.neighbourhood.memory_mb(job))
+                check_memory(job, self.cluster.cluster, self.neighbourhood.memory_mb(job))
 
     def _disturb(self, job: JobState) -> None:
         """Mark a job and its neighbours for new speeds."""
@@ -263,7 +263,7 @@ class Ledger:
         job.running = job.appointment = None
         for lifecycle in self._hearing["breaks"]:
             lifecycle.breaks(job)
-        self.resume(job, self._clock.now)
+        self.resume(job, self.clock.now)
 
     def resume(self, job: JobState, time: float, *, last: bool = False) -> None:
         """Schedule a job to run at a tick, after that instant's decision; `last` means that nothing else is due.
@@ -272,14 +272,14 @@ class Ledger:
         """
         for lifecycle in self._hearing["resumes"]:
             lifecycle.resumes(job)
-        if last and self._clock.quiet:
+        if last and self.clock.quiet:
             self.begin(job)
             return
-        job.appointment = self._clock.at(time, Phase.RESUME, partial(self.begin, job))
+        job.appointment = self.clock.at(time, Phase.RESUME, partial(self.begin, job))
 
     def begin(self, job: JobState, due: object = None) -> None:
         """Start running, or continue at another configuration."""
-        now = self._clock.now
+        now = self.clock.now
         if job.since != now:
             self.settle(job)
         site = job.site
@@ -293,9 +293,9 @@ class Ledger:
         # Rounding may carry progress past the end; at a lower rate that would lie ticks ago.
         left = job.epoch_end - job.progress
         missing = (left if left > 0 else 0.0) / job.rate if job.rate else inf
-        if self._clock.scale is not None:
-            missing /= self._clock.scale
-        whole = missing if self._clock.continuous or missing == inf else round(missing)
+        if self.clock.scale is not None:
+            missing /= self.clock.scale
+        whole = missing if self.clock.continuous or missing == inf else round(missing)
         for lifecycle in self._hearing["begins"]:
             if lifecycle.begins(job, whole):
                 return
@@ -303,7 +303,7 @@ class Ledger:
             job.appointment = None
             return
         phase = _PROGRESS if missing <= whole else _RESUME
-        job.appointment = self._clock.at(now + whole, phase, partial(self._end_epoch, job))
+        job.appointment = self.clock.at(now + whole, phase, partial(self._end_epoch, job))
 
     def _measure(self, job: JobState, site: Site, running: Running) -> None:
         """Report the job's performance to the agent, and slow the job down by its neighbours."""
@@ -330,7 +330,7 @@ class Ledger:
         if job.agent.stale:
             self.tune(job)
             self.set_speeds()
-        self.resume(job, self._clock.now, last=True)
+        self.resume(job, self.clock.now, last=True)
 
     def tune(self, job: JobState) -> None:
         """Let the agent choose the batch of a running or starting job."""
@@ -369,16 +369,12 @@ class Ledger:
         for lifecycle in self._hearing["completed"]:
             lifecycle.completed(job)
         record = job_record(job, status or job.truth.status)
-        self._recorder.job(record)
+        self.recorder.job(record)
         self._on_complete(job, record)
-
-    def record_interval(self, job: JobState, begin: float) -> None:
-        """Record the job's interval that ends now and started at progress `begin`."""
-        self._recorder.allocation(interval_record(job, begin, self._clock))
 
 
 def _speed(job: JobState, running: Running) -> Speed:
     """Return the speed a job measures, with the effect of its neighbours."""
     throughput = running.throughput * job.undisturbed
-    iteration_s = total_batch(job.batch, job.gpus) / throughput if throughput else 0.0
+    iteration_s = job.batch.total(job.gpus) / throughput if throughput else 0.0
     return Speed(throughput, iteration_s, running.rate * job.undisturbed)

@@ -7,13 +7,13 @@ each other down.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from simsched.engine.clock import Appointment, Clock, Phase
+from simsched.engine.clock import Appointment, Phase
 from simsched.engine.ledger import Ledger, Lifecycle
-from simsched.engine.records import TIME_LIMIT
+from simsched.engine.records import TIME_LIMIT, interval_record
 from simsched.engine.state import JobState, Leasing
 from simsched.model import Cluster
 from simsched.model.cluster import Level
@@ -21,16 +21,11 @@ from simsched.model.placement import Tier
 from simsched.model.plans import PlannedJob
 from simsched.model.topology import Flow, shared_steps_s
 
-# What ends a job's run besides its epochs: leases, watched thresholds of service, and time limits.
-#
-# Agents grant run time, the clock ends it, a decision renews it.
-
 
 @dataclass(eq=False)
 class Leases(Lifecycle):
     """Starts and ends leases, and reports when the last active one has ended."""
 
-    _clock: Clock
     _ledger: Ledger
     _on_over: Callable[[], None]
     #: Jobs with an active or imminent lease.
@@ -45,21 +40,21 @@ class Leases(Lifecycle):
 
     def begins(self, job: JobState, ticks: float) -> bool:
         """Run the job for the time its agent grants."""
-        leasing, now = job.leasing, self._clock.now
+        leasing, clock = job.leasing, self._ledger.clock
         if leasing is None:
             return False
         assert job.site is not None
-        leasing.lease = leasing.agent.lease(job.site, job.progress, self._clock.now_s)
-        leasing.began = now
-        end = max(self._clock.ticks(leasing.lease.end_s), now)
-        job.appointment = self._clock.at(end, Phase.PROGRESS, partial(self._end, job, leasing))
+        leasing.lease = leasing.agent.lease(job.site, job.progress, clock.now_s)
+        leasing.began = clock.now
+        end = max(clock.ticks(leasing.lease.end_s), clock.now)
+        job.appointment = clock.at(end, Phase.PROGRESS, partial(self._end, job, leasing))
         return True
 
     def _end(self, job: JobState, leasing: Leasing, due: object) -> None:
         lease = leasing.lease
         assert lease is not None
-        if leasing.began == self._clock.now:  # an idle lease still counts as a turn
-            self._ledger.record_interval(job, job.progress)
+        if leasing.began == self._ledger.clock.now:  # an idle lease still counts as a turn
+            self._ledger.recorder.allocation(interval_record(job, job.progress, self._ledger.clock))
         self._ledger.settle(job)
         job.progress = lease.progress(lease.end_s)
         job.running, job.appointment = None, None
@@ -95,14 +90,14 @@ class Leases(Lifecycle):
             job.leasing.paused = False
             if job.agent.stale:
                 self._ledger.tune(job)
-            self._ledger.resume(job, self._clock.now)
+            self._ledger.resume(job, self._ledger.clock.now)
 
 
 @dataclass(eq=False)
 class _Dated(Lifecycle):
     """Events that are due only while a job holds GPUs."""
 
-    _clock: Clock
+    _ledger: Ledger
     _due: dict[str, Appointment] = field(default_factory=dict, init=False)
 
     def released(self, job: JobState) -> None:
@@ -121,7 +116,7 @@ class Watches(_Dated):
 
     def watch(self, job: JobState, attained_gpu_s: float) -> None:
         """Watch a threshold, replacing the previous one."""
-        self._gpu_ticks[job.request.id] = threshold = self._clock.ticks(attained_gpu_s)
+        self._gpu_ticks[job.request.id] = threshold = self._ledger.clock.ticks(attained_gpu_s)
         if job.allocation:
             self.released(job)
             self._appoint(job, threshold)
@@ -136,8 +131,9 @@ class Watches(_Dated):
         if not job.gpus:
             return  # without GPUs it attains no service
         missing = threshold - job.attained_gpu
-        ticks = missing / job.gpus if self._clock.continuous else -(-missing // job.gpus)
-        self._due[job.request.id] = self._clock.at(self._clock.now + ticks, Phase.THRESHOLD, partial(self._reach, job))
+        clock = self._ledger.clock
+        ticks = missing / job.gpus if clock.continuous else -(-missing // job.gpus)
+        self._due[job.request.id] = clock.at(clock.now + ticks, Phase.THRESHOLD, partial(self._reach, job))
 
     def _reach(self, job: JobState, due: object) -> None:
         del self._gpu_ticks[job.request.id], self._due[job.request.id]
@@ -152,25 +148,20 @@ class Watches(_Dated):
 class TimeLimits(_Dated):
     """Ends jobs that have held GPUs for their time limit."""
 
-    _ledger: Ledger
-
     def placed(self, job: JobState) -> None:
         """Schedule the end of the job's time."""
         limit_s = job.request.time_limit_s
         if limit_s is not None:
-            end = self._clock.now + max(self._clock.ticks(limit_s) + job.limit_from - job.settled_held, 0)
-            self._due[job.request.id] = self._clock.at(
-                end, Phase.FAILURE, partial(self._ledger.complete, job, TIME_LIMIT)
-            )
+            clock = self._ledger.clock
+            end = clock.now + max(clock.ticks(limit_s) + job.limit_from - job.settled_held, 0)
+            self._due[job.request.id] = clock.at(end, Phase.FAILURE, partial(self._ledger.complete, job, TIME_LIMIT))
 
 
 @dataclass(eq=False)
 class Contention(Lifecycle):
     """Tracks which jobs use which uplinks, and sets the congestion of jobs whenever one starts, stops or changes."""
 
-    _cluster: Cluster
     _ledger: Ledger
-    _active: Mapping[str, JobState]
     #: The flow of each job that holds GPUs, and the jobs on each uplink, in order of arrival.
     _flows: dict[str, Flow] = field(default_factory=dict)
     _users: dict[Hashable, dict[str, None]] = field(default_factory=dict)
@@ -201,16 +192,16 @@ class Contention(Lifecycle):
             return
         changed, self._ledger.uplinks_changed = self._ledger.uplinks_changed, {}
         for job_id in changed:
-            self._enter(self._active[job_id])
+            self._enter(self._ledger.active[job_id])
         changed |= self._ledger.uplinks_changed
         met = list(dict.fromkeys(other for job_id in changed for other in self._around(job_id)))
         flows = [self._flows[job_id] for job_id in met]
         for job_id, flow, shared_s in zip(met, flows, shared_steps_s(flows), strict=True):
-            self._ledger.slow_down(self._active[job_id], "congestion", 1 - flow.step_s / shared_s)
+            self._ledger.slow_down(self._ledger.active[job_id], "congestion", 1 - flow.step_s / shared_s)
         self._ledger.uplinks_changed = {}  # resuming at another speed is not a change
 
     def _enter(self, job: JobState) -> None:
-        flow = flow_of(job, self._cluster)
+        flow = flow_of(job, self._ledger.cluster.cluster)
         if self._flows.get(job.request.id) == flow:
             return
         self._forget(job.request.id)

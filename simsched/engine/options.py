@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, sqrt
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 
-from simsched.agent import AgentFactory
-from simsched.model.colocation import Colocation
 from simsched.model.outages import Market, Outage, OutageCause
-from simsched.policy import Decision, Policy, Signal, Triggers, View
+from simsched.policy import Policy, Signal, Triggers
 
 #: Called occasionally with the simulated second and the number of finished jobs.
 ProgressCallback = Callable[[float, int], None]
+#: A user's SimPy process beside the cluster: a function of a site, or such a function and its parameters.
+Process = Callable[..., Any] | tuple[Callable[..., Any], Mapping[str, Any]]
 
 #: The shortest tick, in seconds.
 LEAST_TICK_S = 1e-6
@@ -115,10 +115,7 @@ class FailureOptions:
             raise ValueError(message)
         both = self.gpu_mtbf_s is not None and self.node_mtbf_s is not None
         if both or (interval_s == "optimal" and not (self.fails and self.checkpoint_cost_s)):
-            message = (
-                "give node_mtbf_s or gpu_mtbf_s, and an optimal interval needs one of them and a checkpoint's cost"
-            )
-            raise ValueError(message)
+            raise ValueError("give node_mtbf_s or gpu_mtbf_s; an optimal interval needs one and a checkpoint_cost_s")
         if self.hot_spares < 0 or not 0 <= self.slow_nodes <= 1 or not 0 < self.slow_speed <= 1:
             raise ValueError("hot_spares must not be negative, slow_nodes must be in [0, 1] and slow_speed in (0, 1]")
 
@@ -176,33 +173,6 @@ class Terms:
     def of(cls, policy: Policy) -> Terms:
         """Return the terms of a policy."""
         return cls(policy.name, policy.triggers, policy.signals, policy.rigid, policy.longest_pause_s)
-
-
-class Decides(Protocol):
-    """Anything that makes decisions: a policy or part of one."""
-
-    def decide(self, view: View, rng: np.random.Generator) -> Decision:
-        """Decide based on the view."""
-        ...
-
-
-class Settings(TypedDict, total=False):
-    """Optional settings of a simulation."""
-
-    #: Called occasionally with the simulated second and the number of finished jobs.
-    progress: ProgressCallback | None
-    #: Creates the agents in place of the policy.
-    agents: AgentFactory | None
-    #: The speeds of jobs that share a GPU (None: 1/k each among k jobs).
-    colocation: Colocation | None
-    #: Whether to check the numbered invariants (None: if the environment says so).
-    check_invariants: bool | None
-    #: Users' SimPy processes beside the cluster, each a function of a site, or such a function and its parameters.
-    processes: Sequence[Callable[..., Any] | tuple[Callable[..., Any], Mapping[str, Any]]]
-    #: How nodes and jobs fail (None: never).
-    failures: FailureOptions | None
-    #: Whether jobs with only GPUs and seconds start as soon as they are placed (True); results do not depend on it.
-    lean: bool
 
 
 def stream(seed: int, name: str) -> np.random.Generator:

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import simpy
 
-from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError
 from simsched.engine.failures import Failures, Nodes
 from simsched.engine.ledger import Ledger, Lifecycle
 from simsched.engine.options import stream
 from simsched.engine.records import CANCELLED, JobRecord, job_record
-from simsched.engine.state import ClusterState, JobState
+from simsched.engine.state import JobState
 from simsched.errors import nearest
 from simsched.model import JobSpec
 from simsched.plugins import Kind, place_of
@@ -39,10 +38,7 @@ class Processes(Lifecycle):
     """Runs users' processes and lets them act through ledger, nodes and failures, in a phase of their own."""
 
     _seed: int
-    clock: Clock
-    cluster: ClusterState
     ledger: Ledger
-    active: Mapping[str, JobState]
     nodes: Nodes
     failures: Failures
     submit: Callable[[JobSpec], None]
@@ -69,7 +65,7 @@ class Processes(Lifecycle):
         if not (hasattr(made, "send") and hasattr(made, "throw")):
             raise ProcessError(f"process '{label}' is {made!r:.60}, which SimPy cannot run; {_REMEDY}")
         self.running[label] = made
-        callbacks = self.clock.process(made).callbacks
+        callbacks = self.ledger.clock.process(made).callbacks
         assert callbacks is not None  # it has not ended
         callbacks.append(partial(self._ended, label, function))
 
@@ -85,19 +81,19 @@ class Processes(Lifecycle):
         if isinstance(error, KeyboardInterrupt):
             return error
         place, kind = place_of(error, function), "" if isinstance(error, ProcessError) else f"{type(error).__name__}: "
-        at = f"t={self.clock.now_s} s" + (f" ({place})" if place else "")
+        at = f"t={self.ledger.clock.now_s} s" + (f" ({place})" if place else "")
         return ProcessError(f"process '{label}' at {at}: {kind}{error}")
 
     def placed(self, job: JobState) -> None:
         """Tell those who wait that a job has started."""
-        self._happened_s = self.clock.now_s
+        self._happened_s = self.ledger.clock.now_s
         event = self._awaited.pop(("started", job.request.id), None)
         if event is not None:
             event.succeed(job_record(job, ""))
 
     def ended(self, job: JobState, record: JobRecord) -> None:
         """Tell those who wait that a job has finished; one that never started will not."""
-        self._happened_s = self.clock.now_s
+        self._happened_s = self.ledger.clock.now_s
         self._finished[record.job_id] = record
         event = self._awaited.pop(("finished", record.job_id), None)
         if event is not None:
@@ -107,24 +103,24 @@ class Processes(Lifecycle):
         """Return the event of a job's first start or of its end, which may have been."""
         if job_id not in self.known_ids:
             raise ProcessError(f"there is no job '{job_id}'; {nearest(job_id, self.known_ids)}".rstrip("; "))
-        job, record = self.active.get(job_id), self._finished.get(job_id)
+        job, record = self.ledger.active.get(job_id), self._finished.get(job_id)
         if record is None and what == "started" and job is not None and job.starts:
             record = job_record(job, "")
         if record is not None:
-            return self.clock.event().succeed(record)
-        return self._awaited.setdefault((what, job_id), self.clock.event())
+            return self.ledger.clock.event().succeed(record)
+        return self._awaited.setdefault((what, job_id), self.ledger.clock.event())
 
     def look(self) -> None:
         """Raise `ProcessError` if nothing but processes has happened for so long that the run would not end."""
-        if self.active and not self.cluster.allocated_gpus:
-            since_s = max(self._happened_s, min(job.request.submit_time_s for job in self.active.values()))
-            if self.clock.now_s - since_s > PATIENCE_S:
-                raise ProcessError(f"no job has run since t={since_s} s, but {len(self.active)} wait")
+        if self.ledger.active and not self.ledger.cluster.allocated_gpus:
+            since_s = max(self._happened_s, min(job.request.submit_time_s for job in self.ledger.active.values()))
+            if self.ledger.clock.now_s - since_s > PATIENCE_S:
+                raise ProcessError(f"no job has run since t={since_s} s, but {len(self.ledger.active)} wait")
 
     def node(self, node: int) -> int:
         """Return the index of a node, as a whole number of Python; raises `ProcessError` if there is none."""
-        if not 0 <= index(node) < len(self.cluster.up):
-            raise ProcessError(f"there is no node {node}; nodes are 0 to {len(self.cluster.up) - 1}")
+        if not 0 <= index(node) < len(self.ledger.cluster.up):
+            raise ProcessError(f"there is no node {node}; nodes are 0 to {len(self.ledger.cluster.up) - 1}")
         return index(node)
 
 
@@ -146,17 +142,17 @@ class Site:
     @property
     def now_s(self) -> float:
         """Seconds since the start of the workload."""
-        return self._engine.clock.now_s
+        return self._engine.ledger.clock.now_s
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """The indices of the nodes in use."""
-        return tuple(node for node, up in enumerate(self._engine.cluster.up) if up)
+        return tuple(node for node, up in enumerate(self._engine.ledger.cluster.up) if up)
 
     def timeout(self, delay_s: float, value: object = None) -> simpy.Event:
         """Return an event after some seconds: at least a tick, or at once for 0; raises `ProcessError` below 0."""
         self._engine.look()
-        clock = self._engine.clock
+        clock = self._engine.ledger.clock
         if not 0 <= delay_s < inf:
             raise ProcessError(f"a timeout lasts 0 seconds or more, not {delay_s}")
         ticks = clock.ticks(delay_s)
@@ -164,11 +160,11 @@ class Site:
 
     def any_of(self, events: Iterable[simpy.Event]) -> simpy.Event:
         """Return an event that happens with the first of others."""
-        return self._engine.clock.any_of(events)
+        return self._engine.ledger.clock.any_of(events)
 
     def all_of(self, events: Iterable[simpy.Event]) -> simpy.Event:
         """Return an event that happens with the last of others."""
-        return self._engine.clock.all_of(events)
+        return self._engine.ledger.clock.all_of(events)
 
     def started(self, job: str) -> simpy.Event:
         """Return the event of a job's first start; its value is the job's row by then."""
@@ -193,7 +189,7 @@ class Site:
 
     def _drain(self, nodes: Sequence[int]) -> None:
         engine = self._engine
-        hit = [job for job in engine.active.values() if any(node in nodes for node, _ in job.allocation)]
+        hit = [job for job in engine.ledger.active.values() if any(node in nodes for node, _ in job.allocation)]
         for job in hit:
             engine.ledger.release(job)
         for node in nodes:
@@ -206,7 +202,7 @@ class Site:
 
         Raises `ProcessError` for more nodes than exist.
         """
-        cluster = self._engine.cluster
+        cluster = self._engine.ledger.cluster
         if not 0 <= index(nodes) <= len(cluster.up):
             raise ProcessError(f"the cluster has {len(cluster.up)} nodes, so that {nodes} cannot be provisioned")
         on = [node for node, up in enumerate(cluster.up) if up or node in cluster.starting]
@@ -232,7 +228,7 @@ class Site:
 
     def cancel(self, job: str) -> None:
         """End a job, in the final state `Cancelled`; raises `ProcessError` if it is not active."""
-        if job not in self._engine.active:
+        if job not in self._engine.ledger.active:
             self._engine.event("finished", job)  # a job that nobody knows is refused as such
             raise ProcessError(f"job '{job}' is not active")
-        self._engine.ledger.complete(self._engine.active[job], CANCELLED)
+        self._engine.ledger.complete(self._engine.ledger.active[job], CANCELLED)

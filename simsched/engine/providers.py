@@ -56,19 +56,12 @@ class LossReporter:
         return LossReports(self._epochs[:count], self._losses[:count], done, mean)
 
 
-class OfflineProfiles:
-    """Profiles each application once on every GPU type of a cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._known: dict[str, Mapping[str, Prior]] = {}
-
-    def of(self, job: JobState) -> Mapping[str, Prior]:
-        """Return the profiles of a job's application, by GPU type."""
-        name = job.app.name
-        if name not in self._known:
-            self._known[name] = MappingProxyType(offline_priors(job.app, self._cluster))
-        return self._known[name]
+def offline_profiles(kept: dict[str, Mapping[str, Prior]], job: JobState) -> Mapping[str, Prior]:
+    """Return the profiles of a job's application by GPU type; `kept` has those of applications profiled before."""
+    name = job.app.name
+    if name not in kept:
+        kept[name] = MappingProxyType(offline_priors(job.app, job.cluster))
+    return kept[name]
 
 
 def goodput(job: JobState) -> GoodputReport:
@@ -246,7 +239,7 @@ class Granted:
         """Grant `wanted`; raises `EngineError` for signals without a provider. `seed` is the run's."""
         self._seed = seed
         market = failures.market or Market.on_demand(cluster)
-        of_jobs = {**_OF_JOBS, signals.OFFLINE_PROFILES: OfflineProfiles(cluster).of}
+        of_jobs = {**_OF_JOBS, signals.OFFLINE_PROFILES: partial(offline_profiles, {})}
         of_views: dict[ViewSignal[Any], object] = {
             signals.SERVICE_HISTORY: service_history,
             signals.PAIR_SPEEDS: pairs,
@@ -256,8 +249,8 @@ class Granted:
             signals.OFFERS: partial(_offers, market, clock),
             signals.MARKET: market,
         }
-        self.files = frozenset(signal for signal in wanted if isinstance(signal, FileSignal))
-        made_up = sorted(str(signal) for signal in set(wanted) - of_jobs.keys() - of_views.keys() - self.files)
+        unprovided = set(wanted) - of_jobs.keys() - of_views.keys()
+        made_up = sorted(str(signal) for signal in unprovided if not isinstance(signal, FileSignal))
         if made_up:
             raise EngineError(f"the policy needs signals that nothing provides: {', '.join(made_up)}")
         self.job = {signal: of_jobs[signal] for signal in wanted if isinstance(signal, JobSignal)}

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from simsched.engine.clock import Clock
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.state import ClusterState, JobState
-from simsched.model import BatchChoice, Cluster, JobSpec
+from simsched.model import Cluster, JobSpec
 from simsched.model.job import values_of
 from simsched.model.placement import describe
 from simsched.results import TABLES, Feature
@@ -268,7 +268,7 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         local_bsz, accum_steps = job.batch.local_bsz, job.batch.accum_steps
         rate, efficiency, throughput = job.rate, running.efficiency, running.throughput
         if throughput:
-            batch_size = total_batch(job.batch, job.gpus)
+            batch_size = job.batch.total(job.gpus)
             throughput *= job.undisturbed
     values = (
         job.request.id,
@@ -294,11 +294,6 @@ def interval_record(job: JobState, begin: float, clock: Clock) -> AllocationReco
         job.congestion,
     )
     return tuple.__new__(AllocationRecord, values)  # three times as fast as calling the class, for every interval
-
-
-def total_batch(batch: BatchChoice, gpus: int) -> int:
-    """Return the total batch size on `gpus` GPUs, 0 without a batch."""
-    return batch.total(gpus) if batch.local_bsz else 0
 
 
 #: How many jobs a decision started, stopped and moved.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any
 
 from simsched.agent import AgentFactory, LeasingAgent, NoBatchAgent, configured_agent
 from simsched.engine.admission import check_jobs
@@ -21,7 +21,7 @@ from simsched.engine.invariants import CheckingRecorder, check_state, wanted
 from simsched.engine.ledger import Ledger
 from simsched.engine.lifecycles import Contention, Leases, TimeLimits, Watches
 from simsched.engine.live_view import Delta, KeptReasons, LiveView, ReadOnly
-from simsched.engine.options import Decides, EngineOptions, FailureOptions, Settings, Terms, stream
+from simsched.engine.options import EngineOptions, FailureOptions, Process, ProgressCallback, Terms, stream
 from simsched.engine.processes import PATIENCE_S, Processes
 from simsched.engine.providers import Granted, views_at_submission
 from simsched.engine.records import (
@@ -64,11 +64,11 @@ def simulate(
     options: EngineOptions,
     seed: int,
     recorder: Recorder,
-    **settings: Unpack[Settings],
+    **settings: Any,
 ) -> Mapping[str, str]:
     """Run `jobs` to completion: a `Simulation` in which `policy` makes every decision.
 
-    Returns the agent classes by application. `agents` creates the agents in place of the policy.
+    Returns the agent classes by application. `settings` are the further arguments of `Simulation`.
     """
     simulation = Simulation(cluster, jobs, applications, options, seed, policy, recorder=recorder, **settings)
     with one_thread():
@@ -103,33 +103,42 @@ class Simulation:
         policy: Policy | Terms | None = None,
         *,
         recorder: Recorder | None = None,
-        **settings: Unpack[Settings],
+        progress: ProgressCallback | None = None,
+        agents: AgentFactory | None = None,
+        colocation: Colocation | None = None,
+        check_invariants: bool | None = None,
+        processes: Sequence[Process] = (),
+        failures: FailureOptions | None = None,
+        lean: bool = True,
     ) -> None:
         """Prepare to run `jobs` (sorted by submit time; ties keep their order) to completion.
 
         `policy` sets the terms of decisions and creates the agents unless `agents` does; with mere `Terms` each job has
-        the agent its user configured. `recorder` defaults to memory. The same arguments and decisions give the same
-        records. Raises `InputError` for a workload that cannot run.
+        the agent its user configured. `recorder` defaults to memory; `progress` is called occasionally with the second
+        and the number of finished jobs. `colocation` gives the speeds of jobs that share a GPU (None: 1/k each among k
+        jobs), `failures` how nodes and jobs fail (None: never), `processes` users' SimPy processes. Numbered invariants
+        are checked if `check_invariants` or, at None, the environment says so. `lean` lets jobs with only GPUs and
+        seconds start as soon as they are placed; results do not depend on it. The same arguments and decisions give the
+        same records. Raises `InputError` for a workload that cannot run.
         """
         policy = Terms() if policy is None else policy
         self.terms = terms = policy if isinstance(policy, Terms) else Terms.of(policy)
         check_jobs(jobs, cluster, applications, rigid=terms.rigid, tick_s=options.tick_s)
         self.cluster, self.jobs, self.options, self._applications = cluster, jobs, options, applications
         self._seed, self._triggers, self._expected, self._last = seed, terms.triggers, len(jobs), len(jobs)
-        #: Creates the agents: the policy unless another is given; None if users configure them.
-        self.agents: AgentFactory | None = settings.get("agents") or (None if isinstance(policy, Terms) else policy)
+        #: Creates the agents: the policy unless `agents` are given; None if users configure them.
+        self.agents: AgentFactory | None = agents or (None if isinstance(policy, Terms) else policy)
         #: The agent class by application.
         self.agent_classes: dict[str, str] = {}
         #: The random stream of decisions.
         self.rng = stream(seed, "policy")
-        processes = settings.get("processes") or ()
-        failures = settings.get("failures") or (FailureOptions() if processes else None)
-        self._progress = settings.get("progress")
+        failures = failures or (FailureOptions() if processes else None)
+        self._progress = progress
         self.recorder = MemoryRecorder() if recorder is None else recorder
-        self._lean, self._checking = settings.get("lean", True), wanted(settings.get("check_invariants"))
+        self._lean, self._checking = lean, wanted(check_invariants)
         checking = CheckingRecorder(self.recorder, options.tick_s, progress_falls=failures is not None)
         self._recorder = checking if self._checking else self.recorder
-        self._active, self._views, self._history_gpu_s = dict[str, JobState](), dict[str, JobView](), list[float]()
+        self._views, self._history_gpu_s = dict[str, JobView](), list[float]()
         self._delta = Delta()
         self._clock = clock = Clock(options.tick_s, self._decide)
         self._interval = None if terms.triggers.interval_s is None else clock.ticks(terms.triggers.interval_s)
@@ -137,8 +146,9 @@ class Simulation:
         first = len(cluster.nodes) - spares if spares else options.initial_nodes
         self._cluster = state = ClusterState(cluster, first, options.max_jobs_per_gpu)
         self._ledger = ledger = Ledger(clock, state, self._recorder, options.restart_delay_s, self._on_complete)
-        self._leases = Leases(clock, ledger, self._on_leases_over)
-        model = self._add_lifecycles(settings.get("colocation"))
+        self._active = ledger.active
+        self._leases = Leases(ledger, self._on_leases_over)
+        model = self._add_lifecycles(colocation)
         known = (ReadOnly(self._history_gpu_s), TruePairs(model, self._active), self._next_arrival_s, self._coming_jobs)
         self._granted = granted = Granted(terms.signals, cluster, *known, failures or FailureOptions(), clock, seed)
         self._reasons = KeptReasons(state) if options.reasons else None
@@ -146,10 +156,9 @@ class Simulation:
         self.view = LiveView(clock, state, self._views, granted.view, options)
         self.view.reasons = None if self._reasons is None else self._reasons.said
         self._stranded = StrandedGpus(cluster, rigid=terms.rigid) if options.fragmentation else None
-        self._nodes = Nodes(clock, state, self._recorder, clock.ticks(options.node_start_s), self._on_join)
-        watches = Watches(clock, self._on_threshold)
-        self._enactment = Enactment(terms, clock, state, self._active, ledger, self._nodes, watches)
-        self._stalls = StallDetector(terms.name, clock, state, self._active, options.idle_rounds, terms.longest_pause_s)
+        self._nodes = Nodes(ledger, clock.ticks(options.node_start_s), self._on_join)
+        self._enactment = Enactment(terms, ledger, self._nodes, Watches(ledger, self._on_threshold))
+        self._stalls = StallDetector(terms.name, ledger, options.idle_rounds, terms.longest_pause_s)
         self._failures = None if failures is None else self._failing(failures)
         for process in processes:
             self.process(*process) if isinstance(process, tuple) else self.process(process)
@@ -162,11 +171,11 @@ class Simulation:
             shares = options.gpu_shares
             ledger.neighbourhood = Neighbourhood(model, self._cluster.occupancy, self._active, shares=shares)
         if options.contention:
-            contention = Contention(self.cluster, ledger, self._active)
+            contention = Contention(ledger)
             ledger.share_uplinks = contention.settle
             ledger.tell(contention)
         if options.kill_at_time_limit:
-            ledger.tell(TimeLimits(self._clock, ledger))
+            ledger.tell(TimeLimits(ledger))
         return model
 
     @cached_property
@@ -182,9 +191,7 @@ class Simulation:
 
     def _failing(self, options: FailureOptions) -> Failures:
         """Return the failures of nodes and jobs, which the ledger tells of what jobs do."""
-        heard = (self._on_failure, self._on_failed_attempt, self._on_repair)
-        state = (self._clock, self._cluster, self._ledger, self._active, self._nodes)
-        failures = Failures(options, self._seed, *state, *heard)
+        failures = Failures(options, self._seed, self._ledger, self._nodes, self._on_failure, self._on_repair)
         self._ledger.tell(failures)
         return failures
 
@@ -199,9 +206,8 @@ class Simulation:
                 raise EngineError("a simulation without processes has begun; add the first one before advance()")
             self._failures = self._failures or self._failing(FailureOptions())
             self._stalls.pause_s = max(self._stalls.pause_s, PATIENCE_S)
-            state = (self._clock, self._cluster, self._ledger, self._active, self._nodes, self._failures)
             heard = (self._expect, self._on_failure)
-            self._processes = Processes(self._seed, *state, *heard, self._known_ids)
+            self._processes = Processes(self._seed, self._ledger, self._nodes, self._failures, *heard, self._known_ids)
             self._ledger.tell(self._processes)
         self._processes.add(function, params)
 
@@ -276,7 +282,7 @@ class Simulation:
                 self._progress(self._clock.now_s, self._finished)
         self._stage = _RUNNING
 
-    def run(self, policy: Decides) -> None:
+    def run(self, policy: Policy) -> None:
         """Let a policy make all remaining decisions."""
         with one_thread(), spared_by_the_collector():
             view = self.view if self._stage == _DUE else self.advance()
@@ -376,14 +382,9 @@ class Simulation:
         self._delta.reach(job)
         self._clock.ask()
 
-    def _on_failed_attempt(self, job: JobState) -> None:
-        self._delta.lose([job])
-        if self._triggers.completion or self._triggers.node_change:
-            self._clock.ask()
-
-    def _on_failure(self, hit: Sequence[JobState]) -> None:
+    def _on_failure(self, hit: Sequence[JobState], *, of_node: bool = True) -> None:
         self._delta.lose(hit)
-        if self._triggers.node_change and self._active:
+        if self._active and (self._triggers.node_change or (self._triggers.completion and not of_node)):
             self._clock.ask()
 
     def _on_repair(self) -> None:

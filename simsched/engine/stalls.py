@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simsched.engine.clock import Clock
 from simsched.engine.errors import StalledError, StuckError
-from simsched.engine.state import ClusterState, JobState
+from simsched.engine.ledger import Ledger
+from simsched.engine.state import JobState
 
 #: Consecutive events tolerated without progress of any job, and how many more for each job. Events are starts of jobs
 #: and requests of nodes, which every cycle of failures, restarts or node changes contains, but not waiting: a policy
@@ -38,15 +38,13 @@ class _Work(NamedTuple):
 
 @dataclass(eq=False)
 class StallDetector:
-    """Detects stalls: counts idle rounds, and samples the progress of the `active` jobs.
+    """Detects stalls: counts idle rounds, and samples the progress of active jobs.
 
     Tolerates fewer than `_most_idle` consecutive idle rounds, or any number within `pause_s` seconds.
     """
 
     _policy: str
-    _clock: Clock
-    _cluster: ClusterState
-    _active: Mapping[str, JobState]
+    _ledger: Ledger
     _most_idle: int
     pause_s: float = 0.0
     #: Consecutive decisions at which nothing runs and nothing is pending.
@@ -61,16 +59,16 @@ class StallDetector:
     def idle(self) -> None:
         """Count an idle round; raises `StuckError` past the limit."""
         if not self.idle_rounds:
-            self._idle_from_s = self._clock.now_s
+            self._idle_from_s = self._ledger.clock.now_s
         self.idle_rounds += 1
-        if self.idle_rounds >= self._most_idle and self._clock.now_s - self._idle_from_s >= self.pause_s:
+        if self.idle_rounds >= self._most_idle and self._ledger.clock.now_s - self._idle_from_s >= self.pause_s:
             raise self.stuck()
 
     def stuck(self) -> StuckError:
         """Return the error that names the policy and the waiting jobs."""
         return StuckError(
-            f"policy '{self._policy}' at t={self._clock.now_s} s: nothing runs and nothing is due to happen, "
-            f"but {len(self._active)} jobs wait: {_named(self._active)}"
+            f"policy '{self._policy}' at t={self._ledger.clock.now_s} s: nothing runs and nothing is due to happen, "
+            f"but {len(self._ledger.active)} jobs wait: {_named(self._ledger.active)}"
         )
 
     def look(self, submitted: int, finished: int) -> None:
@@ -78,12 +76,12 @@ class StallDetector:
 
         `submitted` and `finished` count jobs since the start of the run.
         """
-        clock, cluster = self._clock, self._cluster
+        clock, cluster = self._ledger.clock, self._ledger.cluster
         happened = cluster.job_starts + cluster.node_starts
-        most = MOST_HAPPENINGS + MOST_FOR_EACH_JOB * len(self._active)
+        most = MOST_HAPPENINGS + MOST_FOR_EACH_JOB * len(self._ledger.active)
         if happened - self._happened <= most:
             return
-        work = {job.request.id: _Work.of(job) for job in self._active.values()}
+        work = {job.request.id: _Work.of(job) for job in self._ledger.active.values()}
         if self._passed == (submitted, finished) and not any(
             done.is_beyond(self._work[job_id]) for job_id, done in work.items()
         ):
@@ -92,13 +90,14 @@ class StallDetector:
         self._begin_s, self._happened, self._failed = clock.now_s, happened, cluster.failures
 
     def _stalled(self) -> StalledError:
-        starts = self._cluster.job_starts + self._cluster.node_starts - self._happened
-        failed = self._cluster.failures - self._failed
+        cluster, active = self._ledger.cluster, self._ledger.active
+        starts = cluster.job_starts + cluster.node_starts - self._happened
+        failed = cluster.failures - self._failed
         also = f" and nodes failed {failed} times" if failed else ""
         repeated = f"jobs were started or nodes asked for {starts} times{also}"
         return StalledError(
-            f"policy '{self._policy}' at t={self._clock.now_s} s: since t={self._begin_s} s {repeated}, but none of "
-            f"{len(self._active)} jobs has progressed, so that the run would not end: {_named(self._active)}"
+            f"policy '{self._policy}' at t={self._ledger.clock.now_s} s: since t={self._begin_s} s {repeated}, but "
+            f"none of {len(active)} jobs has progressed, so that the run would not end: {_named(active)}"
         )
 
 

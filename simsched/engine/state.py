@@ -36,11 +36,6 @@ from simsched.model.topology import Route, site_of
 from simsched.policy import JobView
 from simsched.policy.signals import LossReports, Speed
 
-# Checkpoints of a job, and what failures cost it. Times are in ticks.
-#
-# A job pauses for a checkpoint at intervals of running, and planned preemption saves too. When a node or the job
-# fails, progress falls back to the last completed save.
-
 
 @dataclass(slots=True, eq=False)
 class Recovery:

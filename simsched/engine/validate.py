@@ -9,7 +9,6 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any
 
-from simsched.engine.clock import Clock
 from simsched.engine.errors import EngineError, InfeasibleDecisionError
 from simsched.engine.failures import Nodes
 from simsched.engine.holders import Holders
@@ -341,58 +340,56 @@ def _malformed(allocation: Allocation, cluster: ClusterState, least: int) -> lis
 
 @dataclass(eq=False)
 class Enactment:
-    """Applies decisions to the `active` jobs through the ledger, nodes and watches."""
+    """Applies decisions to the active jobs through the ledger, nodes and watches."""
 
     _terms: Terms
-    _clock: Clock
-    _cluster: ClusterState
-    _active: Mapping[str, JobState]
     _ledger: Ledger
     _nodes: Nodes
     _watches: Watches
 
     def check(self, decision: Decision) -> Changes:
         """Return what a decision changes; raises `InfeasibleDecisionError` if it is infeasible."""
-        changes = plain_changes(decision, self._active, self._cluster)
+        active, cluster = self._ledger.active, self._ledger.cluster
+        changes = plain_changes(decision, active, cluster)
         if changes is not None and decision.wake_at_s is None and not decision.watch:
             return changes
-        self._refuse(wish_faults(decision, self._active, self._cluster.size, self._clock.now_s))
+        self._refuse(wish_faults(decision, active, cluster.size, self._ledger.clock.now_s))
         if changes is not None:
             return changes
-        changes = changes_of(decision, self._active)
-        self._refuse(change_faults(changes, self._active, self._cluster, rigid=self._terms.rigid))
+        changes = changes_of(decision, active)
+        self._refuse(change_faults(changes, active, cluster, rigid=self._terms.rigid))
         if decision.nodes is not None:
-            self._refuse(leaving_faults(decision.nodes, changes.gpus, self._active))
+            self._refuse(leaving_faults(decision.nodes, changes.gpus, active))
         return changes
 
     def _refuse(self, faults: Iterable[str]) -> None:
         reasons = list(faults)
         if reasons:
-            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, reasons)
+            raise InfeasibleDecisionError(self._terms.name, self._ledger.clock.now_s, reasons)
 
     def carry_out(self, changes: Changes, decision: Decision) -> Moves:
         """Carry out a checked decision; raises `InfeasibleDecisionError` if jobs do not fit on the GPUs they share."""
         for job_id, action in changes.actions.items() if changes.actions else ():
             if isinstance(action, Decline):
-                self._active[job_id].declined = True
+                self._ledger.active[job_id].declined = True
             elif isinstance(action, Place) and action.more:
-                self._ledger.agree(self._active[job_id], action)
+                self._ledger.agree(self._ledger.active[job_id], action)
         try:
             moves = self._move(changes)
             if self._ledger.neighbourhood is not None or self._ledger.share_uplinks is not None:
                 self._ledger.set_speeds()
         except EngineError as error:
-            raise InfeasibleDecisionError(self._terms.name, self._clock.now_s, [str(error)]) from error
+            raise InfeasibleDecisionError(self._terms.name, self._ledger.clock.now_s, [str(error)]) from error
         if decision.nodes is not None:
             self._nodes.provision(set(decision.nodes))
         if decision.watch:
             self._ledger.tell(self._watches, first=True)
             for job_id, attained_gpu_s in decision.watch.items():
-                self._watches.watch(self._active[job_id], attained_gpu_s)
+                self._watches.watch(self._ledger.active[job_id], attained_gpu_s)
         return moves
 
     def _move(self, changes: Changes) -> Moves:
-        active, ledger = self._active, self._ledger
+        ledger, active = self._ledger, self._ledger.active
         placed = held = moved = 0
         for job_id, allocation in changes.gpus.items():
             job = active[job_id]

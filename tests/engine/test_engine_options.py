@@ -9,18 +9,15 @@ from pathlib import Path
 import pytest
 
 from simsched.applications.catalogue import ApplicationCatalogue
-from simsched.engine.admission import check_jobs
 from simsched.engine.clock import Clock, Phase
 from simsched.engine.options import EngineOptions, FailureOptions
 from simsched.engine.records import MemoryRecorder
 from simsched.engine.simulation import simulate
-from simsched.errors import InputError
 from simsched.experiment.validation import read_experiment
 from simsched.model.cluster import Cluster
 from simsched.model.job import JobSpec
 from simsched.paths import data_folder
 from simsched.policy import registry
-from simsched.testing.builders import Applications
 
 
 @pytest.mark.parametrize(
@@ -88,15 +85,6 @@ def test_options_of_failures_that_belong_together(options, taken):
 def test_nodes_fail_by_themselves_where_a_mean_time_is_given():
     given = {"": False, "node_mtbf_s": True, "gpu_mtbf_s": True, "rack_mtbf_s": False}
     assert {name: FailureOptions(**({name: 1} if name else {})).fails for name in given} == given
-
-
-def test_at_most_twenty_jobs_at_fault_are_named():
-    jobs = [JobSpec(f"j{number}", 0, 9, duration_s=60) for number in range(22)]
-    with pytest.raises(InputError) as caught:
-        check_jobs(jobs, Cluster.uniform(2, 4), Applications(), rigid=True)
-    assert [str(problem.where) for problem in caught.value.problems] == [
-        f"workload, job 'j{number}'" for number in range(20)
-    ]
 
 
 def test_what_is_due_at_one_instant_comes_in_the_order_of_its_phases():

@@ -9,12 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from simsched.engine.clock import Clock, Phase
-from simsched.engine.errors import StuckError
 from simsched.engine.ledger import _speed
 from simsched.engine.options import EngineOptions, FailureOptions
-from simsched.engine.records import features_of, interval_record, job_record, total_batch
+from simsched.engine.records import features_of, interval_record, job_record
 from simsched.engine.sharing import _examples, memory_mb
-from simsched.engine.stalls import StallDetector, _named
 from simsched.engine.state import ClusterState, JobState, Recovery, gpu_type_of, nodes_shared_by_distributed
 from simsched.engine.validate import leaving_faults, plain_changes
 from simsched.model import FIXED_DURATION, BatchChoice, Cluster, JobSpec, Node, NodeGroup
@@ -133,7 +131,7 @@ def test_an_interval_of_a_restart_trains_nothing():
     found = interval_record(state_of(batch=BatchChoice(8, 0), rate=1.5), 0.0, Clock())
     assert (found.restarting, found.local_bsz, found.batch_size, found.rate, found.throughput) == (True, 0, 0, 0, 0)
     assert (found.neighbours, found.gpu_share, found.relative_speed, found.levels_crossed) == ("", 1, 1, 0)
-    assert total_batch(NO_BATCH, 4) == 0
+    assert NO_BATCH.total(4) == 0
 
 
 def test_a_job_is_recorded_with_what_it_was_asked_and_what_it_cost():
@@ -268,58 +266,11 @@ def test_a_node_that_holds_jobs_is_named_with_them():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("count", "said"),
-    [(1, "0"), (5, "0, 1, 2, 3, 4"), (6, "0, 1, 2, 3, 4 and 1 more"), (9, "0, 1, 2, 3, 4 and 4 more")],
-)
-def test_of_many_jobs_five_are_named(count, said):
-    assert _named(map(str, range(count))) == said
-
-
-def test_idle_rounds_are_counted_for_as_long_as_a_policy_may_pause():
-    clock = Clock()
-    detector = StallDetector("mine", clock, ClusterState(ONE), {"a": None}, 3, 10.0)
-    clock.now = 5
-    for _ in range(4):
-        detector.idle()
-    clock.now = 14
-    detector.idle()
-    clock.now = 15
-    with pytest.raises(StuckError, match=r"policy 'mine' at t=15 s: .* 1 jobs wait: a"):
-        detector.idle()
-
-
 def test_signals_are_known_by_name():
     assert known_by([SERVICE_HISTORY, REMAINING_WORK]) == {
         "remaining_work": str(REMAINING_WORK.known), "service_history": str(SERVICE_HISTORY.known),
     }  # fmt: skip
     assert list(known_by([SERVICE_HISTORY, REMAINING_WORK])) == ["remaining_work", "service_history"]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"node_mtbf_s": 0.0}, "node_mtbf_s must be above 0"),
-        ({"gpu_mtbf_s": 0.0}, "gpu_mtbf_s must be above 0"),
-        ({"rack_mtbf_s": math.inf}, "rack_mtbf_s must be above 0"),
-        ({"weibull_shape": 0.0}, "weibull_shape must be above 0"),
-        ({"repair_median_s": -1.0}, "repair_median_s and repair_sigma must not be negative"),
-        ({"repair_sigma": -0.5}, "repair_median_s and repair_sigma must not be negative"),
-        ({"checkpoint_cost_s": -1.0}, "a checkpoint must cost less"),
-        ({"checkpoint_interval_s": 10.0, "checkpoint_cost_s": 10.0}, "a checkpoint must cost less"),
-        ({"gpu_mtbf_s": 9.0, "node_mtbf_s": 9.0}, "give node_mtbf_s or gpu_mtbf_s"),
-        ({"checkpoint_interval_s": "optimal", "checkpoint_cost_s": 1.0}, "an optimal interval needs one of them"),
-        ({"checkpoint_interval_s": "optimal", "gpu_mtbf_s": 9.0}, "an optimal interval needs one of them"),
-        ({"hot_spares": -1}, "hot_spares must not be negative"),
-        ({"slow_nodes": 1.5}, r"slow_nodes must be in \[0, 1\]"),
-        ({"slow_nodes": -0.5}, r"slow_nodes must be in \[0, 1\]"),
-        ({"slow_speed": 0.0}, r"slow_speed in \(0, 1\]"),
-        ({"slow_speed": 1.5}, r"slow_speed in \(0, 1\]"),
-    ],
-)
-def test_failures_that_no_cluster_can_have_are_refused(wrong, said):
-    with pytest.raises(ValueError, match=said):
-        FailureOptions(**wrong)
 
 
 def test_failures_at_the_edge_of_what_a_cluster_can_have():

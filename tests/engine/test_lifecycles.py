@@ -178,7 +178,7 @@ def reached(steps, *, tick_s=1, until_s=1000):
     A number is a threshold that is set, ("gets", n) gives GPUs to the job, "stops" takes them and "ends" completes it.
     """
     clock, found = Clock(tick_s), []
-    watches = Watches(clock, lambda job: found.append(clock.now_s))
+    watches = Watches(SimpleNamespace(clock=clock), lambda job: found.append(clock.now_s))
     job = SimpleNamespace(request=SimpleNamespace(id="a"), allocation=(), gpus=0, attained_gpu=0.0, since=0.0)
 
     def settle():

@@ -135,7 +135,8 @@ def job(name, **recovery):
 def detector(*jobs, most_idle=3, pause_s=0.0):
     clock, cluster = SimpleNamespace(now_s=0.0), SimpleNamespace(job_starts=0, node_starts=0, failures=0)
     active = {one.request.id: one for one in jobs}
-    return StallDetector("p", clock, cluster, active, most_idle, pause_s), clock, cluster
+    ledger = SimpleNamespace(clock=clock, cluster=cluster, active=active)
+    return StallDetector("p", ledger, most_idle, pause_s), clock, cluster
 
 
 def test_a_run_is_looked_at_after_ten_thousand_happenings_and_a_hundred_for_each_job():
